@@ -68,14 +68,23 @@ def tell():
 
 atexit.register(tell)
 del sys.argv[0]
-if sys.argv:
+if sys.argv[:1] == ["-c"]:
+    exec(sys.argv.pop(1))
+elif sys.argv:
     runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""Runs a Python script, and says what private memory it has in the end."""
+"""Runs a Python script, or code behind -c, and says what private memory it has in the end."""
+
+
+VIEWED = "import sys, rocketlens; rocketlens.open(sys.argv[1]).view(sys.argv[2])[0]"
+"""A message from Python."""
 
 
 def cost_of(*script: str, before: Callable[[], None] = lambda: None) -> Cost:
-    """Run a script of Python to its end, twice, each time after ``before``; CalledProcessError where it fails."""
+    """Run a script of Python, or code behind -c, to its end, twice, each time after ``before``.
+
+    Raises CalledProcessError where it fails.
+    """
     before()
     command = [sys.executable, *(script or ("-c", "pass"))]
     run = [sys.executable, "-I", "-S", "-c", MEASURED, *command]
@@ -146,6 +155,8 @@ def runs_on(store: Path, plan: StorePlan, state_directory: Path) -> dict[str, Ca
     query = [ROCKETLENS, "query", str(store), "--topic", TOPIC, "--key", order_key(number)]
     return {
         "python -c pass": cost_of,
+        "python -c 'import rocketlens'": lambda: cost_of("-c", "import rocketlens"),
+        "rocketlens.open(…).view(…)": lambda: cost_of("-c", VIEWED, str(store), str(physical_offset)),
         "rocketlens --help": lambda: cost_of(ROCKETLENS, "--help"),
         "rocketlens view": lambda: cost_of(*view),
         "rocketlens query, the first of a store": query_anew,

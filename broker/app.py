@@ -39,18 +39,13 @@ from broker.service.consumers.registries import Registries
 from broker.service.dispatcher import ClientConnection, Dispatcher
 from broker.service.request_families import build_processors
 from broker.service.served_brokers import ServedBrokers
-from broker.service.state_directory import (
-    StateDirectory,
-    UnusableDirectory,
-    default_state_directory,
-    known_state_directory,
-    may_hold,
-)
+from broker.service.state_directory import StateDirectory, may_hold
 from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, WorkerMember
 from broker.workers.owner import Owner
 from protocol.command import Command
 from storage.layout.store_config import TOPICS
 from storage.store.message_store import MessageStore
+from storage.store.state_place import UnusableDirectory, default_state_directory, known_state_directory
 
 if TYPE_CHECKING:
     # The HTTP port loads much that a server without one does not need; the fast lane may be missing.
@@ -64,22 +59,22 @@ LANE_MODULES = ("broker.lane", "broker.lane.fast_lane")
 
 
 @dataclass(frozen=True, slots=True)
-class StorePlace:
-    """Where in the process that is put together a store stands.
+class StoreShare:
+    """One worker's share in serving one store: the numbers of both, and what its workers have in common.
 
-    `number` of the worker, `place` of the store among those served. `meeting` is where worker 0 hears the others, None
-    where it is alone. `journal` is what a predecessor was told and nobody wrote down.
+    At `owner_socket` worker 0 hears the other workers; None where it is alone. `journal` holds the commits that a
+    worker 0 before this one acknowledged and did not write to the disk.
     """
 
-    number: int = 0
-    place: int = 0
-    meeting: socket.socket | None = None
+    worker: int = 0
+    store: int = 0
+    owner_socket: socket.socket | None = None
     journal: OffsetJournal | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Who may ask a store's port, and what is written down of it; None where nobody is kept from anything."""
+    """Who may use a store's port (None: everybody), and the log of what they did (None: no log is kept)."""
 
     accounts: Watched[Accounts] | None = None
     audit_log: AuditLog | None = None
@@ -99,7 +94,7 @@ class Security:
 def build_servers(
     all_options: Sequence[ServeOptions],
     stores: Sequence[MessageStore],
-    places: Sequence[StorePlace],
+    shares: Sequence[StoreShare],
     bound: Sequence[Sequence[Listener]],
     http: Sequence[Listener],
     rows: MetricsRows,
@@ -109,16 +104,16 @@ def build_servers(
     To be called on the event loop. Raises `ConfigError` for files of the options that cannot be used.
     """
     served = [
-        build_service(options, store, place, build_meter(options, rows, place))
-        for options, store, place in zip(all_options, stores, places, strict=True)
+        build_service(options, store, share, build_meter(options, rows, share))
+        for options, store, share in zip(all_options, stores, shares, strict=True)
     ]
     ports = [[each.endpoint.port for each in listeners if not each.port_distance] for listeners in bound]
     brokers = ServedBrokers([service for service, _ in served], ports)
     securities = [Security.of(options) for options in all_options]
     servers: list[Server] = []
     web = build_web(brokers.services, rows, http, securities[0], lambda: publish_all(servers)) if http else None
-    for (service, member), listeners, security, place in zip(served, bound, securities, places, strict=True):
-        colleagues = build_colleagues(service, member, place, brokers)
+    for (service, member), listeners, security, share in zip(served, bound, securities, shares, strict=True):
+        colleagues = build_colleagues(service, member, share, brokers)
         servers.append(
             build_server(
                 service,
@@ -132,31 +127,31 @@ def build_servers(
     return servers
 
 
-def build_meter(options: ServeOptions, rows: MetricsRows, place: StorePlace) -> Meter | None:
-    """What counts for a worker's part in a store; None where nobody would be told."""
+def build_meter(options: ServeOptions, rows: MetricsRows, share: StoreShare) -> Meter | None:
+    """The counters of one worker for one store; None where neither a slow-query log nor an HTTP port reports them."""
     broker = options.broker_name if rows.stores > 1 else None
     slow = SlowQueries(options.slow_query_milliseconds, broker) if options.slow_query_milliseconds else None
-    is_told = slow is not None or options.http is not None
-    return Meter(rows.begin(place.number, place.place), slow, counts_cpu=not place.place) if is_told else None
+    is_reported = slow is not None or options.http is not None
+    return Meter(rows.begin(share.worker, share.store), slow, counts_cpu=not share.store) if is_reported else None
 
 
 # ---------------------------------------------------------------------- a service
 
 
 def build_service(
-    options: ServeOptions, store: MessageStore, place: StorePlace = StorePlace(), meter: Meter | None = None
+    options: ServeOptions, store: MessageStore, share: StoreShare = StoreShare(), meter: Meter | None = None
 ) -> tuple[BrokerService, WorkerMember | None]:
-    """What a process serves of a store, and for workers besides worker 0 what asks that for the rest."""
-    if place.meeting is None or not place.number:
+    """The service for one store in this process; in a worker besides worker 0 also its connection to worker 0."""
+    if share.owner_socket is None or not share.worker:
         registries = Registries.of(store, options)
         keeper = build_keeper(options, store, registries.offsets)
         if keeper is not None:  # it has the state directory for itself
             store.keep_entries()
-        if place.journal is not None:
-            registries.offsets.take_up(place.journal)
+        if share.journal is not None:
+            registries.offsets.take_up(share.journal)
         return BrokerService.of(store, options, registries, keeper, meter), None
     copied = Registries.of(store, options, CopiedRegistry)
-    member = WorkerMember(copied, place.meeting.getsockname())
+    member = WorkerMember(copied, share.owner_socket.getsockname())
     registries = replace(copied, commits=ForwardedCommits(copied, member))
     return BrokerService.of(store, options, registries, None, meter), member
 
@@ -174,7 +169,7 @@ def build_keeper(options: ServeOptions, store: MessageStore, offsets: ConsumerOf
     except UnusableDirectory as error:
         if options.state_directory is not None or (path is not None and may_hold(path, FILE)):
             raise
-        logger.warning("%s; until then offsets of consumer groups are forgotten when this server stops", error)
+        logger.warning("%s; until then the offsets of consumer groups are lost when this server stops", error)
         return None
 
 
@@ -185,14 +180,14 @@ def _default_directory(root: Path, store: MessageStore) -> Path:
 
 
 def build_colleagues(
-    service: BrokerService, member: WorkerMember | None, place: StorePlace, brokers: ServedBrokers
+    service: BrokerService, member: WorkerMember | None, share: StoreShare, brokers: ServedBrokers
 ) -> Owner | WorkerMember | None:
-    """The other workers as this one sees them; None where there are none."""
-    if member is not None or place.meeting is None:
+    """How this worker reaches the other ones: as their owner or as a member; None where it is alone."""
+    if member is not None or share.owner_socket is None:
         return member
     processors = build_processors(service, brokers)
     dispatcher = Dispatcher(processors, 1, service.options.limits.body_bytes)
-    return Owner(service, dispatcher, place.meeting)
+    return Owner(service, dispatcher, share.owner_socket)
 
 
 # ---------------------------------------------------------------------- a server
@@ -290,7 +285,7 @@ def load_lane() -> "type[FastLane] | None":
 def _answer_checks(
     service: BrokerService, security: Security, guard: Guard | None, rights: AnswerRights | None
 ) -> tuple[AnswerCheck, ...]:
-    """What answers go through before they leave; the audit log last, which is to hold what a client got."""
+    """The checks that an answer passes before it is sent; the audit log is last because it records what was sent."""
     checks: tuple[AnswerCheck, ...] = () if rights is None else (rights.check,)
     if security.audit_log is None:
         return checks
@@ -312,7 +307,8 @@ def build_web(
     security: Security,
     before_render: Callable[[], None],
 ) -> "WebPort":
-    """The HTTP port for some stores; what it needs is loaded only here, for a server without it starts faster."""
+    """The HTTP port for some stores; its modules are imported here so that a server without it starts faster."""
+    # As above: only where there is an HTTP port.
     from broker.web.api.access import Access
     from broker.web.api.application import Api
     from broker.web.metrics_collector import Exposition, ServerCollector

@@ -1,4 +1,4 @@
-"""What a server is told: addresses and options, parsed and checked once, before anything opens.
+"""The options of a server, addresses among them: parsed and checked once, before anything opens.
 
 Nothing here is read from the store. Every error is a `ConfigError` of one clear sentence; the command line prints it.
 """
@@ -75,11 +75,11 @@ class TlsOptions:
         """Return itself, or raise `ConfigError` for options that contradict each other."""
         if not self.is_on:
             if self.certificate or self.key or self.client_ca:
-                raise ConfigError("TLS files without effect: give --tls-mode permissive or enforcing too")
+                raise ConfigError("TLS files have no effect: also give --tls-mode permissive or enforcing")
         elif self.certificate is None:
             raise ConfigError(f"--tls-mode {self.mode} needs a certificate: give --tls-cert")
         if (self.client_auth != "none") != (self.client_ca is not None):
-            raise ConfigError("--tls-client-auth and --tls-client-ca are given together or not at all")
+            raise ConfigError("--tls-client-auth and --tls-client-ca: give both or neither")
         return self
 
 
@@ -90,7 +90,7 @@ NO_TLS = TlsOptions()
 class RegisterOptions:
     """Real name servers to register with: as a replica of the store's broker under `broker_id`, or as one of our own.
 
-    No name servers: none is told.
+    No name servers: the server registers with none.
     """
 
     name_servers: tuple[Endpoint, ...] = ()
@@ -98,8 +98,8 @@ class RegisterOptions:
     broker_id: int = REPLICA_ID
 
     @property
-    def told_id(self) -> int:
-        """The broker id under which real name servers know us; 0 where none is told."""
+    def registered_id(self) -> int:
+        """The broker id under which real name servers know us; 0 where we register with none."""
         return self.broker_id if self.name_servers and self.is_replica else 0
 
     def check(self, listen: tuple[Endpoint, ...], advertise: Endpoint | None, broker_name: str | None) -> None:
@@ -114,7 +114,9 @@ class RegisterOptions:
         if not self.is_replica and broker_name is None:
             raise ConfigError("--register-as broker needs a --broker-name of its own")
         if advertise is None and any(_is_any(endpoint.host) for endpoint in listen[:1]):
-            raise ConfigError(f"--register: clients cannot dial {listen[0]}, say with --advertise where they reach us")
+            raise ConfigError(
+                f"--register: clients cannot connect to {listen[0]}, give the address for clients with --advertise"
+            )
         if any(not endpoint.port for endpoint in self.name_servers):
             raise ConfigError("--register: no name server listens on port 0")
 
@@ -142,7 +144,7 @@ class ServeOptions:
     `worker_timeout_seconds` is replaced, never when that is 0.
     `limits` bound what clients may cost. Connections from `proxies` begin with a PROXY header.
     `acl`: the file of accounts that requests must be signed by; `audit_log`: the file of looks at messages.
-    `register`: the name servers that are told of us.
+    `register`: the name servers to register with.
     `http` is where the page, metrics and health are served, None nowhere, and `http_hosts` are names under which it is
     asked for besides IP addresses and this machine's; `http_proxies` are trusted to name the address that asks.
     Requests that take longer than `slow_query_milliseconds` are logged, unless that is 0.
@@ -185,7 +187,7 @@ class ServeOptions:
         if not self.listen:
             raise ConfigError("no address to listen on")
         if (self.index_slots is None) != (self.index_entries is None):
-            raise ConfigError("--index-slots and --index-entries are given together or not at all")
+            raise ConfigError("--index-slots and --index-entries: give both or neither")
         for name, value in (("--index-slots", self.index_slots), ("--index-entries", self.index_entries)):
             if value is not None and not 0 < value < 2**31:
                 raise ConfigError(f"{name} {value}: expected a number from 1 to {2**31 - 1}")
@@ -198,7 +200,7 @@ class ServeOptions:
         outside = {"--state-dir": self.state_directory, "--audit-log": self.audit_log}
         check_outside((self.store, *self.commit_log_directories), outside)
         if self.advertise is not None and not self.advertise.port:
-            raise ConfigError(f"--advertise {self.advertise}: clients cannot dial port 0")
+            raise ConfigError(f"--advertise {self.advertise}: clients cannot connect to port 0")
         for endpoint in self.listen if self.vip else ():
             if 0 < endpoint.port <= VIP_PORT_DISTANCE:
                 raise ConfigError(f"--vip: there is no port {VIP_PORT_DISTANCE} below {endpoint}")

@@ -20,7 +20,7 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
-        """Read `host:port` or `[IPv6]:port`; the host must be there (only what is told is bound), port 0 is allowed.
+        """Read `host:port` or `[IPv6]:port`; the host must be there (no other address is bound), port 0 is allowed.
 
         Raises `ConfigError` naming what is wrong.
         """
@@ -28,7 +28,7 @@ class Endpoint(NamedTuple):
         if not colon or not host:
             raise ConfigError(f"address {text!r}: expected HOST:PORT, for example 127.0.0.1:{DEFAULT_PORT}")
         if not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-            raise ConfigError(f"address {text!r}: port {port!r} is no number from 0 to 65535")
+            raise ConfigError(f"address {text!r}: port {port!r} is not a number from 0 to 65535")
         return cls(_parse_host(text, host), int(port))
 
     def resolved(self) -> "Endpoint":
@@ -58,9 +58,9 @@ def _parse_host(text: str, host: str) -> str:
         try:
             return str(ipaddress.IPv6Address(host[1:-1]))
         except ValueError as error:
-            raise ConfigError(f"address {text!r}: {host[1:-1]!r} is no IPv6 address") from error
+            raise ConfigError(f"address {text!r}: {host[1:-1]!r} is not an IPv6 address") from error
     if ":" in host:
         raise ConfigError(f"address {text!r}: write an IPv6 address in brackets, for example [::1]:{DEFAULT_PORT}")
     if not host.isprintable() or any(character in " /[]@" for character in host):
-        raise ConfigError(f"address {text!r}: {host!r} is no host")
+        raise ConfigError(f"address {text!r}: {host!r} is not a host")
     return host

@@ -28,52 +28,64 @@ class Limits:
     body_bytes: int = _limit(
         MIB,
         4096,
-        "Bytes of the body of a request whose body is read (heartbeats, locks and the like); a longer one is answered "
-        "SYSTEM_ERROR, and is not kept as it comes.",
+        "Bytes of the body of a request whose body is read (heartbeats, locks and the like); a longer one is "
+        "answered SYSTEM_ERROR, and is discarded on arrival.",
     )
     ext_fields: int = _limit(256, 32, "Fields of one request (extFields); one with more is answered SYSTEM_ERROR.")
-    connections: int = _limit(20_000, 1, "Connections at once; further ones are closed as soon as they are accepted.")
+    connections: int = _limit(20_000, 1, "Connections at a time; further ones are closed as soon as they are accepted.")
     requests_per_connection: int = _limit(
-        16_384, 1, "Requests of one connection that may wait; with so many it is not read until one is answered."
+        16_384, 1, "Requests of one connection that may wait; at the limit it is not read until one is answered."
     )
     lookups_per_connection: int = _limit(
-        16, 1, "Requests of one connection that may wait for the disk; with so many it is not read."
+        16, 1, "Requests of one connection that may wait for the disk; at the limit it is not read."
     )
     in_flight_bytes_per_connection: int = _limit(
-        64 * MIB, 65_536, "Bytes that one connection's waiting requests hold; with more it is not read."
+        64 * MIB, 65_536, "Bytes that one connection's waiting requests hold; above the limit it is not read."
     )
     in_flight_bytes: int = _limit(
-        512 * MIB, MIB, "The same over all connections; with more, a request that would wait is answered SYSTEM_BUSY."
+        512 * MIB,
+        MIB,
+        (
+            "Bytes that the waiting requests of all connections hold; above the limit, a request "
+            "that would wait is answered SYSTEM_BUSY."
+        ),
     )
     received_bytes: int = _limit(
         256 * MIB,
         MIB,
-        "Bytes received of requests that are not complete or cannot be looked at yet, over all connections; with more "
-        "the connection is closed that has been at one request longest.",
+        "Bytes received of requests that are incomplete or cannot be processed yet, over all connections; "
+        "above the limit the connection that has been busy with one request for the longest time is closed.",
     )
     unsent_bytes_per_connection: int = _limit(
         256 * 1024,
         65_536,
-        "Bytes of answers that wait for one client to read them; with more it is answered no further.",
+        "Bytes of answers that wait for one client to read them; above the limit it gets no further answers.",
     )
     unsent_bytes: int = _limit(
-        256 * MIB, MIB, "The same over all connections; with more, those are closed that have not read longest."
+        256 * MIB,
+        MIB,
+        (
+            "Bytes of answers that wait for all clients to read them; above the limit, "
+            "connections that have not read for the longest time are closed."
+        ),
     )
-    idle_seconds: int = _limit(120, 1, "Seconds without a request or an answer under way after which a client is idle.")
+    idle_seconds: int = _limit(
+        120, 1, ("Seconds without a request or an answer in progress after which a client is idle.")
+    )
     frame_seconds: int = _limit(
         60,
         1,
-        "Seconds that a client may take to send one request, from its first byte on, while it is read. One that owes "
-        "nothing may keep silent.",
+        "Seconds that a client may take to send one request, from its first byte on, while the server reads. "
+        "A client may be silent between requests.",
     )
     reader_seconds: int = _limit(
-        60, 1, "Seconds that a client which is answered no further may take to read what waits for it."
+        60, 1, "Seconds that a client which gets no further answers may take to read those that wait for it."
     )
     registry_bytes: int = _limit(
         256 * MIB,
         MIB,
-        "Bytes that one process remembers of what clients told: groups, subscriptions, filters, offsets, locks; what "
-        "would be more is answered SYSTEM_BUSY.",
+        "Bytes that one process remembers about clients: groups, subscriptions, filters, offsets, locks; "
+        "requests that need more are answered SYSTEM_BUSY.",
     )
     handshake_seconds: int = _limit(10, 1, "Seconds for a PROXY header and a TLS handshake.")
 

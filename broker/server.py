@@ -54,9 +54,10 @@ from broker.workers.core_sharing import LOOK_SECONDS, CoreSharing
 from broker.workers.member import WorkerMember
 from broker.workers.owner import Owner
 from protocol.errors import RocketLensError
+from storage.amounts import counted
 from storage.process_memory import trim_heap
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a server without an HTTP port starts without what that loads
     from broker.web.port import WebPort
 
 logger = logging.getLogger(__name__)
@@ -72,7 +73,9 @@ TRIM_SECONDS = 5.0
 """How often memory that a burst of requests took is given back."""
 
 
-async def serve_until_told(servers: "Sequence[Server]", announce: Callable[[], None], beat: Callable[[], None]) -> None:
+async def serve_until_stopped(
+    servers: "Sequence[Server]", announce: Callable[[], None], beat: Callable[[], None]
+) -> None:
     """Serve until SIGTERM or SIGINT, refresh at SIGHUP; `announce` is called once clients can connect to all.
 
     `beat` is called again and again while the event loop turns.
@@ -248,7 +251,7 @@ class Server:
             async with asyncio.timeout(self._options.stop_timeout_seconds):
                 await self.connections.all_closed.wait()
         if len(self.connections):
-            logger.warning("cut off %d connections that had not read their answers", len(self.connections))
+            logger.warning("closed %s that had not read all answers", counted(len(self.connections), "connection"))
             for connection in self.connections:
                 connection.abort()
             await self.connections.all_closed.wait()
@@ -287,7 +290,7 @@ class Server:
         for watched in self._watched:
             watched.refresh()
         if self._refresh_quietly():
-            logger.info("the store was read anew: %s", self._options.store)
+            logger.info("the store was reopened: %s", self._options.store)
 
     def _refresh_quietly(self) -> bool:
         """Read the store anew; whether that was possible."""
@@ -296,9 +299,9 @@ class Server:
             self._finish_scan()
         except RocketLensError as error:
             store = self._options.store
-            logger.error("the store could not be read anew: %s (%s); what was read before is served on", store, error)
+            logger.error("the store could not be reopened: %s (%s); what was read before is still served", store, error)
         except Exception:
-            logger.exception("the store could not be read anew; what was read before is served on")
+            logger.exception("the store could not be reopened; what was read before is still served")
         else:
             return True
         return False

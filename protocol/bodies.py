@@ -206,6 +206,31 @@ class TopicList(_Body, omit_defaults=True):
     broker_addr: str | None = None
 
 
+class TopicQueues(_Body):
+    """How many queues a topic has: what our client reads of its configuration in code 21."""
+
+    read_queue_nums: I32 = 0
+    write_queue_nums: I32 = 0
+
+
+class TopicConfigTable(_Body):
+    """Code 21 as our client reads it."""
+
+    topic_config_table: dict[str, TopicQueues]
+
+
+class SubscriptionGroupTable(_Body):
+    """Code 201 as our client reads it: groups by name."""
+
+    subscription_group_table: dict[str, Any]
+
+
+class ConsumerOffsetTable(_Body):
+    """Code 43 as our client reads it: the committed offset by queue id, by `topic@group`."""
+
+    offset_table: dict[str, dict[I32, I64]]
+
+
 class GroupList(_Body):
     """Code 300."""
 
@@ -235,6 +260,14 @@ class SubscriptionData(_Body):
     filter_class_source: str | UnsetType = UNSET
     sub_version: I64 = msgspec.field(default_factory=lambda: time.time_ns() // 1_000_000)
     tags_set: list[str] = []
+
+
+class QuerySubscriptionResponseBody(_Body):
+    """Code 345."""
+
+    group: str
+    topic: str | None
+    subscription_data: SubscriptionData | UnsetType = UNSET
 
 
 class ConsumerData(_Body):

@@ -7,7 +7,7 @@ length) and all combinations of IPv4 and IPv6 hosts are read; what the parts mea
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol import properties as names
 from protocol.checksum import body_crc, property_crc, verify_property_crc
@@ -27,6 +27,9 @@ from protocol.message_layout import (
     locate,
 )
 from protocol.sys_flag import COMPRESSION_TYPE_MASK, CompressionType, SysFlag, compression_type, has_inner_messages
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = [
     "MINIMUM_SIZE",
@@ -48,11 +51,16 @@ _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _OUTER_BITS: Final = int(SysFlag.COMPRESSED | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH) | COMPRESSION_TYPE_MASK
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Message:
-    """All 17 fields of a record. `body` is as stored and, decoded from a memoryview, a view of the same memory.
+    """A stored message: the 17 fields of its record, and what they say.
 
-    A body or a property block of negative length decodes as empty.
+    `topic`, `queue_id` and `queue_offset` are its place in a queue, `physical_offset` and `total_size` (bytes) that of
+    its record in the commit log. `born_timestamp` is the client's clock, `store_timestamp` the broker's, in ms since
+    1970. `born_host` and `store_host` are IP address and port; `str()` of one is `ip:port`. `flag` is the application's
+    own, `sys_flag` RocketMQ's (:class:`protocol.sys_flag.SysFlag`). `stored_body` and `properties_bytes` are as they
+    are stored and, decoded from a memoryview, views of the same memory. A body or a property block of negative length
+    decodes as empty.
     """
 
     total_size: int
@@ -69,7 +77,7 @@ class Message:
     store_host: HostAddress
     reconsume_times: int
     prepared_transaction_offset: int
-    body: bytes | memoryview
+    stored_body: bytes | memoryview
     topic: str
     properties_bytes: bytes | memoryview
     _properties: dict[str, str] | None = field(default=None, init=False, repr=False, compare=False)
@@ -106,19 +114,34 @@ class Message:
         """What a Java client's `getMsgId()` returns: the unique key, without one the offset message id."""
         return self.unique_key or self.offset_message_id
 
+    @property
+    def body(self) -> bytes:
+        """The body, decompressed if it is compressed; errors as :meth:`decoded_body`."""
+        return bytes(self.decoded_body())
+
+    @property
+    def born_time(self) -> "datetime | None":
+        """When the client sent the message, by its clock; None for what is outside the calendar."""
+        return to_datetime(self.born_timestamp)
+
+    @property
+    def store_time(self) -> "datetime | None":
+        """When the broker stored the message, by its clock; None for what is outside the calendar."""
+        return to_datetime(self.store_timestamp)
+
     def decoded_body(self, limit: int = DECOMPRESSED_LIMIT) -> bytes | memoryview:
-        """The body, decompressed if it is compressed.
+        """The body, decompressed if it is compressed; else `stored_body` itself, which is not copied.
 
         Raises `CorruptRecord` for an unknown compression, for what cannot be decompressed, and beyond `limit` bytes.
         """
-        if not self.sys_flag & _COMPRESSED or not len(self.body):
-            return self.body
+        if not self.sys_flag & _COMPRESSED or not len(self.stored_body):
+            return self.stored_body
         kind = compression_type(self.sys_flag)
         if kind is None:
             raise CorruptRecord(
                 RECORD, self.physical_offset, expected="0 to 3", found=self.sys_flag >> 8 & 7, what="compression type"
             )
-        return decompress(self.body, kind, limit=limit)
+        return decompress(self.stored_body, kind, limit=limit)
 
     def inner_messages(self, limit: int = DECOMPRESSED_LIMIT) -> list["Message"]:
         """The messages inside an inner batch as a Java consumer sees them; for any other message, itself alone.
@@ -137,11 +160,29 @@ class Message:
                 flag=flag,
                 queue_offset=self.queue_offset + number,
                 sys_flag=self.sys_flag & ~_OUTER_BITS,
-                body=body,
+                stored_body=body,
                 properties_bytes=properties,
             )
             for number, (flag, body, properties) in enumerate(_split_batch(self.decoded_body(limit)))
         ]
+
+    def detached(self) -> "Message":
+        """The same message with copies of its bytes, which stay as they are whatever becomes of the store's files."""
+        return replace(self, stored_body=bytes(self.stored_body), properties_bytes=bytes(self.properties_bytes))
+
+    def __repr__(self) -> str:
+        place = f"queue {self.queue_id} offset {self.queue_offset}, physical offset {self.physical_offset}"
+        return f"<Message {self.message_id} of {self.topic}: {place}>"
+
+
+def to_datetime(timestamp: int) -> "datetime | None":
+    """A timestamp in ms as a time in UTC; None for what is outside the calendar."""
+    from datetime import UTC, datetime, timedelta  # which few need
+
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp)
+    except OverflowError:
+        return None
 
 
 def decode_message(

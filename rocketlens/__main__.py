@@ -12,6 +12,7 @@ def main() -> None:
     except ImportError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
+    # Only now: before the check it could be a package of another distribution.
     from broker.cli.main import main as command
 
     command()

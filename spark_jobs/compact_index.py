@@ -33,11 +33,11 @@ from spark_jobs.commands.command_run import compact, run_command
 def compact_index(**options: Any) -> None:
     """Make the index of the store in STORE smaller and faster to read.
 
-    Entries whose message is gone, and second ones of the same key and message, are left out; those of one slot come to
-    lie side by side, so that a look-up reads one or two pages of a file instead of one for each entry. Brokers read
+    Entries whose message is gone, and repeated entries of a key and message, are left out. The entries of a slot are
+    put side by side, so that a look-up reads one or two pages of a file instead of one for each entry. Brokers read
     and continue such files as their own.
 
-    Exit code 4: done, with damage.
+    Exit code 4: done, but the log is damaged.
     """
     run_command(compact, **options)
 

@@ -1,4 +1,7 @@
-"""`rocketlens export`, and the same for spark-submit: `spark-submit spark_jobs/export_store.py STORE …`."""
+"""`rocketlens export`, and the same for spark-submit: `spark-submit spark_jobs/export_store.py STORE …`.
+
+Late imports: pyspark, NumPy and the kernels come along with them, and help and most usage errors do without.
+"""
 
 import importlib.util
 from pathlib import Path
@@ -13,7 +16,7 @@ from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES, check_pla
 from storage.columns.names import check_names, masked_names
 from storage.times import parse_time
 
-if TYPE_CHECKING:  # only for types: a usage error must not wait for what runs a job
+if TYPE_CHECKING:
     from spark_jobs.run.launch import Launch
     from spark_jobs.run.progress import JobProgress
     from spark_jobs.run.report import AnyReport
@@ -49,7 +52,6 @@ def _mask(fields: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _tag(text: str) -> str:
-    # Imported here, as below: NumPy and kernels come along, and help and most usage errors do without.
     from storage.filter.tag import parse_tag_expression
 
     parse_tag_expression(text)
@@ -84,30 +86,36 @@ def _storage(text: str) -> str:
     metavar="EXPRESSION",
     help="A SQL92 expression over properties: \"a > 5 AND b = 'x'\".",
 )
-@click.option("--format", "format", type=click.Choice(FORMAT_NAMES), required=True, help="What to write.")
+@click.option("--format", "format", type=click.Choice(FORMAT_NAMES), required=True, help="Format of the files.")
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default=COMPRESSIONS[0], show_default=True,
               help="The codec of Parquet files.")  # fmt: skip
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), metavar="DIR",
-    help="A directory, empty or of an export that was stopped; on a cluster all machines must see it there.",
+    help=("An empty directory, or that of an export that was stopped; on a cluster all machines must see it "
+         "under this path."),
 )  # fmt: skip
 @click.option(
-    "--columns", default="", callback=checked(_columns), metavar="NAME,...", help="These columns alone, in this order."
+    "--columns",
+    default="",
+    callback=checked(_columns),
+    metavar="NAME,...",
+    help="Write only these columns, in this order.",
 )
 @click.option("--mask", "masked", multiple=True, callback=checked(_mask), metavar="FIELD",
-              help="Asterisks for body, keys, tags, unique_key, "
-              "hosts, born_host, store_host, properties or properties.NAME; repeatable.")  # fmt: skip
+              help="Replace by asterisks: body, keys, tags, unique_key, hosts, born_host, store_host, "
+                   "properties or properties.NAME; repeatable.")  # fmt: skip
 @click.option("--storage-options", "storage", default="", callback=checked(_storage), metavar="JSON",
-              help="Options of the file system where STORE is a URL, such as {\"anon\": true}.")  # fmt: skip
+              help='Options of the file system if STORE is a URL, such as {"anon": true}.')  # fmt: skip
 @fresh_option
 @job_options
 def export_store(out: Path, **options: Any) -> None:
     """Write the messages of the store in STORE, a directory or a URL such as s3://bucket/store, into files.
 
-    There is a file for each segment of the log that holds some, and _manifest.json, written last, with counts and
-    checksums. A run that was stopped goes on where it was. Bodies are decompressed; nothing damaged is written.
+    There is one file for each segment of the log with selected messages, and _manifest.json, written last, with
+    counts and checksums. Run the same command again to continue a run that was stopped. Bodies are decompressed;
+    nothing damaged is written.
 
-    Exit code 1: done, but no message is like that. 4: done, with damage, which report and manifest name.
+    Exit code 1: done, but no message matches. 4: done, but the log is damaged; report and manifest name the places.
     """
     run_command(export, check=check, out=str(out), **options)
 

@@ -35,9 +35,9 @@ from spark_jobs.commands.command_run import rebuild, run_command
 def rebuild_all(**options: Any) -> None:
     """Build the index files and the queues of the store in STORE anew, from one pass over its commit log.
 
-    As `rebuild index` and `rebuild queues`, which see.
+    The result is that of `rebuild index` and `rebuild queues`; their help has details.
 
-    Exit code 4: done, with damage.
+    Exit code 4: done, but the log is damaged.
     """
     run_command(rebuild, index=True, queues=True, **options)
 

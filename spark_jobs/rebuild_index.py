@@ -33,11 +33,11 @@ from spark_jobs.commands.command_run import rebuild, run_command
 def rebuild_index(**options: Any) -> None:
     """Build the index files of the store in STORE anew, from its commit log.
 
-    The files are, byte for byte, those that a broker would have made of the same log. Intact files at the front are
-    kept. Damage in the log is passed over and listed; without --out, damage that the broker is going to cut its log at
-    ends the log here too.
+    The files are, byte for byte, those that a broker would have made from the same log. Intact files at the front are
+    kept. Damage in the log is skipped and listed; without --out, the log ends at damage at which the broker is going
+    to cut it.
 
-    Exit code 4: done, with damage.
+    Exit code 4: done, but the log is damaged.
     """
     run_command(rebuild, index=True, **options)
 

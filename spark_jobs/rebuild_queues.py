@@ -30,10 +30,10 @@ def rebuild_queues(**options: Any) -> None:
     """Build the queues of the store in STORE anew, from its commit log: consumequeue, batchconsumequeue and
     consumequeue_ext.
 
-    Queue offsets stay what they are, so that consumers go on where they were. Damage in the log is passed over and
-    listed; without --out, damage that the broker is going to cut its log at ends the log here too.
+    Queue offsets do not change, so consumers continue where they were. Damage in the log is skipped and listed;
+    without --out, the log ends at damage at which the broker is going to cut it.
 
-    Exit code 4: done, with damage.
+    Exit code 4: done, but the log is damaged.
     """
     run_command(rebuild, queues=True, **options)
 

@@ -1,7 +1,4 @@
-"""Importing this registers the format `rocketlens` with the Spark session that runs.
-
-For a session that is started later, call :func:`spark_jobs.read.data_source.register`.
-"""
+"""Importing this registers the format `rocketlens` with the Spark session that runs; `rocketlens.spark` does too."""
 
 from pyspark.sql import SparkSession
 
@@ -10,5 +7,5 @@ from spark_jobs.read.data_source import register
 
 _session = SparkSession.getActiveSession()
 if _session is None:
-    raise ConfigError("start a Spark session before this import, or call spark_jobs.read.data_source.register(spark)")
+    raise ConfigError("start a Spark session before this import, or call rocketlens.spark(session)")
 register(_session)

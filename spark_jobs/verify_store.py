@@ -23,7 +23,7 @@ from spark_jobs.commands.command_run import run_command, verify
 def verify_store(**options: Any) -> None:
     """Check every message of the store in STORE, and every queue unit and index entry against them.
 
-    The store is only read. Exit code 0: nothing is wrong, 4: something is; the report says what and where.
+    The store is only read. Exit code 0: nothing is wrong. 4: something is wrong; the report says what and where.
     """
     run_command(verify, goes_on=False, **options)
 

@@ -11,6 +11,14 @@ def count_text(count: int) -> str:
     return f"{count:,}"
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number and the things that it counts: `1 file`, `2 files`, `1,000 entries`.
+
+    `many` is the form for other numbers than 1, where it is not the regular plural of `one`.
+    """
+    return f"{count_text(count)} {one if count == 1 else many or _plural(one)}"
+
+
 def bytes_text(count: float) -> str:
     """Bytes in powers of ten, with three digits, as for disks and rates."""
     name, size = _scale(count)
@@ -18,8 +26,8 @@ def bytes_text(count: float) -> str:
 
 
 def amount_text(count: int, unit: str) -> str:
-    """So much of a unit."""
-    return bytes_text(count) if unit == "bytes" else f"{count_text(count)} {unit}"
+    """An amount of a unit, which is given in the plural."""
+    return bytes_text(count) if unit == "bytes" else counted(count, _singular(unit), unit)
 
 
 def share_text(done: int, total: int, unit: str) -> str:
@@ -49,6 +57,16 @@ def clock_text(seconds: float) -> str:
 def duration_text(seconds: float) -> str:
     """Seconds below a minute, else a clock."""
     return f"{seconds:.1f} s" if seconds < 60 else clock_text(seconds)
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+
+
+def _singular(nouns: str) -> str:
+    return f"{nouns[:-3]}y" if nouns.endswith("ies") else nouns.removesuffix("s")
 
 
 def _scale(count: float) -> tuple[str, int]:

@@ -23,7 +23,15 @@ def parse_time(text: str) -> int:
         moment = datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError) as error:
         raise ConfigError(f"{text!r} is neither milliseconds nor a time like 2024-05-31T08:30:00") from error
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return to_timestamp(moment)
+
+
+def to_timestamp(moment: datetime) -> int:
+    """A time in ms since 1970; one without an offset is this machine's local time. Raises ConfigError."""
+    try:
+        return (moment.astimezone() - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigError(f"{moment} is outside the calendar") from error
 
 
 def format_timestamp(timestamp: int) -> str:

@@ -10,24 +10,37 @@ from pathlib import Path
 import pytest
 
 from doors import House
+from late_imports import unexplained_imports
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 WITH_DOORS = ("broker", "spark_jobs", "storage")
 WITHOUT_CIRCLES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
+LAYERS = "rocketlens > broker | spark_jobs > storage > protocol"
 BROKER = "in broker every folder imports what lies below it"
 STORAGE = "the folders of storage import one way"
 SPARK_JOBS = "the folders of spark_jobs import one way"
 
 VIOLATIONS = {
-    "protocol imports storage": ("protocol/planted.py", "import storage", "broker | spark_jobs > storage > protocol"),
-    "storage imports broker": ("storage/planted.py", "import broker", "broker | spark_jobs > storage > protocol"),
-    "spark_jobs imports broker": ("spark_jobs/planted.py", "import broker", "broker | spark_jobs > storage > protocol"),
-    "broker imports spark_jobs": ("broker/planted.py", "import spark_jobs", "broker | spark_jobs > storage > protocol"),
+    "protocol imports storage": ("protocol/planted.py", "import storage", LAYERS),
+    "storage imports broker": ("storage/planted.py", "import broker", LAYERS),
+    "spark_jobs imports broker": ("spark_jobs/planted.py", "import broker", LAYERS),
+    "broker imports spark_jobs": ("broker/planted.py", "import spark_jobs", LAYERS),
     "broker imports its command line": (
         "broker/planted.py",
         "import broker.cli",
         "nothing but the command imports broker.cli",
+    ),
+    "a processor imports the public face": ("broker/service/planted.py", "import rocketlens.store", LAYERS),
+    "the public face imports the command line late": (
+        "rocketlens/store.py",
+        "def late():\n    import broker.cli.view",
+        "nothing but the command imports broker.cli",
+    ),
+    "what opens a store imports the client": (
+        "rocketlens/store.py",
+        "def late():\n    import broker.cluster.client",
+        "what opens a store needs no server, no network and no Spark",
     ),
     "protocol opens sockets": ("protocol/planted.py", "import socket", "no event loop and no socket below broker"),
     "the check imports a package": (
@@ -188,6 +201,36 @@ def test_what_stands_at_a_door_is_a_module_that_others_import() -> None:
 @pytest.mark.parametrize("package", WITHOUT_CIRCLES)
 def test_no_modules_import_one_another_in_a_circle(package: str) -> None:
     assert HOUSE.circle(package) == []
+
+
+def test_every_import_in_a_function_or_for_types_alone_says_why() -> None:
+    assert unexplained_imports(ROOT, PACKAGES) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("def late():\n    import heavy", [2]),
+        ("def late():\n    if True:\n        from heavy import name", [3]),
+        ("async def late():\n    try:\n        import heavy\n    finally:\n        import other", [3, 5]),
+        ("if TYPE_CHECKING:\n    from house.own import name", [2]),
+        ("class Thing:\n    def late(self):\n        import heavy", [3]),
+        ("def one():\n    import house.own  # it is heavy\ndef two():\n    import house.other", [4]),
+        ("# a reason\ndef late():\n    import heavy", [3]),
+        ("def late():\n    # it is heavy\n    work()\n    import heavy", [4]),
+        ("def late():\n    import heavy  # it takes long\n    import other", []),
+        ("def late():\n    # It takes long.\n    import heavy", []),
+        ("if TYPE_CHECKING:  # it takes long\n    from heavy import name", []),
+        ("if TYPE_CHECKING:  # it takes long\n    import heavy.part\ndef late():\n    from heavy import name", []),
+        ('"""Text.\n\nLate imports: they take long.\n"""\ndef late():\n    import heavy', []),
+        ("import heavy", []),
+    ],
+)
+def test_a_late_import_without_a_reason_is_found(tmp_path: Path, code: str, lines: list[int]) -> None:
+    write_tree(tmp_path, {"house/__init__.py": "", "house/planted.py": code})
+    assert unexplained_imports(tmp_path, ["house"]) == [f"house/planted.py:{line}" for line in lines]
+    write_tree(tmp_path, {"house/__init__.py": '"""Text.\n\nLate imports: all of them take long.\n"""'})
+    assert unexplained_imports(tmp_path, ["house"]) == []
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
 SOURCES = sorted(
     path
-    for package in ("broker", "protocol", "storage", "spark_jobs", "build_backend")
+    for package in ("broker", "protocol", "rocketlens", "storage", "spark_jobs", "build_backend")
     for path in (ROOT / package).rglob("*")
     if path.suffix in {".py", ".pyx"}
 )

@@ -12,6 +12,7 @@ from broker.cli.options import DIRECTORY
 from broker.cli.output import print_table
 from protocol.errors import ConfigError
 from protocol.printable import printable
+from storage.amounts import counted
 from storage.files.own_directories import is_writable
 from storage.files.write_guard import check_outside
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from storage.diff.compare import Difference
 
 HEADINGS = ("WHAT", "TOPIC", "QUEUE", "FROM", "TO", "MESSAGES", "PHYSICAL")
-MOST_TOLD = 50
+MOST_LISTED = 50
 """Ranges and places of damage that a person is told; a program is told all that are listed."""
 
 
@@ -30,19 +31,20 @@ MOST_TOLD = 50
     "--work",
     type=DIRECTORY,
     metavar="DIR",
-    help="Keep here meanwhile what does not fit into memory, up to a tenth of both logs. [default: the machine's "
+    help="Directory for temporary files, up to a tenth of the size of both logs. [default: the machine's "
     "temporary directory]",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, with all ranges that are listed.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all listed ranges.")
 @plain_errors
 def diff(a: Path, b: Path, work: Path | None, as_json: bool) -> None:
     """Compare the messages of the stores in A and B: a master and its slave, or one store before and after.
 
     `missing` are messages that only A has, `extra` those that only B has, by topic, queue and queue offset; `different`
-    are those of one place with other contents. Messages may lie elsewhere in the other log; but where one log is a copy
-    of the other, every byte of their records counts. Damaged records are no messages, and are told.
+    are those at the same queue offset with different contents. Messages may be at another place in the other log; but
+    if one log is a copy of the other, every byte of their records counts. Damaged records are not compared, but
+    reported.
 
-    Exit code 0: both hold the same messages, 1: they do not.
+    Exit code 0: both stores hold the same messages. 1: they do not.
     """
     check_outside((a, b), {"--work": work})
     if work is not None and not is_writable(work):
@@ -83,10 +85,10 @@ def _tell(found: "Difference") -> None:
     """For a person."""
     for name in ("a", "b"):
         damage = found.damage[name]
-        for text in damage[:MOST_TOLD]:
+        for text in damage[:MOST_LISTED]:
             say(f"{name.upper()}: {text}")
-        if len(damage) > MOST_TOLD:
-            say(f"{name.upper()}: {len(damage) - MOST_TOLD} more places are damaged")
+        if len(damage) > MOST_LISTED:
+            say(f"{name.upper()}: {counted(len(damage) - MOST_LISTED, 'more place is', 'more places are')} damaged")
     if found.ranges:
         print_table(
             HEADINGS,
@@ -99,7 +101,7 @@ def _tell(found: "Difference") -> None:
                     each.count,
                     each.physical_offset,
                 )
-                for each in found.ranges[:MOST_TOLD]
+                for each in found.ranges[:MOST_LISTED]
             ),
         )
     for text in _sentences(found):
@@ -113,8 +115,8 @@ def _bounds(first: int, last: int) -> tuple[str | int, str | int]:
 def _sentences(found: "Difference") -> list[str]:
     """The outcome in words."""
     counts = found.counts
-    hidden = max(len(found.ranges) - MOST_TOLD, 0) + found.more_ranges
-    texts = [f"{hidden} more ranges"] if hidden else []
+    hidden = max(len(found.ranges) - MOST_LISTED, 0) + found.more_ranges
+    texts = [counted(hidden, "more range")] if hidden else []
     if found.is_none:
         texts.append("both hold the same messages")
         if found.first_byte is not None or found.a_range != found.b_range:
@@ -124,7 +126,8 @@ def _sentences(found: "Difference") -> list[str]:
             )
         return texts
     texts.append(
-        f"{counts['missing']} messages are missing in B, {counts['extra']} extra, {counts['different']} different"
+        f"{counted(counts['missing'], 'message is', 'messages are')} missing in B, {counts['extra']} extra, "
+        f"{counts['different']} different"
     )
     first = found.first
     if first is not None:

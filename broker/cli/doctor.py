@@ -12,6 +12,7 @@ from broker.cli.errors import FOUND, plain_errors
 from broker.cli.options import DIRECTORY, directories
 from protocol.errors import ConfigError
 from protocol.printable import as_text, one_line
+from storage.amounts import counted
 
 if TYPE_CHECKING:
     from spark_jobs.run.report import AnyReport
@@ -28,21 +29,23 @@ STYLES: Final[dict[str, dict[str, Any]]] = {
 }
 STATES = {
     "live": "a broker runs on it",
-    "crashed": "its broker crashed, or it was copied from under it",
+    "crashed": "its broker crashed, or it was copied while the broker ran",
     "stopped": "stopped cleanly",
 }
 
 
 @click.command()
 @click.argument("store", type=DIRECTORY, metavar="STORE")
-@click.option("--deep", is_flag=True, help="Run `verify` too, which reads everything: minutes for a large store.")
+@click.option(
+    "--deep", is_flag=True, help=("Also run `verify`, which reads everything; this takes minutes for a large store.")
+)
 @click.option("--json", "as_json", is_flag=True, help="Report as one JSON object.")
 @click.option(
     "--commit-log",
     "commit_log_directories",
     type=directories,
     metavar="DIR,...",
-    help="Where the commit log lies, when not in STORE/commitlog; several directories as the broker had them.",
+    help="The commit log's directories, in the broker's order, if it is not in STORE/commitlog.",
 )
 @click.option("--index-slots", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Slots of an index file.")
 @click.option("--index-entries", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Entries of an index file.")
@@ -55,16 +58,16 @@ def doctor(
     index_slots: int | None,
     index_entries: int | None,
 ) -> None:
-    """Say what is wrong with the store in STORE: where, what it means, and which command mends it.
+    """Say what is wrong with the store in STORE: where it is, what it means, and how to fix it.
 
-    Takes seconds: it looks at files, ends and checkpoints, at every index file, and at samples of messages and queue
-    units. A picture shows which stretches of the log are there, in queues, and in the index. The store is only read,
-    and a broker may be running on it.
+    This takes seconds: it looks at files, ends and checkpoints, at every index file, and at samples of messages and
+    queue units. A picture shows which parts of the log exist, are in queues, and are in the index. The store is only
+    read, and a broker may be running on it.
 
-    Exit code 0: nothing is wrong, 4: something is, 3: it is no store that can be read.
+    Exit code 0: nothing is wrong. 4: something is wrong. 3: STORE is not a store that can be read.
     """
     if (index_slots is None) != (index_entries is None):
-        raise ConfigError("--index-slots and --index-entries are given together or not at all")
+        raise ConfigError("--index-slots and --index-entries: give both or neither")
     from storage.doctor.examine import examine
 
     vouched = None if index_slots is None or index_entries is None else (index_slots, index_entries)
@@ -129,7 +132,7 @@ def _print(diagnosis: "Diagnosis", report: "AnyReport | None") -> None:
 
 
 def _head(diagnosis: "Diagnosis") -> str:
-    files = f"{count_of(diagnosis.segments, 'segment')}, {count_of(len(diagnosis.index_files), 'index file')}"
+    files = f"{counted(diagnosis.segments, 'segment')}, {counted(len(diagnosis.index_files), 'index file')}"
     log = f"physical offsets {diagnosis.minimum} to {diagnosis.end}"
     return f"{diagnosis.store}: {STATES[diagnosis.state]}; {files}, {log}; examined in {diagnosis.seconds:.1f} s"
 
@@ -138,7 +141,7 @@ def _print_finding(finding: "DoctorFinding") -> None:
     """Severity and place on a line, and below it what is there, what that means, and what mends it."""
     severity = click.style(f"{finding.severity:<8}", **STYLES[finding.severity])
     click.echo(severity + one_line(f"{finding.check}: {finding.place}"))
-    for label, text in (("", finding.found), ("means: ", finding.meaning), ("mend: ", finding.remedy)):
+    for label, text in (("", finding.found), ("means: ", finding.meaning), ("fix: ", finding.remedy)):
         if text:
             click.echo(INDENT + one_line(label + text))
 
@@ -147,10 +150,5 @@ def _summary(diagnosis: "Diagnosis") -> str:
     levels = ("error", "warning", "info")
     errors, warnings, notes = (sum(each.severity == level for each in diagnosis.findings) for level in levels)
     if diagnosis.is_clean:
-        return "nothing is wrong" + (f"; {notes} to know" if notes else "")
-    return ", ".join((count_of(errors, "error"), count_of(warnings, "warning"), f"{notes} to know"))
-
-
-def count_of(number: int, noun: str) -> str:
-    """A number and what is counted."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+        return "nothing is wrong" + (f"; {counted(notes, 'note')}" if notes else "")
+    return ", ".join((counted(errors, "error"), counted(warnings, "warning"), counted(notes, "note")))

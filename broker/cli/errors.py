@@ -38,8 +38,8 @@ def refuse_small_limits() -> None:
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
     if 0 <= space < SMALLEST_ADDRESS_SPACE:
         least = SMALLEST_ADDRESS_SPACE >> 20
-        fail(f"the limit of {space >> 20} MiB of address space is too low: {least} and the size of the store are "
-             "needed (ulimit -v)", USAGE)  # fmt: skip
+        fail(f"the limit of {space >> 20} MiB of address space is too low: {least} plus the size of the store "
+             "are needed (ulimit -v)", USAGE)  # fmt: skip
     descriptors, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= descriptors < FEWEST_DESCRIPTORS:
         if 0 <= most < FEWEST_DESCRIPTORS:

@@ -10,12 +10,14 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, USAGE, fail, plain_errors, say
-from broker.cli.opening import StoreArguments, open_store
+from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, gathered, store_options
 from broker.cli.output import format_options, print_table, writer
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message, decode_message
 from protocol.printable import printable
+from rocketlens.opening import StoreArguments
+from storage.amounts import counted
 
 if TYPE_CHECKING:
     from storage.filter.base import MessageFilter
@@ -61,10 +63,8 @@ class FilterArguments(msgspec.Struct, frozen=True):
 @click.option("--topic", required=True, help="Topic of the messages.")
 @click.option("--tag", metavar="EXPRESSION", help="A tag subscription: 'TagA || TagB', or '*' for all messages.")
 @click.option("--sql", metavar="EXPRESSION", help="A SQL92 subscription: \"a > 5 AND region = 'hz'\".")
-@click.option("--explain", is_flag=True, help="List all messages, each with whether it would be delivered, and why.")
-@click.option(
-    "--max", "maximum", type=click.IntRange(1), metavar="N", help="List no more than so many messages. [default: all]"
-)
+@click.option("--explain", is_flag=True, help="List all messages, and for each whether it would be delivered, and why.")
+@click.option("--max", "maximum", type=click.IntRange(1), metavar="N", help="List at most N messages. [default: all]")
 @format_options
 @store_options
 @gathered(wanted=FilterArguments)
@@ -77,15 +77,17 @@ def filter_(
 ) -> None:
     """List the messages of a topic that a consumer with a filter would get, queue by queue.
 
-    Exactly one of --tag and --sql is given. Filters decide as RocketMQ's do: tags are compared whole, an expression
-    that is unknown or cannot be evaluated for a message does not deliver it.
+    Give exactly one of --tag and --sql. Filters decide as RocketMQ's do: whole tags are compared, and a message for
+    which the expression is unknown or cannot be evaluated is not delivered.
 
-    Exit code 0 when something would be delivered, 1 when nothing would; how much stands on stderr.
+    Exit code 0 if something would be delivered, 1 if not. The number of messages is printed on stderr.
     """
     topic, tag = wanted.topic, wanted.tag
     if (tag is None) == (wanted.sql is None):
         raise click.UsageError("expected exactly one of --tag and --sql")
-    opened = open_store(store, store_arguments)
+    from rocketlens.store import message_store_of
+
+    opened = message_store_of(open_store(store, store_arguments), with_keys=False)
     try:
         choice = _by_tag(tag) if tag is not None else _by_expression(wanted.sql or "")
     except FilterSyntaxError as error:
@@ -112,8 +114,8 @@ class _Count:
 
     def sentence(self, topic: str) -> str:
         """The outcome in words."""
-        told = f"{self.delivered} of the {self.seen} messages of {topic} would be delivered"
-        return f"{told}; the first {self.listed} are listed" if self.listed < self.delivered else told
+        verdict = f"{self.delivered} of {counted(self.seen, 'message')} of {topic} would be delivered"
+        return f"{verdict}; the first {self.listed} are listed" if self.listed < self.delivered else verdict
 
 
 def _by_tag(text: str) -> FilterChoice:
@@ -136,7 +138,7 @@ def _by_expression(text: str) -> FilterChoice:
     expression = parse(text)
     unread = expression.text[expression.end :].strip()
     if unread:
-        say(f"brokers do not read what stands behind the expression, nor do we: {unread}")
+        say(f"text behind the expression is ignored, as by brokers: {unread}")
     stages = ExpressionFilter(expression)
     return FilterChoice(
         stages,

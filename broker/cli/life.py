@@ -9,10 +9,11 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.opening import StoreArguments, open_store
+from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, store_options
 from broker.cli.output import format_options, print_table, time_text, write_maps
 from protocol.errors import ConfigError
+from rocketlens.opening import StoreArguments
 
 if TYPE_CHECKING:
     from storage.life.message_life import Event, MessageLife
@@ -23,13 +24,13 @@ HEADINGS = ("TIME", "WHAT", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "RETRIES", "
 @click.command()
 @click.argument("store", type=DIRECTORY)
 @click.option("--unique-key", required=True, help="The id that the producer gave the message.")
-@click.option("--topic", help="Topic the message was sent to; without it every topic is searched.")
+@click.option("--topic", help="Topic to which the message was sent; without it every topic is searched.")
 @click.option(
     "--trace-topic",
     "trace_topics",
     metavar="TOPIC",
     multiple=True,
-    help="Look for traces under this topic too; may be given several times.",
+    help="Also look for traces under this topic; repeatable.",
 )
 @format_options
 @store_options
@@ -44,16 +45,15 @@ def life(
 ) -> None:
     """Show everything that happened to one message, in order of time, from the store in STORE.
 
-    Where it waited (delay level, timer, half of a transaction), where it was delivered, retried and given up, which
-    consumer groups have passed it by their offsets, and what traced clients told of it.
+    The list shows where it waited (delay level, timer, half of a transaction), where it was delivered, retried and
+    given up, which consumer groups have passed it by their offsets, and what traced clients reported about it.
 
-    Exit code 0 when something was found, 1 when nothing was.
+    Exit code 0 if something was found, 1 if not.
     """
-    from storage.life.message_life import find_life
-
     if not unique_key:
         raise ConfigError("--unique-key: expected an id, got nothing")
-    found = find_life(open_store(store, store_arguments), unique_key, topic, trace_topics)
+    with open_store(store, store_arguments) as opened:
+        found = opened.life(unique_key, topic=topic, trace_topics=trace_topics)
     if found.incomplete:
         say(f"something may be missing: {found.incomplete}")
     if not found.events:

@@ -11,12 +11,13 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, plain_errors, say
-from broker.cli.opening import StoreArguments, open_store
+from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, gathered, store_options
 from broker.cli.output import json_fields, message_fields
 from broker.cli.search import stopping
 from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError
+from rocketlens.opening import StoreArguments
 from storage.files.attempt_names import attempt_name
 from storage.files.write_guard import check_outside
 
@@ -55,15 +56,15 @@ class OutputArguments(msgspec.Struct, frozen=True):
 @click.command()
 @click.argument("store", type=DIRECTORY)
 @click.argument("queries", type=click.Path(allow_dash=True), metavar="FILE")
-@click.option("--topic", help="Topic of the messages; without it every topic of the store is looked through.")
+@click.option("--topic", help="Topic of the messages; without it every topic of the store is searched.")
 @click.option(
     "--as",
     "kind",
     type=click.Choice(KINDS),
     default="auto",
     show_default=True,
-    help="What the lines are: business keys or unique keys (key), offset message ids, physical offsets. auto: offset "
-    "message ids of the store where they are that, else keys.",
+    help="What the lines are: business keys or unique keys (key), offset message ids, or physical offsets. "
+    "auto: lines that are offset message ids of the store count as such, and others as keys.",
 )
 @click.option(
     "--format",
@@ -71,15 +72,15 @@ class OutputArguments(msgspec.Struct, frozen=True):
     type=click.Choice(FORMATS),
     default="ndjson",
     show_default=True,
-    help="JSON objects, one a line, or a Parquet file.",
+    help="JSON objects, one on each line, or a Parquet file.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Write here, where no file may be yet; it is there once it is whole. [default: stdout, for ndjson]",
+    help="Write to this new file, which appears when it is complete. [default: stdout, for ndjson]",
 )
-@click.option("--replace", is_flag=True, help="Put the file of --out in the place of one that is there.")
+@click.option("--replace", is_flag=True, help="Replace an existing file at --out.")
 @store_options
 @gathered(output=OutputArguments)
 @plain_errors
@@ -91,12 +92,13 @@ def lookup(
     output: OutputArguments,
     store_arguments: StoreArguments,
 ) -> None:
-    """Look up the keys and ids in FILE, one a line, in the store in STORE; - is stdin. A million are no trouble.
+    """Look up the keys and ids in FILE, one on each line, in the store in STORE; - is stdin.
 
-    The index is read once, or the log where there is none. There is a row for each line and message, in the order of
-    the log, with the line as `query`; behind them one for each line that names nothing, with `found` false.
+    FILE may have a million lines and more. The index is read once, or the log if there is no index. The output has
+    one row for each line and message, in the order of the log, with the line as `query`; at the end is one row with
+    `found` false for each line that found nothing.
 
-    Exit code 0 when every line named a message, 1 when one did not; how many stands on stderr.
+    Exit code 0 if every line found a message, 1 if not. The number is printed on stderr.
     """
     wanted = _lines(queries)
     out, output_format = output.out, output.output_format
@@ -105,8 +107,10 @@ def lookup(
     check_outside((store, *(store_arguments.commit_log_directories or ())), {"--out": out})
     if out is not None:
         _check_free(out, output.replace)
-    opened = open_store(store, store_arguments)
+    from rocketlens.store import message_store_of
     from storage.search.lookup import LookupKind, look_up
+
+    opened = message_store_of(open_store(store, store_arguments))
 
     part = None if out is None else out.with_name(attempt_name(out.name))
     rows = _rows(output_format, part)
@@ -145,7 +149,7 @@ def _check_free(out: Path, replace: bool) -> None:
     if out.is_dir():
         raise ConfigError(f"--out: {out} is a directory, name a file")
     if os.path.lexists(out) and not replace:
-        raise ConfigError(f"--out: {out} is there already: choose another name, or --replace")
+        raise ConfigError(f"--out: {out} exists already: choose another name, or --replace")
 
 
 def _lines(file: str) -> list[str]:
@@ -156,7 +160,7 @@ def _lines(file: str) -> list[str]:
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is no UTF-8 text: {error}") from error
+        raise ConfigError(f"{file} is not UTF-8 text: {error}") from error
     wanted = [line for each in lines if (line := each.rstrip("\r"))]
     if not wanted:
         raise ConfigError(f"{file} holds no line to look up")
@@ -212,9 +216,9 @@ class JsonRows:
 def _tell(count: int, missing: Mapping[str, None], notes: Sequence[str]) -> None:
     for note in notes:
         say(note)
-    told = f"{count - len(missing):,} of {count:,} found"
+    summary = f"{count - len(missing):,} of {count:,} found"
     if missing:
         some = ", ".join(list(missing)[:MOST_NAMED])
         more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
-        told += f"; missing: {some}{more}"
-    say(told)
+        summary += f"; missing: {some}{more}"
+    say(summary)

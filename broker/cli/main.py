@@ -1,7 +1,7 @@
 """The `rocketlens` command: a group of one module a subcommand.
 
 A command is imported when it is asked for, and what it works with when it works: `--help` and usage errors come at
-once.
+once. So this module holds the list of commands and nothing that any of them needs.
 """
 
 import os
@@ -16,14 +16,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 COMMANDS = {
     "compact": Later("broker.cli.compact:compact", "Make the index of a store smaller and faster to read."),
     "diff": Later("broker.cli.diff:diff", "Compare the messages of two stores."),
-    "doctor": Later("broker.cli.doctor:doctor", "Say what is wrong with a store, and which command mends it."),
+    "doctor": Later("broker.cli.doctor:doctor", "Say what is wrong with a store, and how to fix it."),
     "export": Later("spark_jobs.export_store:export_store", "Write the messages of a store into files."),
     "filter": Later("broker.cli.filter:filter_", "List the messages that a consumer with a filter would get."),
     "life": Later("broker.cli.life:life", "Show everything that happened to one message."),
     "lookup": Later("broker.cli.lookup:lookup", "Look up many keys and ids in a store."),
     "query": Later("broker.cli.query:query", "List the newest messages with a key, a unique key or a tag."),
     "rebuild": Later("broker.cli.rebuild:rebuild", "Build the index files or queues of a store anew."),
-    "search": Later("broker.cli.search:search", "Search a store for messages by what they say."),
+    "search": Later("broker.cli.search:search", "Search a store for messages by their content."),
     "serve": Later("broker.cli.serve:serve", "Answer RocketMQ clients and mqadmin from stores."),
     "verify": Later("spark_jobs.verify_store:verify_store", "Check every message, queue unit and index entry."),
     "view": Later("broker.cli.view:view", "Show messages by their ids."),
@@ -42,9 +42,9 @@ def main() -> None:
 
     Only `rebuild` and `compact` without --out change a store.
 
-    Exit codes: 0 found (or done, or stopped as asked), 1 not found (or serve cannot listen, or diff found a
-    difference), 2 wrong usage, or no room for the output, or the process has too little memory or too few files, 3 the
-    store cannot be read or is in use by a broker, or a rebuild would lead to fewer messages than what it replaces, or
-    the server asked does not answer, 4 rebuilt, compacted or exported, but the log is damaged (or verify or doctor
-    found something wrong), 130 stopped with Ctrl-C, 141 nobody read on, as behind `| head`.
+    Exit codes: 0 found (or done, or stopped as asked); 1 not found (or serve cannot listen, or diff found a
+    difference); 2 wrong usage, or disk full, or the limits of memory or open files are too low; 3 the store cannot be
+    read or is in use by a broker, or the server does not answer, or a rebuild would lead to fewer messages than the
+    files that it replaces; 4 rebuilt, compacted or exported, but the log is damaged (or verify or doctor found
+    something wrong); 130 stopped with Ctrl-C; 141 output pipe closed, as by `| head`.
     """

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from broker.cli.opening import StoreArguments
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
+from rocketlens.opening import StoreArguments
 from storage.times import parse_time
 
 
@@ -66,28 +66,28 @@ _STORE_OPTIONS = (
         "commit_log_directories",
         type=directories,
         metavar="DIR,...",
-        help="Where the commit log lies, when not in STORE/commitlog; several directories as the broker had them.",
+        help="The commit log's directories, in the broker's order, if it is not in STORE/commitlog.",
     ),
     click.option(
         "--index-slots",
         type=click.IntRange(1, 2**31 - 1),
         metavar="N",
-        help="Slots of an index file (maxHashSlotNum), should the files not tell.",
+        help="Slots of an index file (maxHashSlotNum), if they cannot be read from the files.",
     ),
     click.option(
         "--index-entries",
         type=click.IntRange(1, 2**31 - 1),
         metavar="N",
-        help="Entries of an index file (maxIndexNum), should the files not tell.",
+        help="Entries of an index file (maxIndexNum), if they cannot be read from the files.",
     ),
     click.option(
         "--state-dir",
         "state_directory",
         type=DIRECTORY,
         metavar="DIR",
-        help="Keep here what a start finds out, so that the next one is faster; serve keeps the offsets of consumer "
-        "groups here too, and keys that no index file holds. By default below the user's state directory, never inside "
-        "the store.",
+        help="Directory for the results of checks, which make the next start faster; serve also keeps the "
+        "offsets of consumer groups here, and keys that no index file holds. The default is in the "
+        "user's state directory, never in the store.",
     ),
 )
 

@@ -71,9 +71,9 @@ def message_fields(message: Message) -> Fields:
         "properties": message.properties,
     }
     try:
-        return fields | {"body": bytes(message.decoded_body())}
+        return fields | {"body": message.body}
     except StoreError as error:
-        return fields | {"body": bytes(message.body), "bodyError": str(error)}
+        return fields | {"body": bytes(message.stored_body), "bodyError": str(error)}
 
 
 def text_of(body: bytes) -> str | None:
@@ -267,7 +267,7 @@ def format_options(command: Callable[..., None]) -> Callable[..., None]:
         "--format",
         "output_format",
         type=click.Choice(FORMATS),
-        help="A table for people, one JSON object a line, or a stream of msgpack maps. [default: table]",
+        help="A table for people, one JSON object on each line, or a stream of msgpack maps. [default: table]",
     )(with_json)
 
 
@@ -300,18 +300,18 @@ def _detail(name: str, value: Any) -> str:
 def _body_for_people(body: bytes) -> str:
     text = text_of(body)
     if text is None:
-        text = f"{len(body)} bytes that are no text, in base64: {base64.b64encode(body[:LONGEST_BODY]).decode()}"
+        text = f"{len(body)} bytes that are not text, in base64: {base64.b64encode(body[:LONGEST_BODY]).decode()}"
     return text if len(text) <= LONGEST_BODY else f"{text[:LONGEST_BODY]}… ({len(body)} bytes; --json shows all)"
 
 
 def _preview(message: Message) -> str:
     try:
-        body = bytes(message.decoded_body())
+        body = message.body
     except StoreError:
         return "(cannot be decompressed)"
     text = text_of(body)
     if text is None:
-        return f"({len(body)} bytes, no text)"
+        return f"({len(body)} bytes, not text)"
     line = " ".join(text.split())
     return line if len(line) <= BODY_PREVIEW else f"{line[: BODY_PREVIEW - 1]}…"
 

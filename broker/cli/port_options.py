@@ -20,7 +20,7 @@ def network(text: str) -> Network:
     try:
         return ipaddress.ip_network(text.strip())
     except ValueError as error:
-        raise click.BadParameter(f"{text!r} is no IP address and no network like 10.0.0.0/8 ({error})") from error
+        raise click.BadParameter(f"{text!r} is not an IP address or a network like 10.0.0.0/8 ({error})") from error
 
 
 class PortArguments(msgspec.Struct, frozen=True):
@@ -55,18 +55,20 @@ _PORT_OPTIONS = (
         type=click.Choice(TLS_MODES),
         default=TLS_MODES[0],
         show_default=True,
-        help="TLS on the same port: none, TLS beside plain clients, or TLS alone.",
+        help="TLS on the same port: none, TLS beside plain connections, or only TLS.",
     ),
-    click.option("--tls-cert", type=FILE, metavar="PEM", help="Certificate, and those that lead to its authority."),
+    click.option(
+        "--tls-cert", type=FILE, metavar="PEM", help="Certificate, followed by those that lead to its authority."
+    ),
     click.option("--tls-key", type=FILE, metavar="PEM", help="Its private key. [default: in the certificate's file]"),
-    click.option("--tls-key-password-file", type=FILE, metavar="FILE", help="File with the password of the key."),
+    click.option("--tls-key-password-file", type=FILE, metavar="FILE", help="File with the key's password."),
     click.option("--tls-client-ca", type=FILE, metavar="PEM", help="Authorities of client certificates."),
     click.option(
         "--tls-client-auth",
         type=click.Choice(TLS_CLIENT_AUTH),
         default=TLS_CLIENT_AUTH[0],
         show_default=True,
-        help="Whether clients are asked for a certificate, and must have one.",
+        help="Whether clients may, or must, present a certificate.",
     ),
     click.option(
         "--proxy-protocol-from",
@@ -74,20 +76,20 @@ _PORT_OPTIONS = (
         type=network,
         metavar="IP|NETWORK",
         multiple=True,
-        help="Proxies whose connections begin with a PROXY header (v1 or v2) that tells the client's address; may be "
-        "given several times.",
+        help="Proxies whose connections begin with a PROXY header (v1 or v2) that contains the client's "
+        "address; repeatable.",
     ),
     click.option(
         "--acl",
         type=FILE,
         metavar="YAML",
-        help="Accounts that requests must be signed by, as in RocketMQ's plain_acl.yml.",
+        help="File of the accounts by which requests must be signed, in the format of RocketMQ's plain_acl.yml.",
     ),
     click.option(
         "--audit-log",
         type=FILE,
         metavar="FILE",
-        help="Append a line of JSON for each look at messages: who, which, from where.",
+        help="Append a line of JSON each time that messages are read: who read which messages, from where.",
     ),
 )
 

@@ -16,6 +16,6 @@ from broker.cli.lazy_group import Later, LazyGroup
 def rebuild() -> None:
     """Build the index files or queues of a store anew, as a broker would have, on all cores or a Spark cluster.
 
-    Without --out the new directories take the place of the store's own, each in one step, and the old ones are kept;
-    no broker may be using the store then. A run that was stopped goes on where it was.
+    Without --out the new directories replace the store's own, each in one step, and the old ones are kept; no broker
+    may be using the store then. Run the same command again to continue a run that was stopped.
     """

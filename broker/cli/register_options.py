@@ -42,8 +42,9 @@ _OPTIONS = (
         type=click.Choice(["replica", "broker"]),
         default="replica",
         show_default=True,
-        help="As one more replica of the store's own broker, which consumers turn to when its master is gone; or as a "
-        "broker of its own (--broker-name), whose queues every consumer of a topic reads besides the others'.",
+        help="Register as one more replica of the store's own broker, which consumers use when its master is "
+        "gone; or as a broker of its own (--broker-name), whose queues consumers of a topic read in "
+        "addition to those of the others.",
     ),
     click.option(
         "--register-id",

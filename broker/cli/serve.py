@@ -11,7 +11,6 @@ import msgspec
 
 from broker.cli.errors import NOT_FOUND, fail, plain_errors
 from broker.cli.log_format import configure_logging
-from broker.cli.opening import StoreArguments
 from broker.cli.options import DIRECTORY, endpoint, gathered, store_options
 from broker.cli.port_options import PortArguments, port_options
 from broker.cli.register_options import RegisterArguments, register_options
@@ -27,6 +26,7 @@ from broker.config import (
 )
 from broker.endpoint import DEFAULT_PORT, Endpoint
 from broker.limits import Limits
+from rocketlens.opening import StoreArguments
 
 MOST_OPEN_FILES = 65536
 """Connections and mapped files beyond the usual soft limit of 1,024 are normal for a server."""
@@ -59,29 +59,31 @@ class ServeArguments(msgspec.Struct, frozen=True):
     multiple=True,
     default=[f"127.0.0.1:{DEFAULT_PORT}"],
     show_default=True,
-    help="Address to listen on, [IPv6]:PORT too; may be given several times. Port 0 takes a free one. Each further "
-    "store takes ports ten higher than the one before it.",
+    help="Address to listen on, also [IPv6]:PORT; repeatable. Port 0 chooses a free port. Each further store "
+    "listens on ports ten higher than the store before it.",
 )
 @click.option(
     "--advertise",
     type=endpoint,
     metavar="HOST:PORT",
-    help="Address that routes tell clients, should they reach us by another.",
+    help="Address to which routes send clients, if it is not the one that this server listens on.",
 )
 @click.option(
     "--broker-name",
     "broker_names",
     metavar="NAME",
     multiple=True,
-    help="Broker name in routes; with several stores one for each, in their order. [default: as the store tells]",
+    help="Broker name in routes; with several stores one for each, in their order. [default: the name in the store]",
 )
-@click.option("--cluster", metavar="NAME", help="Cluster name in routes. [default: as the (first) store tells]")
-@click.option("--vip", is_flag=True, help="Listen two ports lower too, for old clients and the dashboard.")
-@click.option("--rewrite-store-host", is_flag=True, help="Put our own address into the records sent.")
+@click.option("--cluster", metavar="NAME", help="Cluster name in routes. [default: the name in the (first) store]")
+@click.option("--vip", is_flag=True, help="Also listen two ports lower, for old clients and the dashboard.")
+@click.option(
+    "--rewrite-store-host", is_flag=True, help="Replace the store host in the records sent by this server's address."
+)
 @click.option(
     "--filter-support-retry",
     is_flag=True,
-    help="Filter what is pulled by expression from a group's retry topic by the group's filter on the message's "
+    help="Filter pulls by expression from a group's retry topic by the group's filter on the message's "
     "original topic, as brokers do with filterSupportRetry=true.",
 )
 @click.option(
@@ -95,8 +97,8 @@ class ServeArguments(msgspec.Struct, frozen=True):
     "--fast-lane/--no-fast-lane",
     default=True,
     show_default=True,
-    help="Answer plain requests in compiled code, many in one step; without it each goes the ordinary way, to the same "
-    "answer.",
+    help="Answer plain requests by compiled code, many in one step; --no-fast-lane answers each by the "
+    "ordinary code, with equal answers.",
 )
 @click.option(
     "--workers",
@@ -104,8 +106,8 @@ class ServeArguments(msgspec.Struct, frozen=True):
     default=1,
     show_default=True,
     metavar="N",
-    help="Processes that serve, under one that puts a new one in the place of one that died. 0: serve in this process, "
-    "which dies when a file of the store is cut under it.",
+    help="Number of serving processes; a supervisor replaces those that die. 0: serve in this process, which "
+    "dies if a file of the store is truncated.",
 )
 @click.option(
     "--worker-timeout",
@@ -114,7 +116,7 @@ class ServeArguments(msgspec.Struct, frozen=True):
     default=WORKER_TIMEOUT_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="Replace a process that serves when its event loop has stood still for so long, 1 or more; 0: never.",
+    help="Replace a serving process whose event loop has stood still for this time, 1 or more; 0: never.",
 )
 @click.option(
     "--frame-limit",
@@ -122,14 +124,14 @@ class ServeArguments(msgspec.Struct, frozen=True):
     default=FRAME_LIMIT,
     show_default=True,
     metavar="BYTES",
-    help="Longest request and answer.",
+    help="Size of the longest request and answer.",
 )
 @click.option(
     "--limit",
     "limits",
     metavar="NAME=NUMBER",
     multiple=True,
-    help="Bound what clients may cost; may be given several times. The names are in docs/port.md.",
+    help="Limit what clients may cost; repeatable. The names are in docs/port.md.",
 )
 @register_options
 @watch_options
@@ -148,9 +150,9 @@ def serve(
     """Answer RocketMQ clients and mqadmin from the store in each STORE, which is only read.
 
     The same port is broker and name server. Several stores are brokers of one cluster, each with a port of its own,
-    ten higher than the one before it; the name server on each of these ports knows all of them. One line on stdout says
-    when clients can connect; SIGTERM and SIGINT stop the server after what is in flight. What a running broker writes
-    is answered as soon as it can be read; SIGHUP makes the server look at all of the stores' files at once.
+    ten higher than the one before it; the name server on each of these ports knows all of them. One line on stdout
+    says when clients can connect. SIGTERM and SIGINT stop the server after the requests in flight are answered. The
+    server follows what a running broker writes; SIGHUP makes it look at all of the stores' files at once.
     """
     from broker.cli.serving import run_server
 

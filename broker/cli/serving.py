@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.errors import plain_errors
-from broker.cli.opening import ENTRIES, StoreArguments, open_store
+from broker.cli.opening import SPELLED
 from broker.cluster.several_stores import describe_names, settle_names
 from broker.config import ServeOptions
 from protocol.errors import ConfigError
+from rocketlens.opening import ENTRIES, StoreArguments, open_message_store
 from storage.files.write_guard import check_outside
 from storage.process_memory import keep_heap
 
@@ -172,18 +173,18 @@ def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], 
         for line in () if number else describe_names(all_options, identities):
             logger.info("%s", line)
     # Only now: these import the store, and with it the kernels.
-    from broker.app import StorePlace, build_servers
-    from broker.server import serve_until_told
+    from broker.app import StoreShare, build_servers
+    from broker.server import serve_until_stopped
 
     keep_heap()
-    places = [
-        StorePlace(number, place, meeting, journal)
-        for place, (meeting, journal) in enumerate(zip(shared.meetings, shared.journals, strict=True))
+    shares = [
+        StoreShare(number, store, meeting, journal)
+        for store, (meeting, journal) in enumerate(zip(shared.meetings, shared.journals, strict=True))
     ]
 
     async def serve() -> bool:
-        servers = build_servers(all_options, stores, places, shared.bound[0], shared.http, shared.rows)
-        await serve_until_told(servers, announce, partial(shared.rows.beat, number))
+        servers = build_servers(all_options, stores, shares, shared.bound[0], shared.http, shared.rows)
+        await serve_until_stopped(servers, announce, partial(shared.rows.beat, number))
         return all(server.is_idle for server in servers)
 
     with asyncio.Runner(loop_factory=_loop_factory(all_options[0].loop)) as runner:
@@ -200,23 +201,25 @@ def _require_descriptors() -> None:
     used = len(os.listdir("/proc/self/fd"))
     if 0 <= limit < used + SPARE_DESCRIPTORS:
         raise ConfigError(
-            f"the limit of {limit} open files is too low: {used} are open for the store alone, and at least "
-            f"{SPARE_DESCRIPTORS} more are needed to serve it (ulimit -n)"
+            f"the limit of {limit} open files is too low: the store alone needs {used}, and serving it at "
+            f"least {SPARE_DESCRIPTORS} more (ulimit -n)"
         )
 
 
 def _open(options: ServeOptions, number: int) -> "MessageStore":
     """Open one store; worker 0 says what is wrong with it."""
-    from broker.service.state_directory import known_state_directory
+    from storage.store.state_place import known_state_directory
 
-    opened = open_store(
+    arguments = StoreArguments(
+        options.commit_log_directories,
+        options.index_slots,
+        options.index_entries,
+        options.state_directory or known_state_directory(options.store),
+    )
+    arguments.check(options.store, SPELLED)
+    opened = open_message_store(
         options.store,
-        StoreArguments(
-            options.commit_log_directories,
-            options.index_slots,
-            options.index_entries,
-            options.state_directory or known_state_directory(options.store),
-        ),
+        arguments,
         scan_budget=SCAN_BUDGET,
         check_budget=CHECK_BUDGET,
         entries_directory=partial(_entries_directory, options),
@@ -225,13 +228,13 @@ def _open(options: ServeOptions, number: int) -> "MessageStore":
     for problem in () if number else opened.problems:
         logger.warning("%s", problem)
     if opened.state.is_live and not number:
-        logger.info("a broker is running on %s: what it writes is followed", options.store)
+        logger.info("a broker is running on %s: the server follows what it writes", options.store)
     return opened
 
 
 def _entries_directory(options: ServeOptions, identity: "StoreIdentity") -> Path | None:
     """Where keys that were found by scanning the log are kept; None where nothing can be, and memory holds them all."""
-    from broker.service.state_directory import UnusableDirectory, can_be_had, default_state_directory
+    from storage.store.state_place import UnusableDirectory, can_be_had, default_state_directory
 
     try:
         path = options.state_directory or default_state_directory(options.store, identity)
@@ -246,6 +249,6 @@ def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         import uvloop
     except ImportError:
-        logger.warning("uvloop is not installed, asyncio's own loop serves instead")
+        logger.warning("uvloop is not installed, using asyncio's own loop instead")
         return asyncio.new_event_loop
     return uvloop.new_event_loop

@@ -3,26 +3,28 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.finding import Finding, find_in_store, find_surely
-from broker.cli.opening import NO_ARGUMENTS, StoreArguments, open_store
+from broker.cli.opening import open_store
 from broker.cli.options import endpoint, store_options
 from broker.cli.output import format_options, writer
 from broker.endpoint import Endpoint
-from storage.layout.store_layout import recognise_store
+from rocketlens.opening import NO_ARGUMENTS, StoreArguments
+
+if TYPE_CHECKING:
+    from rocketlens.answers import Messages
 
 
 @click.command()
 @click.argument("arguments", nargs=-1, required=True, metavar="[STORE] ID...")
 @click.option("--server", type=endpoint, metavar="HOST:PORT", help="Ask this broker instead of opening a store.")
-@click.option(
-    "--from-id", is_flag=True, help="Ask the broker whose address stands in each id, as RocketMQ's clients do."
-)
+@click.option("--from-id", is_flag=True, help="Ask the broker whose address is in each id, as RocketMQ's clients do.")
 @click.option("--topic", help="Topic of unique keys; without it every topic is searched.")
-@click.option("--damaged", is_flag=True, help="Show a record whose CRC is wrong too.")
+@click.option("--damaged", is_flag=True, help="Also show records whose CRC is wrong.")
 @format_options
 @store_options
 @plain_errors
@@ -37,10 +39,10 @@ def view(
 ) -> None:
     """Show the messages that the IDs name, from the store in STORE or from a running broker.
 
-    An ID is an offset message id (32 or 56 hex digits, whatever host it names), a physical offset in decimal, or a
+    An ID is an offset message id (32 or 56 hex digits; the host in it is ignored), a physical offset in decimal, or a
     unique key.
 
-    Exit code 0 when all were found, 1 when one was not; the reason stands on stderr.
+    Exit code 0 if all messages were found, 1 if not. The reason is printed on stderr.
     """
     write = writer(output_format, detailed=True)
     if not all(arguments):
@@ -48,31 +50,21 @@ def view(
     if server is None and not from_id:
         if len(arguments) < 2:
             raise click.UsageError("expected STORE and at least one ID (or --server, or --from-id)")
-        findings = _find_in_store(Path(arguments[0]), arguments[1:], topic, damaged, store_arguments)
+        with open_store(Path(arguments[0]), store_arguments) as store:
+            answers = [store.view(text, topic=topic, damaged=damaged) for text in arguments[1:]]
     else:
         _check_remote(server, from_id, damaged, store_arguments)
-        from broker.cli.asking import ask_for_ids
-
-        findings = ask_for_ids(server, arguments, topic)
-    for finding in findings:
-        for text in filter(None, (finding.note, finding.reason)):
+        answers = _ask(server, arguments, topic)
+    for found in answers:
+        for text in (*found.notes, *filter(None, (found.reason,))):
             say(text)
-    write(message for finding in findings for message in finding.messages)
-    sys.exit(FOUND if all(finding.messages for finding in findings) else NOT_FOUND)
+    write(message for found in answers for message in found)
+    sys.exit(FOUND if all(answers) else NOT_FOUND)
 
 
-def _find_in_store(
-    path: Path, ids: Sequence[str], topic: str | None, damaged: bool, store_arguments: StoreArguments
-) -> list[Finding]:
-    """Find messages without opening the store where a few pages of its files do; opening it may mean a gigabyte."""
-    store_arguments.check(path)
-    layout = recognise_store(path, store_arguments.commit_log_directories or ())
-    sure = [find_surely(layout, text) for text in ids]
-    if all(sure):
-        return list(filter(None, sure))
-    # Offsets need no keys: the index is checked, and what it lacks scanned, when a unique key is asked for.
-    store = open_store(path, store_arguments, scan_budget=0, check_budget=0)
-    return [find_in_store(store, text, topic=topic, damaged=damaged) for text in ids]
+def _ask(server: Endpoint | None, ids: Sequence[str], topic: str | None) -> "list[Messages]":
+    with rocketlens.connect(None if server is None else str(server)) as remote:
+        return [remote.view(text, topic=topic) for text in ids]
 
 
 def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_arguments: StoreArguments) -> None:
@@ -80,6 +72,6 @@ def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_a
     if server is not None and from_id:
         raise click.UsageError("--server and --from-id exclude each other")
     if damaged:
-        raise click.UsageError("--damaged needs a STORE: no broker answers with a damaged record")
+        raise click.UsageError("--damaged needs a STORE: brokers do not return damaged records")
     if store_arguments != NO_ARGUMENTS:
-        raise click.UsageError("options of a STORE make no sense when a server is asked")
+        raise click.UsageError("options of a STORE cannot be used with a server")

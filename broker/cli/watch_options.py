@@ -33,17 +33,18 @@ _WATCH_OPTIONS = (
         "--http",
         type=http_endpoint,
         metavar="[HOST:]PORT",
-        help="Serve the page, its JSON API (/api/v1/), /metrics (Prometheus), /healthz and /readyz here by plain HTTP; "
-        "without HOST on the loopback address. With --acl the page and the API ask for the same keys; figures are "
-        "told to everybody.",
+        help="Serve the page, its JSON API (/api/v1/), /metrics (Prometheus), /healthz and /readyz here by "
+        "plain HTTP; without HOST on the loopback address. With --acl the page and the API ask for the "
+        "same keys; metrics and health are open to everybody.",
     ),
     click.option(
         "--http-host",
         "http_hosts",
         metavar="NAME",
         multiple=True,
-        help="A name under which browsers reach the page, and Prometheus the figures, besides IP addresses, localhost "
-        "and this machine's name; may be given several times. Others are refused, but for health.",
+        help="A name under which browsers open the page and Prometheus reads /metrics, in addition to IP "
+        "addresses, localhost and this machine's name; repeatable. Other names are refused, except for "
+        "/healthz and /readyz.",
     ),
     click.option(
         "--trusted-proxy",
@@ -51,8 +52,8 @@ _WATCH_OPTIONS = (
         type=network,
         metavar="IP|NETWORK",
         multiple=True,
-        help="An HTTP proxy before the page that is believed which address it asks for (X-Forwarded-For), for the "
-        "white lists of --acl; may be given several times.",
+        help="An HTTP proxy in front of the page; the white lists of --acl use the client's address in its "
+        "X-Forwarded-For; repeatable.",
     ),
     click.option(
         "--slow-query",
@@ -61,14 +62,14 @@ _WATCH_OPTIONS = (
         default=DEFAULT_MILLISECONDS,
         show_default=True,
         metavar="MILLISECONDS",
-        help="Log requests that take longer, each with its reason; 0 logs none.",
+        help="Log each request that takes longer, with the reason; 0 logs none.",
     ),
     click.option(
         "--log-format",
         type=click.Choice(FORMATS),
         default=TEXT,
         show_default=True,
-        help="Lines of the log on stderr: for people, or a JSON object each.",
+        help="Format of the log on stderr: lines for people, or one JSON object on each line.",
     ),
 )
 

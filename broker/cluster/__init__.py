@@ -1,5 +1,5 @@
-"""Its place among brokers: the names it stands for, and the name servers that are told of them."""
+"""Its place among brokers: the names it stands for, and the name servers that it registers with."""
 
 from typing import Final
 
-DOOR: Final = ("client", "question", "registration", "several_stores")
+DOOR: Final = ("client", "registration", "several_stores")

@@ -1,4 +1,4 @@
-"""A client of our own for any broker or name server: view by offset, query by key, and the route to the brokers.
+"""A client of our own for any broker or name server: messages by offset, key and queue, topics, groups, and the route.
 
 Requests of one connection are matched to their answers by `opaque`, so that many may be in flight. Every failure is a
 `ClientError` of one sentence that names the address.
@@ -8,21 +8,47 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 
-from broker.cluster.question import KeyQuestion
 from broker.config import FRAME_LIMIT
 from broker.endpoint import Endpoint
-from protocol.bodies import TopicList, TopicRouteData, decode_json
+from protocol.bodies import (
+    ConsumerOffsetTable,
+    SubscriptionGroupTable,
+    TopicConfigTable,
+    TopicList,
+    TopicQueues,
+    TopicRouteData,
+    decode_json,
+)
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import RESPONSE_FLAG, Command, decode_response, encode_request, ext_fields_of
-from protocol.errors import ConfigError, ProtocolError, RocketLensError
+from protocol.errors import ConfigError, ProtocolError, RocketLensError, quote
 from protocol.frame import FrameDecoder
+from protocol.key_question import KeyQuestion
+
+if TYPE_CHECKING:  # commands that ask a server in plain text do without it
+    import ssl
 
 Body = TypeVar("Body")
+
+SUBSCRIBES: Final = 4
+"""The bit of a pull's sysFlag that says that the subscription stands in the request."""
+
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+"""The consumer group of RocketMQ's own tools, which every broker knows: a pull makes no new group there."""
+
+PULL_ANSWERS: Final = (
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+NOTHING_BUT_SUCCESS: Final = (ResponseCode.SUCCESS,)
 
 
 class ClientError(RocketLensError):
@@ -40,8 +66,67 @@ class ResponseError(ClientError):
 
     def __str__(self) -> str:
         known = ResponseCode._value2member_map_.get(self.code)
-        name = known.name if known is not None else "no code that we know"
+        name = known.name if known is not None else "unknown code"
         return f"{self.endpoint} answered {self.code} ({name}): {self.remark.strip() or 'without a reason'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What signs requests where a broker asks for it (ACL)."""
+
+    access_key: str
+    secret_key: str
+
+    def sign(self, fields: Mapping[str, str], body: bytes) -> dict[str, str]:
+        """Return a request's header fields with access key and signature."""
+        # Few clients sign, and the others start without hashlib and hmac.
+        from broker.security.signature import ACCESS_KEY, SIGNATURE, signature_of
+
+        signed = {**fields, ACCESS_KEY: self.access_key}
+        return {**signed, SIGNATURE: signature_of(signed, body, self.secret_key.encode()).decode()}
+
+    def __repr__(self) -> str:
+        return f"<Credentials of {self.access_key}>"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueQuestion:
+    """Which messages of a queue are wanted, by which consumer group; `expression_type` is TAG or SQL92."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    maximum: int
+    group: str = TOOLS_GROUP
+    expression: str = "*"
+    expression_type: str = "TAG"
+
+    def ext_fields(self) -> dict[str, str]:
+        """The request's header fields: nothing is committed, and nobody waits for messages."""
+        return {
+            "consumerGroup": self.group,
+            "topic": self.topic,
+            "queueId": str(self.queue_id),
+            "queueOffset": str(self.queue_offset),
+            "maxMsgNums": str(self.maximum),
+            "sysFlag": str(SUBSCRIBES),
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "0",
+            "subscription": self.expression,
+            "subVersion": "0",
+            "expressionType": self.expression_type,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PullAnswer:
+    """Records of a queue one after the other, and queue offsets: where to go on, the first, and behind the last."""
+
+    records: bytes
+    remark: str
+    next_offset: int
+    min_offset: int
+    max_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +178,7 @@ class _Channel(asyncio.Protocol):
         """Whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def call(self, code: int, fields: Mapping[str, str], body: bytes, timeout_seconds: float) -> Command:
+    async def call(self, code: int, fields: dict[str, str], body: bytes, timeout_seconds: float) -> Command:
         """Send a request and wait for its answer."""
         if self._transport is None:
             raise ClientError(f"{self.endpoint} closed the connection")
@@ -101,7 +186,7 @@ class _Channel(asyncio.Protocol):
         future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self._waiting[opaque] = future
         try:
-            self._transport.write(encode_request(code, dict(fields), opaque=opaque, body=body))
+            self._transport.write(encode_request(code, fields, opaque=opaque, body=body))
             async with asyncio.timeout(timeout_seconds):
                 return await future
         except TimeoutError as error:
@@ -110,7 +195,7 @@ class _Channel(asyncio.Protocol):
             del self._waiting[opaque]
 
     def close(self) -> None:
-        """Close, soon; who still waits is told."""
+        """Begin to close the connection; calls that still wait end with an error."""
         if self._transport is not None:
             self._transport.close()
 
@@ -127,7 +212,8 @@ class _Channel(asyncio.Protocol):
 class Client:
     """Asks servers by address; connections are opened when first needed and shared by later requests.
 
-    An async context manager: leaving it closes all connections. Times in seconds.
+    An async context manager: leaving it closes all connections. Times in seconds. `tls` is the context of connections
+    with TLS, and `credentials` sign every request.
     """
 
     def __init__(
@@ -136,10 +222,14 @@ class Client:
         connect_timeout_seconds: float = 3.0,
         timeout_seconds: float = 15.0,
         frame_limit: int = FRAME_LIMIT,
+        tls: "ssl.SSLContext | None" = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._connect_timeout_seconds = connect_timeout_seconds
         self._timeout_seconds = timeout_seconds
         self._frame_limit = frame_limit
+        self._tls = tls
+        self._credentials = credentials
         self._channels: dict[Endpoint, _Channel] = {}
         self._connecting: dict[Endpoint, asyncio.Lock] = {}
 
@@ -155,11 +245,20 @@ class Client:
             await channel.wait_closed()
         self._channels.clear()
 
-    async def call(self, endpoint: Endpoint, code: int, fields: Mapping[str, str], body: bytes = b"") -> Command:
-        """Ask one server; raises `ResponseError` for any code but SUCCESS, `ClientError` when there is no answer."""
+    async def call(
+        self,
+        endpoint: Endpoint,
+        code: int,
+        fields: Mapping[str, str],
+        body: bytes = b"",
+        *,
+        expected: Collection[int] = NOTHING_BUT_SUCCESS,
+    ) -> Command:
+        """Ask one server; raises `ResponseError` for a code that is not expected, `ClientError` without an answer."""
         channel = await self._channel(endpoint)
-        answer = await channel.call(code, fields, body, self._timeout_seconds)
-        if answer.code != ResponseCode.SUCCESS:
+        signed = dict(fields) if self._credentials is None else self._credentials.sign(fields, body)
+        answer = await channel.call(code, signed, body, self._timeout_seconds)
+        if answer.code not in expected:
             raise ResponseError(endpoint, answer.code, answer.remark)
         return answer
 
@@ -186,12 +285,15 @@ class Client:
             if error.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
             return Page(b"", error.remark)
-        fields = ext_fields_of(answer)
+        try:
+            fields = ext_fields_of(answer)
+        except ProtocolError as error:
+            raise ClientError(f"{endpoint} answered what cannot be read: {error}") from error
         cursor = fields.get("rocketlensCursor", "")
         return Page(
             bytes(answer.body),
             answer.remark or "",
-            int(cursor) if cursor.isascii() and cursor.isdigit() else None,
+            int(cursor) if re.fullmatch(r"[0-9]{1,19}", cursor, re.ASCII) else None,
             fields.get("rocketlensIncomplete", ""),
         )
 
@@ -216,12 +318,45 @@ class Client:
                 if broker.broker_addrs
             }
         except ConfigError as error:
-            raise ClientError(f"{endpoint} answered a route that leads nowhere: {error}") from error
+            raise ClientError(f"{endpoint} answered a route without a usable address: {error}") from error
+
+    async def pull(self, endpoint: Endpoint, question: QueueQuestion) -> PullAnswer:
+        """The messages of a queue from an offset on; without any where it has none there."""
+        answer = await self.call(endpoint, RequestCode.PULL_MESSAGE, question.ext_fields(), expected=PULL_ANSWERS)
+        body = bytes(answer.body) if answer.code == ResponseCode.SUCCESS else b""
+        numbers = [_number(endpoint, answer, name) for name in ("nextBeginOffset", "minOffset", "maxOffset")]
+        return PullAnswer(body, answer.remark or "", *numbers)
+
+    async def offset_at(self, endpoint: Endpoint, topic: str, queue_id: int, timestamp: int) -> int:
+        """The queue offset of the first message that was stored at a time (ms) or later."""
+        fields = {"topic": topic, "queueId": str(queue_id), "timestamp": str(timestamp)}
+        answer = await self.call(endpoint, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields)
+        return _number(endpoint, answer, "offset")
 
     async def topics(self, endpoint: Endpoint) -> list[str]:
-        """All topics that a name server knows, sorted."""
+        """All topics that a name server knows, or those of a broker, sorted."""
+        try:
+            return sorted(await self.topic_queues(endpoint))
+        except ResponseError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
         answer = await self.call(endpoint, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
-        return sorted(self._decoded(endpoint, answer, TopicList).topic_list)
+        return sorted(set(self._decoded(endpoint, answer, TopicList).topic_list))
+
+    async def topic_queues(self, endpoint: Endpoint) -> dict[str, TopicQueues]:
+        """How many queues each topic of a broker has."""
+        answer = await self.call(endpoint, RequestCode.GET_ALL_TOPIC_CONFIG, {})
+        return self._decoded(endpoint, answer, TopicConfigTable).topic_config_table
+
+    async def groups(self, endpoint: Endpoint) -> Sequence[str]:
+        """The consumer groups that a broker is configured for, sorted."""
+        answer = await self.call(endpoint, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {})
+        return sorted(self._decoded(endpoint, answer, SubscriptionGroupTable).subscription_group_table)
+
+    async def consumer_offsets(self, endpoint: Endpoint) -> dict[str, dict[int, int]]:
+        """The queue offsets that groups of a broker have committed, by `topic@group` and queue id."""
+        answer = await self.call(endpoint, RequestCode.GET_ALL_CONSUMER_OFFSET, {})
+        return self._decoded(endpoint, answer, ConsumerOffsetTable).offset_table
 
     def _decoded(self, endpoint: Endpoint, answer: Command, kind: type[Body]) -> Body:
         """Read an answer's JSON body."""
@@ -242,7 +377,9 @@ class Client:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout_seconds):
-                _, channel = await loop.create_connection(lambda: _Channel(endpoint, self._frame_limit), *endpoint)
+                _, channel = await loop.create_connection(
+                    lambda: _Channel(endpoint, self._frame_limit), *endpoint, ssl=self._tls
+                )
         except TimeoutError as error:
             raise ClientError(f"cannot connect to {endpoint} within {self._connect_timeout_seconds:g} s") from error
         except OSError as error:
@@ -250,8 +387,22 @@ class Client:
         return channel
 
 
+def _number(endpoint: Endpoint, answer: Command, name: str) -> int:
+    """A number among the header fields of an answer."""
+    try:
+        text = ext_fields_of(answer).get(name, "")
+    except ProtocolError as error:
+        raise ClientError(f"{endpoint} answered what cannot be read: {error}") from error
+    if not re.fullmatch(r"-?[0-9]{1,19}", text, re.ASCII):
+        raise ClientError(f"{endpoint} answered {quote(text)} as {name}, which is no number")
+    return int(text)
+
+
 def _reason(error: OSError) -> str:
-    """Why a connection was not made, in the system's own words where it has any."""
+    """Why a connection was not made, in the system's own words where it has any, or in those of TLS."""
+    reason = getattr(error, "verify_message", None) or getattr(error, "reason", None)
+    if reason:
+        return f"TLS: {str(reason).lower().replace('_', ' ')}"
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 
 

@@ -11,21 +11,18 @@ import logging
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from broker.cluster.client import Client, ClientError
 from broker.config import RegisterOptions
 from broker.endpoint import Endpoint
-from broker.service.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
+from broker.service.broker_service import BrokerService
 from protocol.bodies import BrokerData, ClusterInfo, decode_json, encode_json
 from protocol.codes import RequestCode
 from protocol.errors import RocketLensError
 from storage.layout.store_config import DataVersion, TopicConfig
-
-if TYPE_CHECKING:
-    from broker.service.broker_service import BrokerService
+from storage.store.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
 
 logger = logging.getLogger(__name__)
 
@@ -63,13 +60,13 @@ class RegisteredBroker:
 class Registration:
     """Keeps one entry with all name servers that the options name; the event loop's."""
 
-    def __init__(self, service: "BrokerService", options: RegisterOptions, address: Endpoint) -> None:
+    def __init__(self, service: BrokerService, options: RegisterOptions, address: Endpoint) -> None:
         """``address`` is where clients reach this server."""
         self._service, self._options = service, options
-        self.entry = RegisteredBroker(service.cluster, service.broker_name, options.told_id, address)
+        self.entry = RegisteredBroker(service.cluster, service.broker_name, options.registered_id, address)
         self._client = Client(connect_timeout_seconds=3.0, timeout_seconds=3.0)
         self._tasks: list[asyncio.Task[None]] = []
-        self._told: dict[Endpoint, str] = {}
+        self._outcomes: dict[Endpoint, str] = {}
 
     def start(self) -> None:
         """Register from now on."""
@@ -80,14 +77,14 @@ class Registration:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        farewells = (self._take_off(each) for each in self._options.name_servers if self._told.get(each) == "")
+        farewells = (self._take_off(each) for each in self._options.name_servers if self._outcomes.get(each) == "")
         await asyncio.gather(*farewells)
         await self._client.__aexit__(None, None, None)
 
     @property
     def count(self) -> int:
         """How many name servers list the entry, as far as is known."""
-        return list(self._told.values()).count("")
+        return list(self._outcomes.values()).count("")
 
     async def _keep(self, name_server: Endpoint) -> None:
         """Register with one name server for ever; what goes wrong is said once."""
@@ -137,7 +134,7 @@ class Registration:
         try:
             table = decode_json(answer.body, ClusterInfo).broker_addr_table
         except RocketLensError as error:
-            raise ClientError(f"name server {name_server} answered no list of brokers: {error}") from error
+            raise ClientError(f"name server {name_server} did not answer with a list of brokers: {error}") from error
         return table.get(self.entry.broker_name)
 
     def _encoded_body(self) -> bytes:
@@ -173,9 +170,9 @@ class Registration:
 
     def _tell(self, name_server: Endpoint, problem: str) -> None:
         """Say what came of a registration, when that is another thing than the last time."""
-        if self._told.get(name_server) == problem:
+        if self._outcomes.get(name_server) == problem:
             return
-        self._told[name_server] = problem
+        self._outcomes[name_server] = problem
         if problem:
             logger.warning("not registered: %s", problem)
         else:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from broker.config import STORE_PORT_DISTANCE, ServeOptions
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
+from storage.amounts import counted
 from storage.files.write_guard import check_outside
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the command line settles names before it loads the store
     from storage.store.store_state import StoreIdentity
 
 
@@ -29,7 +30,9 @@ def options_of_stores(
     Raises `ConfigError` for options that cannot be meant for several stores, and whatever `ServeOptions.check` raises.
     """
     if broker_names and len(broker_names) != len(stores):
-        raise ConfigError(f"--broker-name: {len(broker_names)} names for {len(stores)} stores; give one for each")
+        raise ConfigError(
+            f"--broker-name: {counted(len(broker_names), 'name')} for {counted(len(stores), 'store')}; give one each"
+        )
     twice = {name for name in broker_names if broker_names.count(name) > 1}
     if twice:
         raise ConfigError(f"--broker-name {min(twice)} is given twice")
@@ -55,7 +58,7 @@ def options_of_stores(
 def _check_several(stores: Sequence[Path], options: ServeOptions) -> None:
     """Raise `ConfigError` for what one store alone may have."""
     if options.commit_log_directories:
-        raise ConfigError("--commit-log is for one store; serve this one by a command of its own")
+        raise ConfigError("--commit-log is for one store; serve this one by a separate command")
     check_outside(stores, {"--state-dir": options.state_directory})
     places: dict[Path, Path] = {}
     for store in stores:
@@ -72,8 +75,8 @@ def _check_ports(made: Sequence[ServeOptions]) -> None:
         for endpoint in options.listen:
             if endpoint.port and owners.setdefault(endpoint, options.store) != options.store:
                 raise ConfigError(
-                    f"--listen: {owners[endpoint]} and {options.store} would both be at {endpoint}; "
-                    f"each store takes the ports {STORE_PORT_DISTANCE} higher than the one before it"
+                    f"--listen: {owners[endpoint]} and {options.store} would both be at {endpoint}; each "
+                    f"store listens on the ports {STORE_PORT_DISTANCE} higher than the store before it"
                 )
 
 
@@ -120,12 +123,12 @@ def describe_names(settled: Sequence[ServeOptions], identities: "Sequence[StoreI
     """A line for each store on what it is called, and why it is not called as its broker was."""
     for options, identity in zip(settled, identities, strict=True):
         line = f"{options.store} is broker {options.broker_name} of cluster {options.cluster}"
-        told = []
+        own_names = []
         if identity.broker_name != options.broker_name:
-            told.append(f"its own name is {identity.broker_name}")
+            own_names.append(f"its own name is {identity.broker_name}")
         if identity.cluster != options.cluster:
-            told.append(f"its own cluster is {identity.cluster}")
-        yield f"{line} ({', '.join(told)})" if told else line
+            own_names.append(f"its own cluster is {identity.cluster}")
+        yield f"{line} ({', '.join(own_names)})" if own_names else line
 
 
 def _wanted(all_options: Sequence[ServeOptions], identities: "Sequence[StoreIdentity]") -> Iterator[str]:
@@ -157,6 +160,6 @@ def _check_registered(options: ServeOptions, identity: "StoreIdentity", name: st
         )
     if options.register.is_replica and options.cluster is None and identity.cluster != cluster:
         raise ConfigError(
-            f"--register: {options.store} is of cluster {identity.cluster}, not of {cluster}; "
-            "serve it by a command of its own"
+            f"--register: {options.store} is of cluster {identity.cluster}, not of {cluster}; serve it by a "
+            "separate command"
         )

@@ -1,4 +1,4 @@
-"""What a server tells of itself: figures that all workers share, and how Prometheus gets them."""
+"""What a server reports of itself: figures that all workers share, and how Prometheus gets them."""
 
 from typing import Final
 

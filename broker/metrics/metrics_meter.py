@@ -107,7 +107,7 @@ class Meter:
         """What key queries cost, SEARCH_FIGURES each, as far as it is not added up."""
         self._lane_counts: list[int] = []
         self._lock = Lock()
-        self._told_cpu = 0
+        self._reported_cpu = 0
         self._counts_cpu = counts_cpu
 
     # ------------------------------------------------------------------ what connections tell
@@ -207,8 +207,8 @@ class Meter:
         self.add_up(lane)
         if self._counts_cpu:
             used = time.process_time_ns()
-            row[CPU] += used - self._told_cpu
-            self._told_cpu = used
+            row[CPU] += used - self._reported_cpu
+            self._reported_cpu = used
         row[HEARTBEAT] = time.monotonic_ns()
 
     def enter(self, state: int) -> None:

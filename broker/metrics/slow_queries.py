@@ -10,6 +10,7 @@ from broker.metrics.metrics_rows import ASKED_ANOTHER, COLD, EVENT_LOOP, LONG_CH
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, ext_fields_of
 from protocol.errors import ProtocolError
+from storage.amounts import counted
 from storage.files.waiting import Wait, WaitKind
 
 logger = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class SlowQuery:
         )
 
     def fields(self) -> dict[str, object]:
-        """The same for programs; what is not known is left out."""
+        """The members of the log line in JSON; what is not known is left out."""
         fields = {
             "code": self.code,
             "result": self.result,
@@ -145,16 +146,18 @@ class SlowQueries:
         name, ended = (code_name(code), result_name(result)) if requests else (None, None)
         self._log(SlowQuery(name, ended, str(peer), _milliseconds(elapsed), REASONS[EVENT_LOOP], requests=requests))
 
-    def _log(self, told: SlowQuery) -> None:
-        told = replace(told, broker=self._broker)
+    def _log(self, query: SlowQuery) -> None:
+        query = replace(query, broker=self._broker)
         now = time.monotonic()
         if now >= self._end_seconds:
             if self._lines > LINES:
-                logger.warning("%d more slow queries were left out", self._lines - LINES)
+                logger.warning(
+                    "%s not logged", counted(self._lines - LINES, "more slow query was", "more slow queries were")
+                )
             self._lines, self._end_seconds = 0, now + PERIOD_SECONDS
         self._lines += 1
         if self._lines <= LINES:
-            logger.warning("%s", told.sentence(), extra={"fields": told.fields()})
+            logger.warning("%s", query.sentence(), extra={"fields": query.fields()})
 
 
 def code_name(code: int) -> str:

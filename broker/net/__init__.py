@@ -1,4 +1,4 @@
-"""Connections: listening, TLS, reading and writing frames, and what a connection may cost."""
+"""Connections: listening, TLS and PROXY headers, sessions, and what a connection may cost."""
 
 from typing import Final
 

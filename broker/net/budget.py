@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from broker.limits import Limits
+from storage.amounts import counted
 
 logger = logging.getLogger(__name__)
 
@@ -103,14 +104,17 @@ class ConnectionBudget:
         # All of ten thousand connections in half a millisecond, so that nobody waits for it.
         self.unsent = sum([size() for size in unsent.values()])
         if self.unsent > self.limits.unsent_bytes:
-            self._drop_readers({connection: size for connection, told in unsent.items() if (size := told())})
+            self._drop_readers(
+                {connection: size for connection, unsent_size in unsent.items() if (size := unsent_size())}
+            )
 
     def complain(self, text: str, *arguments: object) -> None:
         """Log a warning about a client, unless there were many of late."""
         now = self._clock_seconds()
         if now >= self._complaints_end:
             if self._complaints > COMPLAINTS:
-                logger.warning("%d more such lines were left out", self._complaints - COMPLAINTS)
+                more = counted(self._complaints - COMPLAINTS, "more such warning was", "more such warnings were")
+                logger.warning("%s not logged", more)
             self._complaints, self._complaints_end = 0, now + COMPLAINTS_SECONDS
         self._complaints += 1
         if self._complaints <= COMPLAINTS:

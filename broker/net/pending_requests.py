@@ -26,10 +26,10 @@ def text_bytes(command: Command) -> int:
 
 
 class Cancellable(Protocol):
-    """What is done for a request: a future or a task."""
+    """A future or a task that works for a request."""
 
     def cancel(self) -> object:
-        """Do it no further."""
+        """Stop the work."""
 
 
 class PendingRequest:

@@ -143,7 +143,7 @@ class Arrival:
             self.close()
         elif data[0] != FIRST_BYTE or self._reception.context is None:
             if self._reception.is_enforcing:
-                self._give_up("speaks no TLS, and nothing else is allowed (--tls-mode enforcing)")
+                self._give_up("does not use TLS, which is required (--tls-mode enforcing)")
             else:
                 self._hand_over(None)
         else:

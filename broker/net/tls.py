@@ -1,29 +1,24 @@
 """TLS on the port: the context made of certificate files."""
 
+import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from broker.config import TlsOptions
 from broker.security.watched_files import Watched
 from protocol.errors import ConfigError
 
-if TYPE_CHECKING:
-    import ssl
-
 FIRST_BYTE = 0x16
 """The first byte of a TLS handshake; that of a frame within any limit is 0."""
 
 
-def watched_context(options: TlsOptions) -> "Watched[ssl.SSLContext]":
+def watched_context(options: TlsOptions) -> Watched[ssl.SSLContext]:
     """The context of these options, made anew when a file changes. Raises `ConfigError`."""
     files = (options.certificate, options.key, options.key_password_file, options.client_ca)
     return Watched("TLS certificate", [path for path in files if path is not None], lambda: load_context(options))
 
 
-def load_context(options: TlsOptions) -> "ssl.SSLContext":
+def load_context(options: TlsOptions) -> ssl.SSLContext:
     """A server's context of TLS 1.2 and later. Raises `ConfigError` naming the file that cannot be used."""
-    import ssl
-
     assert options.certificate is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -55,8 +50,6 @@ def _password(path: Path | None) -> str:
 
 def _reason(error: Exception) -> str:
     """Why, in the words of the library, without the place in its own source."""
-    import ssl
-
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).lower().replace("_", " ")
-    return error.strerror or str(error) if isinstance(error, OSError) else "it is no text"
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not text"

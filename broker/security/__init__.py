@@ -1,5 +1,5 @@
-"""Who may speak to the server and how: TLS, PROXY headers, request signatures."""
+"""Who may ask for what: accounts and their rights, signatures of requests, the audit log."""
 
 from typing import Final
 
-DOOR: Final = ("accounts", "answer_rights", "audit_log", "guard", "needs", "watched_files")
+DOOR: Final = ("accounts", "answer_rights", "audit_log", "guard", "needs", "signature", "watched_files")

@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from broker.security.address_patterns import Matches, parse_address_pattern
 from broker.security.watched_files import Watched
 from protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
+
+Members: TypeAlias = dict[str, Any]
+"""The members of a YAML map as the file has them; each is checked where it is read, so that an error can name it."""
 
 SHORTEST_KEY = 7
 """Characters of an access key and of a secret key, as in RocketMQ."""
@@ -113,10 +116,10 @@ def load_accounts(path: Path) -> Accounts:
         place = getattr(error, "problem_mark", None)
         line = f" in line {place.line + 1}" if place is not None else ""
         # Not the error itself: it quotes the text around the place.
-        raise ConfigError(f"--acl {path}: no YAML{line}") from None
+        raise ConfigError(f"--acl {path}: not YAML{line}") from None
     for access_key in sorted(key for key, each in accounts.by_access_key.items() if each.has_no_resource):
         logger.warning(
-            "--acl %s: administrator %s has a right to no topic and no group; where all are meant, write "
+            "--acl %s: administrator %s has no right to any topic or group; to grant all rights, write "
             "defaultTopicPerm: PUB|SUB and defaultGroupPerm: PUB|SUB",
             path,
             access_key,
@@ -130,14 +133,14 @@ def _accounts_of(content: Any) -> Accounts:
     accounts = [_account_of(entry, number) for number, entry in enumerate(_list(content, "accounts"), 1)]
     by_access_key = {account.access_key: account for account in accounts}
     if len(by_access_key) < len(accounts):
-        raise ConfigError("an access key stands there twice")
+        raise ConfigError("an access key is listed twice")
     white = [parse_address_pattern(_text(entry)) for entry in _list(content, "globalWhiteRemoteAddresses")]
     return Accounts(by_access_key, tuple(white))
 
 
 def _account_of(entry: Any, number: int) -> Account:
     if not isinstance(entry, dict):
-        raise ConfigError(f"account {number} is no mapping")
+        raise ConfigError(f"account {number} is not a mapping")
     access_key, secret_key = _text(entry.get("accessKey")), _text(entry.get("secretKey"))
     if min(len(access_key), len(secret_key)) < SHORTEST_KEY:
         raise ConfigError(f"account {number}: accessKey and secretKey have {SHORTEST_KEY} characters or more")
@@ -158,7 +161,7 @@ def _account_of(entry: Any, number: int) -> Account:
         raise ConfigError(f"account {access_key}: {error}") from None
 
 
-def _permissions(entry: dict[str, Any]) -> dict[str, Permission]:
+def _permissions(entry: Members) -> dict[str, Permission]:
     permissions: dict[str, Permission] = {}
     for member, prefix in (("topicPerms", ""), ("groupPerms", RETRY_PREFIX)):
         for text in map(_text, _list(entry, member)):
@@ -178,12 +181,12 @@ def _permission(word: Any) -> Permission:
     return permission
 
 
-def _list(members: dict[str, Any], name: str) -> list[Any]:
+def _list(members: Members, name: str) -> list[Any]:
     value = members.get(name)
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ConfigError(f"{name} is no list")
+        raise ConfigError(f"{name} is not a list")
     return value
 
 

@@ -31,14 +31,14 @@ def parse_address_pattern(text: str) -> Matches:
     try:
         return _parse(text)
     except ValueError as error:
-        raise ConfigError(f"white list: {text!r} is no IP address and no pattern of some ({error})") from error
+        raise ConfigError(f"white list: {text!r} is not an IP address or a pattern of addresses ({error})") from error
 
 
 def _parse(text: str) -> Matches:
     if text.endswith("}"):
         front, brace, last = text[:-1].rpartition("{")
         if not brace or not front.endswith((".", ":")):
-            raise ValueError("braces stand for the last part alone")
+            raise ValueError("braces are possible only in the last part")
         return _one_of([front + part.strip() for part in last.split(",")])
     if "," in text:
         return _one_of([part.strip() for part in text.split(",")])

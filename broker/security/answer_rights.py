@@ -1,4 +1,4 @@
-"""What an account may be told of an answer that is made: records by the topics of the messages, offsets by theirs.
+"""What an account may see of an answer that is made: records by the topics of the messages, offsets by theirs.
 
 Which messages a request finds is known only once it is answered: an offset may be anybody's, and the copies of a
 message that waits, is retried or was given up are stored under topics of the broker's own. Each counts as one of the
@@ -7,7 +7,7 @@ nothing is passed over silently; offsets of other topics are left out.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,9 @@ RECORD_CODES: Final = frozenset(
     }
 )
 """Codes whose answers are records."""
+
+Statistics: TypeAlias = dict[str, Any]
+"""The members of ConsumeStats; all but its `offsetTable`, whose keys are objects in Java's way, pass as they are."""
 
 Check = Callable[[Account, bytes | memoryview], bytes | memoryview | str]
 """The body that an account may see of an answer's; or the topic for which it has no right, as a text."""
@@ -100,15 +103,15 @@ def _check_progress(account: Account, body: bytes | memoryview) -> bytes:
 
 def _check_all_progress(account: Account, body: bytes | memoryview) -> bytes:
     """The progress of all groups, as far as an account may read their topics."""
-    told = parse_fastjson(bytes(body))
-    told["consumeStatsList"] = [
+    decoded = parse_fastjson(bytes(body))
+    decoded["consumeStatsList"] = [
         {group: [_readable_progress(account, stats) for stats in each] for group, each in groups.items()}
-        for groups in told["consumeStatsList"]
+        for groups in decoded["consumeStatsList"]
     ]
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(decoded)
 
 
-def _readable_progress(account: Account, stats: dict[str, Any]) -> dict[str, Any]:
+def _readable_progress(account: Account, stats: Statistics) -> Statistics:
     """Statistics whose table has the queues of topics that an account may read; its keys are objects, as Java's."""
     table = stats["offsetTable"]
     keys = [key for key in table if account.permits(msgspec.json.decode(key)["topic"], Permission.SUB)]
@@ -118,24 +121,24 @@ def _readable_progress(account: Account, stats: dict[str, Any]) -> dict[str, Any
 
 def _check_offsets(account: Account, body: bytes | memoryview) -> bytes:
     """The offsets of all groups in topics that an account may read; a key is topic, @ and group."""
-    told = parse_fastjson(bytes(body))
-    table = told["offsetTable"].items()
-    told["offsetTable"] = {
+    decoded = parse_fastjson(bytes(body))
+    table = decoded["offsetTable"].items()
+    decoded["offsetTable"] = {
         key: queues for key, queues in table if account.permits(key.rpartition("@")[0], Permission.SUB)
     }
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(decoded)
 
 
 def _check_topics(account: Account, body: bytes | memoryview) -> bytes:
-    """Those of the topics of a group that an account may read."""
+    """The topics of a group, without those that an account may not read."""
     topics = decode_json(bytes(body), TopicList)
     return encode_json(TopicList([topic for topic in topics.topic_list if account.permits(topic, Permission.SUB)]))
 
 
 def _check_running_info(account: Account, body: bytes | memoryview) -> bytes | memoryview | str:
     """What a consumer says of itself, if an account may read all topics whose queues and offsets it names."""
-    told: Any = parse_fastjson(bytes(body))
-    tables = [told.get(name) for name in ("mqTable", "mqPopTable")] if isinstance(told, dict) else []
+    decoded: Any = parse_fastjson(bytes(body))
+    tables = [decoded.get(name) for name in ("mqTable", "mqPopTable")] if isinstance(decoded, dict) else []
     for key in (key for table in tables if isinstance(table, dict) for key in table):
         queue = parse_fastjson(key)
         topic = queue.get("topic") if isinstance(queue, dict) else None

@@ -96,7 +96,7 @@ class AuditLog:
             ) from error
         if self._is_failing:
             self._is_failing = False
-            logger.info("the audit log %s is written again", self._path)
+            logger.info("the audit log %s can be written again", self._path)
 
     def refresh(self) -> None:
         """Go on in a new file where the old one was renamed or removed."""

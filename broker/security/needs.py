@@ -109,13 +109,13 @@ def _check_client(body: bytes) -> Lookup[list[str]]:
 
 
 def _lock(body: bytes) -> Lookup[list[str]]:
-    told = yield from parse_body(body, LockBatchRequestBody)
-    return [group_resource(told.consumer_group), *(queue.topic for queue in told.mq_set)]
+    decoded = yield from parse_body(body, LockBatchRequestBody)
+    return [group_resource(decoded.consumer_group), *(queue.topic for queue in decoded.mq_set)]
 
 
 def _assignment(body: bytes) -> Lookup[list[str]]:
-    told = yield from parse_body(body, AssignmentBody)
-    return [told.topic, group_resource(told.consumer_group)]
+    decoded = yield from parse_body(body, AssignmentBody)
+    return [decoded.topic, group_resource(decoded.consumer_group)]
 
 
 BODIES: dict[int, Callable[[bytes], Lookup[list[str]]]] = {

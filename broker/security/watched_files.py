@@ -63,12 +63,12 @@ class Watched(Generic[Made]):
             made = self._load()
         except RocketLensError as error:
             self._stamp = stamp
-            logger.error("%s not read anew, what was read before stays in force: %s", self._what, error)
+            logger.error("%s cannot be reloaded, the earlier version stays in use: %s", self._what, error)
             return
         if self._settle_seconds and self._look() != stamp:
             return  # written to while it was read: the next look decides
         self._stamp, self.current = stamp, made
-        logger.info("%s read anew", self._what)
+        logger.info("%s reloaded", self._what)
 
     def _wait_until_settled(self, sleep: Callable[[float], None]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -8,7 +8,6 @@ DOOR: Final = (
     "dispatcher",
     "following_threads",
     "hole_search",
-    "key_search",
     "long_work",
     "lookup_pool",
     "pending_reply",
@@ -17,5 +16,4 @@ DOOR: Final = (
     "request_families",
     "served_brokers",
     "state_directory",
-    "topic_catalog",
 )

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from broker.config import ServeOptions
 from broker.endpoint import Endpoint
@@ -20,10 +19,7 @@ from broker.service.consumers.subscriptions import Subscriptions
 from broker.service.dispatcher import ClientConnection
 from broker.service.long_polling import LongPolling
 from broker.service.registry_budget import RegistryBudget
-
-if TYPE_CHECKING:
-    # The command line sets up a service's options before it loads the store.
-    from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 
 def _now_timestamp() -> int:
@@ -37,11 +33,11 @@ class BrokerService:
     `advertise` is the address that routes name, None for the local address of the asking connection, never one read
     from the store; `advertise_ip` is the same with its host name resolved. `started_timestamp` in milliseconds.
     `registries` are what is remembered of clients. `polls` are the pulls that wait, `subscriptions` what they choose
-    by. `notices` tell members of changes in their group, `calls` ask them what only they know. `keeper` writes offsets
+    by. `notices` notify members of changes in a group, `calls` ask what only they know. `keeper` writes offsets
     down, None keeps them in memory alone. `meter` counts for this process, None where nothing is counted.
     """
 
-    store: "MessageStore"
+    store: MessageStore
     broker_name: str
     cluster: str
     options: ServeOptions
@@ -59,7 +55,7 @@ class BrokerService:
     @classmethod
     def of(
         cls,
-        store: "MessageStore",
+        store: MessageStore,
         options: ServeOptions,
         registries: Registries | None = None,
         keeper: OffsetKeeper | None = None,
@@ -67,14 +63,14 @@ class BrokerService:
     ) -> "BrokerService":
         """Name the service by the options, else by what the store's system topics and properties tell.
 
-        `registries` None: those of a server that stands alone. Members are told of changes in their group.
+        `registries` None: those of a server that stands alone. Members are notified of changes in their group.
 
         Raises `ConfigError` when our address shall go into records and its host name has no IP.
         """
         if registries is None:
             registries = Registries.of(store, options)
         notices = GroupNotices(store)
-        registries.clients.listen(on_change=notices.tell)
+        registries.clients.listen(on_change=notices.notify)
         return cls(
             store=store,
             broker_name=options.broker_name or store.identity.broker_name,

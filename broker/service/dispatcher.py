@@ -58,7 +58,7 @@ class ClientConnection(Protocol):
 
     @property
     def local_address(self) -> Endpoint:
-        """Our address as this client reached it, to be told to it (the main port, also on the VIP port)."""
+        """Our address as this client reached it, for answers to name (the main port, also on the VIP port)."""
 
     @property
     def peer_address(self) -> Endpoint:
@@ -124,7 +124,7 @@ def is_better_unanswered(code: int, response_code: int) -> bool:
 
     Java clients up to 4.9 take every error that answers QUERY_CONSUMER_OFFSET for *no offset*. They start at one end of
     the queue then and commit that, so that the group has lost its place for good. Without an answer clients of all
-    versions leave the queue alone until they are told an offset.
+    versions leave the queue alone until they get an offset.
     """
     return code == RequestCode.QUERY_CONSUMER_OFFSET and response_code == ResponseCode.SYSTEM_BUSY
 

@@ -87,6 +87,6 @@ class FollowingThreads:
             return
         self._logged_errors[name] = str(error)
         if isinstance(error, RocketLensError):
-            logger.warning("the store cannot be followed (%s); what was read before is served on", error)
+            logger.warning("the store cannot be followed (%s); what was read before is still served", error)
         else:
-            logger.error("the store cannot be followed; what was read before is served on", exc_info=error)
+            logger.error("the store cannot be followed; what was read before is still served", exc_info=error)

@@ -10,12 +10,10 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from broker.metrics.metrics_meter import Meter
 from storage.queue.queue_holes import QueueHole, QueueHoles
-
-if TYPE_CHECKING:
-    from broker.metrics.metrics_meter import Meter
 
 logger = logging.getLogger(__name__)
 
@@ -24,20 +22,20 @@ RunInPool: TypeAlias = Callable[[Callable[[], None]], "asyncio.Future[None]"]
 RETRY_SECONDS: Final = 5.0
 """When a search that failed goes on: until then, and as long as it fails, pulls are told that it is under way."""
 
-MOST_TOLD: Final = 10_000
+MOST_LOGGED: Final = 10_000
 """Holes of which it is remembered that they were reported: those that are searched anew are not reported again."""
 
 
 class HoleSearch:
     """Goes on with what others hand on, from `start` to `stop`; both and the pieces' order are the event loop's."""
 
-    def __init__(self, holes: QueueHoles, run_in_pool: RunInPool, meter: "Meter | None" = None) -> None:
+    def __init__(self, holes: QueueHoles, run_in_pool: RunInPool, meter: Meter | None = None) -> None:
         self._holes = holes
         self._run_in_pool = run_in_pool
         self._meter = meter
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_at_work = False
-        self._told: set[tuple[str, int, int]] = set()
+        self._logged: set[tuple[str, int, int]] = set()
         self._telling = threading.Lock()
 
     @property
@@ -85,9 +83,9 @@ class HoleSearch:
         """Report what became of a hole; on any thread."""
         place = (hole.name.topic, hole.name.queue_id, hole.first)
         with self._telling:
-            if place in self._told or len(self._told) >= MOST_TOLD:
+            if place in self._logged or len(self._logged) >= MOST_LOGGED:
                 return
-            self._told.add(place)
+            self._logged.add(place)
         if self._meter is not None:
             self._meter.hole_searched(hole.found, hole.lost)
         logger.warning("%s; rocketlens rebuild queues makes the units anew", hole.sentence())

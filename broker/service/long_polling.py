@@ -22,7 +22,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from broker.service.pending_reply import Outcome, PendingReply, ReplyReceiver, by_receiver
 from protocol.codes import RequestCode, ResponseCode
@@ -31,9 +31,7 @@ from protocol.errors import StoreError
 from storage.files.waiting import Lookup, Unfinished, begin
 from storage.queue.queue_record import LIGHT_PREFIX
 from storage.queue.queue_store import QueueStore
-
-if TYPE_CHECKING:
-    from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 Key = TypeVar("Key")
 
@@ -68,7 +66,7 @@ class PullQuestion(Protocol):
 
     @property
     def sameness(self) -> Hashable:
-        """What is equal for pulls of one queue that are answered alike."""
+        """A key that is equal for those pulls of one queue that get the same answer."""
 
     def look(self) -> Lookup[Response | None]:
         """The answer, or None while nothing arrived for it; what was passed over is not looked at again."""
@@ -123,7 +121,7 @@ RunInPool: TypeAlias = Callable[[Callable[[], Response | None]], "asyncio.Future
 class LongPolling:
     """All held pulls of a server. `hold` and `wake` may be called on any thread; the rest is the event loop's."""
 
-    def __init__(self, store: "MessageStore") -> None:
+    def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._held: dict[QueueKey, dict[Hashable, HeldGroup]] = {}
         self._wheel: dict[int, set[HeldPull]] = {}
@@ -318,7 +316,7 @@ def _is_light(key: QueueKey) -> bool:
 
 
 def _end_of(queues: QueueStore, key: QueueKey) -> int | None:
-    """Where a queue ends, None where there is none or it cannot be read: whoever asks for it is told."""
+    """The end of a queue; None where there is no queue or it cannot be read, which the pull's own look-up reports."""
     try:
         queue = queues.queue(*key)
         return None if queue is None else queue.max_offset

@@ -1,4 +1,7 @@
-"""All processor families; importing them fails when two of them answer one request code."""
+"""All processor families; importing them fails when two of them answer one request code.
+
+Apart from `broker.app`, their one importer, so that a new family of codes is entered here and not in the wiring.
+"""
 
 from typing import Any
 
@@ -38,8 +41,8 @@ def build_processors(
 ) -> list[object]:
     """One processor of each family, all answering for `service`.
 
-    `brokers` are all that this process stands for, None: `service` alone. Pulls that found messages are told to
-    `learn`.
+    `brokers` are all that this process stands for, None: `service` alone. `learn` is called with the pulls
+    that found messages.
     """
     brokers = ServedBrokers([service]) if brokers is None else brokers
     return [

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from broker.config import STORE_PORT_DISTANCE
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import ClientConnection
-from broker.service.topic_catalog import find_topic
 from protocol.errors import StoreError
 from storage.files.waiting import Lookup
 from storage.layout.store_config import TopicConfig
+from storage.store.topic_catalog import find_topic
 
 
 class ServedBrokers:

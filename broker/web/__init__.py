@@ -1,4 +1,4 @@
-"""The second port, of HTTP: metrics and health."""
+"""The second port, of HTTP: metrics, health, the JSON API and the page."""
 
 from typing import Final
 

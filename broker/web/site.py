@@ -6,7 +6,7 @@ of somebody else's must not read them. Health is told under any name, since prob
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,10 +16,9 @@ from starlette.routing import BaseRoute, Mount, Route
 from broker.metrics.metrics_rows import MetricsRows
 from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access
+from broker.web.api.application import Api
 from broker.web.api.errors import ApiError
-
-if TYPE_CHECKING:
-    from broker.web.api.application import Api
+from broker.web.page_files import page_routes
 
 RENDER_SECONDS: Final = 10.0
 """How long a scrape may take; Prometheus gives up after as long unless told otherwise."""
@@ -37,7 +36,7 @@ class Site:
         self,
         rows: MetricsRows,
         render: Render,
-        api: "Api | None" = None,
+        api: Api | None = None,
         before_render: Callable[[], None] | None = None,
     ) -> None:
         """`before_render` is called on the event loop before figures are read."""
@@ -59,8 +58,6 @@ class Site:
         answers = (("/metrics", self.metrics), ("/healthz", self.healthz), ("/readyz", self.readyz))
         routes: list[BaseRoute] = [Route(path, answer, methods=["GET"]) for path, answer in answers]
         if self.api is not None:
-            from broker.web.page_files import page_routes
-
             routes += [Mount("/api/v1", self.api.application()), *page_routes(self.api.access)]
         return Starlette(routes=routes)
 
@@ -75,7 +72,7 @@ class Site:
             self.api.close()
 
     async def metrics(self, request: Request) -> Response:
-        """All figures, in the form that the client asks for; who asks meanwhile is told the same."""
+        """All figures, in the form that the client asks for; scrapes at the same time share one answer."""
         try:
             self._access.check_host(request.headers.get("host", ""))
         except ApiError as error:
@@ -95,7 +92,7 @@ class Site:
         return Response(body, headers={"Content-Type": content_type, **NO_STORE})
 
     async def healthz(self, _request: Request) -> Response:
-        """That this process lives and its event loop turns."""
+        """Answer 200: the process lives and its event loop turns."""
         return PlainTextResponse("ok\n", headers=NO_STORE)
 
     async def readyz(self, _request: Request) -> Response:

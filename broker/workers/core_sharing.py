@@ -6,6 +6,8 @@ turn answers less, and a request costs a quarter more CPU (`benchmarks.workers`)
 up waits until a core is free or a slice of some milliseconds is over. Where cores are idle nothing changes.
 
 A worker that has little to do, or a single client, stays prompt: it has nothing to gain.
+
+Apart from `broker.server`, which starts it: it is about the scheduler of Linux, and a server runs without it.
 """
 
 import os

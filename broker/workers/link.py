@@ -110,14 +110,14 @@ class Link(asyncio.Protocol):
             try:
                 self._take(self, message)
             except Exception:
-                logger.exception("a message of another worker could not be taken up: %s", reprlib.repr(message))
+                logger.exception("a message from another worker could not be processed: %s", reprlib.repr(message))
 
     def send(self, *message: Any) -> None:
         """Send what needs no answer, unless the other end is gone."""
         try:
             self.write(pack(*message))
         except Unsendable:
-            logger.exception("another worker was not told: %s", reprlib.repr(message))
+            logger.exception("another worker was not notified: %s", reprlib.repr(message))
 
     def write(self, packed: bytes) -> None:
         """Send a message that `pack` made, unless the other end is gone."""

@@ -1,7 +1,7 @@
 """The workers besides worker 0: what is about groups, locks and offsets they have it answer.
 
 When worker 0 is replaced, its successor knows no group. So each worker keeps the last heartbeat of each connection and
-tells it again, before the requests that were not answered; all of them may be told twice without harm.
+tells it again, before the requests that were not answered; all of them may be reported twice without harm.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from broker.service.consumers.client_registry import EXPIRY_SECONDS, ClientRegis
 from broker.service.consumers.kept_filters import KeptFilters
 from broker.service.consumers.member_commits import MemberCommits
 from broker.service.consumers.registries import Registries
-from broker.service.consumers.subscriptions import expressions_of, told_filters
+from broker.service.consumers.subscriptions import expressions_of, reported_filters
 from broker.service.dispatcher import Answer, ClientConnection, Request
 from broker.service.long_work import begin_on_loop, parse_body
 from broker.service.lookup_pool import LookupPool
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS = 0.05
 
 PULLED_SECONDS = 1.0
-"""How often worker 0 is told how far groups have pulled here."""
+"""How often worker 0 gets a report of how far groups have pulled here."""
 
 OWNED_CODES = frozenset(
     {
@@ -67,7 +67,7 @@ OWNED_CODES = frozenset(
 
 
 class CopiedRegistry(ClientRegistry):
-    """The groups that worker 0 told of: what they subscribe to, without their members."""
+    """The groups that worker 0 announced: what they subscribe to, without their members."""
 
     def __init__(self, filters: KeptFilters | None = None, room: Room | None = None) -> None:
         """`filters` are where filters are made, for all clients of this worker."""
@@ -82,19 +82,19 @@ class CopiedRegistry(ClientRegistry):
         return bool(self._copies)
 
     def consumer_group(self, name: str) -> ConsumerGroup | None:
-        """The group as worker 0 told of it, None when it has no member."""
+        """The group as worker 0 announced it, None when it has no member."""
         return self._copies.get(name)
 
     def read(
-        self, name: str, consume_type: str, message_model: str, consume_from_where: str, told: bytes
+        self, name: str, consume_type: str, message_model: str, consume_from_where: str, subscribed: bytes
     ) -> Lookup[ConsumerGroup]:
-        """The group of which worker 0 tells; on any thread."""
-        subscriptions = yield from parse_body(told, list[SubscriptionData])
+        """The group that worker 0 announced; on any thread."""
+        subscriptions = yield from parse_body(subscribed, list[SubscriptionData])
         made = yield from self._filters.make_all(expressions_of(subscriptions), is_trusted=True)
         known = self._copies.get(name)
         group = ConsumerGroup(name, consume_type, message_model, consume_from_where)
         group.subscriptions = {subscription.topic: subscription for subscription in subscriptions}
-        group.filters = told_filters(known.filters if known is not None else {}, subscriptions, made)
+        group.filters = reported_filters(known.filters if known is not None else {}, subscriptions, made)
         return group
 
     def take(self, group: ConsumerGroup) -> None:
@@ -113,7 +113,7 @@ class CopiedRegistry(ClientRegistry):
         self._doubtful = set(self._copies)
 
     def drop_doubtful(self) -> None:
-        """Forget the groups of which the new worker 0 has not told."""
+        """Forget the groups that the new worker 0 has not announced."""
         for name in self._doubtful:
             self.drop(name)
         self._doubtful = set()
@@ -139,7 +139,7 @@ class WorkerMember:
     def __init__(self, registries: Registries, name: bytes | str) -> None:
         """`name` of worker 0's socket."""
         self._clients, self._pulled = registries.clients, registries.pulled
-        self._told: deque[tuple[int, list[Any]]] = deque()
+        self._notices: deque[tuple[int, list[Any]]] = deque()
         self._reader = LookupPool(1, "groups")
         self._is_reading = False
         self._room = registries.budget.room("heartbeats", 2)
@@ -151,7 +151,7 @@ class WorkerMember:
         self._keys: dict[ClientConnection, int] = {}
         self._connections: dict[int, ClientConnection] = {}
         self._heartbeats: dict[int, bytes] = {}
-        self._asked: dict[int, tuple[asyncio.Future[Response], bytes]] = {}
+        self._unanswered: dict[int, tuple[asyncio.Future[Response], bytes]] = {}
         self._is_stopping = False
         self._teller: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -160,7 +160,7 @@ class WorkerMember:
         """Connect to worker 0."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         await self._connect()
-        self._tell_pulled()
+        self._send_pulled()
 
     def stop(self) -> None:
         """Tell worker 0 no more."""
@@ -184,8 +184,8 @@ class WorkerMember:
             # The answer to a heartbeat of long ago concerns nobody.
             self._keep_heartbeat(key, pack(Kind.REQUEST, 0, *rest))
         future: asyncio.Future[Response] = self._loop.create_future()
-        self._asked[number] = future, message
-        future.add_done_callback(lambda _done: self._asked.pop(number, None))
+        self._unanswered[number] = future, message
+        future.add_done_callback(lambda _done: self._unanswered.pop(number, None))
         if self._link is not None:
             self._link.write(message)
         return future
@@ -199,7 +199,7 @@ class WorkerMember:
                 self._loop.call_soon_threadsafe(self.commit, connection, *commit)
         elif connection.is_open:
             addresses = connection.local_address, connection.peer_address
-            self.tell(Kind.COMMIT, self._key_of(connection), *addresses, *commit)
+            self.send(Kind.COMMIT, self._key_of(connection), *addresses, *commit)
 
     def _keep_heartbeat(self, key: int, message: bytes) -> None:
         """Remember what to tell a new worker 0; without room for it the client will tell that itself."""
@@ -218,15 +218,15 @@ class WorkerMember:
         if key is not None:
             del self._connections[key]
             self._forget_heartbeat(key)
-            self.tell(Kind.LOST, key)
+            self.send(Kind.LOST, key)
 
     def replied(self, connection: ClientConnection, command: Command) -> None:
         """Hand worker 0 what a client answers to a request of its."""
         key = self._keys.get(connection)
         if key is not None:
-            self.tell(Kind.REPLY, key, command.remark, as_fields(command))
+            self.send(Kind.REPLY, key, command.remark, as_fields(command))
 
-    def tell(self, kind: Kind, *rest: Any) -> None:
+    def send(self, kind: Kind, *rest: Any) -> None:
         """Send what needs no answer; lost when worker 0 is just being replaced."""
         if self._loop is None:
             return
@@ -235,15 +235,15 @@ class WorkerMember:
                 self._link.send(kind, *rest)
         else:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(self.tell, kind, *rest)
+                self._loop.call_soon_threadsafe(self.send, kind, *rest)
 
-    def _tell_pulled(self) -> None:
-        """Tell worker 0 how far groups have pulled since the last time."""
+    def _send_pulled(self) -> None:
+        """Report to worker 0 how far groups have pulled since the last time."""
         assert self._loop is not None
-        self._teller = self._loop.call_later(PULLED_SECONDS, self._tell_pulled)
+        self._teller = self._loop.call_later(PULLED_SECONDS, self._send_pulled)
         noted = self._pulled.settle()
         if noted:
-            self.tell(Kind.PULLED, noted)
+            self.send(Kind.PULLED, noted)
 
     def _key_of(self, connection: ClientConnection) -> int:
         key = self._keys.get(connection)
@@ -282,7 +282,7 @@ class WorkerMember:
             self._loop.call_later(EXPIRY_SECONDS, self._clients.drop_doubtful)
         for message in self._heartbeats.values():
             self._link.write(message)
-        for _, message in list(self._asked.values()):
+        for _, message in list(self._unanswered.values()):
             self._link.write(message)
 
     def _lost(self, _link: Link) -> None:
@@ -294,22 +294,22 @@ class WorkerMember:
         kind, *rest = message
         if kind == Kind.ANSWER:
             number, code, remark, fields, body = rest
-            asked = self._asked.get(number)
-            if asked is not None and not asked[0].done():
-                asked[0].set_result(Response(code, remark, fields, body))
+            waiting = self._unanswered.get(number)
+            if waiting is not None and not waiting[0].done():
+                waiting[0].set_result(Response(code, remark, fields, body))
         elif kind == Kind.PUSH:
             connection = self._connections.get(rest[0])
             if connection is not None:
                 connection.push(rest[1])
         elif kind in (Kind.GROUP, Kind.GONE):
-            self._told.append((kind, rest))
+            self._notices.append((kind, rest))
             if not self._is_reading:
                 self._take_groups(self._clients)
 
     def _take_groups(self, clients: ClientRegistry) -> None:
-        """Take over what was told of groups, in order; what is long to read is read on a thread first."""
-        while self._told and isinstance(clients, CopiedRegistry):
-            kind, rest = self._told[0]
+        """Take over announcements of groups, in order; what is long to read is read on a thread first."""
+        while self._notices and isinstance(clients, CopiedRegistry):
+            kind, rest = self._notices[0]
             if kind == Kind.GONE:
                 clients.drop(rest[0])
             else:
@@ -319,11 +319,11 @@ class WorkerMember:
                     self._reader.run(None, group.finish).add_done_callback(partial(self._read, clients))
                     return
                 clients.take(group)
-            self._told.popleft()
+            self._notices.popleft()
 
     def _read(self, clients: CopiedRegistry, done: "asyncio.Future[ConsumerGroup]") -> None:
         self._is_reading = False
-        self._told.popleft()
+        self._notices.popleft()
         if not done.cancelled():
             clients.take(done.result())
         self._take_groups(clients)

@@ -42,7 +42,7 @@ class Owner:
         self._service, self._listening = service, listening
         self._dispatcher = dispatcher
         self._connections: dict[Link, dict[int, RemoteConnection]] = {}
-        self._told: dict[str, tuple[Any, ...]] = {}
+        self._announced: dict[str, tuple[Any, ...]] = {}
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -71,7 +71,7 @@ class Owner:
 
     def welcome(self, link: Link) -> None:
         """Tell a worker what is known so far."""
-        for message in self._told.values():
+        for message in self._announced.values():
             link.send(*message)
 
     def lost(self, link: Link) -> None:
@@ -162,8 +162,8 @@ class Owner:
 
     def _tell_gone(self, name: str) -> None:
         """Tell the others of a group without members, unless it has some again."""
-        if name in self._told and self._service.clients.consumer_group(name) is None:
-            del self._told[name]
+        if name in self._announced and self._service.clients.consumer_group(name) is None:
+            del self._announced[name]
             for link in self._connections:
                 link.send(Kind.GONE, name)
 
@@ -186,8 +186,8 @@ class Owner:
 
     def _tell(self, message: tuple[Any, ...]) -> None:
         name = message[1]
-        if self._told.get(name) != message:
-            self._told[name] = message
+        if self._announced.get(name) != message:
+            self._announced[name] = message
             for link in self._connections:
                 link.send(*message)
 

@@ -160,10 +160,8 @@ class Supervisor:
         worker.due_seconds = now + pause
         reason = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         if code == -signal.SIGBUS:
-            reason += ": a file of the store was cut or cannot be read any more"
-        logger.error(
-            "worker %d %s; a new one takes its place%s", worker.number, reason, f" in {pause:g} s" * (pause > 0)
-        )
+            reason += ": a file of the store was truncated or can no longer be read"
+        logger.error("worker %d %s; a new one replaces it%s", worker.number, reason, f" in {pause:g} s" * (pause > 0))
 
     def _kill_stuck(self, loop_watch: LoopWatch) -> None:
         """End the workers whose event loops stand still; SIGKILL alone reaches one that was stopped."""
@@ -277,9 +275,9 @@ class Supervisor:
 
 
 def _readable(sockets: list[socket.socket], timeout_seconds: float | None) -> list[socket.socket]:
-    """Those of some sockets that can be read, once there is one or the time is over; any number of descriptors.
+    """Wait until some of the sockets can be read or the time is over; returns those that can.
 
-    select() knows none from 1,024 on.
+    Not by select(), which takes no descriptor from 1,024 on.
     """
     with selectors.PollSelector() as selector:
         for each in sockets:

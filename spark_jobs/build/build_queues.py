@@ -9,9 +9,11 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import Block, read_block
@@ -63,6 +65,39 @@ def blocks_before(files: Iterable[UnitBlocks], end: int) -> Iterator[Block]:
                     yield block
         finally:
             os.close(descriptor)
+
+
+class QueueRun(NamedTuple):
+    """Messages of one queue as the log has them: their units, of consecutive queue offsets but for batches.
+
+    `timestamps` (ms) of units that lead to extensions, if they were asked for.
+    """
+
+    name: tuple[bytes, int]
+    key: QueueKey
+    first: int
+    units: memoryview
+    timestamps: npt.NDArray[np.int64] | None
+
+
+def queue_runs(block: Block, end: int) -> Iterator[QueueRun]:
+    """The runs of a block, without units of records at or beyond `end`, and queues that can have no directory."""
+    names = [(bytes(topic), int(queue_id)) for topic, queue_id in block.header["queues"]]
+    units, timestamps = block.columns["units"].data, block.columns["timestamps"]
+    is_cut = block.header["range"][1] > end
+    position = number = 0
+    for queue, kind, first, count in block.columns["runs"].reshape(-1, 4).tolist():
+        unit_size = BATCH_UNIT.size if kind == BATCH else UNIT.size
+        run = units[position : position + count * unit_size]
+        run = units_before(run, unit_size, end) if is_cut else run
+        topic = directory_name(names[queue][0])
+        if topic is not None and len(run):
+            key = QueueKey(BATCH_CONSUME_QUEUE if kind == BATCH else CONSUME_QUEUE, topic, names[queue][1])
+            # The units of light queues lead to no extension, though the store has one.
+            stamped = timestamps.size and kind == PLAIN
+            stamps = timestamps[number : number + len(run) // unit_size] if stamped else None
+            yield QueueRun(names[queue], key, first, run, stamps)
+        position, number = position + count * unit_size, number + count
 
 
 class BuildQueuesTask(msgspec.Struct, frozen=True):
@@ -165,35 +200,15 @@ class BundleBuild:
 
     def _put(self, block: Block) -> None:
         """Hand out the runs of a block."""
-        queues = [(bytes(topic), int(queue_id)) for topic, queue_id in block.header["queues"]]
-        units, timestamps = block.columns["units"].data, block.columns["timestamps"]
-        is_cut = block.header["range"][1] > self._task.end
-        position = number = 0
-        for queue, kind, first, count in block.columns["runs"].reshape(-1, 4).tolist():
-            unit_size = BATCH_UNIT.size if kind == BATCH else UNIT.size
-            run = units[position : position + count * unit_size]
-            position += count * unit_size
-            if is_cut:
-                run = units_before(run, unit_size, self._task.end)
-            builder = self._builder(queues[queue], kind) if len(run) else None
-            if builder is not None:
-                kept = len(run) // unit_size
-                # The units of light queues lead to no extension, though the store has one.
-                stamps = timestamps[number : number + kept] if timestamps.size and kind == PLAIN else None
-                builder.put_run(first, run, stamps)
-                self._held += len(run)
-                self._units += kept
-            number += count
-
-    def _builder(self, queue: tuple[bytes, int], kind: int) -> Builder | None:
-        name = None if queue in self._skipped else directory_name(queue[0])
-        if name is None:
-            return None
-        key = QueueKey(BATCH_CONSUME_QUEUE if kind == BATCH else CONSUME_QUEUE, name, queue[1])
-        builder = self._builders.get(key)
-        if builder is None:
-            builder = self._builders[key] = self._new_builder(key)
-        return builder
+        for run in queue_runs(block, self._task.end):
+            if run.name in self._skipped:
+                continue
+            builder = self._builders.get(run.key)
+            if builder is None:
+                builder = self._builders[run.key] = self._new_builder(run.key)
+            builder.put_run(run.first, run.units, run.timestamps)
+            self._held += len(run.units)
+            self._units += len(run.units) // (BATCH_UNIT.size if run.key.tree == BATCH_CONSUME_QUEUE else UNIT.size)
 
     def _new_builder(self, key: QueueKey) -> Builder:
         task, directory = self._task, self._partial / key.path

@@ -73,8 +73,8 @@ def name_files(timestamps: Sequence[int], zone: tzinfo | None, *, above: str, no
         lowest = name
     if names and names[-1] >= _format(present):
         raise ConfigError(
-            f"index file {above} bears a name of the future (now is {_format(present)} in the zone of names): a broker "
-            "would write its next file in front of it; is the clock right, or --tz wrong?"
+            f"index file {above} has a name in the future (now is {_format(present)} in the time zone of "
+            "names): a broker would write its next file in front of it; check the clock and --tz"
         )
     return names
 

@@ -67,7 +67,7 @@ def keep_index(
 def keep_below(kept: KeptIndex, checks: Sequence[IndexFileFacts], start: int) -> KeptIndex:
     """Keep, of the files that could stay, those that end below a physical offset: what they index stays indexed."""
     below = [check for check in checks[: len(kept.names)] if check["last"] < start]
-    reasons = (*kept.reasons, f"files from physical offset {start} on are built anew, as told")
+    reasons = (*kept.reasons, f"files from physical offset {start} on are built anew (--from-offset)")
     if below:
         return _kept(below, reasons)
     first = min((check["first"][1] for check in checks if "first" in check), default=start)

@@ -12,6 +12,7 @@ from spark_jobs.run.attempt import block_file
 from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import UNITS, ScanSummary
+from storage.amounts import counted
 from storage.build.existing_queue import ReadableLog
 from storage.build.queue_builder import QueueSummary
 from storage.build.queue_carry import carry_queue
@@ -29,13 +30,15 @@ _SUMS: Final = tuple(name for name in QueueSummary.__struct_fields__ if name not
 """What the summaries of queues count, so that it can be added up."""
 
 _NOTES: Final = {
-    "repeated": "lost messages in whose place a neighbour is delivered once more: all others keep their offsets",
+    "repeated": (
+        "lost messages, each replaced by a copy of its neighbour's unit, so that all others keep their offsets"
+    ),
     "unreadable": "lost messages whose queue offsets stay empty",
-    "dropped": "records without a unit, since another one has their queue offset or it is impossible",
-    "misnumbered": "records that took the place between their neighbours, not the one that they claim",
-    "shifted": "records behind a jump too far to be believed, which stand where a broker would put them",
+    "dropped": "records without a unit, because their queue offset is impossible or belongs to another record",
+    "misnumbered": "records with a wrong queue offset, placed between their neighbours",
+    "shifted": "records behind an implausible jump of queue offsets, placed as by a broker",
     "restarts": "records with queue offset 0 behind others, appended as a broker does",
-    "earlier_life": "records left out that are of a deleted topic of the same name",
+    "earlier_life": "records of a deleted topic with the same name, left out",
     "ext_units": "extension units without a filter bitmap, which readers take as a match",
 }
 
@@ -190,14 +193,12 @@ def queue_notes(plan: QueuePlan, details: QueueDetails) -> list[str]:
     """Return sentences about queues that are not as a broker would have them."""
     notes = list(plan.problems)
     notes += [f"{count} {text}" for name, text in _NOTES.items() if (count := getattr(details, name))]
-    notes += [f"{count} queues of the log were {what}" for what, count in details.left_out.items()]
+    notes += [f"{counted(count, 'queue')} of the log: {what}" for what, count in details.left_out.items()]
     if count := details.unknown_topic_count:
         named = ", ".join(details.unknown_topics) + (", …" if count > MOST_TOLD else "")
         notes.append(f"topics that topics.json does not know: {named}")
     if count := details.carried_over.get(WITHOUT_RECORDS, 0):
-        notes.append(
-            f"{count} queues that the log has no message of any more were carried over, so that their offsets go on"
-        )
+        notes.append(f"{counted(count, 'queue')} without messages in the log copied, so that the offsets continue")
     return notes
 
 

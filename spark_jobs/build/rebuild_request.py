@@ -26,4 +26,4 @@ class RebuildRequest(BuildRequest, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.index or self.queues):
-            raise ConfigError("nothing to rebuild: neither the index nor the queues are asked for")
+            raise ConfigError("nothing to rebuild: neither the index nor the queues are requested")

@@ -1,4 +1,7 @@
-"""What a person or a program asks for, and sees: options, progress, report."""
+"""What a person or a program asks for, and sees: options, progress, report.
+
+Late imports: what runs a job, and with it pyspark, is imported when the job starts; a usage error does not wait for it.
+"""
 
 from typing import Final
 

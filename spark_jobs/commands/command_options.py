@@ -79,8 +79,8 @@ out_option = click.option(
     "--out",
     type=DIRECTORY,
     metavar="DIR",
-    help="Write here, beside the store, which stays as it is; a broker may be running on it. [default: replace the "
-    "store's own, which no broker may be using]",
+    help="Write here and do not change the store; a broker may be running on it. [default: replace the "
+    "store's own files; no broker may be using it]",
 )
 
 index_options = _together(
@@ -89,8 +89,9 @@ index_options = _together(
         type=click.Choice(PROFILES),
         default=AUTO_PROFILE,
         show_default=True,
-        help="What a broker puts in for a message: 5.5 unique key, keys and tag; classic (5.3 and earlier) no tag. "
-        "auto reads it, and the counts below, off the index files that are there, else takes 5.5's defaults.",
+        help="Which entries a broker writes for a message: 5.5 writes unique key, keys and tag; classic (5.3 "
+        "and earlier) no tag. auto reads this, and the counts below, from the existing index files, or "
+        "else uses 5.5's defaults.",
     ),
     click.option("--slots", type=COUNT, metavar="N", help="Slots of an index file (maxHashSlotNum)."),
     click.option("--entries", type=COUNT, metavar="N", help="Entries of an index file (maxIndexNum)."),
@@ -99,8 +100,8 @@ index_options = _together(
         "zone",
         callback=checked(_zone),
         metavar="ZONE",
-        help="Time zone of file names: Asia/Shanghai, +08:00. [default: as the existing names imply, else this "
-        "machine's]",
+        help="Time zone of file names: Asia/Shanghai, +08:00. [default: that of the existing names, else "
+        "this machine's]",
     ),
 )
 
@@ -108,7 +109,7 @@ from_offset_option = click.option(
     "--from-offset",
     type=click.IntRange(0, 2**63 - 1),
     metavar="N",
-    help="Physical offset from which on entries are built anew; 0: all. [default: behind the intact files in front]",
+    help="Build entries anew from this physical offset on; 0: all. [default: behind the intact files at the front]",
 )
 
 delay_levels_option = click.option(
@@ -117,59 +118,57 @@ delay_levels_option = click.option(
     show_default=True,
     callback=checked(_delay_levels),
     metavar="TEXT",
-    help="The broker's messageDelayLevel, which says when messages of the schedule topic are due.",
+    help="The broker's messageDelayLevel, which determines when messages of the schedule topic are due.",
 )
 
 queue_options = _together(
     click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Queues of this topic only; repeatable."),
     delay_levels_option,
-    click.option(
-        "--lmq", is_flag=True, help="Make light queues (LMQ), should the store no longer show that it had any."
-    ),
-    click.option("--ext", is_flag=True, help="Make consumequeue_ext, should the store no longer show that it had one."),
+    click.option("--lmq", is_flag=True, help="Make light queues (LMQ), if the store no longer shows that it had any."),
+    click.option("--ext", is_flag=True, help="Make consumequeue_ext, if the store no longer shows that it had one."),
     click.option("--drop-unknown-topics", is_flag=True, help="Leave out topics that config/topics.json does not name."),
     click.option(
         "--queue-file-size",
         type=COUNT,
         metavar="BYTES",
-        help="Size of a queue's file. [default: as the store shows, else 6000000]",
+        help="Size of a queue's file. [default: as in the store, else 6000000]",
     ),
     click.option(
         "--batch-queue-file-size",
         type=COUNT,
         metavar="BYTES",
-        help="Size of a batch queue's file. [default: as the store shows, else 13800000]",
+        help="Size of a batch queue's file. [default: as in the store, else 13800000]",
     ),
     click.option(
         "--ext-file-size",
         type=COUNT,
         metavar="BYTES",
-        help="Size of a file of consumequeue_ext. [default: as the store shows, else 50331648]",
+        help="Size of a file of consumequeue_ext. [default: as in the store, else 50331648]",
     ),
 )
 
 compact_options = _together(
-    click.option("--from-log", is_flag=True, help="Build from the log, whatever the index files hold."),
+    click.option("--from-log", is_flag=True, help="Build from the log instead of the index files."),
     click.option("--drop-tags", is_flag=True, help="Leave out the entries of tags."),
     click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Leave out this topic; repeatable."),
 )
 
 drop_backup_option = click.option(
-    "--drop-backup", is_flag=True, help="Delete what was replaced, which is else kept as STORE/NAME.bak-TIME."
+    "--drop-backup", is_flag=True, help="Delete the replaced files, which are otherwise kept as STORE/NAME.bak-TIME."
 )
 
 allow_fewer_option = click.option(
     "--allow-fewer",
     is_flag=True,
-    help="Replace also where, in a damaged segment of the log, the new leads to fewer sound records than the old; "
-    "without it that is refused, with exit code 3.",
+    help="Also replace files if, in a damaged segment of the log, the new ones lead to fewer sound records "
+    "than the old ones; without this option that is refused, with exit code 3.",
 )
 
 keep_checkpoint_option = click.option(
     "--keep-checkpoint",
     is_flag=True,
-    help="Leave the time of the newest index entry in the store's checkpoint as it is; after a crash a broker deletes "
-    "index files that are newer.",
+    help="Do not change the time of the newest index entry in the store's checkpoint; after a crash a broker "
+    "deletes index files that are newer.",
 )
 
 
@@ -179,12 +178,12 @@ def work_option(default: str) -> Callable[[Command], Command]:
         "--work",
         type=DIRECTORY,
         metavar="DIR",
-        help="Keep what is half done here: room for about the size of what is made, under the same path on all "
-        f"machines. [default: {default}]",
+        help="Directory for unfinished work; it needs about as much space as the result, and the same path "
+        f"on all machines. [default: {default}]",
     )
 
 
-fresh_option = click.option("--fresh", is_flag=True, help="Start over, whatever an earlier run has done.")
+fresh_option = click.option("--fresh", is_flag=True, help="Start over instead of continuing an earlier run.")
 
 limit_option = click.option(
     "--limit",
@@ -192,7 +191,7 @@ limit_option = click.option(
     default=10_000,
     show_default=True,
     metavar="N",
-    help="List so many findings of one kind in one file; more are counted.",
+    help="List at most N findings of one kind in one file; the rest are only counted.",
 )
 
 job_options = _together(
@@ -201,7 +200,7 @@ job_options = _together(
         "commit_log_directories",
         callback=_directories,
         metavar="DIR,...",
-        help="Where the commit log lies, when not in STORE/commitlog; several directories as the broker had them.",
+        help="The commit log's directories, in the broker's order, if it is not in STORE/commitlog.",
     ),
     click.option(
         "--master",
@@ -217,5 +216,5 @@ job_options = _together(
         metavar="KEY=VALUE",
         help="A property of Spark, such as spark.executor.memory=8g; repeatable.",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Report as one JSON object, everything listed."),
+    click.option("--json", "as_json", is_flag=True, help="Report as one JSON object that lists everything."),
 )

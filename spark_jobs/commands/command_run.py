@@ -107,7 +107,7 @@ def run_job(
             with _launched(options, progress) as launch:
                 return job(options, progress, launch)
     except KeyboardInterrupt:
-        _fail("stopped; run the same command again to go on" if goes_on else "stopped", STOPPED)
+        _fail("stopped; run the same command again to continue" if goes_on else "stopped", STOPPED)
     except (ConfigError, FilterSyntaxError) as error:
         _fail(str(error), USAGE)
     except (RocketLensError, OSError) as error:
@@ -127,9 +127,9 @@ def check_places(options: JobOptions) -> None:
     out, work = (Path(options[name]) if options.get(name) else None for name in ("out", "work"))
     if out is not None and "drop_backup" in options:
         if out.resolve() == stores[0].resolve():
-            raise ConfigError("--out is the store itself: leave it out to replace the store's own files")
+            raise ConfigError("--out is the store itself: omit it to replace the store's own files")
         if options["drop_backup"]:
-            raise ConfigError("--drop-backup and --out exclude each other: with --out nothing is replaced")
+            raise ConfigError("--drop-backup and --out cannot be combined: with --out nothing is replaced")
     check_outside(stores, {"--out": out, "--work": work})
 
 
@@ -139,7 +139,7 @@ def check_spark() -> None:
         raise ConfigError(f"this needs Spark: pip install '{EXTRA}'")
     if find_java() is None:
         home = os.environ.get("JAVA_HOME")
-        where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is none in PATH"
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is none in PATH"
         raise ConfigError(f"Spark needs Java 17 or later, and {where}: install a JDK or set JAVA_HOME")
 
 

@@ -125,7 +125,9 @@ def _held(request: BuildRequest, work: Path, progress: JobProgress) -> Iterator[
     with StoreLock(Path(request.store), elsewhere=elsewhere, work=work, warn=progress.note) as lock:
         if not (work / JOURNAL).exists():
             for path in find_unfinished(lock.store):
-                progress.note(f"{path} is left of a publishing without a journal: compare it with its namesake by hand")
+                progress.note(
+                    f"{path} is left over from a publishing without a journal: compare it with the current one by hand"
+                )
         yield lock
 
 

@@ -14,7 +14,7 @@ from spark_jobs.export.export_place import MANIFEST
 from spark_jobs.export.export_request import ExportDetails
 from spark_jobs.run.report import AnyReport
 from spark_jobs.verify.verify_request import VerifyDetails
-from storage.amounts import bytes_text, count_text, duration_text, rate_text
+from storage.amounts import bytes_text, count_text, counted, duration_text, rate_text
 
 MOST_TOLD: Final = 20
 """Places of damage, and findings, that a person sees; a program gets all that are listed."""
@@ -57,7 +57,7 @@ def _lines(report: AnyReport) -> Iterator[str]:
     if isinstance(details, VerifyDetails):
         yield from _findings(details)
     elif isinstance(details, ExportDetails):
-        yield f"{details.parts} files of {details.format}, {bytes_text(details.part_bytes)}, and {MANIFEST}"
+        yield f"{counted(details.parts, 'file')} of {details.format}, {bytes_text(details.part_bytes)}, and {MANIFEST}"
     elif isinstance(details, StoreDetails):
         yield from _index(details.index)
         yield from _queues(details.queues)
@@ -68,9 +68,9 @@ def _lines(report: AnyReport) -> Iterator[str]:
 
 
 def _head(report: AnyReport) -> str:
-    amounts = [f"{bytes_text(report.bytes)} of log", f"{count_text(report.messages)} messages"]
-    amounts += [f"{count_text(report.entries)} index entries"] if report.entries else []
-    amounts += [f"{count_text(report.units)} queue units"] if report.units else []
+    amounts = [f"{bytes_text(report.bytes)} of log", counted(report.messages, "message")]
+    amounts += [counted(report.entries, "index entry")] if report.entries else []
+    amounts += [counted(report.units, "queue unit")] if report.units else []
     head = f"{_VERBS.get(report.command, report.command)} {report.store}"
     head += f" into {report.out}" if report.out not in ("", report.store) else ""
     head += f" in {duration_text(report.seconds)}: {', '.join(amounts)}"
@@ -78,15 +78,16 @@ def _head(report: AnyReport) -> str:
         rates = [rate_text(report.bytes / report.steady_seconds, "bytes")]
         rates += [rate_text(report.entries / report.steady_seconds, "entries")] if report.entries else []
         head += f" ({', '.join(rates)})"
-    return head + ("; gone on from an earlier run" if report.resumed else "")
+    return head + ("; continued from an earlier run" if report.resumed else "")
 
 
 def _index(details: IndexDetails | None) -> Iterator[str]:
     if details is None:
         return
     yield (
-        f"index: {_files(len(details.built))} built, {len(details.kept or ())} kept; {count_text(details.slots)} slots "
-        f"and {count_text(details.entries)} entries a file, profile {details.profile}"
+        f"index: {counted(len(details.built), 'file')} built, {len(details.kept or ())} kept; "
+        f"{counted(details.slots, 'slot')} and {counted(details.entries, 'entry')} in each file, "
+        f"profile {details.profile}"
     )
     yield from (f"index: {reason}" for reason in details.reasons or ())
 
@@ -95,7 +96,7 @@ def _queues(details: QueueDetails | None) -> Iterator[str]:
     if details is None:
         return
     parts = [f"{count_text(details.queues)} built"]
-    parts += [f"{count_text(details.batch_queues)} of them of batches"] if details.batch_queues else []
+    parts += [f"{count_text(details.batch_queues)} of them with batches"] if details.batch_queues else []
     parts += [
         f"{count_text(count)} {text}"
         for name, text in ((OTHER_TOPICS, "of other topics kept"), (WITHOUT_RECORDS, "without messages kept"))
@@ -109,7 +110,7 @@ def _damages(report: AnyReport) -> Iterable[str]:
     if not count:
         return
     passed = sum(damage.length for damage in report.damages)
-    yield f"damage: {count_text(count)} place{'s' if count > 1 else ''}, {bytes_text(passed)} passed over"
+    yield f"damage: {counted(count, 'place')}, {bytes_text(passed)} skipped"
     for damage in report.damages[:MOST_TOLD]:
         yield f"damage: {damage.sentence()}"
     if count > MOST_TOLD:
@@ -127,7 +128,3 @@ def _findings(details: VerifyDetails) -> Iterator[str]:
     left = len(details.findings) + details.more_findings - MOST_TOLD
     if left > 0:
         yield f"found: and {count_text(left)} more" + ("" if details.more_findings else "; --json lists all")
-
-
-def _files(count: int) -> str:
-    return f"{count_text(count)} file" + ("" if count == 1 else "s")

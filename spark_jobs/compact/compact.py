@@ -57,6 +57,7 @@ from spark_jobs.scan.log_end import LogEnd, find_log_end
 from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, scan_log, total
 from spark_jobs.scan.scan_segment import ScanSummary
 from spark_jobs.scan.source import StoreSource
+from storage.amounts import counted
 from storage.index.index_file import IndexHeader
 from storage.layout.store_layout import INDEX
 
@@ -111,7 +112,7 @@ class Compact:
         """Compact, up to finished files in the work directory. Raises StoreError where an index file is not sound."""
         request, source = self._request, self._source
         if not (request.from_log or source.index_files):
-            raise StoreError(source.layout.index, what=f"holds no index file{splitting.HINT}")
+            raise StoreError(source.layout.index, what=f"has no index file{splitting.HINT}")
         self._work.enter("probe")
         probed = probe_source(self._context, source, index=True, slots=request.slots, queues_stay=True)
         shape = choose_shape(probed.index_files, profile=request.profile, slots=request.slots, capacity=request.entries)
@@ -179,8 +180,8 @@ class Compact:
         header = compacted.last_header
         if header is not None and compacted.end < 0 and header.end_physical_offset > largest:
             compacted.notes.append(
-                f"the index ends at physical offset {header.end_physical_offset} by its header, where there is no "
-                f"record; the compacted one ends at {max(largest, 0)}"
+                f"by its header the index ends at physical offset {header.end_physical_offset}, where there "
+                f"is no record; the compacted one ends at {max(largest, 0)}"
             )
 
     def _order(self, blocks: list[TimedBlock]) -> list[TimedBlock]:
@@ -217,13 +218,11 @@ class Compact:
             reason = "topics are left out"
         elif compacted.holes:
             hole = compacted.holes[0]
-            reason = (
-                f"the index that there was may lack keys from physical offset {hole.first} on (--from-log adds them)"
-            )
+            reason = f"the old index may lack keys from physical offset {hole.first} on (--from-log adds them)"
         else:
-            reason = "the clock stepped back, and several files share a stretch of the log"
-        files = f"{count} of {len(compacted.index_files)} files do not have every key of what they span"
-        compacted.notes.append(f"{files}: {reason}; where they lie a RocketLens server scans the log instead")
+            reason = "the clock was set back, and several files share a part of the log"
+        files = f"{count} of {counted(len(compacted.index_files), 'file')} without every key of their records"
+        compacted.notes.append(f"{files}: {reason}; there a RocketLens server scans the log instead")
 
     def _run(self, phase: str, tasks: Sequence[Task], function: Callable[[Task], Record], entries: int) -> list[Record]:
         """Run the tasks of a phase and show how many of the entries they have done."""

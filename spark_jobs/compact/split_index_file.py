@@ -149,7 +149,7 @@ class _Split:
         task, file = self._task, self._file
         count = task.entries if task.entries != UNKNOWN else max(file.header.index_count - 1, 0)
         if count > file.capacity:
-            raise self._unsound(f"{count} entries where there is room for {file.capacity}")
+            raise self._unsound(f"{count} entries, but space for {file.capacity}")
         for number, size, data in file.entries(count, task.entries_at_once):
             self._deal(number, data)
             notify(number + size - 1, 0)

@@ -66,7 +66,7 @@ def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | N
         steady = time.monotonic() - began
         report = _finish(work, request, found, parts)
         if work.has_discarded and not request.fresh:
-            report.notes.append("what a run with other options had left unfinished here was deleted")
+            report.notes.append("unfinished files of a run with other options were deleted")
         work.remove()
     except RocketLensError:
         if not (is_up or resumed):  # nothing is there to go on from
@@ -153,7 +153,7 @@ def _finish(
 def _notes(request: ExportRequest, records: int) -> Iterator[str]:
     """Sentences for who may not get what he hoped for: no message at all, or none of topics that are not there."""
     if not records:
-        yield "no message of the log is as asked"
+        yield "no message of the log matches"
     root, places = Path(request.store), (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
     known = {*StoreConfig.load(root).topics, *(name for place in places for name in directories(root / place))}
     # Behind a URL, and beside a log that lies alone, no topics are known.

@@ -29,9 +29,9 @@ def check_place(out: Path, *, fresh: bool) -> None:
         raise ConfigError(f"--out {out}: cannot be written to")
     foreign = [name for name in names if name not in (MANIFEST, WORK) and not PART.fullmatch(name)]
     if foreign:
-        raise ConfigError(f"--out {out}: there is {foreign[0]} in it: choose an empty directory")
+        raise ConfigError(f"--out {out}: it contains {foreign[0]}: choose an empty directory")
     if MANIFEST in names and not fresh:
-        raise ConfigError(f"--out {out}: a finished export is there: choose another place, or --fresh")
+        raise ConfigError(f"--out {out}: it contains a finished export: choose another directory, or --fresh")
 
 
 def take_place(out: Path, *, fresh: bool) -> Path | None:

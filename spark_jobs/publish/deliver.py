@@ -27,10 +27,12 @@ def check_out(request: BuildRequest) -> None:
     """Raise ConfigError where --out is in the store, or in the way of what it holds already; make it."""
     out = Path(request.target)
     if is_inside(out, Path(request.store)):
-        raise ConfigError(f"--out {out} lies in the store, which stays as it is; leave --out away to replace")
+        raise ConfigError(
+            f"--out {out} is in the store, which --out must not change; omit --out to replace the store's own files"
+        )
     there = [name for name in PUBLISHED if os.path.lexists(out / name)]
     if there:
-        raise ConfigError(f"--out {out}: there is {there[0]} already; remove it or choose another directory")
+        raise ConfigError(f"--out {out}: {there[0]} exists already; remove it or choose another directory")
     out.mkdir(parents=True, exist_ok=True)
 
 

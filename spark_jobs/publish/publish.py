@@ -76,7 +76,7 @@ def publish(
     store = lock.store
     ordered = sorted(staged, key=lambda each: ORDER.index(each.name) if each.name in ORDER else -1)
     if read_journal(journal) is not None:
-        raise StoreError(journal, what="belongs to a publishing that was not ended: roll it forward first")
+        raise StoreError(journal, what="belongs to an unfinished publishing: finish it first")
     check_publishing(store, ordered, time)
     enter(FSYNC)
     for each in ordered:
@@ -153,7 +153,7 @@ class _Piece:
 
     def _replace(self) -> None:
         if _inode(self._incoming) != self._new:
-            raise StoreError(self._incoming, what="was removed or replaced before it could take its place")
+            raise StoreError(self._incoming, what="was removed or replaced before it could be published")
         found = _inode(self._target)
         if found is None:
             rename_to_free(self._incoming, self._target)
@@ -197,7 +197,7 @@ def _settle(store: Path, staged: Staged) -> None:
     try:
         settle_tree(staged.path, os.lstat(target if target.exists() else store), synced=staged.synced)
     except OSError as error:
-        raise StoreError(staged.path, what=f"cannot be made ready, nothing was changed: {error}") from error
+        raise StoreError(staged.path, what=f"cannot be prepared, nothing was changed: {error}") from error
 
 
 def _carry_out(store: Path, plan: Journal, journal: Path) -> Published:
@@ -226,8 +226,8 @@ def _stopped(store: Path, pieces: list[_Piece], journal: Path, error: Exception)
             return StoreError(store, what=f"was left as it was: {reason}")
     return StoreError(
         store,
-        what=f"was published in part ({', '.join(new) or 'nothing'} new, the rest as it was): {reason}; run the same "
-        f"command again to go on, or remove {journal} to leave it at that",
+        what=f"was published in part ({', '.join(new) or 'nothing'} new, the rest as it was): {reason}; run "
+        f"the same command again to continue, or remove {journal} to keep this state",
     )
 
 

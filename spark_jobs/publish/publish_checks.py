@@ -11,7 +11,7 @@ from typing import Final
 from protocol.errors import StoreError
 from spark_jobs.publish.publish_names import FILES, ORDER, backup_path, check_time, incoming_path
 
-SAME_FILE_SYSTEM: Final = "what is published has to lie on the store's file system: choose another work directory"
+SAME_FILE_SYSTEM: Final = "the work directory must be on the store's file system: choose another one"
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _OCTAL: Final = re.compile(rb"\\([0-7]{3})")
 
@@ -39,13 +39,13 @@ def check_publishing(store: Path, staged: Sequence[Staged], time: str) -> None:
         _check_target(store, each.name, root)
         for path in (incoming_path(store, each.name, time), backup_path(store, each.name, time)):
             if _status(path) is not None:
-                raise StoreError(path, what="is there already: move it away, nothing was changed")
+                raise StoreError(path, what="exists already: move it away, nothing was changed")
 
 
 def _check_staged(staged: Staged, store: Path, root: os.stat_result) -> None:
     status = _status(staged.path)
     if status is None:
-        raise StoreError(staged.path, what=f"is not there, so {store / staged.name} was left as it is")
+        raise StoreError(staged.path, what=f"is missing, so {store / staged.name} was left as it is")
     _check_kind(staged.path, status, staged.name)
     if status.st_dev != root.st_dev:
         raise StoreError(staged.path, what=f"and {store} lie on different file systems; {SAME_FILE_SYSTEM}")
@@ -67,9 +67,9 @@ def _check_target(store: Path, name: str, root: os.stat_result) -> None:
 
 def _check_kind(path: Path, status: os.stat_result, name: str) -> None:
     if name in FILES and not stat.S_ISREG(status.st_mode):
-        raise StoreError(path, what="is no regular file, nothing was changed")
+        raise StoreError(path, what="is not a regular file, nothing was changed")
     if name not in FILES and not stat.S_ISDIR(status.st_mode):
-        raise StoreError(path, what="is no directory, nothing was changed")
+        raise StoreError(path, what="is not a directory, nothing was changed")
 
 
 def _status(path: Path) -> os.stat_result | None:
@@ -78,7 +78,7 @@ def _status(path: Path) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise StoreError(path, what=f"cannot be looked at: {error.strerror}") from error
+        raise StoreError(path, what=f"cannot be examined: {error.strerror}") from error
 
 
 def _is_mounted(path: Path) -> bool:

@@ -55,11 +55,11 @@ def read_journal(path: Path) -> Journal | None:
     except (OSError, msgspec.MsgspecError) as error:
         raise StoreError(
             path,
-            what=f"is no journal of a publishing ({error}); look for names with .new- and .bak- in the store, "
-            "put right by hand what is missing, then remove this file",
+            what=f"is not a journal of a publishing ({error}); look for names with .new- and .bak- in the "
+            "store, restore by hand what is missing, then remove this file",
         ) from error
     if journal.version != VERSION:
-        raise StoreError(path, what="was written by another version, end it with that one: version",
+        raise StoreError(path, what="was written by another version, finish it with that one: version",
                          expected=VERSION, found=journal.version)  # fmt: skip
     return journal
 

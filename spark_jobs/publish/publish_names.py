@@ -37,9 +37,9 @@ def backup_path(store: Path, name: str, time: str) -> Path:
 
 
 def check_time(time: str) -> None:
-    """Raise ConfigError where a text is no time of a backup."""
+    """Raise ConfigError where a text is not the time of a backup."""
     if not _TIME.fullmatch(time):
-        raise ConfigError(f"{time!r} is no time of a backup, expected yyyyMMddHHmmss, 14 digits")
+        raise ConfigError(f"{time!r} is not the time of a backup, expected yyyyMMddHHmmss, 14 digits")
 
 
 def find_backups(store: Path, time: str | None = None) -> list[Path]:

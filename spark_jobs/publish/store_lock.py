@@ -19,6 +19,7 @@ from typing import Final, Self
 from protocol.errors import StoreError
 from spark_jobs.publish.open_writers import Process, find_writers
 from spark_jobs.publish.staged_tree import give_to_owner
+from storage.amounts import counted
 from storage.store.store_state import FLOCK, LOCKED_HERE, identity_of, is_locked_here
 
 LOCK: Final = "lock"
@@ -103,24 +104,26 @@ class StoreLock:
         asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
         pid = FLOCK.unpack(fcntl.fcntl(self._descriptor, fcntl.F_GETLK, asked))[4]
         return (
-            f"process {Process.of(pid)}, a broker or another rebuild" if pid > 0 else "a process that is not seen here"
+            f"process {Process.of(pid)}, a broker or another rebuild"
+            if pid > 0
+            else "a process that is not visible here"
         )
 
     def _refuse_writers(self, warn: Callable[[str], None]) -> None:
         try:
             writers, unseen = find_writers(self._directories, self._work)
         except OSError as error:
-            warn(f"processes cannot be looked at ({error}): make sure that no broker is starting on {self.store}")
+            warn(f"processes cannot be examined ({error}): make sure that no broker is starting on {self.store}")
             return
         if writers:
             first, more = writers[0], len(writers) - 1
-            others = f" and {more} more" if more else ""
+            others = f" and {counted(more, 'other process')}" if more else ""
             raise StoreError(first.path, what=f"is open for writing by process {first}{others}: {WHAT_ELSE}")
         if unseen:
             told = ", ".join(map(str, unseen[:_PROCESSES_TOLD])) + (", …" if len(unseen) > _PROCESSES_TOLD else "")
             warn(
-                f"{len(unseen)} processes of other users may not be looked at ({told}): make sure that none of them is "
-                f"a broker that is starting on {self.store}, or run this as root"
+                f"{counted(len(unseen), 'process')} of other users may not be examined ({told}): make sure that none "
+                f"of them is a broker that is starting on {self.store}, or run this as root"
             )
 
 

@@ -8,4 +8,5 @@ DOOR: Final = (
     "log_ranges",
     "read_range",
     "remote_file",
+    "source_options",
 )

@@ -1,6 +1,6 @@
 """The Spark data source `rocketlens`: the messages of a store as a DataFrame.
 
-    import spark_jobs.rocketlens_format            # once a session is there: registers the format with it
+    rocketlens.spark(spark)            # registers the format with a session
 
     spark.read.format("rocketlens").option("topic", "TopicTest").load("/path/to/store")
 
@@ -31,17 +31,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from protocol.errors import ConfigError, CorruptRecord
+from protocol.errors import ConfigError
 from spark_jobs.read.arrow_columns import NULLABLE
-from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
+from spark_jobs.read.log_ranges import LogRange, Problem, find_ranges
 from spark_jobs.read.pushed_filters import push
-from spark_jobs.read.read_range import read_damage, read_messages, tell
+from spark_jobs.read.read_range import check_problems, read_damage, read_messages
 from spark_jobs.read.registered_source import RocketLensDataSource
 from spark_jobs.read.source_options import DAMAGE, SourceOptions
 from spark_jobs.run.arrival import Travelling
 from spark_jobs.run.session import send_packages, send_packages_by_connect
 from storage.columns.names import KINDS, ColumnKind
-from storage.columns.wanted import Wanted
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -109,8 +108,8 @@ class MessageReader(Travelling, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The segments that may hold a message wanted."""
         found = find_ranges(self._options.path, self._options.commit_log, self._options.storage)
-        check_problems(found, self._options)
-        return [LogPartition(each) for each in choose_ranges(found, self._wanted)]
+        check_problems(found, fails_fast=self._options.fails_fast)
+        return [LogPartition(each) for each in found.holding(self._wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one segment."""
@@ -153,22 +152,6 @@ class DamageReader(Travelling, DataSourceReader):
                 [pa.array(column, type_) for column, type_ in zip(zip(*rows, strict=True), schema.types, strict=True)],
                 schema=schema,
             )
-
-
-def check_problems(found: LogRanges, options: SourceOptions) -> None:
-    """Raise CorruptRecord for what is known to be lacking, or name it on stderr."""
-    if found.problems and options.fails_fast:
-        first = found.problems[0]
-        raise CorruptRecord(first.path, first.physical_offset, what=f"{first.length} bytes lack: {first.reason}")
-    tell(found.problems)
-
-
-def choose_ranges(found: LogRanges, wanted: Wanted) -> list[LogRange]:
-    """The segments in which a message wanted may lie."""
-    if wanted.is_empty:
-        return []
-    first, last = wanted.physical_offsets
-    return [each for each in found.ranges if each.base_offset + each.stop > first and each.base_offset <= last]
 
 
 def struct_type(names: Sequence[str]) -> StructType:

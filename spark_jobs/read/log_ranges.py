@@ -72,7 +72,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class LogRanges:
-    """The segments in order, and what is known to be lacking before any is read."""
+    """The segments in order, and what is known to be missing before any is read."""
 
     ranges: tuple[LogRange, ...]
     problems: tuple[Problem, ...] = field(default=())
@@ -86,6 +86,13 @@ class LogRanges:
     def end(self) -> int:
         """Physical offset behind the last byte."""
         return self.ranges[-1].base_offset + self.ranges[-1].stop if self.ranges else 0
+
+    def holding(self, wanted: Wanted) -> tuple[LogRange, ...]:
+        """The segments in which a message wanted may lie."""
+        if wanted.is_empty:
+            return ()
+        first, last = wanted.physical_offsets
+        return tuple(each for each in self.ranges if each.base_offset + each.stop > first and each.base_offset <= last)
 
     def within(self, start: int, stop: int) -> tuple[LogRange, ...]:
         """The parts of the ranges in [start, stop) by physical offset, where a record starts at `start`, if in any."""

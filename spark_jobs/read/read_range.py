@@ -1,15 +1,16 @@
 """Read one stretch of the log for Spark: batches of messages, or what of it is damaged."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from protocol.errors import CorruptRecord
 from protocol.printable import one_line
 from spark_jobs.read.arrow_columns import record_batch
-from spark_jobs.read.log_ranges import LogRange, Problem
+from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem
+from storage.amounts import counted
 from storage.columns.message_columns import Columns, gather, needs_names
 from storage.columns.rows import RowReader
 from storage.columns.texts import Texts
@@ -19,9 +20,12 @@ from storage.log.damaged_ranges import DamagedRange, reason_of
 MOST_TOLD: Final = 5
 """Places of damage of one stretch that are reported one by one."""
 
+Notify: TypeAlias = Callable[[Sequence[Problem]], None]
+"""Names damage that was passed over."""
+
 
 class RangeReader:
-    """One stretch, read once; afterwards `problems` tells what of it is damaged, and `messages` how many there were.
+    """One stretch, read once; afterwards `problems` says what of it is damaged, and `messages` how many there were.
 
     With `fails_fast` damage is raised instead, as CorruptRecord, where it is come to.
     """
@@ -60,12 +64,23 @@ class RangeReader:
             raise CorruptRecord(self._range.path, what="a body cannot be decompressed; body_error says why")
 
 
-def read_messages(range_: LogRange, wanted: Wanted, schema: pa.Schema, *, fails_fast: bool) -> Iterator[pa.RecordBatch]:
-    """Batches of the messages of a stretch; damage that is passed over is named on stderr."""
+def read_messages(
+    range_: LogRange, wanted: Wanted, schema: pa.Schema, *, fails_fast: bool, notify: Notify | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the messages of a stretch; damage that is passed over is named by `notify`, else on stderr."""
     reader = RangeReader(range_, wanted, schema.names, fails_fast=fails_fast)
     for columns in reader.read():
         yield record_batch(columns, schema)
-    tell(reader.problems)
+    (notify or tell)(reader.problems)
+
+
+def check_problems(found: LogRanges, *, fails_fast: bool, notify: Notify | None = None) -> None:
+    """Raise CorruptRecord for what is known to be missing, or name it, as :func:`read_messages` does."""
+    if found.problems and fails_fast:
+        first = found.problems[0]
+        missing = f"{counted(first.length, 'byte')} missing: {first.reason}"
+        raise CorruptRecord(first.path, first.physical_offset, what=missing)
+    (notify or tell)(found.problems)
 
 
 def tell(problems: Sequence[Problem]) -> None:
@@ -73,7 +88,8 @@ def tell(problems: Sequence[Problem]) -> None:
     for problem in problems[:MOST_TOLD]:
         sys.stderr.write(f"rocketlens: {one_line(problem.sentence())}\n")
     if len(problems) > MOST_TOLD:
-        sys.stderr.write(f"rocketlens: {len(problems) - MOST_TOLD} more places are damaged\n")
+        more = counted(len(problems) - MOST_TOLD, "more place is", "more places are")
+        sys.stderr.write(f"rocketlens: {more} damaged\n")
 
 
 def read_damage(range_: LogRange) -> list[Problem]:

@@ -12,7 +12,7 @@ def file_system(url: str, storage: str) -> tuple[Any, str]:
     `storage` are its options, as JSON.
     """
     try:
-        from fsspec.core import url_to_fs
+        from fsspec.core import url_to_fs  # comes with the extra, and only URLs need it
     except ImportError as error:
         raise ConfigError("a URL needs fsspec: pip install 'rocketlens[spark]'") from error
     try:

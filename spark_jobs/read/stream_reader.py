@@ -12,9 +12,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from protocol.errors import ConfigError, StoreError
-from spark_jobs.read.data_source import LogPartition, check_problems, check_schema
+from spark_jobs.read.data_source import LogPartition, check_schema
 from spark_jobs.read.log_ranges import LogRanges, Problem, end_of, find_ranges
-from spark_jobs.read.read_range import read_messages, tell
+from spark_jobs.read.read_range import check_problems, read_messages, tell
 from spark_jobs.read.source_options import DAMAGE, SourceOptions
 from spark_jobs.run.arrival import Travelling
 
@@ -55,7 +55,7 @@ class MessageStreamReader(Travelling, DataSourceStreamReader):
         if most is not None and most <= len(following):
             end = min(end, following[most - 1])
         if end < at:
-            self._complain(f"the log ends at {end}, before {at}, up to which it was read: it was cut")
+            self._complain(f"the log ends at {end}, but was read up to {at}: it was truncated")
         return {OFFSET: max(end, at)}
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 — pyspark's name
@@ -70,8 +70,8 @@ class MessageStreamReader(Travelling, DataSourceStreamReader):
         found = self._find()
         if start[OFFSET] < found.minimum and start[OFFSET] < end[OFFSET]:
             lost = found.minimum - start[OFFSET]
-            self._complain(f"{lost} bytes from physical offset {start[OFFSET]} on are no longer there")
-        check_problems(_within(found, start[OFFSET], end[OFFSET]), self._options)
+            self._complain(f"{lost} bytes from physical offset {start[OFFSET]} on have expired")
+        check_problems(_within(found, start[OFFSET], end[OFFSET]), fails_fast=self._options.fails_fast)
         # What is behind an offset that was told is read as far as it was told: a last segment has grown since.
         return [LogPartition(each) for each in found.within(start[OFFSET], end[OFFSET])]
 

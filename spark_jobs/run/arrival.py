@@ -8,6 +8,7 @@ before anything of ours is imported, have the packages found, and check that the
 import importlib
 import importlib.metadata
 import os
+import pickle
 import platform
 import sys
 import sysconfig
@@ -27,7 +28,7 @@ class Travelling:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the object for a worker in which nothing of ours was imported yet."""
-        from pyspark import cloudpickle
+        from pyspark import cloudpickle  # it takes long to import, and only a session needs it
 
         pickling: Any = cloudpickle
         pickling.register_pickle_by_value(sys.modules[__name__])
@@ -37,8 +38,6 @@ class Travelling:
 
 def arrive(version: str, sender: str, packed: bytes) -> Any:
     """The object that was packed. Raises ImportError, with a sentence, where this Python cannot run us."""
-    import pickle
-
     have_packages_found(version)
     try:
         importlib.import_module(A_KERNEL)

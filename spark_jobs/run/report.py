@@ -17,8 +17,8 @@ class Damage(msgspec.Struct, frozen=True, rename="camel"):
     def sentence(self) -> str:
         """For a person."""
         return (
-            f"{self.path} at physical offset {self.physical_offset}: expected {self.expected}, found {self.found} "
-            f"({self.length} bytes passed over)"
+            f"{self.path} at physical offset {self.physical_offset}: expected {self.expected}, found "
+            f"{self.found} ({self.length} bytes skipped)"
         )
 
 

@@ -89,6 +89,7 @@ def run_job(context: "SparkContext", job: Callable[[], Result]) -> Result:
 
     Raises TaskFailed for an error that a task raised on purpose, SparkFailed where no task is to blame.
     """
+    # As pyspark above.
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import CapturedException
 

@@ -252,7 +252,7 @@ def _refuse_others(base: Path) -> None:
     ours = {_LOCK, JOURNAL}
     other = next((name for name in sorted(os.listdir(base)) if name not in ours and not name.startswith(_RUN)), None)
     if other is not None and not other.startswith(JOURNAL):
-        raise ConfigError(f"{base} is no work directory, there is {other} in it: choose an empty one with --work")
+        raise ConfigError(f"{base} is not a work directory, it contains {other}: choose an empty one with --work")
 
 
 def _lock(base: Path) -> int:
@@ -262,7 +262,7 @@ def _lock(base: Path) -> int:
     except OSError as error:
         os.close(descriptor)
         raise ConfigError(
-            f"another job works in {base}: wait for its end, or choose another place with --work"
+            f"another job is running in {base}: wait for its end, or choose another directory with --work"
         ) from error
     return descriptor
 

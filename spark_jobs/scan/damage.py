@@ -1,20 +1,17 @@
 """The kinds of damage that a scan finds in a log, each with what was expected there and what is."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from spark_jobs.run.report import Damage
-from storage.kernels import records as codes
-from storage.log.damaged_ranges import REASONS, ZEROS
+from storage.doctor.words import damaged_record
+from storage.log.damaged_ranges import ZEROS
 
-__all__ = ["ZEROS", "behind_end", "missing_segment", "reason", "total_length", "unreadable"]
-
-_EXPECTED: Final = "an intact record"
+__all__ = ["ZEROS", "behind_end", "missing_segment", "total_length", "unreadable"]
 
 
 def unreadable(path: str, physical_offset: int, length: int, code: int) -> Damage:
     """Bytes where the log does not go on; `code` is ZEROS or of :mod:`storage.kernels.records`."""
-    return Damage(path, physical_offset, length, _EXPECTED, reason(code))
+    return Damage(path, physical_offset, length, *damaged_record(code))
 
 
 def missing_segment(path: str, physical_offset: int, length: int) -> Damage:
@@ -27,15 +24,6 @@ def behind_end(path: str, physical_offset: int, length: int) -> Damage:
     return Damage(
         path, physical_offset, length, "nothing", "records behind damage, which a broker's recovery is going to cut off"
     )
-
-
-def reason(code: int) -> str:
-    """What a code of the record check, or ZEROS, means."""
-    if code == ZEROS:
-        return "zeros"
-    if code == codes.BAD_NUMBER:
-        return "a record one of whose properties is no number"
-    return f"a damaged record: {REASONS.get(code, 'it cannot be read')}"
 
 
 def total_length(damages: Iterable[Damage]) -> int:

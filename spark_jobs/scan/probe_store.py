@@ -274,7 +274,7 @@ def _shape_problem(index: IndexFile, room: int) -> str:
     if room % ENTRY_BYTES or room // ENTRY_BYTES != shape.entries + 1:
         return f"it is not full ({shape.entries} entries)"
     if shape.compacted:
-        return "it is a compacted one"
+        return "it is compacted"
     if not shape.ascending or shape.gaps:
         return "entries are missing between its first and its last one"
     first, last = index.entry(1).physical_offset, index.entry(shape.entries).physical_offset

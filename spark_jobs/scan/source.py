@@ -79,7 +79,7 @@ def _index_files(directory: Path, problems: list[str]) -> list[str]:
     except OSError as error:
         raise StoreError(directory, what=f"cannot be listed: {error.strerror}") from error
     proper = list(filter(is_index_name, names))
-    problems += [f"{directory / name} is no index file and is left out" for name in names if name not in proper]
+    problems += [f"{directory / name} is not an index file and is left out" for name in names if name not in proper]
     return proper
 
 
@@ -87,7 +87,7 @@ def _checkpoint(path: Path, problems: list[str]) -> Checkpoint | None:
     try:
         return Checkpoint.read(path)
     except StoreError as error:
-        problems.append(f"{error}; taken as if there were none")
+        problems.append(f"{error}; treated as missing")
         return None
 
 

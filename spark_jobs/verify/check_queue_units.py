@@ -1,30 +1,30 @@
 """The task that holds a bundle of queues against the log: every unit, and every message that should have one.
 
-Blocks of units come in the order of the log, so each queue's messages do; of its files the units in their places are
-read beside them. Memory: a block, and for each queue the messages for which no place was found yet, up to a limit.
+A rebuild's blocks of units come in the order of the log, so each queue's messages do. As long as their units stand in a
+queue's files byte for byte where a rebuild puts them, they are counted. From the first that does not on, a queue's
+messages are kept in a file, and diagnosed when all are known (:mod:`.diagnose_queue`). Memory: a block, and what is on
+its way to those files; 16 bytes for each message that is kept of the queue that is being diagnosed.
 """
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from spark_jobs.build.build_queues import UnitBlocks, blocks_before
+from spark_jobs.build.build_queues import HELD_BYTES, QueueRun, UnitBlocks, blocks_before, queue_runs
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
-from spark_jobs.run.blocks import Block
+from spark_jobs.verify.diagnose_queue import CleanFront, QueueDiagnosis
 from spark_jobs.verify.ext_units import ExtUnits
 from spark_jobs.verify.findings import FILE, FINDINGS, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
-from spark_jobs.verify.numbering import Numbering
-from spark_jobs.verify.queue_check import QueueCheck
 from spark_jobs.verify.unit_compare import UnitComparison
-from spark_jobs.verify.unit_files import UnitFiles
-from storage.build.dispatch_scan import BATCH, PLAIN
-from storage.build.queue_plan import QueueKey, directory_name
-from storage.build.queue_units import units_before
-from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from spark_jobs.verify.unit_files import UnitFiles, Units
+from storage.build.queue_file_writer import QueueFileWriter
+from storage.build.queue_plan import QueueKey
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
 from storage.queue.queue import SCHEDULE_TOPIC
@@ -32,6 +32,8 @@ from storage.queue.queue_files import UNITS_OF_BATCHES, UNITS_OF_PLAIN
 from storage.queue.queue_record import LIGHT_PREFIX
 
 PHASE: Final = "check"
+KEPT_IN_A_FILE: Final = 1 << 20
+"""Messages."""
 
 
 class CheckQueuesTask(msgspec.Struct, frozen=True):
@@ -63,7 +65,9 @@ def check_queue_units(task: CheckQueuesTask) -> CheckedQueues:
 
     def check(attempt: Attempt, notify: Notify) -> CheckedQueues:
         findings = Discrepancies(task.limit)
-        queues = BundleCheck(task, LogTable.read(attempt.work), findings, notify).run()
+        attempt.partial.mkdir()
+        queues = BundleCheck(task, LogTable.read(attempt.work), findings, attempt.partial).run(notify)
+        shutil.rmtree(attempt.partial)
         return {"queues": queues, "counts": findings.save(attempt.blocks(FINDINGS))}
 
     return run_attempt(task.work, task.name, check)
@@ -72,70 +76,110 @@ def check_queue_units(task: CheckQueuesTask) -> CheckedQueues:
 class BundleCheck:
     """The queues of one bundle, all being checked side by side."""
 
-    def __init__(self, task: CheckQueuesTask, log: LogTable, findings: Discrepancies, notify: Notify) -> None:
-        """Nothing is checked yet; `notify` is called with the number of units, twice."""
-        self._task, self._log, self._findings, self._notify = task, log, findings, notify
-        self._checks: dict[QueueKey, _CheckedQueue] = {}
-        self._nameless = 0
+    def __init__(self, task: CheckQueuesTask, log: LogTable, findings: Discrepancies, kept: Path) -> None:
+        """Nothing is checked yet; messages are kept in the directory `kept`."""
+        self._task, self._log, self._findings, self._directory = task, log, findings, kept
+        self._queues: dict[QueueKey, QueueCheck] = {}
 
-    def run(self) -> list[list[Any]]:
-        """Check them all."""
-        units = 0
+    def run(self, notify: Notify) -> list[list[Any]]:
+        """Check them all; `notify` is called with the number of units, twice."""
+        units = held = 0
         for block in blocks_before(self._task.units, self._log.end):
-            units += self._put(block)
-            self._notify(units, units)
+            for run in queue_runs(block, self._log.end):
+                held += self._queue(run.key).put(run)
+                units += len(run.units) // self._queue(run.key).files.dtype.itemsize
+            if held > HELD_BYTES:
+                for queue in self._queues.values():
+                    queue.flush()
+                held = 0
+            notify(units, units)
         for tree, topic, queue_id in self._task.existing:
-            self._check(QueueKey(tree, topic, queue_id))
-        return [[key.tree, key.topic, key.queue_id, self._finish(key)] for key in sorted(self._checks)]
+            self._queue(QueueKey(tree, topic, queue_id))
+        return [[key.tree, key.topic, key.queue_id, self._queues[key].finish()] for key in sorted(self._queues)]
 
-    def _put(self, block: Block) -> int:
-        """Hand out the runs of a block; how many units there were."""
-        queues = [(bytes(topic), int(queue_id)) for topic, queue_id in block.header["queues"]]
-        units, timestamps = block.columns["units"].data, block.columns["timestamps"]
-        is_cut = block.header["range"][1] > self._log.end
-        position = number = 0
-        for queue, kind, first, count in block.columns["runs"].reshape(-1, 4).tolist():
-            dtype = BATCH_UNIT_DTYPE if kind == BATCH else UNIT_DTYPE
-            run = units[position : position + count * dtype.itemsize]
-            position += count * dtype.itemsize
-            run = units_before(run, dtype.itemsize, self._log.end) if is_cut else run
-            name = directory_name(queues[queue][0])
-            if len(run) and name is not None:
-                tree = BATCH_CONSUME_QUEUE if kind == BATCH else CONSUME_QUEUE
-                stamps = timestamps[number : number + count] if timestamps.size and kind == PLAIN else None
-                check = self._check(QueueKey(tree, name, queues[queue][1]))
-                check.queue.put_run(first, np.frombuffer(run, dtype), stamps)
-            number += count
-        return number
+    def _queue(self, key: QueueKey) -> "QueueCheck":
+        if key not in self._queues:
+            self._queues[key] = QueueCheck(self._task, key, self._log, self._findings, self._directory)
+        return self._queues[key]
 
-    def _check(self, key: QueueKey) -> "_CheckedQueue":
-        if key not in self._checks:
-            self._checks[key] = _CheckedQueue(self._task, key, self._log, self._findings)
-        return self._checks[key]
 
-    def _finish(self, key: QueueKey) -> dict[str, int]:
-        """Finish the check of a queue; returns its numbers, and lists its unreadable files."""
-        check = self._checks[key]
-        counts = check.queue.finish()
-        for files in check.files:
-            for path, (expected, found) in files.problems.items():
+class QueueCheck:
+    """One queue: its messages as they come, held against its files."""
+
+    def __init__(
+        self, task: CheckQueuesTask, key: QueueKey, log: LogTable, findings: Discrepancies, kept: Path
+    ) -> None:
+        """Nothing is checked yet; messages are kept below the directory `kept`."""
+        self._task, self._key, self._log, self._findings, self._kept = task, key, log, findings, kept / key.path
+        self._is_batch = key.tree == BATCH_CONSUME_QUEUE
+        kind = (BATCH_UNIT_DTYPE, UNITS_OF_BATCHES) if self._is_batch else (UNIT_DTYPE, UNITS_OF_PLAIN)
+        self.files = UnitFiles(Path(task.store) / key.path, *kind)
+        self._message = np.dtype([("unit", self.files.dtype), ("number", "i8"), ("timestamp", "i8")])
+        self._front = CleanFront(self.files.first, self.files.first, -1, np.zeros(0, self.files.dtype))
+        self._count = self._messages = 0
+        self._writer: QueueFileWriter | None = None
+
+    def put(self, run: QueueRun) -> int:
+        """Look at the next messages; the bytes that are kept of them."""
+        units = np.frombuffer(run.units, self.files.dtype)
+        number = self._count if self._is_batch else run.first
+        self._count += len(units)
+        if self._writer is None and self._stand_in_place(number, units):
+            return 0
+        if self._writer is None:
+            self._writer = QueueFileWriter(self._kept, KEPT_IN_A_FILE * self._message.itemsize)
+        messages = np.zeros(len(units), self._message)
+        messages["unit"], messages["number"] = units, np.arange(len(units)) + number
+        messages["timestamp"] = 0 if run.timestamps is None else run.timestamps
+        self._writer.append(messages.tobytes())
+        self._messages += len(units)
+        return messages.nbytes
+
+    def _stand_in_place(self, number: int, units: Units) -> bool:
+        """Whether messages follow those before them, and their units do too, byte for byte."""
+        front = self._front
+        is_first = front.end == front.start
+        place = number + (front.start if self._is_batch else 0)
+        if self._is_batch:
+            expected = np.concatenate([[front.next_number], (units["base_offset"] + units["batch_size"])[:-1]])
+            follow = bool((units["base_offset"] == expected)[is_first:].all())
+        else:
+            follow = number == front.next_number or (is_first and number >= front.start)
+        if not follow or self.files.read(place, len(units)).tobytes() != units.tobytes():
+            return False
+        last = units[-1:].copy()
+        following = int(last["base_offset"][0]) + int(last["batch_size"][0]) if self._is_batch else number + len(units)
+        self._front = CleanFront(place if is_first else front.start, place + len(units), following, last)
+        return True
+
+    def flush(self) -> None:
+        """Bring to the file what is in memory."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def finish(self) -> dict[str, int]:
+        """There are no more messages: diagnose the queue, and list its unreadable files; its numbers."""
+        if self._writer is not None:
+            self._writer.finish()
+        extension = None
+        is_light = self._key.topic.startswith(LIGHT_PREFIX)
+        if self._task.ext and not (self._is_batch or is_light):
+            extension = ExtUnits(Path(self._task.store, CONSUME_QUEUE_EXT, self._key.topic, str(self._key.queue_id)))
+        comparison = UnitComparison(
+            self.files, extension, self._log, self._findings, is_schedule=self._key.topic == SCHEDULE_TOPIC
+        )
+        diagnosis = QueueDiagnosis(
+            UnitFiles(self._kept, self._message, ""),
+            self._messages,
+            self._front,
+            comparison,
+            by_offset=not self._is_batch,
+            is_light=is_light,
+        )
+        numbers = diagnosis.run()
+        shutil.rmtree(self._kept, ignore_errors=True)
+        for files in (self.files, *([extension.files] if extension else [])):
+            for (path, expected), found in files.problems.items():
                 if not self._log.is_live or os.path.exists(path):  # else a broker has just deleted it
                     self._findings.add(FILE, FoundAt(path), expected, found)
-        return {**counts, "ext_units": check.comparison.ext_units, "other_delays": check.comparison.other_delays}
-
-
-class _CheckedQueue:
-    """One queue, its files, and what compares them."""
-
-    def __init__(self, task: CheckQueuesTask, key: QueueKey, log: LogTable, findings: Discrepancies) -> None:
-        root, is_batch = Path(task.store), key.tree == BATCH_CONSUME_QUEUE
-        kind = (BATCH_UNIT_DTYPE, UNITS_OF_BATCHES) if is_batch else (UNIT_DTYPE, UNITS_OF_PLAIN)
-        units = UnitFiles(root / key.path, *kind)
-        extension = None
-        if task.ext and not is_batch:
-            extension = ExtUnits(root / CONSUME_QUEUE_EXT / key.topic / str(key.queue_id))
-        self.files = [units, *([extension.files] if extension else [])]
-        self.comparison = UnitComparison(units, extension, findings, is_schedule=key.topic == SCHEDULE_TOPIC)
-        is_light = key.topic.startswith(LIGHT_PREFIX)
-        numbering = Numbering(log, findings, by_offset=not is_batch, is_light=is_light)
-        self.queue = QueueCheck(units, numbering, self.comparison, log, findings)
+        return {**numbers, "ext_units": comparison.ext_units, "other_delays": comparison.other_delays}

@@ -3,30 +3,28 @@
 Bitmaps follow from the filters that were registered once, not from the log; all else of a unit is checked.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from spark_jobs.verify.log_table import Numbers
 from spark_jobs.verify.unit_files import UnitFiles, Units
 from storage.build.queue_ext_builder import END_MARKER
 from storage.queue.consume_queue_ext import ADDRESS_BASE, HEAD, HEAD_DTYPE
 
 BYTE_DTYPE: Final = np.dtype([("byte", "u1")])
-ADDRESS: Final = "address"
-UNIT_FIELD: Final = "unit"
-FIELD_PLACES: Final = {UNIT_FIELD: 0, "size": 0, "tags_code": 2, "store_timestamp": 10}
+FIELD_PLACES: Final = {"size": 0, "tags_code": 2, "store_timestamp": 10}
+AT_ONCE: Final = 1 << 12
 WINDOW: Final = 1 << 22
 FARTHEST: Final = 1 << 62
-
-Numbers = npt.NDArray[np.int64]
 
 
 class WrongExt(NamedTuple):
     """One thing that is wrong: `number` of the message among those asked about, and where the field lies.
 
-    The field ADDRESS is the plain unit's: its extension unit is there, elsewhere; expected and found are tags codes.
+    Without a field it is the tags code of the plain unit: its extension unit is there, elsewhere.
     """
 
     number: int
@@ -45,87 +43,68 @@ class ExtUnits:
         self.files = UnitFiles(directory, BYTE_DTYPE, "bytes")
         self._next = self.files.first
 
-    def check(self, addresses: Numbers, tags_codes: Numbers, timestamps: Numbers) -> list[WrongExt]:
+    def check(self, addresses: Numbers, tags_codes: Numbers, timestamps: Numbers) -> Iterator[WrongExt]:
         """Hold units, by their addresses (tags codes of plain units), against what they should say."""
-        positions = np.minimum(addresses - ADDRESS_BASE, FARTHEST)
-        expected = np.zeros(len(positions), HEAD_DTYPE)
-        expected["tags_code"], expected["store_timestamp"] = tags_codes, timestamps
-        wrong: list[WrongExt] = []
-        start = 0
-        while start < len(positions):
-            stop = start + self._span(positions[start:])
-            wrong += self._check_span(start, positions[start:stop], expected[start:stop])
-            start = stop
-        return wrong
+        for start in range(0, len(addresses), AT_ONCE):
+            chosen = slice(start, start + AT_ONCE)
+            positions = np.minimum(addresses[chosen] - ADDRESS_BASE, FARTHEST)
+            yield from self._check_some(start, positions, tags_codes[chosen], timestamps[chosen])
 
-    def _span(self, positions: Numbers) -> int:
-        """How many of the units, in their order, lie within one window."""
-        far = np.flatnonzero((positions < positions[0]) | (positions >= positions[0] + WINDOW))
-        return int(far[0]) if far.size else len(positions)
-
-    def _check_span(self, number: int, positions: Numbers, expected: Units) -> list[WrongExt]:
-        first = int(positions[0])
-        data = self.files.read(first, int(positions.max()) - first + HEAD.size).view(np.uint8)
-        heads = np.ascontiguousarray(data[(positions - first)[:, None] + np.arange(HEAD.size)])
-        heads = heads.view(HEAD_DTYPE).reshape(-1)
-        sizes = HEAD.size + np.maximum(heads["bitmap_size"].astype(np.int64), 0)
-        wrong_fields = {
-            "size": heads["size"] != sizes,
-            "tags_code": heads["tags_code"] != expected["tags_code"],
-            "store_timestamp": heads["store_timestamp"] != expected["store_timestamp"],
-        }
-        ends = positions + sizes
-        follow = first == self._next and bool((positions[1:] == ends[:-1]).all())
-        if follow and not np.any(list(wrong_fields.values())):
+    def _check_some(
+        self, start: int, positions: Numbers, tags_codes: Numbers, timestamps: Numbers
+    ) -> Iterator[WrongExt]:
+        heads = self._heads(positions)
+        should = {"size": _sizes(heads), "tags_code": tags_codes, "store_timestamp": timestamps}
+        wrong = {field: heads[field] != values for field, values in should.items()}
+        ends = positions + should["size"]
+        follows = positions == np.concatenate([[self._next], ends[:-1]])
+        judged = -1
+        for i in np.flatnonzero(~follows | np.logical_or.reduce(list(wrong.values()))).tolist():
+            # Behind a unit whose true place is another one, others follow that.
+            at = self._next if i in (0, judged + 1) else int(ends[i - 1])
+            fields = {field: int(should[field][i]) for field, flags in wrong.items() if flags[i]}
+            self._next, judged = int(ends[i]), i
+            yield from self._judge(start + i, int(positions[i]), at, fields, heads[i], (tags_codes[i], timestamps[i]))
+        if judged + 1 < len(positions):
             self._next = int(ends[-1])
-            return []
-        wrong: list[WrongExt] = []
-        for i, position in enumerate(positions.tolist()):
-            fields = [name for name, flags in wrong_fields.items() if flags[i]]
-            if not fields and position == self._next:
-                self._next = position + int(sizes[i])
-            else:
-                wrong += self._judge(number + i, position, fields, expected[i], heads[i])
-        return wrong
 
-    def _judge(self, number: int, position: int, fields: list[str], expected: np.void, head: np.void) -> list[WrongExt]:
-        """Judge a unit that does not follow the one before it, or has other fields than it should."""
-        behind = self.files.next_start(self._next)
-        for place in (self._next, *([behind] if behind is not None else [])):
-            if fields and place != position and self._fits(place, expected):
-                self._next = place + self._size_at(place)
-                codes = ADDRESS_BASE + place, ADDRESS_BASE + position
-                return [WrongExt(number, ADDRESS, self.files.directory, -1, *codes)]
-        wrong = self._check_end(number, position, behind)
-        if len(fields) == len(FIELD_PLACES) - 1 or (len(fields) > 1 and head["size"] < HEAD.size):
-            return [*wrong, self._wrong(number, UNIT_FIELD, position, 1, 0)]
-        if not fields or "size" not in fields:
-            self._next = position + int(head["size"])
-        elif position == self._next:
-            self._next = position + HEAD.size + max(int(head["bitmap_size"]), 0)
-        size = HEAD.size + max(int(head["bitmap_size"]), 0)
-        should = {"size": size, "tags_code": int(expected["tags_code"])}
-        should["store_timestamp"] = int(expected["store_timestamp"])
-        return wrong + [self._wrong(number, name, position, should[name], int(head[name])) for name in fields]
+    def _judge(
+        self, number: int, position: int, at: int, fields: dict[str, int], head: np.void, said: tuple[int, int]
+    ) -> Iterator[WrongExt]:
+        """Judge a unit that does not stand where the one before it ends (`at`), or has other fields than it should."""
+        behind = self.files.next_start(at)
+        for place in (at, behind) if fields else ():
+            if place is not None and place != position:
+                there = self._heads(np.array([place]))
+                size = int(_sizes(there)[0])
+                if there.tolist()[0][:3] == (size, *said):
+                    self._next = place + size
+                    yield WrongExt(number, "", self.files.directory, -1, ADDRESS_BASE + place, ADDRESS_BASE + position)
+                    return
+        marker = bytes(self.files.read(at, len(END_MARKER)).view(np.uint8)) if position == behind else END_MARKER
+        if marker != END_MARKER:
+            path, byte = self.files.where(at)
+            found = int.from_bytes(marker, "big", signed=True)
+            yield WrongExt(number, "end marker before it", path, byte, -1, found)
+        if len(fields) == len(FIELD_PLACES) or (len(fields) > 1 and head["size"] < HEAD.size):
+            yield WrongExt(number, "unit", *self.files.where(position), 1, 0)
+            return
+        for field, expected in fields.items():
+            path, byte = self.files.where(position + FIELD_PLACES[field])
+            yield WrongExt(number, field, path, byte, expected, int(head[field]))
 
-    def _fits(self, position: int, expected: np.void) -> bool:
-        """Whether the unit at a position is that of a message."""
-        head = self.files.read(position, HEAD.size).view(np.uint8).view(HEAD_DTYPE)[0]
-        is_unit = head["size"] == HEAD.size + max(int(head["bitmap_size"]), 0)
-        same = head["tags_code"] == expected["tags_code"] and head["store_timestamp"] == expected["store_timestamp"]
-        return bool(is_unit and same)
+    def _heads(self, positions: Numbers) -> Units:
+        """The heads of units; those that lie together are read at once."""
+        first, last = int(positions.min()), int(positions.max())
+        if last - first > WINDOW:
+            return np.concatenate([self._heads(positions[i : i + 1]) for i in range(len(positions))])
+        data = self.files.read(first, last - first + HEAD.size).view(np.uint8)
+        heads = np.ascontiguousarray(data[(positions - first)[:, None] + np.arange(HEAD.size)])
+        found: Units = heads.view(HEAD_DTYPE).reshape(-1)
+        return found
 
-    def _size_at(self, position: int) -> int:
-        return int(self.files.read(position, HEAD.size).view(np.uint8).view(HEAD_DTYPE)[0]["size"])
 
-    def _check_end(self, number: int, position: int, behind: int | None) -> list[WrongExt]:
-        """Behind the last unit of a file stands the end marker."""
-        end = self._next
-        marker = bytes(self.files.read(end, len(END_MARKER)).view(np.uint8))
-        if position != behind or marker == END_MARKER:
-            return []
-        return [self._wrong(number, "end marker before it", end, -1, int.from_bytes(marker, "big", signed=True))]
-
-    def _wrong(self, number: int, field: str, position: int, expected: int, found: int) -> WrongExt:
-        path, at = self.files.where(position + FIELD_PLACES.get(field, 0))
-        return WrongExt(number, field, path, at, expected, found)
+def _sizes(heads: Units) -> Numbers:
+    """Sizes of units as those of their bitmaps imply."""
+    sizes: Numbers = HEAD.size + np.maximum(heads["bitmap_size"].astype(np.int64), 0)
+    return sizes

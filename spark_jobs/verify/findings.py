@@ -85,26 +85,16 @@ class Discrepancies:
 
     def add(self, kind: str, at: FoundAt, expected: object, found: object, count: int = 1) -> None:
         """Note what was found at a place."""
-        self.note(
-            Discrepancy(kind, str(at.path), at.place, at.position, at.physical_offset, str(expected), str(found), count)
-        )
-
-    def note(self, finding: Discrepancy) -> None:
-        """Note a finding."""
-        key = finding.kind, finding.path
-        self.counts[finding.kind] += 1
-        self._of_file[key] += 1
-        if self._of_file[key] <= self._limit:
+        place = str(at.path), at.place, at.position, at.physical_offset
+        finding = Discrepancy(kind, *place, str(expected), str(found), count)
+        self.counts[kind] += 1
+        self._of_file[kind, finding.path] += 1
+        if self._of_file[kind, finding.path] <= self._limit:
             self.listed.append(finding)
 
     def more(self, kind: str, count: int) -> None:
         """Count some that nobody lists."""
         self.counts[kind] += count
-
-    @property
-    def unlisted(self) -> int:
-        """How many are counted only."""
-        return self.counts.total() - len(self.listed)
 
     def save(self, path: Path) -> dict[str, int]:
         """Write them to a file of the work directory; their numbers by kind."""

@@ -4,127 +4,92 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final
 
-from spark_jobs.verify.check_index_entries import CheckedIndexFile, GapTask, MissingKeys, gap_finding
+from spark_jobs.verify.check_index_file import CheckedIndexFile, GapTask, MissingKeys
 from spark_jobs.verify.findings import FILE, REPEATED_ENTRY, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_request import IndexNumbers
-from storage.kernels.records import MAXIMUM_PIECES
+from storage.doctor.words import INDEX_DIRECTORY
+
+SUMS: Final = ("entries", "matched", "expired", "lost", "newer", "repeats", "dropped")
 
 
-class UncoveredRanks(NamedTuple):
-    """Keys of the log, by rank, that no file covers, and the path to report them at; `is_end`: behind the last file.
-
-    `excused`: so many keys may be missing between compacted files, where those beside them lack some, too.
-    """
-
-    task: GapTask
-    path: str
-    is_end: bool
-    excused: int
-
-
-def find_gaps(
-    work: Path, directory: Path, summaries: Sequence[CheckedIndexFile], log: LogTable
-) -> list[UncoveredRanks]:
+def find_gaps(work: Path, directory: Path, summaries: Sequence[CheckedIndexFile], log: LogTable) -> list[GapTask]:
     """What lies between files, and before and behind all; `summaries` are those of the checks, in order of names."""
-    gaps = []
-    covering = sorted((each for each in summaries if each["first_rank"] >= 0), key=lambda each: each["first_rank"])
-    twice = _twice([(each["first_rank"], each["last_rank"] + 1) for each in covering])
+    gaps: list[GapTask] = []
+    covering = sorted((each for each in summaries if each["ranks"][0] >= 0), key=lambda each: each["ranks"])
     covered = 0
-    before: CheckedIndexFile | None = None
-    for each in covering:
-        if each["first_rank"] > covered:
-            beside = [each] if before is None else [before, each]
-            task = _gap_task(work, covered, each["first_rank"], twice, tags=_have_tags(beside))
-            gaps.append(UncoveredRanks(task, each["path"], False, _excused(beside)))
-        before = each
-        covered = max(covered, each["last_rank"] + 1)
-    entries = int(log.ranks[-1])
-    if covered < entries:
-        beside = covering[-1:]
-        task = _gap_task(work, covered, entries, twice, tags=_have_tags(beside))
-        gaps.append(UncoveredRanks(task, str(directory), bool(covering), _excused(beside)))
+
+    def note_gap(stop: int, path: str, beside: Sequence[CheckedIndexFile], *, is_end: bool = False) -> None:
+        if stop > covered:
+            tags = all(each["has_tags"] for each in beside)
+            gaps.append(GapTask(str(work), covered, stop, tags, path, is_end, _excused(beside)))
+
+    for number, each in enumerate(covering):
+        note_gap(each["ranks"][0], each["path"], covering[max(number - 1, 0) : number + 1])
+        covered = max(covered, each["ranks"][1] + 1)
+    note_gap(int(log.ranks[-1]), str(directory), covering[-1:], is_end=bool(covering))
     return gaps
-
-
-def _have_tags(beside: Sequence[CheckedIndexFile]) -> bool:
-    return all(each["has_tags"] for each in beside)
 
 
 def _excused(beside: Sequence[CheckedIndexFile]) -> int:
     """Keys that a compaction may have left out between files: where it left out others, and fewer than it kept."""
-    if not any(each["dropped"] for each in beside):
+    if not any(each["numbers"]["dropped"] for each in beside):
         return 0
-    fewest: int = min(each["matched"] for each in beside)
-    return fewest
-
-
-def _twice(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Where ranges, sorted, overlap those before them: once for each that does."""
-    overlaps = []
-    covered = 0
-    for first, stop in ranges:
-        if first < covered:
-            overlaps.append((first, min(stop, covered)))
-        covered = max(covered, stop)
-    return overlaps
-
-
-def _gap_task(work: Path, first: int, stop: int, twice: Sequence[tuple[int, int]], *, tags: bool) -> GapTask:
-    near = [
-        (start, end)
-        for start, end in twice
-        if end - start <= MAXIMUM_PIECES and start < stop + MAXIMUM_PIECES and end > first - MAXIMUM_PIECES
-    ]
-    return GapTask(str(work), first, stop, tags, tuple(near) if stop - first <= MAXIMUM_PIECES else ())
+    return min(each["numbers"]["matched"] for each in beside)
 
 
 def judge_index(
     directory: Path,
     summaries: Sequence[CheckedIndexFile],
-    gaps: Sequence[tuple[UncoveredRanks, MissingKeys]],
+    gaps: Sequence[tuple[GapTask, MissingKeys]],
     log: LogTable,
     findings: Discrepancies,
 ) -> IndexNumbers:
     """Say what is wrong between files; numbers of all for the report. `gaps` come with what is missing there."""
-    sums: Counter[str] = Counter()
+    sums = Counter[str](dict.fromkeys(SUMS, 0))
     for summary in summaries:
-        sums.update({name: summary.get(name, 0) for name in ("entries", *_SUMS)})
+        sums.update(summary["numbers"])
+    twice = _say_overlaps(summaries, sums, findings)
     lag = 0
-    for gap, answer in gaps:
-        if answer.count and gap.is_end and log.may_lag:
-            lag += answer.count
-        elif answer.count <= gap.excused:
-            sums["dropped"] += answer.count
-        elif answer.count:
-            findings.note(gap_finding(gap.path, answer))
-    _say_overlaps(summaries, sums, findings)
+    for gap, missing in gaps:
+        if gap.is_end and log.may_lag:
+            lag += missing.count
+        elif missing.count <= gap.excused:
+            sums["dropped"] += missing.count
+        elif missing.first == missing.last and missing.count <= twice[missing.first]:
+            twice[missing.first] -= missing.count  # of a record that names a key twice, and has its keys in two files
+        else:
+            missing.note(gap.path, findings, "none in any file")
     _say_directories(directory, findings)
-    numbers = {name: sums[name] for name in ("entries", *_SUMS)}
-    return IndexNumbers(files=len(summaries), lag=lag, **numbers)
+    return IndexNumbers(files=len(summaries), lag=lag, **sums)
 
 
-_SUMS = ("matched", "expired", "lost", "newer", "repeats", "dropped")
+def _say_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Discrepancies) -> "Counter[int]":
+    """A broker that recovers puts the entries of the last record once more; nothing else is in two files.
 
-
-def _say_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Discrepancies) -> None:
-    """A broker that recovers puts the entries of the last record once more; nothing else is in two files."""
+    Returns how many keys of which record are in two.
+    """
+    twice = Counter[int]()
     before: CheckedIndexFile | None = None
     for summary in summaries:
-        if summary["first_rank"] < 0:
+        (first, _), offset = summary["ranks"], summary["offsets"][0]
+        if first < 0:
             continue
-        if before and before["ordered"] and summary["ordered"] and summary["first_rank"] <= before["last_rank"]:
-            count = before["last_rank"] - summary["first_rank"] + 1
-            if summary["first_offset"] == before["last_offset"]:
-                sums["repeats"] += count
-            else:
-                expected = f"entries of records behind physical offset {before['last_offset']}"
-                found = f"{count} that {Path(before['path']).name} has, too"
-                offset = summary["first_offset"]
-                findings.add(REPEATED_ENTRY, FoundAt(summary["path"], physical_offset=offset), expected, found, count)
+        if before is not None and first <= before["ranks"][1]:
+            count, last = before["ranks"][1] - first + 1, before["offsets"][1]
+            twice[offset] += count
+            if before["ordered"] and summary["ordered"]:
+                if offset == last:
+                    sums["repeats"] += count
+                else:
+                    expected = f"entries of records behind physical offset {last}"
+                    found = f"{count} that {Path(before['path']).name} has, too"
+                    at = FoundAt(summary["path"], physical_offset=offset)
+                    findings.add(REPEATED_ENTRY, at, expected, found, count)
         before = summary
+    return twice
 
 
 def _say_directories(directory: Path, findings: Discrepancies) -> None:
@@ -134,4 +99,4 @@ def _say_directories(directory: Path, findings: Discrepancies) -> None:
     except OSError:
         return
     for path in sorted(found):
-        findings.add(FILE, FoundAt(path), "an index file", "a directory")
+        findings.add(FILE, FoundAt(path), *INDEX_DIRECTORY)

@@ -9,9 +9,9 @@ from spark_jobs.run.attempt import block_file
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import UNITS, ScanSummary, bundle_of
 from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask
+from spark_jobs.verify.diagnose_queue import STRAY_KINDS
 from spark_jobs.verify.findings import FILE, MISSING_UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
-from spark_jobs.verify.stray_units import STRAY_KINDS
 from spark_jobs.verify.verify_request import QueueNumbers
 from storage.build.queue_plan import QueueKey, QueuePlan
 from storage.layout.store_layout import CONSUME_QUEUE_EXT
@@ -53,34 +53,21 @@ def judge_queues(
     # One thread dispatches all messages in their order: behind the last unit of all, units are not missing but late.
     dispatched = -1 if log.is_live else max((counts["last_matched"] for _, counts in queues), default=-1)
     for key, counts in queues:
-        sums.update({name: counts.get(name, 0) for name in (*SUMS, "other_delays")})
+        sums.update({name: counts[name] for name in (*SUMS, "other_delays")})
         missing = counts["missing_at_end"]
-        if not missing:
-            continue
-        if key not in plan.existing and plan.is_unknown(key.topic):
+        if missing and key not in plan.existing and plan.is_unknown(key.topic):
             unknown[key.topic] += missing
-        elif log.may_lag and counts["first_missing"] > dispatched:
+        elif missing and log.may_lag and counts["first_missing"] > dispatched:
             sums["lag"] += missing
-        else:
-            _say_missing(plan, key, counts, findings)
-    _say_misplaced(plan, findings)
-    numbers = {name: sums[name] for name in ("lag", *SUMS)}
-    return QueueNumbers(queues=len(queues), deleted_topics=unknown.total(), **numbers), list(_notes(sums, unknown))
-
-
-def _say_missing(plan: QueuePlan, key: QueueKey, counts: dict[str, int], findings: Discrepancies) -> None:
-    missing = counts["missing_at_end"]
-    expected = f"{missing} unit{'s' * (missing > 1)} at the end"
-    found = "the end of the queue" if key in plan.existing else "no such queue"
-    findings.add(
-        MISSING_UNIT, FoundAt(plan.root / key.path, physical_offset=counts["first_missing"]), expected, found, missing
-    )
-
-
-def _say_misplaced(plan: QueuePlan, findings: Discrepancies) -> None:
+        elif missing:
+            at = FoundAt(plan.root / key.path, physical_offset=counts["first_missing"])
+            found = "the end of the queue" if key in plan.existing else "no such queue"
+            findings.add(MISSING_UNIT, at, f"{missing} unit{'s' * (missing > 1)} at the end", found, missing)
     for key in sorted(plan.misplaced):
         expected = "a queue of the kind that topics.json says of its topic: a broker does not start with it"
         findings.add(FILE, FoundAt(plan.root / key.path), expected, f"one in {key.tree}")
+    numbers = {name: sums[name] for name in ("lag", *SUMS)}
+    return QueueNumbers(queues=len(queues), deleted_topics=unknown.total(), **numbers), list(_notes(sums, unknown))
 
 
 def _notes(sums: Counter[str], unknown: Counter[str]) -> Iterator[str]:

@@ -1,7 +1,11 @@
-"""What the tasks of a verification must know of the log that was scanned: where it ends, and where its blocks lie."""
+"""What the tasks of a verification must know of the log that was scanned: where it ends, and what its records lead to.
+
+The blocks are those that a rebuild builds from; a key is an index entry that a record leads to.
+"""
 
 import os
 from bisect import bisect_right
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
 
@@ -14,8 +18,14 @@ from spark_jobs.run.work_directory import WorkDirectory, write_whole
 from storage.build.existing_queue import ReadableLog
 
 NAME: Final = "log.msgpack"
+KEY_DTYPE: Final = np.dtype(
+    [("rank", "i8"), ("physical_offset", "i8"), ("timestamp", "i8"), ("key_hash", "i4"), ("is_tag", "?")]
+)
 
 Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.void]
+"""Keys of the log by rank, that is by number in the log: of which record, under which hash, and whether of a tag."""
 
 
 class LogTable(msgspec.Struct, frozen=True, dict=True, kw_only=True):
@@ -43,23 +53,14 @@ class LogTable(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         """As the driver left it."""
         return msgspec.msgpack.decode((work.root / NAME).read_bytes(), type=cls)
 
-    @cached_property
-    def extent(self) -> ReadableLog:
-        """What can be read of the log."""
-        return ReadableLog(self.minimum, self.end, self.lost)
-
     def are_lost(self, physical_offsets: npt.NDArray[Any]) -> Flags:
         """Which offsets lie where the log holds no intact records."""
-        return self.extent.are_lost(physical_offsets)
+        return ReadableLog(self.minimum, self.end, self.lost).are_lost(physical_offsets)
 
     def loses_between(self, start: int, stop: int) -> bool:
         """Whether anything of [start, stop) is lost."""
-        number = bisect_right(self._lost_ends, start)
+        number = bisect_right(self.lost, start, key=lambda lost: lost[1])
         return number < len(self.lost) and self.lost[number][0] < stop
-
-    @cached_property
-    def _lost_ends(self) -> list[int]:
-        return [end for _, end in self.lost]
 
     def expired_below(self) -> int:
         """Below which physical offset a broker has deleted segments since; `minimum` where none runs."""
@@ -74,6 +75,53 @@ class LogTable(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         return path, physical_offset - base
 
     @cached_property
-    def ranks(self) -> npt.NDArray[np.int64]:
-        """Index entries before each block, and in all."""
+    def ranks(self) -> Numbers:
+        """Keys before each block, and in all."""
         return np.cumsum([0, *(block.entries for block in self.blocks)], dtype=np.int64)
+
+    def keys(self, number: int) -> "BlockKeys":
+        """Read the block of a number."""
+        return BlockKeys(self.blocks[number], int(self.ranks[number]), self.end)
+
+    def keys_between(self, first: int, stop: int) -> Iterator[Keys]:
+        """Keys of the ranks [first, stop), block by block."""
+        start = int(np.searchsorted(self.ranks, first, side="right")) - 1
+        for number in range(max(start, 0), int(np.searchsorted(self.ranks[:-1], stop))):
+            keys = self.keys(number).all()
+            yield keys[(keys["rank"] >= first) & (keys["rank"] < stop)]
+
+
+class BlockKeys:
+    """The keys of one block, without those of records behind the log's end; `rank` is that of the first."""
+
+    def __init__(self, block: EntryBlock, rank: int, end: int) -> None:
+        """Read the block."""
+        columns = block.read().columns
+        records = int(np.searchsorted(columns["offsets"], max(end - block.first, 0)))
+        self.first, self.rank = block.first, rank
+        self.offsets = columns["offsets"][:records]
+        self.timestamps = columns["timestamps"][:records]
+        self.counts = columns["counts"][:records]
+        self.hashes = columns["hashes"][: int(self.counts.sum(dtype=np.int64))]
+        self._tagged = columns["tagged"][:records]
+
+    def take(self, places: Numbers) -> Keys:
+        """Return the keys at some places of the block."""
+        ends = np.cumsum(self.counts, dtype=np.int64)
+        records = np.searchsorted(ends, places, side="right")
+        keys = np.empty(len(places), KEY_DTYPE)
+        keys["rank"] = self.rank + places
+        keys["physical_offset"] = self.first + self.offsets[records].astype(np.int64)
+        keys["timestamp"] = self.timestamps[records]
+        keys["key_hash"] = self.hashes[places]
+        keys["is_tag"] = (ends[records] == places + 1) & (self._tagged[records] != 0)
+        return keys
+
+    def tag_places(self) -> Numbers:
+        """Places of the keys of tags."""
+        places: Numbers = np.cumsum(self.counts, dtype=np.int64)[self._tagged != 0] - 1
+        return places
+
+    def all(self) -> Keys:
+        """All of them."""
+        return self.take(np.arange(self.hashes.size, dtype=np.int64))

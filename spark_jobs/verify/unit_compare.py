@@ -5,17 +5,15 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from spark_jobs.verify.ext_units import ADDRESS, ExtUnits
+from spark_jobs.verify.ext_units import ExtUnits
 from spark_jobs.verify.findings import EXT_UNIT, UNIT, Discrepancies, FoundAt
-from spark_jobs.verify.unit_files import UnitFiles, Units
+from spark_jobs.verify.log_table import Flags, LogTable, Numbers
+from spark_jobs.verify.unit_files import UnitFiles, Units, are_zeros, zero_runs
+from storage.doctor.words import lost_units, unit_name
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 
 LARGEST_DELIVERY: Final = 1 << 62
-
-Flags = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
 
 
 class UnitComparison:
@@ -25,10 +23,17 @@ class UnitComparison:
     """
 
     def __init__(
-        self, files: UnitFiles, extension: ExtUnits | None, findings: Discrepancies, *, is_schedule: bool = False
+        self,
+        files: UnitFiles,
+        extension: ExtUnits | None,
+        log: LogTable,
+        findings: Discrepancies,
+        *,
+        is_schedule: bool = False,
     ) -> None:
         """Nothing is compared yet."""
-        self._files, self._extension, self._findings = files, extension, findings
+        self.files, self.log, self.findings = files, log, findings
+        self._extension = extension
         self._is_schedule = is_schedule
         self._compared = 0
         self._delays: Counter[int] = Counter()
@@ -36,80 +41,69 @@ class UnitComparison:
         self.other_delays = 0
         self.ext_units = 0
 
-    def compare(self, place: int, expected: Units, found: Units, timestamps: Numbers | None) -> None:
-        """Compare units that stand from a place on with what they should be."""
+    def compare(self, place: int, expected: Units, found: Units, timestamps: Numbers) -> None:
+        """Compare units that stand from a place on with what they should be; `timestamps` of their messages (ms)."""
         self._compared += len(expected)
         if expected.tobytes() == found.tobytes():
             return
-        zeros = ~found.view(np.uint8).reshape(len(found), -1).any(axis=1)
-        self._say_zeros(place, expected, np.flatnonzero(zeros))
+        zeros = are_zeros(found)
+        self._say_zeros(place, expected, zeros)
         for field in found.dtype.names or ():
             wrong = (expected[field] != found[field]) & ~zeros
             if field == "tags_code":
-                wrong &= ~self._is_excused(place, expected, found, timestamps)
+                wrong &= ~self._are_addresses(place, expected, found, timestamps)
+                wrong &= ~self._are_other_delays(place, expected, found)
             for i in np.flatnonzero(wrong).tolist():
                 self._say(place + i, field, expected[i], int(expected[field][i]), int(found[field][i]))
 
     def finish(self) -> None:
         """All units have been seen: delivery times that differ alike follow from other delay levels."""
         for place, offset, expected, found in self._delayed:
-            if self._delays[found - expected] >= 2 or self._compared == 1:
-                continue
-            path, position = self._where(place, "tags_code")
-            self._findings.add(UNIT, FoundAt(path, f"unit {place} tags_code", position, offset), expected, found)
+            if self._delays[found - expected] == 1 and self._compared > 1:
+                path, position = self.files.where(place, "tags_code")
+                self.findings.add(
+                    UNIT, FoundAt(path, f"{unit_name(place)} tags_code", position, offset), expected, found
+                )
         self.other_delays = sum(count for count in self._delays.values() if count >= 2 or self._compared == 1)
 
-    def _is_excused(self, place: int, expected: Units, found: Units, timestamps: Numbers | None) -> Flags:
-        """Which tags codes are judged otherwise: addresses of extension units, and delivery times."""
-        here = expected["physical_offset"] == found["physical_offset"]
-        excused: Flags = np.zeros(len(found), np.bool_)
-        if self._extension is not None and timestamps is not None:
-            excused = found["tags_code"] <= LARGEST_ADDRESS
-            self._check_extension(place, expected, found, timestamps, np.flatnonzero(excused))
-        if self._is_schedule:
-            times = (expected["tags_code"] > 0) & (found["tags_code"] > 0) & (found["tags_code"] < LARGEST_DELIVERY)
-            late = here & times & (expected["tags_code"] != found["tags_code"])
-            for i in np.flatnonzero(late).tolist():
-                due, said = int(expected["tags_code"][i]), int(found["tags_code"][i])
-                self._delays[said - due] += 1
-                self._delayed.append((place + i, int(expected["physical_offset"][i]), due, said))
-            excused = excused | late
-        return excused
+    def _are_other_delays(self, place: int, expected: Units, found: Units) -> Flags:
+        """Which tags codes are delivery times, but other ones: they are judged when all are known."""
+        wanted, said = expected["tags_code"].astype(np.int64), found["tags_code"].astype(np.int64)
+        other = (expected["physical_offset"] == found["physical_offset"]) & (wanted != said)
+        other &= (wanted > 0) & (said > 0) & (said < LARGEST_DELIVERY) & self._is_schedule
+        for i in np.flatnonzero(other).tolist():
+            self._delays[int(said[i] - wanted[i])] += 1
+            self._delayed.append((place + i, int(expected["physical_offset"][i]), int(wanted[i]), int(said[i])))
+        flags: Flags = other
+        return flags
 
-    def _check_extension(self, place: int, expected: Units, found: Units, timestamps: Numbers, chosen: Numbers) -> None:
-        assert self._extension is not None
+    def _are_addresses(self, place: int, expected: Units, found: Units, timestamps: Numbers) -> Flags:
+        """Which tags codes are addresses of extension units; these are compared."""
+        if self._extension is None:
+            return np.zeros(len(found), np.bool_)
+        are_addresses: Flags = found["tags_code"] <= LARGEST_ADDRESS
+        chosen = np.flatnonzero(are_addresses)
         self.ext_units += len(chosen)
-        addresses = found["tags_code"][chosen].astype(np.int64)
-        tags_codes = expected["tags_code"][chosen].astype(np.int64)
+        addresses, tags_codes = (units["tags_code"][chosen].astype(np.int64) for units in (found, expected))
         for wrong in self._extension.check(addresses, tags_codes, timestamps[chosen]):
             i = int(chosen[wrong.number])
-            if wrong.field == ADDRESS:
+            if not wrong.field:
                 self._say(place + i, "tags_code", expected[i], wrong.expected, wrong.found)
                 continue
-            name = f"of unit {place + i}, {wrong.field}"
             offset = int(expected["physical_offset"][i])
-            at = FoundAt(wrong.path, name, wrong.position, offset)
-            self._findings.add(EXT_UNIT, at, wrong.expected, wrong.found)
+            at = FoundAt(wrong.path, f"of {unit_name(place + i)}, {wrong.field}", wrong.position, offset)
+            self.findings.add(EXT_UNIT, at, wrong.expected, wrong.found)
+        return are_addresses
 
-    def _say_zeros(self, place: int, expected: Units, zeros: Numbers) -> None:
-        for run in np.split(zeros, np.flatnonzero(np.diff(zeros) != 1) + 1):
-            if not run.size:
-                continue
-            first, count = int(run[0]), int(run.size)
-            path, position = self._files.where(place + first)
-            offset = int(expected["physical_offset"][first])
-            name = f"unit {place + first}" if count == 1 else f"units {place + first} to {place + first + count - 1}"
-            self._findings.add(
-                UNIT, FoundAt(path, name, position, offset), f"units of {count} messages", "zeros", count
-            )
+    def _say_zeros(self, place: int, expected: Units, zeros: Flags) -> None:
+        if self.log.is_live:  # a broker deletes files together with the log that they are of
+            zeros = zeros & (expected["physical_offset"] >= self.log.expired_below())
+        for first, count, name in zero_runs(place, zeros):
+            path, position = self.files.where(place + first)
+            at = FoundAt(path, name, position, int(expected["physical_offset"][first]))
+            self.findings.add(UNIT, at, *lost_units(count), count)
 
     def _say(self, place: int, field: str, unit: np.void, expected: int, found: int) -> None:
-        path, position = self._where(place, field)
-        offset = int(unit["physical_offset"])
-        self._findings.add(UNIT, FoundAt(path, f"unit {place} {field}", position, offset), expected, found)
-
-    def _where(self, place: int, field: str) -> tuple[Path, int]:
-        path, position = self._files.where(place)
-        before = (self._files.dtype.names or ()).index(field)
-        sizes = [self._files.dtype[number].itemsize for number in range(before)]
-        return path, position + sum(sizes)
+        path, position = self.files.where(place, field)
+        at = FoundAt(Path(path), f"{unit_name(place)} {field}", position, int(unit["physical_offset"]))
+        self.findings.add(UNIT, at, expected, found)

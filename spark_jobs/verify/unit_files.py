@@ -1,10 +1,11 @@
 """The units of one queue as its files hold them, by place: the number of a unit counted from the stream's beginning."""
 
 import contextlib
-import itertools
 import os
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import StoreError
+from storage.doctor.words import file_faults, unit_name
 from storage.files.mapped_file import list_segment_files, open_read_only
 from storage.index.index_copy import data_extents
 
@@ -31,22 +33,34 @@ class UnitFile(NamedTuple):
 class UnitFiles:
     """The files of one directory, read in pieces, never mapped; where there is no file, units read as zeros.
 
-    `problems`: what was expected of a path, and what is there. `first` and `end`: places of the first unit that a file
-    has, and behind the last one that is not zero, as they are at the beginning. Nothing is kept open.
+    `problems`: of a path and what was expected of it, what is there. `first`: place of the first unit that a file has.
+    Nothing is kept open.
     """
 
     def __init__(self, directory: Path, dtype: np.dtype[Any], named: str) -> None:
         """List the files; a missing directory has none. ``named`` is what findings call the units."""
-        self.directory, self.dtype, self._named = directory, dtype, named
-        self.problems: dict[Path, tuple[str, str]] = {}
+        self.directory, self.dtype = directory, dtype
+        self.problems: dict[tuple[Path, str], str] = {}
+        self.files: list[UnitFile] = []
         try:
-            self.files = self._list()
+            self._list(named)
         except StoreError as error:
-            self.files = []
-            self.problems[directory] = "a queue's directory", str(error)
+            self.problems[directory, "a queue's directory"] = str(error)
         self._starts = [file.first for file in self.files]
         self.first = self._starts[0] if self._starts else 0
-        self.end = self._find_end()
+
+    def _list(self, named: str) -> None:
+        found, unit = [], self.dtype.itemsize
+        for start, path in list_segment_files(self.directory)[0]:
+            with contextlib.suppress(OSError):  # a broker has just deleted it
+                found.append((start, os.stat(path).st_size, path))
+        stops = [start // unit for start, _, _ in found[1:]]
+        for (start, size, path), stop in zip(found, [*stops, (1 << 63) // unit], strict=False):
+            self.files.append(UnitFile(start // unit, min((start + size) // unit, stop), path))
+        sizes = Counter(size for _, size, _ in found)
+        usual = max(sizes, key=lambda size: (sizes[size], size % unit == 0, size), default=0)
+        for fault in file_faults(self.directory, found, unit, usual, named):
+            self.problems[fault.path, fault.words.expected] = fault.words.found
 
     def read(self, place: int, count: int) -> Units:
         """Units from a place on, exactly `count`."""
@@ -65,52 +79,22 @@ class UnitFiles:
         number = bisect_right(self._starts, place)
         return self._starts[number] if number < len(self._starts) else None
 
-    def where(self, place: int) -> tuple[Path, int]:
-        """The file of a place, or the directory, and the byte in it."""
+    def where(self, place: int, field: str = "") -> tuple[Path, int]:
+        """The file of a place, or the directory, and the byte in it of a unit, or of one of its fields."""
         number = bisect_right(self._starts, place) - 1
+        inside = self.dtype.fields[field][1] if field and self.dtype.fields else 0
         if number >= 0 and place < self.files[number].stop:
-            return self.files[number].path, (place - self.files[number].first) * self.dtype.itemsize
-        return self.directory, place * self.dtype.itemsize
+            return self.files[number].path, (place - self.files[number].first) * self.dtype.itemsize + inside
+        return self.directory, place * self.dtype.itemsize + inside
 
-    def _list(self) -> list[UnitFile]:
-        files: list[UnitFile] = []
-        lengths: list[int] = []
-        unit = self.dtype.itemsize
-        for start, path in list_segment_files(self.directory)[0]:
-            try:
-                size = os.stat(path).st_size
-            except OSError:  # a broker has just deleted it
-                continue
-            if start % unit or size % unit:
-                self.problems[path] = f"whole units of {unit} bytes", f"{size} bytes from byte {start} on"
-            if files and start // unit < files[-1].stop:
-                self.problems[path] = f"a file that starts at {files[-1].stop * unit}", "one that starts before"
-                files[-1] = files[-1]._replace(stop=start // unit)
-            files.append(UnitFile(start // unit, (start + size) // unit, path))
-            lengths.append(size)
-        self._compare(files, lengths)
-        return files
-
-    def _compare(self, files: list[UnitFile], lengths: list[int]) -> None:
-        """A broker's files are all of one length, each starts where the one before it ends."""
-        unit = self.dtype.itemsize
-        usual = max(lengths, key=lengths.count, default=0)
-        for file, length in zip(files, lengths, strict=True):
-            if length != usual and length % unit == 0:
-                self.problems[file.path] = f"{usual} bytes, as the others have", f"{length} bytes"
-        for left, right in itertools.pairwise(files):
-            if left.stop < right.first and left.stop - left.first == usual // unit:
-                expected = f"a file that holds {self._named} {left.stop} to {right.first - 1}"
-                self.problems[self.directory] = expected, "none"
-
-    def _find_end(self) -> int:
-        """Behind the last unit that is not zero; holes are not read."""
+    @cached_property
+    def end(self) -> int:
+        """The place behind the last unit that is not zero when this is first asked; holes are not read."""
         for file in reversed(self.files):
             for start, stop in reversed(self._data(file)):
                 while stop > start:
                     first = max(start, stop - _PIECE)
-                    units = self.read(first, stop - first)
-                    written = np.flatnonzero(units.view(np.uint8).reshape(len(units), -1).any(axis=1))
+                    written = np.flatnonzero(~are_zeros(self.read(first, stop - first)))
                     if written.size:
                         return first + int(written[-1]) + 1
                     stop = first
@@ -132,7 +116,22 @@ class UnitFiles:
                 while len(view) and (count := os.preadv(descriptor, [view], position)):
                     view, position = view[count:], position + count
         except (OSError, StoreError) as error:
-            self.problems[file.path] = "a file that can be read", str(error)
+            self.problems[file.path, "a file that can be read"] = str(error)
+
+
+def are_zeros(units: Units) -> npt.NDArray[np.bool_]:
+    """Which units have no byte that is not zero."""
+    zeros: npt.NDArray[np.bool_] = np.logical_not(units.view(np.uint8).reshape(len(units), -1).any(axis=1))
+    return zeros
+
+
+def zero_runs(place: int, zeros: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, str]]:
+    """Runs of units that are zeros, of some from a place on: the first one's number, how many, and their name."""
+    numbers = np.flatnonzero(zeros)
+    for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
+        if run.size:
+            first, count = place + int(run[0]), int(run.size)
+            yield int(run[0]), count, unit_name(first, count)
 
 
 @contextlib.contextmanager

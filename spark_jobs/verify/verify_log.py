@@ -16,7 +16,6 @@ from protocol.errors import StoreError
 from spark_jobs.build.place_entries import entry_blocks
 from spark_jobs.build.place_queues import log_extent
 from spark_jobs.run.attempt import RunTasks, block_file
-from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import find_log_end
 from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary, ScanTask, scan_segment
@@ -30,16 +29,6 @@ GROWING_SEGMENTS: Final = 2
 """Segments at the end of the log to which a broker may have written while they were read."""
 
 MOST_LOOKED_AT_AGAIN: Final = 64
-
-
-class LookAgainTask(msgspec.Struct, frozen=True):
-    """A place where the log broke off."""
-
-    path: str
-    base_offset: int
-    physical_offset: int
-    boundary: int
-    """Where the next segment starts."""
 
 
 def scan_readable(task: ScanTask) -> ScanSummary:
@@ -66,12 +55,16 @@ def scan_readable(task: ScanTask) -> ScanSummary:
         }
 
 
-def look_again(task: LookAgainTask) -> bool:
-    """Whether there is an intact record now, or what closes the segment."""
-    position = task.physical_offset - task.base_offset
+def look_again(task: tuple[str, int, int, int]) -> bool:
+    """Whether there is an intact record now, or what closes the segment.
+
+    The task is a place where the log broke off: path and base offset of the segment, physical offset, and where the
+    next segment starts.
+    """
+    path, base, offset, boundary = task
     try:
-        with SegmentWindow(Path(task.path), task.base_offset) as window:
-            return window.intact_size(position) > 0 or window.is_closed_at(position, task.boundary)
+        with SegmentWindow(Path(path), base) as window:
+            return window.intact_size(offset - base) > 0 or window.is_closed_at(offset - base, boundary)
     except StoreError:
         return False
 
@@ -93,19 +86,22 @@ def judge_log(
 ) -> LogVerdict:
     """Judge the summaries of all segments, in order."""
     findings = Discrepancies(limit)
-    scans = _without_gone(scans) if source.is_live else list(scans)
+    if source.is_live:  # a broker may have deleted the first segments, read before or not; one at least remains
+        scans = scans[next((n for n, scan in enumerate(scans) if os.path.exists(scan["path"])), len(scans) - 1) :]
     log_end = find_log_end(scans, None)
-    damages, end = list(log_end.damages), log_end.end
-    if source.is_live:
-        again = _looked_again(run, scans)
-        end = min([end, *again])
-        # What was being written, and where the log just goes on.
-        damages = [damage for damage in damages if damage.physical_offset < end]
+    end = min([log_end.end, *(_looked_again(run, scans) if source.is_live else ())])
+    # Behind the end is what was being written, and where the log just goes on.
+    damages = [damage for damage in log_end.damages if damage.physical_offset < end or not source.is_live]
     unreadable = {scan["path"]: scan["problem"] for scan in scans if scan["problem"]}
     for path, problem in unreadable.items():
         findings.add(FILE, FoundAt(path), "a segment", problem)
     bases = {scan["path"]: scan["base"] for scan in scans}
-    _list_damages([damage for damage in damages if damage.path not in unreadable], bases, findings)
+    for damage in damages:
+        offset = damage.physical_offset
+        if damage.path not in unreadable:
+            at = FoundAt(damage.path, position=offset - bases.get(damage.path, offset + 1), physical_offset=offset)
+            found = f"{damage.found} ({damage.length} bytes passed over)"
+            findings.add(RECORD, at, damage.expected, found)
     findings.more(RECORD, log_end.more_damages)
     table = LogTable(
         minimum=scans[0]["base"],
@@ -125,35 +121,14 @@ def judge_log(
     return LogVerdict(table, findings, max(log_end.end - end, 0), scans)
 
 
-def _without_gone(scans: Sequence[ScanSummary]) -> list[ScanSummary]:
-    """Without the first segments that a broker has deleted meanwhile, read before or not; one at least remains."""
-    kept = list(scans)
-    while len(kept) > 1 and not os.path.exists(kept[0]["path"]):
-        del kept[0]
-    return kept
-
-
 def _looked_again(run: RunTasks, scans: Sequence[ScanSummary]) -> list[int]:
     """Places near the end where the log broke off, and goes on now."""
     boundaries = [*(scan["base"] for scan in scans[1:]), scans[-1]["base"] + scans[-1]["size"]]
     written = [place for place in zip(scans, boundaries, strict=True) if place[0]["records"]][-GROWING_SEGMENTS:]
     places = [
-        LookAgainTask(scan["path"], scan["base"], offset, boundary)
+        (scan["path"], scan["base"], int(offset), boundary)
         for scan, boundary in written
         for offset, *_ in scan["breaks"][:MOST_LOOKED_AT_AGAIN]
     ]
     seen = run("look again", places, look_again)
-    return [place.physical_offset for place, answer in zip(places, seen, strict=True) if answer]
-
-
-def _list_damages(damages: Sequence[Damage], bases: dict[str, int], findings: Discrepancies) -> None:
-    for damage in damages:
-        base = bases.get(damage.path)
-        position = -1 if base is None else damage.physical_offset - base
-        found = f"{damage.found} ({damage.length} bytes passed over)"
-        findings.add(
-            RECORD,
-            FoundAt(damage.path, position=position, physical_offset=damage.physical_offset),
-            damage.expected,
-            found,
-        )
+    return [place[2] for place, answer in zip(places, seen, strict=True) if answer]

@@ -41,7 +41,7 @@ class LogNumbers(msgspec.Struct, kw_only=True, rename="camel"):
 class QueueNumbers(msgspec.Struct, kw_only=True, rename="camel"):
     """Units of all queues together, by what became of them; `lag` and `deleted_topics` are messages without units.
 
-    The kinds from `expired` to `beyond` are explained at :data:`spark_jobs.verify.stray_units.STRAY_KINDS`.
+    The kinds from `expired` to `beyond` are explained at :data:`spark_jobs.verify.diagnose_queue.STRAY_KINDS`.
     """
 
     queues: int

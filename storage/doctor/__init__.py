@@ -8,4 +8,4 @@ everything.
 
 from typing import Final
 
-DOOR: Final = ("coverage", "examine", "finding")
+DOOR: Final = ("coverage", "examine", "finding", "words")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from protocol.errors import StoreError
+from storage.amounts import counted
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 
@@ -33,7 +34,7 @@ def check_config(store: OpenedStore) -> list[DoctorFinding]:
     unknown = [topic for topic in store.queues.topics() if topic not in store.config.topics]
     if unknown and store.config.topics:
         shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-        found = f"{len(unknown)} topics have queues and no entry: {shown}"
+        found = f"{counted(len(unknown), 'topic has', 'topics have')} queues but no entry: {shown}"
         meaning = "deleted topics, or light queues; they are served as they are"
         findings.add(Severity.INFO, directory / "topics.json", found, meaning, "nothing to be done")
     _check_offsets(store, findings)

@@ -9,6 +9,7 @@ import numpy as np
 from protocol.errors import StoreError
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
+from storage.doctor.words import INDEX_DIRECTORY, Words, header_field
 from storage.files.mapped_file import MappedFile
 from storage.index.index_examination import KEYS_LEFT_OUT
 from storage.index.index_file import (
@@ -87,7 +88,7 @@ def _report_useless(store: OpenedStore, path: Path, findings: CheckFindings) -> 
         return
     if os.path.isdir(path):
         meaning = "it is ignored here; a broker that meets it does not load the index"
-        findings.add(Severity.WARNING, path, "is a directory", meaning, f"mv it out of {path.parent}")
+        findings.add(Severity.WARNING, path, INDEX_DIRECTORY.sentence(), meaning, f"mv it out of {path.parent}")
         return
     lost = "keys in its range are looked for in the log instead, which takes memory; a broker does not find them"
     problem = next((text for text in store.index.problems if str(path) in text), "")
@@ -140,11 +141,14 @@ def _check_header(store: OpenedStore, index: IndexFile, health: IndexFileHealth,
         del told["end_physical_offset"]  # a compaction leaves it where a broker is to go on, whatever entries it drops
     if health.used_slots >= 0:
         told["slot_count"] = header.slot_count, health.used_slots
-    wrong = [f"{name} is {has}, the entries say {should}" for name, (has, should) in told.items() if has != should]
+    wrong = [
+        f"{header_field(name)}: {Words(str(should), str(has)).sentence()}"
+        for name, (has, should) in told.items()
+        if has != should
+    ]
     if wrong:
         meaning = "answers here do not depend on it; a broker looks for keys and writes on by it"
-        found = f"its header disagrees with its entries: {'; '.join(wrong)}"
-        findings.add(Severity.WARNING, health.path, found, meaning, store.command(REBUILD), position=0)
+        findings.add(Severity.WARNING, health.path, "; ".join(wrong), meaning, store.command(REBUILD), position=0)
     if header.begin_timestamp > header.end_timestamp:
         found = f"its header begins at {header.begin_timestamp} ms and ends before, at {header.end_timestamp} ms"
         meaning = "the clock was set back while it was filled: a broker misses keys in searches by time"

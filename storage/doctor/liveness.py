@@ -1,5 +1,6 @@
 """Does a broker run on the store, and did the last one stop cleanly (store-format §1.5, §6.5)?"""
 
+from storage.amounts import counted
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 
@@ -18,7 +19,7 @@ def check_liveness(store: OpenedStore) -> list[DoctorFinding]:
         )
     elif state.has_crashed:
         lost = _doomed_index_files(store)
-        more = f", and deletes {lost} of {len(store.index.files)} index files" if lost else ""
+        more = f", and deletes {lost} of {counted(len(store.index.files), 'index file')}" if lost else ""
         findings.add(
             Severity.WARNING,
             root / "abort",

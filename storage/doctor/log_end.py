@@ -4,7 +4,8 @@ import itertools
 
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
-from storage.log.damaged_ranges import find_damaged_ranges, reason_of
+from storage.doctor.words import damaged_record
+from storage.log.damaged_ranges import find_damaged_ranges
 from storage.ranges import Range
 
 WALKED_BYTES = 2 * 1024 * 1024 * 1024
@@ -29,7 +30,7 @@ def check_log_end(store: OpenedStore) -> tuple[list[DoctorFinding], list[Range]]
             findings.add(
                 Severity.ERROR,
                 segment.file.path,
-                f"{damage.length} bytes hold no intact record: {reason_of(damage.code)}",
+                f"{damaged_record(damage.code).sentence()} ({damage.length} bytes passed over)",
                 "the messages there are lost; all others are served",
                 f"{NO_COMMAND}; what is left of the first: {store.command('view --damaged')} {damage.start}",
                 position=damage.start - segment.base_offset,

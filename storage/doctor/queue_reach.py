@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from protocol.errors import StoreError
+from storage.amounts import counted
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
@@ -79,11 +80,11 @@ def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[DoctorFindi
 def _report_missing(store: OpenedStore, findings: CheckFindings, first: Sample, queue: str, count: int) -> None:
     known = first.topic in store.config.topics or not store.queues.absence_of(first.topic)
     if not known:
-        found = f"{count} sampled messages are of topic {first.topic}, which has no queues"
+        found = f"{counted(count, 'sampled message')} of topic {first.topic}, which has no queues"
         meaning = "the topic was deleted, or its queues are lost"
         severity = Severity.INFO
     else:
-        found = f"{count} sampled messages of {queue} have no unit, the first at queue offset {first.queue_offset}"
+        found = f"{counted(count, 'sampled message')} of {queue} without a unit, first: {first.queue_offset}"
         is_there = store.queues.has_directory(first.topic, first.queue_id)
         meaning = LOOKED_FOR if is_there else "nobody can consume them"
         severity = Severity.ERROR

@@ -11,6 +11,7 @@ import numpy as np
 from protocol.errors import StoreError
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
+from storage.doctor.words import LEFT_OVER_UNIT, file_faults, lost_units, unit_name
 from storage.files.mapped_file import MappedFile, list_segment_files
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
@@ -107,21 +108,14 @@ def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int],
         meaning = "it is ignored here; a broker fails to start on a name that is no number"
         findings.add(Severity.WARNING, path, "is no file of a queue", meaning, f"mv it out of {directory.path}")
     common = sizes.most_common(1)[0][0] if sizes else 0
-    unit = directory.unit_size
-    end = directory.files[0][0] if directory.files else 0
-    for start, size, path in directory.files:
-        if size != common:
-            found = f"has {size} bytes, other files of queues {common}"
-            meaning = "a broker refuses to start on it; here it is read as far as it goes"
-            findings.add(Severity.WARNING, path, found, meaning, store.command(REBUILD), position=size)
-        if start % unit:
-            meaning = "no unit can be placed in it: it is ignored"
-            findings.add(Severity.ERROR, path, "starts inside a unit", meaning, store.command(REBUILD), position=0)
-        elif start > end:
-            units = UNITS_OF_PLAIN if directory.tree == CONSUME_QUEUE else UNITS_OF_BATCHES
-            found = f"no file holds {units} {end // unit} to {start // unit - 1}"
-            findings.add(Severity.ERROR, directory.path, found, LOOKED_FOR, store.command(REBUILD))
-        end = start + size
+    named = UNITS_OF_PLAIN if directory.tree == CONSUME_QUEUE else UNITS_OF_BATCHES
+    for fault in file_faults(directory.path, directory.files, directory.unit_size, common, named):
+        severity, meaning = Severity.WARNING, "a broker refuses to start on it; here it is read as far as it goes"
+        if fault.is_lost:
+            severity = Severity.ERROR
+            meaning = LOOKED_FOR if fault.path == directory.path else "no unit can be placed in it: it is ignored"
+        found = fault.words.sentence()
+        findings.add(severity, fault.path, found, meaning, store.command(REBUILD), position=fault.position)
 
 
 def _check_end(store: OpenedStore, directory: _Directory, findings: CheckFindings) -> None:
@@ -134,7 +128,7 @@ def _check_end(store: OpenedStore, directory: _Directory, findings: CheckFinding
         findings.add(Severity.ERROR, directory.path, str(error), "nobody can consume this queue", "chmod or fsck")
         return
     for queue_offset, count, path in lost:
-        found = f"{count} units from queue offset {queue_offset} on are no units"
+        found = f"{unit_name(queue_offset, count)}: {lost_units(count).sentence()}"
         meaning = f"{LOOKED_FOR}, and its recovery cuts the queue there"
         position = queue_offset * UNIT.size - int(path.name)
         findings.add(Severity.ERROR, path, found, meaning, store.command(REBUILD), position=position)
@@ -144,7 +138,7 @@ def _check_end(store: OpenedStore, directory: _Directory, findings: CheckFinding
     findings.add(
         Severity.INFO if store.state.is_live else Severity.WARNING,
         path,
-        f"queue offset {queue_offset} has a unit that points to no message of this queue",
+        f"{unit_name(queue_offset)}: {LEFT_OVER_UNIT.sentence()}",
         "left over from a log that was cut, or damaged; it is ignored here, a broker may take it for valid",
         store.command(REBUILD),
         position=queue_offset * UNIT.size - int(path.name),

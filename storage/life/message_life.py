@@ -159,7 +159,7 @@ def _find_op(store: MessageStore, half: Message) -> Message | None:
         return None
     wanted = str(half.queue_offset)
     for message in _messages_from(store, queue, queue.offset_by_timestamp(half.store_timestamp, TimeBoundary.LOWER)):
-        if wanted in bytes(message.body).decode("ascii", "replace").split(","):
+        if wanted in bytes(message.stored_body).decode("ascii", "replace").split(","):
             return message
     return None
 

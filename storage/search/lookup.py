@@ -17,6 +17,7 @@ from protocol.errors import BadMessageId
 from protocol.java_hash import java_hash
 from protocol.message import Message, decode_message
 from protocol.message_id import decode_message_id, is_offset_message_id_candidate
+from storage.amounts import counted
 from storage.index.tail_index import Hashes, Offsets
 from storage.search.ascending import ascending
 from storage.search.progress import ProgressReport
@@ -221,5 +222,5 @@ class _Lookup:
         elif (unknown := self._store.queues.why_unknown()) is not None:
             told.append(f"topics may be missing: {unknown}")
         if self._strays:
-            told.append(f"{self._strays} places that the index or an id names hold no intact message")
+            told.append(f"no intact message is at {counted(self._strays, 'place')} that the index or an id names")
         return tuple(told)

@@ -51,7 +51,10 @@ class Matcher:
 
     def matches_in(self, record: memoryview, physical_offset: int) -> list[Message]:
         """The messages of a record that match: itself, or those of a batch. Raises Unreadable, and StoreError."""
-        message = decode_message(record, physical_offset=physical_offset)
+        return self.matches_of(decode_message(record, physical_offset=physical_offset))
+
+    def matches_of(self, message: Message) -> list[Message]:
+        """The messages of a decoded record that match, as :meth:`matches_in`. Raises Unreadable."""
         if not self._has_header(message):
             return []
         try:

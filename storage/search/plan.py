@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from storage.amounts import counted
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.log.commit_log import CommitLog, Segment
 from storage.search.by_index import offsets_by_index
@@ -56,17 +57,19 @@ def _narrowed(store: MessageStore, criteria: Criteria) -> tuple[list[Chunk], lis
     snapshot, log = store.snapshot, store.commit_log
     by_index = offsets_by_index(store, criteria)
     if by_index is not None:
-        return list(listed(log, by_index, log.minimum, log.end)), [f"{by_index.size} records were found by the index"]
+        return list(listed(log, by_index, log.minimum, log.end)), [
+            f"{counted(by_index.size, 'record was', 'records were')} found by the index"
+        ]
     start, stop, notes = log.minimum, log.end, []
     if criteria.begin_timestamp > EARLIEST or criteria.end_timestamp < LARGEST_OFFSET:
         start, stop = offsets_of_times(log, criteria.begin_timestamp, criteria.end_timestamp)
     if (start, stop) != (log.minimum, log.end):
-        notes = [f"of the log, {start} to {stop} was stored in that time, give or take an hour, if clocks were right"]
+        notes = [f"{start} to {stop} of the log were stored in that time, plus or minus an hour, if clocks were right"]
     if criteria.topic is not None and (covered := min(dispatched_to(snapshot), stop)) > start:
         by_queue = offsets_by_queue(snapshot, criteria.topic, required_tags(criteria), start, covered)
         chunks = [] if by_queue is None else list(listed_or_scanned(log, by_queue, start, covered))
         if by_queue is not None and any(chunk.listed is not None for chunk in chunks):
-            note = f"{by_queue.size} records up to {covered} were found by the queues of {criteria.topic}"
+            note = f"{counted(by_queue.size, 'record')} up to {covered} found by the queues of {criteria.topic}"
             is_mixed = any(chunk.listed is None for chunk in chunks)
             notes.append(f"{note}; segments that are full of them are scanned" if is_mixed else note)
             return [*chunks, *chunks_of(log, covered, stop)], notes

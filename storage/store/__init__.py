@@ -2,4 +2,12 @@
 
 from typing import Final
 
-DOOR: Final = ("file_sizes", "message_store", "snapshot", "store_state")
+DOOR: Final = (
+    "file_sizes",
+    "key_search",
+    "message_store",
+    "snapshot",
+    "state_place",
+    "store_state",
+    "topic_catalog",
+)

@@ -37,10 +37,10 @@ def test_an_address_is_a_host_and_a_port(text: str, host: str, port: int) -> Non
         ("localhost:１", "port"),
         ("localhost:99999999999999999999", "port"),
         ("::1:10911", "in brackets"),
-        ("[::g]:1", "no IPv6 address"),
-        ("a b:1", "no host"),
+        ("[::g]:1", "not an IPv6 address"),
+        ("a b:1", "not a host"),
         ("http://a:1", "in brackets"),
-        ("a/b:1", "no host"),
+        ("a/b:1", "not a host"),
     ],
 )
 def test_what_is_no_address_is_refused_with_its_reason(text: str, says: str) -> None:
@@ -77,8 +77,8 @@ def test_the_default_is_the_brokers_port_on_loopback() -> None:
     ("options", "says"),
     [
         ({"listen": ()}, "no address"),
-        ({"index_slots": 5}, "together"),
-        ({"index_entries": 5}, "together"),
+        ({"index_slots": 5}, "give both or neither"),
+        ({"index_entries": 5}, "give both or neither"),
         ({"index_slots": 0, "index_entries": 5}, "--index-slots 0"),
         ({"index_slots": 5, "index_entries": 2**31}, "--index-entries"),
         ({"frame_limit": 100}, "--frame-limit 100"),

@@ -187,10 +187,10 @@ async def test_what_waits_for_its_turn_is_not_the_clients_to_send(roads: Roads) 
     burst = frame_of("view") * 200
     for connection, _ in connections:
         connection.data_received(burst + burst[:50])
-    assert any(connection.session._unread for connection, _ in connections)
+    assert any(connection.session._reader._unread for connection, _ in connections)
     roads.wait(SECONDS * 3)
-    assert not any(wire.is_closed for connection, wire in connections if connection.session._unread)
-    await until(lambda: not any(connection.session._unread for connection, _ in connections))
+    assert not any(wire.is_closed for connection, wire in connections if connection.session._reader._unread)
+    await until(lambda: not any(connection.session._reader._unread for connection, _ in connections))
     assert all(connection.owes_rest for connection, _ in connections)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import rocketlens
 from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.mqadmin_cases import Case, read_cases
@@ -109,3 +110,55 @@ def test_our_client_finds_no_such_key_on_the_official_broker(official: OfficialP
     options = ["--topic", "TopicTest", "--key", "nosuchkey", "--server", official.name_server.text_address]
     outcome = run_rocketlens("query", *options, "--json")
     assert (outcome.returncode, outcome.stdout) == (NOT_FOUND, b"")
+
+
+def identity(message: rocketlens.Message) -> tuple[str, str, int, int, str | None, bytes]:
+    """What must be the same whoever was asked."""
+    place = message.topic, message.queue_id, message.queue_offset
+    return (message.offset_message_id, *place, message.unique_key, message.body)
+
+
+def test_the_public_face_finds_on_the_official_broker_what_it_finds_in_the_store(
+    official: OfficialPair, store: Stored
+) -> None:
+    with rocketlens.open(store.root) as local, rocketlens.connect(official.broker.text_address) as remote:
+        for produced in store.produced:
+            for key in produced.keys:
+                of_store = local.query(produced.topic, key=key)
+                assert [*map(identity, remote.query(produced.topic, key=key))] == [*map(identity, of_store)]
+        for text in ("hotkey", "BB", "6581", store.with_offset_ids[0][0]):
+            assert {*map(identity, remote.find(text))} == {*map(identity, local.find(text))} != set()
+        found = {message.offset_message_id for message in remote.search(topic="TopicTest", contains="hot")}
+        assert found == {message.offset_message_id for message in local.search(topic="TopicTest", contains="hot")}
+        assert len(found) == 40
+        topics = {topic.name: topic.read_queues for topic in remote.topics()}
+        assert {(topic.name, topic.read_queues) for topic in local.topics() if topic.name.startswith("Topic")} <= {
+            *topics.items()
+        }
+        groups = {group.name: group.offsets for group in remote.groups()}
+        assert groups["CG_TAG"] == next(group.offsets for group in local.groups() if group.name == "CG_TAG")
+
+
+@pytest.mark.parametrize("options", [{}, {"tag": "TagA || Aa"}, {"sql": "a > 10 AND a <= 30 AND region = 'hz'"}])
+def test_the_public_face_pulls_from_the_official_broker_what_it_pulls_from_the_store(
+    official: OfficialPair, store: Stored, options: dict[str, str]
+) -> None:
+    with rocketlens.open(store.root) as local, rocketlens.connect(official.broker.text_address) as remote:
+        groups = [group.name for group in remote.groups()]
+        for queue_id in range(4):
+            sources = (local, remote)
+            assert [*pulled(sources[1], queue_id, options)] == [*pulled(sources[0], queue_id, options)]
+        assert [group.name for group in remote.groups()] == groups
+        assert not remote.pull("TopicTest", 99, 0)
+        assert not remote.pull("NoSuchTopic", 0, 0)
+
+
+def pulled(
+    source: rocketlens.Store | rocketlens.RemoteStore, queue_id: int, options: dict[str, str]
+) -> Iterator[tuple[str, str, int, int, str | None, bytes]]:
+    """A queue of TopicTest from its first message to its last."""
+    offset, end = 0, 1
+    while offset < end:
+        found = source.pull("TopicTest", queue_id, offset, **options)  # type: ignore[arg-type]
+        yield from map(identity, found)
+        offset, end = found.next_offset, found.max_offset

@@ -159,7 +159,7 @@ def test_a_plain_client_is_served_beside_tls_unless_tls_is_enforced(server: Secu
         set_keys(plain, "", "")
     if server.mode == "enforcing":
         assert "FD0000000000" not in printed
-        assert "speaks no TLS" in server.log.read_text()
+        assert "does not use TLS" in server.log.read_text()
     else:
         assert "FD0000000000" in printed
 

@@ -19,6 +19,7 @@ from protocol.bodies import (
     ConsumeQueueData,
     ConsumerConnection,
     ConsumerData,
+    ConsumerOffsetTable,
     ConsumeStats,
     ConsumeStatsList,
     GetConsumerListByGroupResponseBody,
@@ -39,11 +40,15 @@ from protocol.bodies import (
     QueryAssignmentResponseBody,
     QueryConsumeQueueResponseBody,
     QueryConsumeTimeSpanBody,
+    QuerySubscriptionResponseBody,
     QueueData,
     QueueTimeSpan,
     SubscriptionData,
+    SubscriptionGroupTable,
+    TopicConfigTable,
     TopicList,
     TopicOffset,
+    TopicQueues,
     TopicRouteData,
     TopicStatsTable,
     decode_json,
@@ -73,6 +78,9 @@ CLIENT_TEXT = '{"clientAddr":"10.0.0.1:5555","clientId":"10.0.0.1@1#2","language
 STATS_ITEM_TEXT = '{"avgpt":1.0,"sum":1,"tps":0.5}'
 
 # The samples of RocketMQ 5.3.3 in remoting-protocol §4.
+READ_ALONE = {ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable, TopicQueues}
+"""What our client reads of answers that `storage.layout.store_config` writes."""
+
 ENCODED: list[tuple[object, str]] = [
     (
         TopicRouteData([BROKER], [QueueData("b-a", 4, 4, 4)]),
@@ -109,6 +117,7 @@ ENCODED: list[tuple[object, str]] = [
         '{"data":{"PG":[{"clientId":"cid","language":"JAVA","lastUpdateTimestamp":5,"remoteIP":"1.1.1.1:1","version":477}]}}',
     ),
     (GroupList(["G"]), '{"groupList":["G"]}'),
+    (QuerySubscriptionResponseBody("G", "T", TAGS), f'{{"group":"G","subscriptionData":{TAGS_TEXT},"topic":"T"}}'),
     (GetConsumerListByGroupResponseBody(["cid1", "cid2"]), '{"consumerIdList":["cid1","cid2"]}'),
     (
         LockBatchRequestBody("G", "cid", [QUEUE]),
@@ -203,7 +212,33 @@ def test_every_struct_is_encoded_somewhere_above() -> None:
         for name, member in inspect.getmembers(bodies, inspect.isclass)
         if member.__module__ == bodies.__name__ and not name.startswith("_")
     }
-    assert structs == seen | within_raw | {CheckClientRequestBody}
+    assert structs == seen | within_raw | READ_ALONE | {CheckClientRequestBody}
+
+
+def test_what_our_client_reads_alone_is_read_from_recorded_answers() -> None:
+    topics, groups = recorded_answers({21: TopicConfigTable, 201: SubscriptionGroupTable})
+    assert topics.topic_config_table["TopicTest"] == TopicQueues(4, 4)
+    assert topics.topic_config_table["SCHEDULE_TOPIC_XXXX"] == TopicQueues(18, 18)
+    assert {"CG_TAG", "CG_SQL", "TOOLS_CONSUMER"} <= groups.subscription_group_table.keys()
+
+
+@pytest.mark.parametrize("text", ['{"offsetTable":{"T@G":{"0":9}}}', '{"dataVersion":{},"offsetTable":{"T@G":{0:9}}}'])
+def test_committed_offsets_are_read_in_either_spelling(text: str) -> None:
+    assert decode_json(text.encode(), ConsumerOffsetTable).offset_table == {"T@G": {0: 9}}
+
+
+def recorded_answers(kinds: dict[int, type[Any]]) -> list[Any]:
+    """One recorded answer to each of these codes."""
+    codes: dict[tuple[int, int, int], int] = {}
+    found: dict[int, Any] = {}
+    for frame in recorded_frames():
+        if frame.header and frame.header["flag"] & 1:
+            code = codes.get((frame.destination, frame.source, frame.header["opaque"]), 0)
+            if code in kinds and frame.body:
+                found[code] = decode_json(frame.body, kinds[code])
+        elif frame.header:
+            codes[frame.source, frame.destination, frame.header["opaque"]] = frame.header["code"]
+    return [found[code] for code in kinds]
 
 
 def recorded_bodies() -> list[tuple[type[Any], bytes]]:

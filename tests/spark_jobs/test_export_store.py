@@ -105,7 +105,7 @@ def test_wrong_usage_is_told_before_anything_is_started(
     assert rocketlens("export", g1_store, *words).code == 2
 
 
-@pytest.mark.parametrize(("name", "reason"), [("precious", "there is precious in it"), ("_manifest.json", "--fresh")])
+@pytest.mark.parametrize(("name", "reason"), [("precious", "it contains precious"), ("_manifest.json", "--fresh")])
 def test_a_place_that_is_taken_is_told_before_anything_is_started(
     name: str, reason: str, g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from storage.amounts import (
     bytes_text,
     clock_text,
     count_text,
+    counted,
     duration_text,
     rate_text,
     share_text,
@@ -30,6 +31,34 @@ from storage.amounts import (
 )
 def test_bytes_have_three_digits(count: int, text: str) -> None:
     assert bytes_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (0, "file", "0 files"),
+        (1, "file", "1 file"),
+        (2, "index file", "2 index files"),
+        (1, "process", "1 process"),
+        (3, "process", "3 processes"),
+        (1, "entry", "1 entry"),
+        (1_000, "entry", "1,000 entries"),
+        (2, "key", "2 keys"),
+    ],
+)
+def test_what_is_counted_has_the_form_that_the_number_needs(count: int, noun: str, text: str) -> None:
+    assert counted(count, noun) == text
+
+
+def test_other_forms_than_the_regular_plural_are_given() -> None:
+    assert counted(1, "place is", "places are") == "1 place is"
+    assert counted(2, "place is", "places are") == "2 places are"
+
+
+def test_one_of_a_unit_is_in_the_singular() -> None:
+    assert amount_text(1, "entries") == "1 entry"
+    assert amount_text(1, "messages") == "1 message"
+    assert amount_text(0, "messages") == "0 messages"
 
 
 def test_other_units_are_counted_whole() -> None:

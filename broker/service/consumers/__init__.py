@@ -18,5 +18,5 @@ DOOR: Final = (
     "queue_locks",
     "registries",
     "subscriptions",
-    "told_limits",
+    "report_limits",
 )

@@ -2,6 +2,8 @@
 
 The client answers on its own connection, with the opaque of our request; an answer that nobody waits for, or that comes
 on another connection, is dropped. Source: remoting-protocol §1.4, §1.14.
+
+Apart from the service, which makes it: the transport and the workers hand answers to it, and it knows no store.
 """
 
 import asyncio

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from broker.service.consumers.kept_filters import Key, Made
-from broker.service.consumers.subscriptions import GroupFilter, told_filters
+from broker.service.consumers.subscriptions import GroupFilter, reported_filters
 from broker.service.dispatcher import ClientConnection
 from broker.service.registry_budget import BudgetSpent, Room, room_apart, size_of
 from protocol.bodies import ConnectedClient, ConsumerData, HeartbeatData, SubscriptionData
@@ -93,7 +93,7 @@ class ConsumerGroup:
         self.consume_from_where = data.consume_from_where
         changed = subscriptions.keys() != self.subscriptions.keys()
         self.subscriptions = subscriptions
-        self.filters = told_filters(self.filters, data.subscription_data_set, made)
+        self.filters = reported_filters(self.filters, data.subscription_data_set, made)
         return changed
 
     def merged(self, data: ConsumerData) -> dict[str, SubscriptionData]:

@@ -11,15 +11,13 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.service.consumers.consume_rates import ConsumeRates
+from broker.service.consumers.offset_journal import OffsetJournal
 from broker.service.registry_budget import Room, room_apart, size_of
 from protocol.errors import RocketLensError
-
-if TYPE_CHECKING:
-    from broker.service.consumers.offset_journal import OffsetJournal
-    from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +57,7 @@ class ConsumerOffsets:
 
     def __init__(
         self,
-        store: "MessageStore",
+        store: MessageStore,
         *,
         gives_way: bool = False,
         room: Room | None = None,
@@ -130,8 +128,8 @@ class ConsumerOffsets:
         if before is not None and offset > before:
             self.rates.add(group, topic, offset - before)
 
-    def take_up(self, journal: "OffsetJournal") -> None:
-        """Commit what a predecessor was told and nobody wrote down; from now on commits are noted there."""
+    def take_up(self, journal: OffsetJournal) -> None:
+        """Commit what a predecessor acknowledged and did not write to the disk; then note commits there."""
         for note in list(journal.notes()):
             self.commit(*note, is_new=False)
         self.journal = journal

@@ -45,19 +45,19 @@ class FilterData:
 
 
 def filter_data(
-    group: str, topic: str, told: GroupFilter | None, stored: ConsumerFilter | None, started_timestamp: int
+    group: str, topic: str, reported: GroupFilter | None, stored: ConsumerFilter | None, started_timestamp: int
 ) -> FilterData | None:
     """The filter of a group on a topic: as its members told it, else as the store's broker had registered it.
 
     A broker keeps the time and the bits of a registered expression that is told again. `started_timestamp` (ms) is when
     this server started.
     """
-    if told is None or not isinstance(told.chosen, ExpressionFilter):
+    if reported is None or not isinstance(reported.chosen, ExpressionFilter):
         if stored is None:
             return None
         dead_timestamp = stored.dead_time or max(stored.born_time, started_timestamp - FOUND_DEAD_MILLIS)
         return FilterData(stored, dead_timestamp)
-    expression, born_timestamp = told.chosen.expression.text, told.born_timestamp
+    expression, born_timestamp = reported.chosen.expression.text, reported.born_timestamp
     bloom = None
     if stored is not None:
         bloom = stored.bloom_filter_data
@@ -67,7 +67,8 @@ def filter_data(
         sized = BloomFilter.sized_for()
         bloom = BloomFilterData(sized.bit_count, list(sized.positions(filter_key(group, topic))))
     return FilterData(
-        ConsumerFilter(group, topic, expression, SQL92_TYPE, born_timestamp, 0, told.version, bloom), dead_timestamp=0
+        ConsumerFilter(group, topic, expression, SQL92_TYPE, born_timestamp, 0, reported.version, bloom),
+        dead_timestamp=0,
     )
 
 

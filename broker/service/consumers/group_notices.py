@@ -1,34 +1,31 @@
-"""Tells the members of a consumer group that it changed, so that they share out its queues anew at once.
+"""Notifies the members of a consumer group that it changed, so that they share out its queues anew at once.
 
 A broker sends NOTIFY_CONSUMER_IDS_CHANGED to every member when one comes or goes; a member that just came hears it too,
 which is what makes lite-pull consumers start within a second instead of twenty (remoting-protocol §3.2). Members of a
-broadcasting group share nothing and are told nothing.
+broadcasting group share nothing and are not notified.
 """
 
 import asyncio
 import contextlib
 import itertools
 import threading
-from typing import TYPE_CHECKING
 
 from broker.service.consumers.client_registry import ConsumerGroup
 from broker.service.dispatcher import ClientConnection
 from protocol.codes import RequestCode
 from protocol.command import encode_request
-
-if TYPE_CHECKING:
-    from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 BROADCASTING = "BROADCASTING"
 
 NOTICES_A_TURN = 512
-"""Members that are told in one turn of the event loop; the others are told in the next ones, of many changes once."""
+"""Members that are notified in one turn of the event loop; the others follow in the next ones, many changes as one."""
 
 
 class GroupNotices:
-    """Sends the notices of one server; `tell` may be called on any thread, and does nothing before `start`."""
+    """Sends the notices of one server; `notify` may be called on any thread, and does nothing before `start`."""
 
-    def __init__(self, store: "MessageStore") -> None:
+    def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -48,8 +45,8 @@ class GroupNotices:
         """Send no more: connections that end here come back elsewhere, and find out by themselves."""
         self._loop = None
 
-    def tell(self, group: ConsumerGroup) -> None:
-        """Tell all members of a group that it changed, unless they do not share its queues or do not want to know."""
+    def notify(self, group: ConsumerGroup) -> None:
+        """Notify all members of a group that it changed, unless they do not share its queues or do not want to know."""
         loop = self._loop
         config = self._store.config.subscription_groups.get(group.name) if loop is not None else None
         is_unwanted = config is not None and not config.notify_consumer_ids_changed_enable
@@ -62,7 +59,7 @@ class GroupNotices:
                 loop.call_soon_threadsafe(self._send, group)
 
     def _send(self, group: ConsumerGroup) -> None:
-        """Tell the members at once, or in turns of the event loop to come where this one has told many already."""
+        """Notify the members at once, or in later turns of the event loop where this one has notified many already."""
         self._waiting[group.name] = group
         if not self._left:
             self._send_some()
@@ -71,11 +68,11 @@ class GroupNotices:
         while self._sent < NOTICES_A_TURN and (self._left or self._waiting):
             if not self._left:
                 self._begin(self._waiting.pop(next(iter(self._waiting))))
-            told = self._left[-(NOTICES_A_TURN - self._sent) :]
-            del self._left[-len(told) :]
-            for connection in told:
+            notified = self._left[-(NOTICES_A_TURN - self._sent) :]
+            del self._left[-len(notified) :]
+            for connection in notified:
                 connection.push(self._frame)
-            self._sent += len(told) + 1
+            self._sent += len(notified) + 1
         if not self._is_due and self._loop is not None:
             self._is_due = True
             self._loop.call_soon(self._end_turn)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from broker.service.consumers.client_registry import ClientRegistry
 from broker.service.consumers.consumer_offsets import ConsumerOffsets
-from broker.service.consumers.told_limits import LONGEST_GROUP
+from broker.service.consumers.report_limits import LONGEST_GROUP
 from broker.service.dispatcher import ClientConnection
 from broker.service.registry_budget import Room, room_apart, size_of
 

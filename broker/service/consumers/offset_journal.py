@@ -1,7 +1,7 @@
 """Offsets that were committed since they were last written down, in memory that outlives the worker that keeps them.
 
 Worker 0 may be ended at any moment by a file that is cut under its map. The supervisor makes this memory before it
-forks, so that the next worker 0 takes up what its predecessor had been told and had not brought to the disk yet.
+forks, so that the next worker 0 takes up what its predecessor had acknowledged and had not brought to the disk yet.
 
 Notes are appended to one of two halves; what has become needless is left out by writing the rest into the other half
 and turning over. Whenever the writer dies, one half is whole: a note counts once the number of bytes says so.

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from broker.service.consumers.consumer_offsets import ConsumerOffsets
-from broker.service.consumers.told_limits import is_long
+from broker.service.consumers.report_limits import is_long
 from broker.service.state_directory import StateDirectory
 from protocol.bodies import encode_json
 from protocol.errors import RocketLensError, StoreError
@@ -136,7 +136,7 @@ class OffsetKeeper:
             unknown = StoreError(self._directory.path / FILE, what=f"{WHY_UNKNOWN} ({error})")
             if str(before) != str(unknown):
                 logger.error(
-                    "%s; mend the file, or take it away to have groups go on where the store left them", unknown
+                    "%s; repair the file, or remove it so that groups continue at the offsets in the store", unknown
                 )
             self._offsets.note_unknown(unknown)
             return True

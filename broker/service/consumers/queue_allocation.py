@@ -3,6 +3,8 @@
 The two strategies that a broker knows, by the names under which clients ask for them. Each member gets its share from
 the sorted lists of queues and of client ids, so that all shares together are all queues. Source: RocketMQ's
 AllocateMessageQueueAveragely and AllocateMessageQueueAveragelyByCircle.
+
+A module of its own because it is arithmetic alone: it knows neither requests nor the service.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,9 +1,9 @@
-"""All that one server remembers of what clients told, each part with its room in one budget."""
+"""All that one server remembers of what clients reported, each part with its room in one budget."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from broker.config import ServeOptions
 from broker.service.consumers.client_registry import ClientRegistry
@@ -14,10 +14,7 @@ from broker.service.consumers.member_commits import MemberCommits
 from broker.service.consumers.pulled_offsets import PulledOffsets
 from broker.service.consumers.queue_locks import QueueLocks
 from broker.service.registry_budget import RegistryBudget, Room
-
-if TYPE_CHECKING:
-    # For the type alone: clients of the registries need no store.
-    from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 MakeClients: TypeAlias = Callable[[KeptFilters, Room], ClientRegistry]
 """Makes the registry of groups with the filters that its members choose by, and the room for it."""
@@ -25,7 +22,7 @@ MakeClients: TypeAlias = Callable[[KeptFilters, Room], ClientRegistry]
 
 @dataclass(frozen=True, slots=True)
 class Registries:
-    """What the families share of what clients told.
+    """What the families share of what clients reported.
 
     `clients` are who is connected, `filters` what they choose by, `offsets` how far consumer groups have come, `pulled`
     how far ahead of that they have pulled, and `locks` which member has which queue to itself. `commits` takes offsets
@@ -41,7 +38,7 @@ class Registries:
     locks: QueueLocks
 
     @classmethod
-    def of(cls, store: "MessageStore", options: ServeOptions, make_clients: MakeClients | None = None) -> "Registries":
+    def of(cls, store: MessageStore, options: ServeOptions, make_clients: MakeClients | None = None) -> "Registries":
         """Lay the offsets of live groups over those of the store; everything else begins empty."""
         budget = RegistryBudget(options.limits.registry_bytes)
         filters = KeptFilters(budget.room("filters", 2))
@@ -50,7 +47,7 @@ class Registries:
         clients = ClientRegistry(room=groups_room) if make_clients is None else make_clients(filters, groups_room)
         offsets = ConsumerOffsets(
             store,
-            gives_way=options.register.told_id > 0,
+            gives_way=options.register.registered_id > 0,
             room=budget.room("committed offsets", 2),
             rates=ConsumeRates(room=budget.room("rates", 8)),
         )

@@ -1,6 +1,6 @@
 """From what a consumer subscribes to, to the filter that a pull asks; each is made once and used by all its pulls.
 
-A subscription is one by tags, or one of the type SQL92 (filters §1). The expressions that a group's members told with
+A subscription is one by tags, or one of the type SQL92 (filters §1). The expressions that members of a group report in
 their heartbeats are its filters (§3.4); they live as long as the group has members. The filters that the store's broker
 had registered are not theirs: they only bring the bits that stand for them in its bitmaps, to the same expression of
 the same group on the same topic, unless the broker did not stop in good order: what it wrote last of them may then be
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from broker.service.consumers.kept_filters import Failed, KeptFilters, Key, Made
 from broker.service.registry_budget import BudgetSpent
@@ -23,16 +22,14 @@ from storage.filter.expression import Evaluations, ExpressionFilter, bits_of_sub
 from storage.filter.retry import RetryFilter, group_of_retry_topic
 from storage.filter.tag import EVERYTHING, is_tag_type
 from storage.layout.store_config import ConsumerFilter
-
-if TYPE_CHECKING:
-    from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """The expression by which a group chooses from a topic, and the version of the subscription that told it last.
+    """The expression by which a group chooses from a topic, and the version of the subscription that named it last.
 
-    `born_timestamp` (ms) is when it was told first.
+    `born_timestamp` (ms) is when it was first reported.
     """
 
     version: int
@@ -41,13 +38,13 @@ class GroupFilter:
 
 
 def expressions_of(subscriptions: Iterable[SubscriptionData]) -> Iterator[Key]:
-    """Text and type of the subscriptions that are by expressions, which `told_filters` wants made."""
+    """Text and type of the subscriptions that are by expressions, which `reported_filters` wants made."""
     for each in subscriptions:
         if each.sub_string and not is_tag_type(each.expression_type):
             yield each.sub_string, each.expression_type
 
 
-def told_filters(
+def reported_filters(
     known: Mapping[str, GroupFilter], subscriptions: Iterable[SubscriptionData], made: Mapping[Key, Made]
 ) -> dict[str, GroupFilter]:
     """A group's filters by topic after a heartbeat with these subscriptions; only those of expressions are kept.
@@ -58,15 +55,15 @@ def told_filters(
     filters: dict[str, GroupFilter] = {}
     for subscription in subscriptions:
         topic = subscription.topic
-        told = _told_filter(filters.get(topic, known.get(topic)), subscription, made)
-        if told is None:
+        reported = _reported_filter(filters.get(topic, known.get(topic)), subscription, made)
+        if reported is None:
             filters.pop(topic, None)
         else:
-            filters[topic] = told
+            filters[topic] = reported
     return filters
 
 
-def _told_filter(
+def _reported_filter(
     before: GroupFilter | None, subscription: SubscriptionData, made: Mapping[Key, Made]
 ) -> GroupFilter | None:
     text, expression_type = subscription.sub_string, subscription.expression_type
@@ -100,7 +97,7 @@ class Subscriptions:
 
     def __init__(
         self,
-        store: "MessageStore",
+        store: MessageStore,
         filters_of: Callable[[str], Mapping[str, GroupFilter]],
         filters: KeptFilters | None = None,
         *,
@@ -124,9 +121,9 @@ class Subscriptions:
         return self._on_retries(topic, (yield from self.filters.make_lookup(text, expression_type)))
 
     def of_group(
-        self, group: str, subscription: SubscriptionData, told: GroupFilter | None
+        self, group: str, subscription: SubscriptionData, reported: GroupFilter | None
     ) -> Lookup[MessageFilter | None]:
-        """The filter of a group's subscription; `told` is the one that it has on the topic, if it is an expression.
+        """The filter of a group's subscription; `reported` is the one that it has on the topic, if it is an expression.
 
         None for an expression that is none of the group's filters. Raises what `KeptFilters.make` does for tags.
         """
@@ -134,9 +131,9 @@ class Subscriptions:
             return (yield from self.filters.make_lookup(EVERYTHING, None))
         if is_tag_type(subscription.expression_type):
             return (yield from self.filters.make_lookup(subscription.sub_string, subscription.expression_type))
-        if told is None:
+        if reported is None:
             return None
-        return self._on_retries(subscription.topic, self._by_bits(group, subscription.topic, told.chosen))
+        return self._on_retries(subscription.topic, self._by_bits(group, subscription.topic, reported.chosen))
 
     def _on_retries(self, topic: str, chosen: MessageFilter) -> MessageFilter:
         """What chooses on a retry topic instead of an expression, if that is asked for."""
@@ -145,9 +142,9 @@ class Subscriptions:
 
     def _registered(self, group: str, topic: str) -> MessageFilter | None:
         """The expression that a group has on a topic, by its members or, while they say nothing, by the store."""
-        told = self._filters_of(group).get(topic)
-        if told is not None:
-            return told.chosen
+        reported = self._filters_of(group).get(topic)
+        if reported is not None:
+            return reported.chosen
         stored = self._store.config.filters.get(topic, {}).get(group)
         try:
             return None if stored is None else self.filters.make(stored.expression, stored.expression_type)

@@ -6,18 +6,15 @@ queryMsgById -g -d).
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from broker.service.broker_service import BrokerService
+from broker.service.consumers.client_registry import Member
 from broker.service.dispatcher import Answer, handles
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.headers import ConsumeMessageDirectlyResultRequestHeader, GetConsumerRunningInfoRequestHeader
 from protocol.message_id import decode_message_id
 from storage.files.waiting import Lookup
-
-if TYPE_CHECKING:
-    from broker.service.consumers.client_registry import Member
 
 
 class AskConsumerProcessor:
@@ -66,7 +63,7 @@ class AskConsumerProcessor:
         return self._hand_on(code, group, member, fields, body)
 
     async def _hand_on(
-        self, code: RequestCode, group: str, member: "Member", fields: Mapping[str, str], body: bytes
+        self, code: RequestCode, group: str, member: Member, fields: Mapping[str, str], body: bytes
     ) -> Response:
         answer = await self._service.calls.ask(member.connection, code, fields, body)
         if answer is None:

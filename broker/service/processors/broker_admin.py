@@ -12,7 +12,6 @@ from broker.service.broker_service import BrokerService
 from broker.service.consumers.consume_rates import Rate
 from broker.service.dispatcher import Request, handles
 from broker.service.processors.name_server import encode_properties_text
-from broker.service.topic_catalog import READ_ONLY_PERM, find_topic
 from protocol.bodies import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVTable, encode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
@@ -22,6 +21,7 @@ from storage.files.waiting import Lookup
 from storage.layout.store_config import DELAY_OFFSETS
 from storage.queue.queue import SCHEDULE_TOPIC
 from storage.store.file_sizes import file_sizes
+from storage.store.topic_catalog import READ_ONLY_PERM, find_topic
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 """Where clients send what they trace, if the broker has it made this topic (traceTopicEnable)."""
@@ -116,7 +116,7 @@ class BrokerAdminProcessor:
     def get_broker_config(self, _header: EmptyRequestHeader, request: Request) -> Response:
         """What of a broker's configuration is true of us, as Java properties; exporting tools need all of these."""
         address, options = request.connection.local_address, self._service.options
-        broker_id = options.register.told_id
+        broker_id = options.register.registered_id
         properties = {
             "autoCreateSubscriptionGroup": "false",
             "autoCreateTopicEnable": "false",

@@ -5,8 +5,8 @@ Source: remoting-protocol §3.2, §4.10, §4.18.
 
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import Member, as_connection
+from broker.service.consumers.report_limits import check_heartbeat, check_subscription
 from broker.service.consumers.subscriptions import expressions_of
-from broker.service.consumers.told_limits import check_heartbeat, check_subscription
 from broker.service.dispatcher import Request, handles
 from broker.service.long_work import leave_to_a_thread, parse_body
 from protocol.bodies import (
@@ -44,8 +44,8 @@ class ClientManageProcessor:
         """
         data = yield from parse_body(request.command.body, HeartbeatData)
         check_heartbeat(data)
-        told = (each for consumer in data.consumer_data_set for each in consumer.subscription_data_set)
-        made = yield from self._filters.make_all(expressions_of(told))
+        reported = (each for consumer in data.consumer_data_set for each in consumer.subscription_data_set)
+        made = yield from self._filters.make_all(expressions_of(reported))
         language = request.command.language_code.name
         if not self._clients.heartbeat(request.connection, data, language, request.command.version, made):
             return Response(ResponseCode.SYSTEM_BUSY, "too many groups have members already")

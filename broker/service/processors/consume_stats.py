@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Request, handles
 from broker.service.long_work import leave_to_a_thread
-from broker.service.topic_catalog import find_topic
 from protocol.bodies import (
     ConsumeStats,
     ConsumeStatsList,
@@ -31,6 +30,7 @@ from protocol.headers import (
 from storage.files.waiting import Lookup, all_of
 from storage.layout.store_config import GROUPS
 from storage.queue.queue import NO_TIMESTAMP, Queue
+from storage.store.topic_catalog import find_topic
 
 
 class ConsumeStatsProcessor:

@@ -4,20 +4,18 @@ What groups had committed when the store was written is read from it; what they 
 Source: remoting-protocol §2.1 (track), §2.2, §3.2, §4.8–4.12, §4.20.
 """
 
-from typing import Any
-
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import as_connection
-from broker.service.consumers.told_limits import check_group
+from broker.service.consumers.report_limits import check_group
 from broker.service.dispatcher import Request, handles
 from broker.service.long_work import leave_to_a_thread
 from broker.service.metadata_page import page_of
 from broker.service.refusals import READ_ONLY
-from broker.service.topic_catalog import find_topic
 from protocol.bodies import (
     ConsumerConnection,
     GetConsumerListByGroupResponseBody,
     GroupList,
+    QuerySubscriptionResponseBody,
     TopicList,
     encode_json,
 )
@@ -38,6 +36,7 @@ from protocol.headers import (
 )
 from storage.files.waiting import Lookup
 from storage.layout.store_config import GROUPS, OFFSETS
+from storage.store.topic_catalog import find_topic
 
 NO_MEMBER = f"{READ_ONLY}: offsets of a group are taken from its members alone, and this client did not join {{}} here"
 """Why a committed offset is refused, but for the group's name."""
@@ -95,10 +94,10 @@ class ConsumerManageProcessor:
     @handles(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, QuerySubscriptionByConsumerRequestHeader)
     def query_subscription_by_consumer(self, header: QuerySubscriptionByConsumerRequestHeader) -> Response:
         """What a live group wants of a topic."""
-        body: dict[str, Any] = {"group": header.group, "topic": header.topic}
+        body = QuerySubscriptionResponseBody(header.group, header.topic)
         subscription = None if header.topic is None else self._clients.subscription(header.group, header.topic)
         if subscription is not None:
-            body["subscriptionData"] = subscription
+            body.subscription_data = subscription
         return Response(body=encode_json(body))
 
     # ------------------------------------------------------------------ configuration

@@ -12,7 +12,6 @@ from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Request, handles
 from broker.service.long_work import leave_to_a_thread
 from broker.service.served_brokers import ServedBrokers
-from broker.service.topic_catalog import READ_ONLY_PERM, topic_names
 from protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData, encode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response, ext_fields_of
@@ -24,6 +23,7 @@ from protocol.headers import (
     GetTopicsByClusterRequestHeader,
 )
 from storage.files.waiting import Lookup
+from storage.store.topic_catalog import READ_ONLY_PERM, topic_names
 
 NO_ROUTE = (
     "No topic route info in name server for the topic: {}\n"
@@ -123,7 +123,7 @@ class NameServerProcessor:
 
     @handles(RequestCode.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader)
     def get_kv_list(self, header: GetKVListByNamespaceRequestHeader) -> Response:
-        """The same for a whole namespace."""
+        """Nothing, as for a single key."""
         return Response(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
 
     @handles(RequestCode.GET_NAMESRV_CONFIG, EmptyRequestHeader)

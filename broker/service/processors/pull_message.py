@@ -21,10 +21,9 @@ from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import ConsumerGroup
 from broker.service.consumers.group_notices import BROADCASTING
 from broker.service.consumers.kept_filters import KeptFilters
-from broker.service.consumers.told_limits import check_group
+from broker.service.consumers.report_limits import check_group
 from broker.service.dispatcher import Answer, Request, handles
 from broker.service.long_polling import QueueKey
-from broker.service.topic_catalog import find_topic
 from protocol.bodies import SubscriptionData
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
@@ -37,6 +36,7 @@ from storage.kernels.pulls import Choice
 from storage.layout.store_config import TopicConfig
 from storage.query.get_message import GetMessageResult, GetMessageStatus, Lost, get_message_lookup
 from storage.store.message_store import Snapshot
+from storage.store.topic_catalog import find_topic
 
 COMMIT_OFFSET_FLAG = 1
 SUSPEND_FLAG = 2
@@ -113,7 +113,7 @@ class PullMessageProcessor:
     """PULL_MESSAGE and LITE_PULL_MESSAGE, which differ in nothing that concerns an archive."""
 
     def __init__(self, service: BrokerService, learn: Learn | None = None) -> None:
-        """Answer for `service`; what found messages is told to `learn`, on any thread."""
+        """Answer for `service`; `learn` is called with pulls that found messages, on any thread."""
         self._service = service
         self._learn = learn
         self._store = service.store
@@ -194,7 +194,7 @@ class PullMessageProcessor:
         return self._service.subscriptions.known_in_pull(header.topic, header.subscription, header.expression_type)
 
     def _filter(self, header: PullMessageRequestHeader) -> Lookup[MessageFilter]:
-        """The subscription in the request, else the one that the group's members told with their heartbeats."""
+        """The subscription in the request, else the one that the group's members reported with their heartbeats."""
         if header.sys_flag & SUBSCRIPTION_FLAG:
             try:
                 subscriptions = self._service.subscriptions
@@ -212,7 +212,7 @@ class PullMessageProcessor:
             )
         if subscription.sub_version < header.sub_version:
             raise Refused(Response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"))
-        return (yield from self._told_filter(group, subscription, header.sub_version))
+        return (yield from self._reported_filter(group, subscription, header.sub_version))
 
     def _refuse_forbidden(self, group: ConsumerGroup, topic: str) -> None:
         """Refuse a group that may not broadcast, or not read this topic, by the store's configuration."""
@@ -224,13 +224,13 @@ class PullMessageProcessor:
             remark = f"the consumer group[{group.name}] is forbidden for topic[{topic}]"
             raise Refused(Response(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": SUBSCRIPTION_FORBIDDEN}))
 
-    def _told_filter(
+    def _reported_filter(
         self, group: ConsumerGroup, subscription: SubscriptionData, sub_version: int
     ) -> Lookup[MessageFilter]:
-        """The filter of a heartbeat's subscription, which was not refused when it was told."""
-        told = group.filters.get(subscription.topic)
+        """The filter of a heartbeat's subscription, which was not refused when it was reported."""
+        reported = group.filters.get(subscription.topic)
         try:
-            chosen = yield from self._service.subscriptions.of_group(group.name, subscription, told)
+            chosen = yield from self._service.subscriptions.of_group(group.name, subscription, reported)
         except FilterSyntaxError as error:
             raise Refused(_unparsed(error)) from error
         if chosen is None:
@@ -238,7 +238,7 @@ class PullMessageProcessor:
             remark = NO_FILTER_DATA + why_none
             raise Refused(Response(ResponseCode.FILTER_DATA_NOT_EXIST, remark))
         is_by_tags = is_tag_type(subscription.expression_type)
-        if told is not None and told.version < sub_version and not is_by_tags:
+        if reported is not None and reported.version < sub_version and not is_by_tags:
             remark = "the consumer's consumer filter data not latest"
             raise Refused(Response(ResponseCode.FILTER_DATA_NOT_LATEST, remark))
         return chosen
@@ -282,7 +282,7 @@ class PullMessageProcessor:
             self._service.commits.commit(request.connection, group, topic, queue_id, header.commit_offset)
 
     def answer(self, header: PullMessageRequestHeader, topic: TopicConfig, result: GetMessageResult) -> Response:
-        """What a pull is told of its result."""
+        """The answer to a pull, made from its result."""
         code = CODES[result.status]
         if _is_nothing_new(result, header.queue_offset):
             code = ResponseCode.PULL_NOT_FOUND
@@ -367,7 +367,7 @@ class HeldQuestion(msgspec.Struct, gc=False):
         return self.processor.look_again(self)
 
     def give_up(self) -> Response:
-        """That there is nothing new behind what was looked at."""
+        """The answer that the queue has no further message for this pull."""
         result = self.result
         if result.status in LOOK_ON:
             result = replace(result, status=GetMessageStatus.OFFSET_OVERFLOW_ONE)

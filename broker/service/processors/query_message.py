@@ -15,7 +15,6 @@ import msgspec
 
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Request, handles
-from broker.service.key_search import FIRST_PAGE, KINDS, explain_nothing
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, ext_fields_of
 from protocol.errors import BadHeader
@@ -26,6 +25,7 @@ from protocol.properties import UNIQ_KEY
 from storage.files.waiting import Lookup, Wait, finish
 from storage.life.message_copies import copy_topics, is_known_by, query_with_copies
 from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.key_search import FIRST_PAGE, KINDS, explain_nothing
 from storage.store.message_store import QueryAnswer
 
 NOT_FOUND = "can not find message, maybe time range not correct"
@@ -252,7 +252,7 @@ def _disclosures(answer: QueryAnswer) -> dict[str, str]:
 
 
 def disclose(cursor: int | None, incomplete: str | None) -> dict[str, str]:
-    """The same of a cursor, and of what may be missing."""
+    """The header fields for a cursor to go on with, and for a sentence about what may be missing."""
     fields = {}
     if cursor is not None:
         fields = {"rocketlensTruncated": "true", "rocketlensCursor": str(cursor)}
@@ -267,7 +267,7 @@ def wants_copies(command: Command) -> bool:
 
 
 def _remark(disclosures: dict[str, str]) -> str:
-    """The same for people."""
+    """What the header fields of `disclose` say, as a sentence for people."""
     sentences = []
     if "rocketlensCursor" in disclosures:
         sentences.append(f"older matches are left out, the next page is at lastKey {disclosures['rocketlensCursor']}")

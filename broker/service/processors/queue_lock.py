@@ -1,7 +1,10 @@
-"""Locks of queues, for consumers that keep messages in order. Source: remoting-protocol §3.2, §4.13."""
+"""Locks of queues, for consumers that keep messages in order. Source: remoting-protocol §3.2, §4.13.
+
+Short, but a family of request codes is a module here; the locks themselves are `consumers.queue_locks`.
+"""
 
 from broker.service.broker_service import BrokerService
-from broker.service.consumers.told_limits import check_locks
+from broker.service.consumers.report_limits import check_locks
 from broker.service.dispatcher import Request, handles
 from broker.service.long_work import parse_body
 from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, encode_json

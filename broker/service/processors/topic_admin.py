@@ -11,7 +11,6 @@ from broker.service.consumers.filter_data import NO_FILTER, filter_data
 from broker.service.dispatcher import handles
 from broker.service.long_work import leave_to_a_thread
 from broker.service.metadata_page import page_of
-from broker.service.topic_catalog import find_topic, system_topics, topic_names
 from protocol.bodies import (
     ConsumeQueueData,
     MessageQueue,
@@ -42,6 +41,7 @@ from storage.filter.base import MessageFilter
 from storage.layout.store_config import DataVersion
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary
+from storage.store.topic_catalog import find_topic, system_topics, topic_names
 
 ENTRIES_LIMIT = 16_384
 """Queue units of one answer: some two megabytes of JSON."""
@@ -183,16 +183,16 @@ class TopicAdminProcessor:
         if subscription is None:
             return UNSET, f"{header.consumer_group}@{header.topic} is not online!"
         group, topic = header.consumer_group, header.topic
-        told = self._service.clients.filters_of(group).get(topic)
+        reported = self._service.clients.filters_of(group).get(topic)
         stored = self._store.config.filters.get(topic, {}).get(group)
-        data = filter_data(group, topic, told, stored, self._service.started_timestamp)
+        data = filter_data(group, topic, reported, stored, self._service.started_timestamp)
         return subscription, NO_FILTER if data is None else data.text()
 
     def _filter(self, group: str | None, subscription: SubscriptionData) -> Lookup[MessageFilter | None]:
         """The filter of a group's subscription, None for one that does not compile."""
-        told = self._service.clients.filters_of(group or "").get(subscription.topic)
+        reported = self._service.clients.filters_of(group or "").get(subscription.topic)
         try:
-            return (yield from self._service.subscriptions.of_group(group or "", subscription, told))
+            return (yield from self._service.subscriptions.of_group(group or "", subscription, reported))
         except FilterSyntaxError:
             return None
 

@@ -74,8 +74,8 @@ class Access:
         Behind trusted proxies it is the last address in X-Forwarded-For that is none of theirs.
         """
         peer = request.client.host if request.client is not None else ""
-        told = [part for line in request.headers.getlist(FORWARDED) for part in line.split(",")]
-        for text in (peer, *map(_without_port, reversed(told))):
+        forwarded = [part for line in request.headers.getlist(FORWARDED) for part in line.split(",")]
+        for text in (peer, *map(_without_port, reversed(forwarded))):
             if not _is_address(text):
                 return None
             if not any(ipaddress.ip_address(text) in network for network in self._proxies):

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 from starlette.applications import Starlette
@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker.security.audit_log import AuditLog
+from broker.service.broker_service import BrokerService
 from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access, challenge
 from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse
@@ -41,14 +42,11 @@ from broker.web.api.messages import (
 from broker.web.api.openapi import describe
 from broker.web.api.overview import StoreAnswer, StoreQuestion, store
 from broker.web.api.preview import PreviewAnswer, PreviewQuestion, filter_preview
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from broker.web.api.search import SearchAnswer, SearchQuestion, search_content
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
 from broker.web.metrics_collector import installed_version
 from protocol.errors import RocketLensError
-
-if TYPE_CHECKING:
-    from broker.service.broker_service import BrokerService
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +73,7 @@ class Api:
     """Answers for the served stores below a path; all methods are the event loop's."""
 
     def __init__(
-        self, services: "Sequence[BrokerService]", access: Access | None = None, audit_log: AuditLog | None = None
+        self, services: Sequence[BrokerService], access: Access | None = None, audit_log: AuditLog | None = None
     ) -> None:
         """Answer for some stores, the first unless another is asked for, to those whom `access` admits.
 
@@ -86,7 +84,7 @@ class Api:
         self.access = access or Access()
         self._pool = LookupPool(THREADS)
         self._examinations = Examinations()
-        self._working: set[Asked] = set()
+        self._working: set[RequestContext] = set()
         self._audit_log = audit_log
         self.endpoints = (
             Endpoint("/store", StoreQuestion, StoreAnswer, store),
@@ -140,7 +138,7 @@ class Api:
             looker.note_refused(endpoint, self._first.broker_name, error)
             raise
         question = endpoint.read(request.query_params.multi_items())
-        asked = Asked(
+        asked = RequestContext(
             self._service_of(question),
             account,
             needs_keys=self.access.accounts is not None,
@@ -155,7 +153,7 @@ class Api:
         headers = {**PLAIN, "Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, 200, headers, "application/octet-stream")
 
-    def _service_of(self, question: Question) -> "BrokerService":
+    def _service_of(self, question: Question) -> BrokerService:
         if question.broker is None:
             return self._first
         service = self._services.get(question.broker)
@@ -163,7 +161,7 @@ class Api:
             raise not_found(f"no store of a broker {question.broker} is served here", "broker")
         return service
 
-    async def _run(self, request: Request, asked: Asked, work: Callable[[], bytes]) -> bytes:
+    async def _run(self, request: Request, asked: RequestContext, work: Callable[[], bytes]) -> bytes:
         """Have a thread do the work, until it is done, the client is gone, or it takes too long."""
         owner = self.access.client_address(request)
         future: asyncio.Future[Any] = self._pool.run(owner, work)
@@ -185,7 +183,7 @@ class Api:
             future.cancel()
 
 
-def _work(endpoint: Endpoint, asked: Asked, question: Any, looker: Looker) -> bytes:
+def _work(endpoint: Endpoint, asked: RequestContext, question: Any, looker: Looker) -> bytes:
     """Answer on a thread, which may wait for the disk."""
     asked.check()
     try:
@@ -203,7 +201,7 @@ async def _wait_until_gone(request: Request) -> None:
 
 
 def _handler(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The same with errors as answers; one that nobody meant is logged, and told without inner details."""
+    """Wrap `answer` so that errors become answers; an unexpected one is logged, and answered without inner details."""
 
     async def handle(request: Request) -> Response:
         started = time.monotonic()

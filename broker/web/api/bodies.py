@@ -43,12 +43,12 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
 
 def body_of(message: Message, most: int) -> Body:
     """The first `most` bytes of a message's body."""
-    stored = len(message.body)
+    stored = len(message.stored_body)
     compression = compression_of(message)
     try:
-        data, error = bytes(message.decoded_body()), None
+        data, error = message.body, None
     except StoreError as failure:
-        data, error = bytes(message.body), str(failure)
+        data, error = bytes(message.stored_body), str(failure)
     body = Body(kind="empty", size=len(data), stored_size=stored, compression=compression, shown=0, error=error)
     text = _beginning_of_text(data, most)
     if error is not None or (data and text is None):
@@ -65,7 +65,7 @@ def body_of(message: Message, most: int) -> Body:
 
 def compression_of(message: Message) -> str | None:
     """By what a body is compressed, in lower case; None for one that is not."""
-    if not message.sys_flag & SysFlag.COMPRESSED or not len(message.body):
+    if not message.sys_flag & SysFlag.COMPRESSED or not len(message.stored_body):
         return None
     kind = compression_type(message.sys_flag)
     return "unknown" if kind is None else kind.name.lower()

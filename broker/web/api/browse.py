@@ -27,7 +27,7 @@ from broker.web.api.endpoint import (
 from broker.web.api.filters import Choice, Sql, Tag, choice_of
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.queue_spans import Span, offset_behind, queues_of, span_between
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message
 from storage.log.commit_log import CommitLog
@@ -76,7 +76,7 @@ class BrowseAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None
 
 
-def browse(asked: Asked, question: BrowseQuestion) -> BrowseAnswer:
+def browse(asked: RequestContext, question: BrowseQuestion) -> BrowseAnswer:
     """Messages of a topic by queue and by time, those that pass a filter if there is one."""
     check_times(question.begin, question.end)
     asked.allow(question.milliseconds)
@@ -122,7 +122,7 @@ def _from_place(span: Span, physical_offset: int, *, is_backward: bool) -> Span:
 class _Walk:
     """One walk over several queues; `stopped_at` is the physical offset of the message that it did not look at."""
 
-    def __init__(self, asked: Asked, choice: Choice | None, limit: int) -> None:
+    def __init__(self, asked: RequestContext, choice: Choice | None, limit: int) -> None:
         self._asked, self._choice, self._limit = asked, choice, limit
         self.lines: list[MessageLine] = []
         self.looked_at = self.unreadable = self.left_out = 0
@@ -171,7 +171,7 @@ class _Walk:
             self.lines.append(line_of(message, damage=damage))
 
 
-def _read(asked: Asked, queue: Queue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:
+def _read(asked: RequestContext, queue: Queue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:
     """The message of an entry, and what is wrong with its record."""
     store, physical_offset = asked.store, entry.physical_offset
     record, damage = store.record_at(physical_offset), None
@@ -197,7 +197,7 @@ def _forward(log: CommitLog, span: Span) -> Iterator[ConsumeQueueEntry]:
 
 
 def _backward(log: CommitLog, span: Span) -> Iterator[ConsumeQueueEntry]:
-    """The same from the end."""
+    """The entries of a span from its end to its beginning; else as `_forward`."""
     end, last = span.end, -1
     while end > span.first:
         start = max(end - AT_ONCE, span.first)

@@ -8,25 +8,25 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.errors import bad_parameter
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 
 LARGEST: Final = 2**63 - 1
 
 Offset: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST)]
-Limit: TypeAlias = Annotated[int, Meta(ge=1, le=200, description="Most entries of this answer.")]
+Limit: TypeAlias = Annotated[int, Meta(ge=1, le=200, description="Maximum number of entries in this answer.")]
 Milliseconds: TypeAlias = Annotated[
-    int, Meta(ge=1, le=10_000, description="After so long the answer is given as far as it has come.")
+    int, Meta(ge=1, le=10_000, description="After this time the server answers with what is done by then.")
 ]
 Topic: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 QueueId: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Time: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST, description="Milliseconds since 1970.")]
 Cursor: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=8192, description="Goes on where the answer that told it was cut.")
+    str, Meta(min_length=1, max_length=8192, description="Continues the answer from which this cursor comes.")
 ]
 
 
 Broker: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=255, description="Name of the broker that is asked; the first one by default.")
+    str, Meta(min_length=1, max_length=255, description="Name of the broker; by default the first one.")
 ]
 
 
@@ -46,7 +46,7 @@ class Endpoint:
     path: str
     question: type[Question]
     answer: type[Any]
-    work: Callable[[Asked, Any], Any]
+    work: Callable[[RequestContext, Any], Any]
     shows: Callable[[Any, Any], list[int]] | None = None
 
     @property

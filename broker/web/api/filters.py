@@ -56,5 +56,5 @@ def _by_expression(text: str) -> Choice:
     expression = parse(text)
     stages = ExpressionFilter(expression)
     unread = expression.text[expression.end :].strip()
-    note = f"brokers do not read what stands behind the expression, nor do we: {unread}" if unread else None
+    note = f"text behind the expression is ignored, as by brokers: {unread}" if unread else None
     return Choice(stages, lambda message: stages.matches_commit_log(message.properties_bytes), note)

@@ -12,9 +12,10 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.endpoint import Question
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError
 from storage.doctor.examine import STEPS, Diagnosis, examine
+from storage.ranges import subtract
 
 KEPT_SECONDS: Final = 30.0
 """How long an outcome is told before the store is examined anew."""
@@ -105,7 +106,7 @@ class Examinations:
             for each in self._by_broker.values():
                 each.close()
 
-    def health(self, asked: Asked, question: HealthQuestion) -> HealthAnswer:
+    def health(self, asked: RequestContext, question: HealthQuestion) -> HealthAnswer:
         """What is wrong with the store, with a picture of what log, queues and index cover."""
         asked.require_admin()
         with self._lock:
@@ -130,7 +131,7 @@ class Examination:
         """Give up what is under way."""
         self._is_closed = True
 
-    def health(self, asked: Asked, question: HealthQuestion) -> HealthAnswer:
+    def health(self, asked: RequestContext, question: HealthQuestion) -> HealthAnswer:
         """How far it has come, or what it found."""
         with self._lock:
             self._asked = time.monotonic()
@@ -157,7 +158,7 @@ class Examination:
     def _is_known(self) -> bool:
         return self._outcome is not None or self._problem is not None
 
-    def _run(self, asked: Asked) -> None:
+    def _run(self, asked: RequestContext) -> None:
         options = asked.service.options
         vouched = None
         if options.index_slots is not None and options.index_entries is not None:
@@ -190,8 +191,6 @@ class Examination:
 
 
 def _outcome(diagnosis: Diagnosis) -> Outcome:
-    from storage.ranges import subtract
-
     coverage = diagnosis.coverage
     whole = [(coverage.minimum, coverage.end)] if coverage.end > coverage.minimum else []
     return Outcome(

@@ -13,7 +13,7 @@ from msgspec import Meta
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Cursor, Milliseconds, Question, QueueId, Time, Topic, check_times
 from broker.web.api.queue_spans import offset_at, queues_of
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from storage.queue.queue import Queue
 
 SECOND: Final = 1000
@@ -61,7 +61,7 @@ class HistogramAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None
 
 
-def histogram(asked: Asked, question: HistogramQuestion) -> HistogramAnswer:
+def histogram(asked: RequestContext, question: HistogramQuestion) -> HistogramAnswer:
     """How many messages of a topic were stored when."""
     check_times(question.begin, question.end)
     asked.allow(question.milliseconds)
@@ -92,7 +92,7 @@ def histogram(asked: Asked, question: HistogramQuestion) -> HistogramAnswer:
     )
 
 
-def _range(asked: Asked, queues: list[Queue], question: HistogramQuestion) -> tuple[int, int]:
+def _range(asked: RequestContext, queues: list[Queue], question: HistogramQuestion) -> tuple[int, int]:
     """Begin and end (ms, both inclusive), those that are not given from the first and last messages of the queues."""
     begin, end = question.begin, question.end
     if begin is None or end is None:

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from broker.web.api.endpoint import Question, Topic
 from broker.web.api.messages import MessageLine, line_of
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.trace import Trace
 from storage.life.message_life import Event, find_life
 
@@ -47,7 +47,7 @@ class LifeAnswer(msgspec.Struct, rename="camel", kw_only=True):
     left_out: int
 
 
-def message_life(asked: Asked, question: LifeQuestion) -> LifeAnswer:
+def message_life(asked: RequestContext, question: LifeQuestion) -> LifeAnswer:
     """Where a message waited, was delivered, retried and given up, who has passed it, and what clients told of it."""
     if question.topic is not None:
         asked.require_right(question.topic)
@@ -62,7 +62,7 @@ def message_life(asked: Asked, question: LifeQuestion) -> LifeAnswer:
     )
 
 
-def _may_see(asked: Asked, event: Event, *, sees_message: bool) -> bool:
+def _may_see(asked: RequestContext, event: Event, *, sees_message: bool) -> bool:
     """Whether an event may be told; a consumer's trace names no topic, so it may if any record of the message may."""
     if event.message is not None:
         return asked.may_read_message(event.message)
@@ -70,7 +70,7 @@ def _may_see(asked: Asked, event: Event, *, sees_message: bool) -> bool:
     return asked.account is None or (sees_message if event.trace.topic is None else asked.may_read(event.trace.topic))
 
 
-def _event(asked: Asked, event: Event) -> LifeEvent:
+def _event(asked: RequestContext, event: Event) -> LifeEvent:
     groups = [
         Progress(group=each.group, next_offset=each.next_offset, has_passed=each.has_passed)
         for each in event.groups

@@ -1,17 +1,15 @@
 """Which messages an answer of the API shows, and the line about it in the audit log."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from broker.security.audit_log import AuditLog, Look, cut, now
+from broker.web.api.endpoint import Endpoint
 from broker.web.api.errors import ApiError
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError
-
-if TYPE_CHECKING:
-    from broker.web.api.endpoint import Endpoint
 
 
 def shown_lines(_question: Any, answer: Any) -> list[int]:
@@ -50,7 +48,7 @@ class Looker:
     client: str
     audit_log: AuditLog | None
 
-    def note_refused(self, endpoint: "Endpoint", broker: str, error: ApiError) -> None:
+    def note_refused(self, endpoint: Endpoint, broker: str, error: ApiError) -> None:
         """Write down that a client without rights wanted to look. Raises `AuditError`, which becomes the answer."""
         if self.audit_log is not None and endpoint.shows is not None:
             request, result = f"GET /api/v1{endpoint.path}", error.detail.code.upper()
@@ -58,8 +56,8 @@ class Looker:
 
     def note(
         self,
-        endpoint: "Endpoint",
-        asked: Asked,
+        endpoint: Endpoint,
+        asked: RequestContext,
         question: Any,
         offsets: list[int],
         error: RocketLensError | None = None,

@@ -9,12 +9,13 @@ from msgspec import Meta
 from broker.web.api.bodies import Body, body_of, preview_of
 from broker.web.api.endpoint import Offset, Question, QueueId, Topic
 from broker.web.api.errors import not_found
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError, StoreError
-from protocol.message import Message, decode_message
+from protocol.message import Message
 from protocol.sys_flag import has_inner_messages
 from storage.filter.retry import group_of_retry_topic
 from storage.life.message_copies import origin_topic, stage_of
+from storage.search.find import message_at
 
 SHOWN: Final = 64 * 1024
 """Bytes of a body that are shown unless asked for more."""
@@ -109,7 +110,7 @@ class MessageQuestion(Question):
     """`offset` is the physical offset of the record."""
 
     offset: Offset
-    body_limit: Annotated[int, Meta(ge=0, le=MOST_SHOWN, description="Bytes of the body that are shown.")] = SHOWN
+    body_limit: Annotated[int, Meta(ge=0, le=MOST_SHOWN, description="Number of bytes of the body to return.")] = SHOWN
 
 
 class QueueMessageQuestion(Question):
@@ -127,13 +128,13 @@ class BodyQuestion(Question):
     offset: Offset
 
 
-def message(asked: Asked, question: MessageQuestion) -> MessageAnswer:
+def message(asked: RequestContext, question: MessageQuestion) -> MessageAnswer:
     """The message that starts at a physical offset, damaged or not."""
     found, damage = read_message(asked, question.offset)
     return _answer(asked, found, damage, question.body_limit)
 
 
-def queue_message(asked: Asked, question: QueueMessageQuestion) -> MessageAnswer:
+def queue_message(asked: RequestContext, question: QueueMessageQuestion) -> MessageAnswer:
     """The message of a queue offset."""
     asked.require_topic(question.topic)
     queue = asked.store.queues.queue(question.topic, question.queue_id)
@@ -151,28 +152,23 @@ def queue_message(asked: Asked, question: QueueMessageQuestion) -> MessageAnswer
     return _answer(asked, found, damage, question.body_limit)
 
 
-def body(asked: Asked, question: BodyQuestion) -> bytes:
+def body(asked: RequestContext, question: BodyQuestion) -> bytes:
     """The whole body, decompressed, to be downloaded; as it is stored where it cannot be decompressed."""
     found, _ = read_message(asked, question.offset)
     try:
-        return bytes(found.decoded_body())
+        return found.body
     except StoreError:
-        return bytes(found.body)
+        return bytes(found.stored_body)
 
 
-def read_message(asked: Asked, physical_offset: int) -> tuple[Message, str | None]:
+def read_message(asked: RequestContext, physical_offset: int) -> tuple[Message, str | None]:
     """The message at a physical offset, and what is wrong with its record.
 
     Raises `ApiError` where none starts, and for a topic that may not be read.
     """
-    store = asked.store
-    record, damage = store.record_at(physical_offset), None
-    if record is None:
-        damage = store.explain_absence(physical_offset)
-        record = store.damaged_record_at(physical_offset) if physical_offset < store.commit_log.end else None
-        if record is None:
-            raise not_found(f"no message there: {damage}", "offset")
-    found = decode_message(record, physical_offset=physical_offset, check_crc=False)
+    found, damage = message_at(asked.store, physical_offset)
+    if found is None:
+        raise not_found(f"no message there: {damage}", "offset")
     asked.require_message(found)
     return found, damage
 
@@ -210,7 +206,7 @@ def _first(keys: list[str]) -> Iterator[str]:
         room -= len(key) + 1
 
 
-def _answer(asked: Asked, message: Message, damage: str | None, most: int) -> MessageAnswer:
+def _answer(asked: RequestContext, message: Message, damage: str | None, most: int) -> MessageAnswer:
     inner = _inner(message)
     groups, problem = _groups_of(asked, message)
     return MessageAnswer(
@@ -265,7 +261,7 @@ def _inner_answer(message: Message) -> InnerMessage:
     )
 
 
-def _groups_of(asked: Asked, message: Message) -> tuple[list[Consumption], str | None]:
+def _groups_of(asked: RequestContext, message: Message) -> tuple[list[Consumption], str | None]:
     """The groups that read the record's queue; none, and the reason, where it is not known how far they have come."""
     try:
         return list(_groups(asked, message)), None
@@ -273,7 +269,7 @@ def _groups_of(asked: Asked, message: Message) -> tuple[list[Consumption], str |
         return [], str(error)
 
 
-def _groups(asked: Asked, message: Message) -> Iterator[Consumption]:
+def _groups(asked: RequestContext, message: Message) -> Iterator[Consumption]:
     """The groups that read the record's queue, by name; of a retry topic its own alone."""
     offsets = asked.service.offsets
     owner = group_of_retry_topic(message.topic)

@@ -1,28 +1,32 @@
 """The OpenAPI 3.1 description of the API, made from the questions and answers that it is built of."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from broker.web.api.endpoint import Endpoint
 from broker.web.api.errors import ErrorAnswer
 
+Part: TypeAlias = dict[str, Any]
+"""A JSON object of an OpenAPI document, whose shape that standard gives."""
+
 TEMPLATE: Final = "#/components/schemas/{name}"
 
 REFUSALS: Final = {
-    "400": "A parameter is missing, unknown, or not what it should be.",
-    "401": "Keys are asked for, and none or wrong ones came.",
-    "403": "The account may not see this, or the Host header names a host that is not ours.",
-    "404": "The store does not have it; the message says where was looked.",
+    "400": "A parameter is missing, unknown or invalid.",
+    "401": "Keys are required, and none or wrong ones were sent.",
+    "403": "The account may not see this, or the Host header does not name this server.",
+    "404": "The store does not have it; the message says what was searched.",
     "405": "Only GET and HEAD are answered.",
     "503": "Too many requests at once, or the disk does not answer; ask again later.",
 }
 
 ABOUT: Final = """\
-What the page shows, for programs. Times are milliseconds since 1970, offsets are RocketMQ's. A list that is cut says so
-by a cursor, which the same question takes to go on. Where a question may take long it is answered after `milliseconds`
-as far as it has come, with a cursor too; whoever stops asking has stopped it. Nothing is ever written."""
+The data of the page, for programs. Times are milliseconds since 1970, offsets are RocketMQ's. A list that does not show
+everything has a cursor: send the same request with it to continue. A request that may take long is answered after
+`milliseconds` with what was done by then, and also with a cursor. To stop it, send no further request. Nothing is ever
+written."""
 
 
 def describe(endpoints: Sequence[Endpoint], version: str) -> bytes:
@@ -55,7 +59,7 @@ def describe(endpoints: Sequence[Endpoint], version: str) -> bytes:
     )
 
 
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
+def _operation(endpoint: Endpoint) -> Part:
     is_file = endpoint.answer is bytes
     answer: Mapping[str, Any] = (
         {"application/octet-stream": {}}
@@ -75,7 +79,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+def _parameters(endpoint: Endpoint) -> list[Part]:
     """The query parameters, from the question's fields."""
     name = endpoint.question.__name__
     _, components = msgspec.json.schema_components([endpoint.question], ref_template=TEMPLATE)
@@ -87,7 +91,7 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     ]
 
 
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+def _plain(schema: Part) -> Part:
     """A parameter that is left out is not null: there is no null in a query."""
     choices = [each for each in schema.get("anyOf", []) if each != {"type": "null"}]
     if choices:

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from broker.web.api.endpoint import Question
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from broker.web.metrics_collector import installed_version
 from protocol.errors import StoreError
 from storage.layout.store_layout import recognise_store
@@ -51,7 +51,7 @@ class StoreAnswer(msgspec.Struct, rename="camel", kw_only=True):
     problems_left_out: int = 0
 
 
-def store(asked: Asked, _question: StoreQuestion) -> StoreAnswer:
+def store(asked: RequestContext, _question: StoreQuestion) -> StoreAnswer:
     """Which store this is, and how far it reaches."""
     service = asked.service
     answer = StoreAnswer(
@@ -69,7 +69,7 @@ def store(asked: Asked, _question: StoreQuestion) -> StoreAnswer:
     return answer
 
 
-def _tell_all(asked: Asked, answer: StoreAnswer) -> None:
+def _tell_all(asked: RequestContext, answer: StoreAnswer) -> None:
     snapshot = asked.store.snapshot
     log, state = snapshot.commit_log, snapshot.state
     first = log.store_timestamp_at(log.minimum, 1)
@@ -91,7 +91,7 @@ def _tell_all(asked: Asked, answer: StoreAnswer) -> None:
     answer.problems_left_out = max(len(problems) - MOST_PROBLEMS, 0)
 
 
-def _reason_not_to_follow(asked: Asked) -> list[str]:
+def _reason_not_to_follow(asked: RequestContext) -> list[str]:
     """Why what is there now is no store any more: a disk was taken away, files were deleted, and answers are old."""
     try:
         recognise_store(asked.store.layout.root, asked.service.options.commit_log_directories, open_segments=False)

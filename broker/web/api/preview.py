@@ -13,7 +13,7 @@ from broker.web.api.endpoint import LARGEST, Cursor, Milliseconds, Question, Que
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Choice, Sql, Tag, choice_of
 from broker.web.api.queue_spans import Span, queues_of, span_between
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.errors import CorruptRecord
 from protocol.message import decode_message
 from storage.query.get_message import get_message
@@ -56,7 +56,7 @@ class PreviewPlace(NamedTuple):
     queue_offset: int
 
 
-def filter_preview(asked: Asked, question: PreviewQuestion) -> PreviewAnswer:
+def filter_preview(asked: RequestContext, question: PreviewQuestion) -> PreviewAnswer:
     """How many of a topic's messages a consumer with a filter would get."""
     check_times(question.begin, question.end)
     asked.allow(question.milliseconds)
@@ -90,7 +90,7 @@ def filter_preview(asked: Asked, question: PreviewQuestion) -> PreviewAnswer:
     )
 
 
-def _count(asked: Asked, span: Span, choice: Choice, *, is_first: bool) -> tuple[int, int]:
+def _count(asked: RequestContext, span: Span, choice: Choice, *, is_first: bool) -> tuple[int, int]:
     """How many messages of a span pass, and up to which queue offset was looked; one step is always made."""
     snapshot = asked.store.snapshot
     passed, offset = 0, span.first
@@ -109,7 +109,7 @@ def _count(asked: Asked, span: Span, choice: Choice, *, is_first: bool) -> tuple
     return passed, min(offset, span.end)
 
 
-def _passes(asked: Asked, record: memoryview, span: Span, choice: Choice) -> int:
+def _passes(asked: RequestContext, record: memoryview, span: Span, choice: Choice) -> int:
     """How many messages of a record a consumer gets: none, one, or those of a batch."""
     try:
         message = decode_message(record, check_crc=False)

@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.web.api.endpoint import LARGEST
 from broker.web.api.errors import ApiError, not_found
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from storage.queue.queue import Queue
 
 MOST_QUEUES: Final = 1024
@@ -32,7 +32,7 @@ class Span:
         return max(self.end - self.first, 0)
 
 
-def queues_of(asked: Asked, topic: str, queue_id: int | None) -> list[Queue]:
+def queues_of(asked: RequestContext, topic: str, queue_id: int | None) -> list[Queue]:
     """The queues of a topic, or one of them. Raises `ApiError` where there is none, or where there are too many."""
     asked.require_topic(topic)
     store = asked.store

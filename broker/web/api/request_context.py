@@ -3,27 +3,25 @@
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from broker.security.accounts import Account, Permission
 from broker.security.answer_rights import may_read
 from broker.security.needs import group_resource
+from broker.service.broker_service import BrokerService
 from broker.web.api.errors import ClientGone, forbidden, not_found
 from protocol.message import Message
 from storage.life.message_copies import origin_topic
-
-if TYPE_CHECKING:
-    from broker.service.broker_service import BrokerService
-    from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore
+from storage.store.topic_catalog import topic_names
 
 UNBOUNDED = float("inf")
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class RequestContext:
     """What an endpoint works with. `account` None: nobody has to say who he is, and everything may be seen."""
 
-    service: "BrokerService"
+    service: BrokerService
     account: Account | None = None
     needs_keys: bool = False
     """Whether others than this client have to say who they are."""
@@ -34,7 +32,7 @@ class Asked:
     deadline: float = UNBOUNDED
 
     @property
-    def store(self) -> "MessageStore":
+    def store(self) -> MessageStore:
         """The store that is served."""
         return self.service.store
 
@@ -55,7 +53,7 @@ class Asked:
 
     @property
     def is_admin(self) -> bool:
-        """Whether what is told of all topics together may be seen."""
+        """Whether figures of all topics together may be seen."""
         return self.account is None or self.account.is_admin
 
     def may_read(self, topic: str) -> bool:
@@ -96,6 +94,4 @@ class Asked:
 
     def topics(self) -> list[str]:
         """The names of all topics that may be read, sorted."""
-        from broker.service.topic_catalog import topic_names
-
         return [topic for topic in topic_names(self.store) if self.may_read(topic)]

@@ -16,7 +16,7 @@ from broker.web.api.endpoint import LARGEST, Cursor, Limit, Question, Time, Topi
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
 from broker.web.api.messages import MessageLine, line_of
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from broker.web.api.search_process import Task, search_apart
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.message import Message
@@ -31,7 +31,7 @@ MOST_APART: Final = 4000
 """Milliseconds that another process searches for one answer; that it has to start and open the store comes on top."""
 
 Text = Annotated[str, Meta(min_length=1, max_length=4096)]
-Milliseconds = Annotated[int, Meta(ge=1, le=8000, description="About so long is searched for this answer.")]
+Milliseconds = Annotated[int, Meta(ge=1, le=8000, description="Approximate time of the search for this answer.")]
 Size = Annotated[int, Meta(ge=0, le=2**31 - 1, description="Bytes of the decompressed body.")]
 
 
@@ -62,7 +62,7 @@ class SearchQuestion(Question):
     cursor: Cursor | None = None
 
     def criteria(self) -> Criteria:
-        """The same as the engine has it."""
+        """The question's conditions as the search engine takes them."""
         return Criteria(
             topic=self.topic,
             begin_timestamp=self.begin,
@@ -97,12 +97,12 @@ class SearchAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None
 
 
-def search_content(asked: Asked, question: SearchQuestion) -> SearchAnswer:
+def search_content(asked: RequestContext, question: SearchQuestion) -> SearchAnswer:
     """Messages by what they say: a text, a regular expression, JSONPath, SQL92, the start of a key, a host, a size."""
     if question.topic is not None:
         asked.require_topic(question.topic)
     elif not asked.is_admin:
-        raise bad_parameter("topic", "who is no administrator names the topic that is searched")
+        raise bad_parameter("topic", "only administrators may search without a topic")
     check_times(question.begin, question.end)
     if question.maximum_size is not None and question.maximum_size < question.minimum_size:
         raise bad_parameter("maximumSize", f"the largest size, {question.maximum_size}, is below the smallest")
@@ -130,7 +130,7 @@ def _blamed(question: SearchQuestion, text: str) -> str:
     return "regex" if question.regex is not None else ""
 
 
-def _search_here(asked: Asked, question: SearchQuestion) -> SearchAnswer:
+def _search_here(asked: RequestContext, question: SearchQuestion) -> SearchAnswer:
     steps = search(
         asked.store,
         question.criteria(),
@@ -148,7 +148,7 @@ def _search_here(asked: Asked, question: SearchQuestion) -> SearchAnswer:
     return _answer(asked, found, step.progress, step.notes, step.cursor)
 
 
-def _search_apart(asked: Asked, question: SearchQuestion, milliseconds: int) -> SearchAnswer:
+def _search_apart(asked: RequestContext, question: SearchQuestion, milliseconds: int) -> SearchAnswer:
     options = asked.service.options
     task = Task(
         store=str(asked.store.layout.root),
@@ -168,7 +168,7 @@ def _search_apart(asked: Asked, question: SearchQuestion, milliseconds: int) -> 
 
 
 def _answer(
-    asked: Asked, found: list[Message], progress: ProgressReport, notes: tuple[str, ...], cursor: str | None
+    asked: RequestContext, found: list[Message], progress: ProgressReport, notes: tuple[str, ...], cursor: str | None
 ) -> SearchAnswer:
     seen = [message for message in found if asked.may_read_message(message)]
     if asked.account is not None and not asked.account.is_unbounded:

@@ -18,7 +18,7 @@ from typing import IO, Final
 import msgspec
 
 from broker.web.api.errors import ApiError
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError
 from protocol.message import Message, decode_message
 from storage.child_process import child_environment, python_command
@@ -62,7 +62,7 @@ class ProcessReport(msgspec.Struct):
 class _Pipe:
     """The process's stdout, read without waiting longer than somebody waits for us."""
 
-    asked: Asked
+    asked: RequestContext
     stream: IO[bytes]
     selector: selectors.BaseSelector
 
@@ -82,7 +82,7 @@ class _Pipe:
         return b"".join(parts)
 
 
-def search_apart(asked: Asked, task: Task, milliseconds: int) -> Iterator[Step]:
+def search_apart(asked: RequestContext, task: Task, milliseconds: int) -> Iterator[Step]:
     """The steps of a search as far as they come in some time after the process has started; one at least.
 
     Raises `ConfigError` for criteria that cannot be, `ApiError` when not even one piece of the log was searched.
@@ -112,15 +112,17 @@ def search_apart(asked: Asked, task: Task, milliseconds: int) -> Iterator[Step]:
 
 def _steps(pipe: _Pipe) -> Iterator[Step]:
     count = 0
-    while (told := _read(pipe)) is not None:
+    while (report := _read(pipe)) is not None:
         count += 1
-        messages = tuple(_message(offset, record) for offset, record in told.records)
-        yield Step(messages, ProgressReport(*told.progress), told.cursor, told.is_last, told.notes)
-        if told.is_last:
+        messages = tuple(_message(offset, record) for offset, record in report.records)
+        yield Step(messages, ProgressReport(*report.progress), report.cursor, report.is_last, report.notes)
+        if report.is_last:
             return
     if not count:
         raise ApiError(
-            503, "slow", "the expression came through no piece of the log in its time; make it simpler, or ask for less"
+            503,
+            "slow",
+            ("the expression did not finish any piece of the log in time; make it simpler, or narrow the search"),
         )
 
 
@@ -133,10 +135,10 @@ def _read(pipe: _Pipe) -> ProcessReport | None:
     data = None if head is None else pipe.read(LENGTH.unpack(head)[0])
     if data is None:
         return None
-    told = msgspec.msgpack.decode(data, type=ProcessReport)
-    if told.problem is not None:
-        raise ApiError(503, "store_error", told.problem) if told.is_store else ConfigError(told.problem)
-    return told
+    report = msgspec.msgpack.decode(data, type=ProcessReport)
+    if report.problem is not None:
+        raise ApiError(503, "store_error", report.problem) if report.is_store else ConfigError(report.problem)
+    return report
 
 
 def _message(physical_offset: int, record: bytes) -> Message:
@@ -154,18 +156,18 @@ def main() -> None:
             keeps_state=False,
         )
         store = MessageStore.open(task.store, options)
-        _tell(ProcessReport())
+        _send(ProcessReport())
         for step in search(
             store, task.criteria, limit=task.limit, cursor=task.cursor, threads=1, exhaustive=task.exhaustive
         ):
-            _tell(_told(store, step))
+            _send(_report_of(store, step))
     except (ConfigError, FilterSyntaxError) as error:
-        _tell(ProcessReport(problem=str(error)))
+        _send(ProcessReport(problem=str(error)))
     except RocketLensError as error:
-        _tell(ProcessReport(problem=f"the store cannot be searched: {error}", is_store=True))
+        _send(ProcessReport(problem=f"the store cannot be searched: {error}", is_store=True))
 
 
-def _told(store: MessageStore, step: Step) -> ProcessReport:
+def _report_of(store: MessageStore, step: Step) -> ProcessReport:
     progress = step.progress
     numbers = (progress.searched_bytes, progress.total_bytes, progress.found, progress.seconds, progress.before_bytes)
     offsets = dict.fromkeys(message.physical_offset for message in step.messages)
@@ -173,7 +175,7 @@ def _told(store: MessageStore, step: Step) -> ProcessReport:
     return ProcessReport([each for each in records if each[1]], numbers, step.cursor, step.is_last, step.notes)
 
 
-def _tell(told: ProcessReport) -> None:
-    data = msgspec.msgpack.encode(told)
+def _send(report: ProcessReport) -> None:
+    data = msgspec.msgpack.encode(report)
     sys.stdout.buffer.write(LENGTH.pack(len(data)) + data)
     sys.stdout.buffer.flush()

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Question, Topic
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.errors import BeingSearched, RocketLensError, StoreError
 from storage.life.message_copies import Stage, stage_of
 from storage.queue.queue import Queue
@@ -94,7 +94,7 @@ class TopicAnswer(msgspec.Struct, rename="camel", kw_only=True):
     groups_problem: str | None = None
 
 
-def topics(asked: Asked, question: TopicsQuestion) -> TopicsAnswer:
+def topics(asked: RequestContext, question: TopicsQuestion) -> TopicsAnswer:
     """The topics of the store."""
     asked.allow(question.milliseconds)
     part = question.contains.lower()
@@ -113,7 +113,7 @@ def topics(asked: Asked, question: TopicsQuestion) -> TopicsAnswer:
     )
 
 
-def topic(asked: Asked, question: TopicQuestion) -> TopicAnswer:
+def topic(asked: RequestContext, question: TopicQuestion) -> TopicAnswer:
     """One topic: its queues, and how far consumer groups have come."""
     asked.require_topic(question.topic)
     ids = asked.store.queues.queue_ids(question.topic)
@@ -137,7 +137,7 @@ def topic(asked: Asked, question: TopicQuestion) -> TopicAnswer:
     )
 
 
-def _groups_of(asked: Asked, topic: str) -> tuple[list[str], str | None]:
+def _groups_of(asked: RequestContext, topic: str) -> tuple[list[str], str | None]:
     """The groups with an offset in a topic that may be seen; none, and the reason, where that is not known."""
     try:
         return [group for group in asked.service.offsets.groups_of(topic) if asked.may_see_group(group)], None
@@ -154,14 +154,14 @@ def kind_of(topic: str) -> str:
     return "system" if own or topic in ("TBW102", "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC") else "normal"
 
 
-def _queue_count(asked: Asked, topic: str) -> int | None:
+def _queue_count(asked: RequestContext, topic: str) -> int | None:
     try:
         return len(asked.store.queues.queue_ids(topic))
     except StoreError:
         return None
 
 
-def _count(asked: Asked, line: TopicLine) -> None:
+def _count(asked: RequestContext, line: TopicLine) -> None:
     """Put in how many messages a topic has, and when the last was stored."""
     messages, last = 0, -1
     try:
@@ -175,7 +175,7 @@ def _count(asked: Asked, line: TopicLine) -> None:
     line.messages, line.last_timestamp = messages, last if last >= 0 else None
 
 
-def _queue_line(asked: Asked, topic: str, queue_id: int) -> QueueLine:
+def _queue_line(asked: RequestContext, topic: str, queue_id: int) -> QueueLine:
     asked.check()
     try:
         queue = asked.store.queues.queue(topic, queue_id)
@@ -201,7 +201,7 @@ def _read_queue(queue: Queue) -> QueueLine:
     )
 
 
-def _group_line(asked: Asked, group: str, topic: str) -> GroupLine:
+def _group_line(asked: RequestContext, group: str, topic: str) -> GroupLine:
     asked.check()
     lag: int | None = 0
     offsets: dict[int, int] = {}

@@ -5,7 +5,7 @@ import { announce, clear, copyButton, el, foreign, guarded, link, notice } from 
 import { duration, number, plural, time } from "./format.js";
 import { Picture } from "./picture.js";
 
-const STATES = { live: "a broker runs on it", crashed: "its broker crashed, or it was copied from under it", stopped: "stopped cleanly" };
+const STATES = { live: "a broker runs on it", crashed: "its broker crashed, or it was copied while the broker ran", stopped: "stopped cleanly" };
 const ASK_AGAIN = 700;
 
 export async function healthView(_parameters, context) {

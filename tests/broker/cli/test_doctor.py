@@ -26,8 +26,8 @@ def test_findings_have_a_place_a_meaning_a_command_and_exit_code_4(g1_crashed_st
     text = outcome.text
     assert f"warning liveness: {g1_crashed_store}/abort\n" in text
     assert "        means: a broker that starts here" in text
-    assert f"        mend: rocketlens rebuild index {g1_crashed_store}\n" in text
-    assert text.endswith("0 errors, 1 warning, 0 to know\n")
+    assert f"        fix: rocketlens rebuild index {g1_crashed_store}\n" in text
+    assert text.endswith("0 errors, 1 warning, 0 notes\n")
 
 
 def test_a_program_gets_one_object(g1_crashed_store: Path) -> None:
@@ -51,7 +51,7 @@ def test_what_is_no_store_ends_with_3(tmp_path: Path) -> None:
 def test_half_of_the_counts_is_a_usage_error(g1_store: Path) -> None:
     outcome = rocketlens("doctor", g1_store, "--index-slots", 97)
     assert outcome.code == 2
-    assert "together or not at all" in outcome.errors
+    assert "give both or neither" in outcome.errors
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -94,6 +94,6 @@ def test_a_directory_with_a_number_among_the_index_files_is_a_finding(tmp_path: 
     outcome = rocketlens("doctor", writer.root, "--json")
     assert (outcome.code, outcome.errors) == (4, "")
     (finding,) = json.loads(outcome.output)["findings"]
-    assert (finding["path"], finding["found"]) == (str(directory), "is a directory")
+    assert (finding["path"], finding["found"]) == (str(directory), "expected an index file, found a directory")
     assert finding["remedy"] == f"mv it out of {directory.parent}"
     assert rocketlens("query", writer.root, "--topic", "T", "--key", "k").code == 0

@@ -52,14 +52,14 @@ def test_it_lists_what_recorded_consumers_received(arguments: tuple[str, ...], f
 
 def test_how_much_would_be_delivered_stands_on_stderr(g1_store: Path) -> None:
     outcome = run(g1_store, "--tag", "TagD", "--json")
-    assert outcome.errors == "rocketlens: 40 of the 52 messages of TopicTest would be delivered\n"
+    assert outcome.errors == "rocketlens: 40 of 52 messages of TopicTest would be delivered\n"
     assert len(outcome.messages) == 40
 
 
 def test_a_limit_cuts_the_list_and_not_the_count(g1_store: Path) -> None:
     outcome = run(g1_store, "--tag", "TagD", "--json", "--max", "3")
     assert len(outcome.messages) == 3
-    assert "40 of the 52 messages of TopicTest would be delivered; the first 3 are listed" in outcome.errors
+    assert "40 of 52 messages of TopicTest would be delivered; the first 3 are listed" in outcome.errors
 
 
 def test_a_tag_of_equal_hash_is_not_delivered_since_clients_compare_the_tag(odd: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_tag_of_equal_hash_is_not_delivered_since_clients_compare_the_tag(odd:
 def test_nothing_delivered_is_exit_code_1(odd: Path) -> None:
     outcome = run(odd, "--tag", "Never", topic="T")
     assert (outcome.code, outcome.output) == (1, b"")
-    assert "0 of the 5 messages of T" in outcome.errors
+    assert "0 of 5 messages of T" in outcome.errors
 
 
 def test_each_message_is_explained_by_its_tag(odd: Path) -> None:
@@ -122,7 +122,7 @@ def test_an_expression_that_does_not_compile_is_drawn_with_the_place(g1_store: P
 def test_what_a_broker_does_not_read_of_an_expression_is_said(g1_store: Path) -> None:
     outcome = run(g1_store, "--sql", "a > 5 anything goes", "--json")
     assert outcome.code == 0
-    assert "brokers do not read what stands behind the expression" in outcome.errors
+    assert "text behind the expression is ignored, as by brokers" in outcome.errors
     assert "anything goes" in outcome.errors
 
 

@@ -41,7 +41,7 @@ SERVE = "serve STORE --listen 127.0.0.1:0 --state-dir STATE"
 @pytest.mark.parametrize(
     ("limits", "told"),
     [
-        ({"space": 200 * MIB}, "the limit of 200 MiB of address space is too low: 640 and the size of the store"),
+        ({"space": 200 * MIB}, "the limit of 200 MiB of address space is too low: 640 plus the size of the store"),
         ({"files": 16}, "the limit of 16 open files is too low: 64 are needed"),
     ],
 )
@@ -75,4 +75,4 @@ def test_a_store_that_leaves_no_files_to_serve_it_with_is_not_served(store: Path
     outcome = run(SERVE, store, tmp_path, files=2 * segments + 24)
     assert (outcome.returncode, outcome.stdout) == (2, "")
     (line,) = outcome.stderr.splitlines()
-    assert "are open for the store alone, and at least 32 more are needed to serve it (ulimit -n)" in line
+    assert "and serving it at least 32 more (ulimit -n)" in line

@@ -131,7 +131,7 @@ def test_times_that_no_timestamp_tells_are_null_in_parquet(tmp_path: Path) -> No
     [
         (b"", (), "holds no line to look up"),
         (b"\n\r\n", (), "holds no line to look up"),
-        (b"\xff\n", (), "is no UTF-8 text"),
+        (b"\xff\n", (), "is not UTF-8 text"),
         (b"k\n", ("--format", "parquet"), "--format parquet needs --out"),
         (b"k\n", ("--out", "/nonexistent/out"), "cannot be written"),
     ],
@@ -163,7 +163,7 @@ def test_a_file_that_is_there_is_replaced_only_when_asked_for_and_only_by_a_whol
     out = tmp_path / "found"
     out.write_text("of yesterday")
     refused = rocketlens("lookup", g1_store, asked, "--out", out)
-    assert (refused.code, "is there already" in refused.errors) == (2, True)
+    assert (refused.code, "exists already" in refused.errors) == (2, True)
     assert out.read_text() == "of yesterday"
     assert rocketlens("lookup", g1_store, asked, "--out", out, "--replace").code == 1
     assert len(out.read_text().splitlines()) == HOT + 2

@@ -159,7 +159,7 @@ def test_details_name_every_field(capsys: pytest.CaptureFixture[str]) -> None:
             assert str(value) in shown, name
     assert "property KEYS" in shown
     assert "0xdaa320a7" in shown
-    assert "2 bytes that are no text, in base64: //4=" in shown
+    assert "2 bytes that are not text, in base64: //4=" in shown
 
 
 def test_times_are_local_and_what_is_no_date_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

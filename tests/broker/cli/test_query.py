@@ -67,19 +67,19 @@ def test_the_newest_come_first_to_the_cap_and_a_cursor_goes_on(where: tuple[obje
         pages = offsets(outcome) + pages
         if not outcome.errors:
             break
-        assert outcome.errors == f"rocketlens: older matches are left out: --cursor {pages[0]} goes on with them\n"
+        assert outcome.errors == f"rocketlens: there are older matches: continue with --cursor {pages[0]}\n"
         cursor = ["--cursor", pages[0]]
     assert pages == everything
 
 
 def test_more_than_one_page_is_collected(where: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     everything = offsets(query(where, "--key", "hotkey"))
-    for module in ("query", "asking"):
-        monkeypatch.setattr(f"broker.cli.{module}.PAGE", 7)
+    for module in ("store", "remote"):
+        monkeypatch.setattr(f"rocketlens.{module}.PAGE", 7)
     assert offsets(query(where, "--key", "hotkey", "--max", "1000")) == everything
     outcome = query(where, "--key", "hotkey", "--max", "20")
     assert offsets(outcome) == everything[-20:]
-    assert f"--cursor {everything[-20]} " in outcome.errors
+    assert f"--cursor {everything[-20]}\n" in outcome.errors
 
 
 def test_times_are_milliseconds_or_iso_8601(where: tuple[object, ...]) -> None:
@@ -140,7 +140,7 @@ def test_the_table_has_a_line_a_message(g1_store: Path) -> None:
         (["STORE", "--topic", "T", "--key", "a", "--tag", "b"], "exactly one of"),
         (["--topic", "T", "--key", "a"], "expected either STORE or --server"),
         (["STORE", "--server", "127.0.0.1:1", "--topic", "T", "--key", "a"], "expected either STORE or --server"),
-        (["--server", "127.0.0.1:1", "--topic", "T", "--key", "a", "--commit-log", "x"], "make no sense"),
+        (["--server", "127.0.0.1:1", "--topic", "T", "--key", "a", "--commit-log", "x"], "cannot be used"),
         (["STORE", "--topic", "T", "--key", "a", "--begin", "5", "--end", "1"], "--begin 5 is after --end 1"),
         (["STORE", "--topic", "T", "--key", "a", "--begin", "soon"], "neither milliseconds nor a time"),
         (["STORE", "--topic", "T", "--key", "a", "--end", "9999999-01-01"], "neither milliseconds nor a time"),
@@ -242,7 +242,7 @@ def test_several_brokers_with_older_matches_each_say_where_to_go_on(g1_store: Pa
         )
     assert outcome.code == 0
     oldest = offsets(outcome)[0]
-    assert outcome.errors == f"rocketlens: a ({a}) has older matches, which --server {a} --cursor {oldest} shows\n"
+    assert outcome.errors == f"rocketlens: a ({a}) has older matches: ask it alone, with cursor {oldest}\n"
 
 
 def test_a_broker_that_cannot_be_reached_is_code_3() -> None:
@@ -255,4 +255,4 @@ def test_bytes_that_are_no_messages_are_code_3() -> None:
     with serving_in_a_thread(service_of(FakeStore()), [JavaBroker(b"garbage")]) as endpoint:
         outcome = ask(endpoint, "--key", "k")
     assert outcome.code == 3
-    assert "answered bytes that are no messages" in outcome.errors
+    assert "answered bytes that are not messages" in outcome.errors

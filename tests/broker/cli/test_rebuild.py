@@ -118,7 +118,7 @@ def test_every_field_of_a_request_has_an_option(command: str) -> None:
         (["verify", "/store", "--commit-log", "/a,/log", "--work", "/log/w"], "--work /log/w lies inside /log"),
         (["rebuild", "all", "/store", "--out", "/store"], "--out is the store itself"),
         (["rebuild", "all", "/store", "--out", "/a/../store/new"], "--out /a/../store/new lies inside the store"),
-        (["compact", "index", "/store", "--out", "/o", "--drop-backup"], "--drop-backup and --out exclude each other"),
+        (["compact", "index", "/store", "--out", "/o", "--drop-backup"], "--drop-backup and --out cannot be combined"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: list[str], message: str) -> None:
@@ -158,7 +158,7 @@ def test_without_java_it_says_what_to_install(job: StandIn, monkeypatch: pytest.
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     outcome = rocketlens("verify", "/store")
     assert outcome.code == 2
-    assert f"JAVA_HOME is {tmp_path}, where there is no bin/java" in outcome.errors
+    assert f"JAVA_HOME is {tmp_path}, which has no bin/java" in outcome.errors
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "there is none in PATH" in rocketlens("verify", "/store").errors
@@ -170,7 +170,7 @@ def test_without_java_it_says_what_to_install(job: StandIn, monkeypatch: pytest.
         (NotAStore("/store", expected="a", found="b"), 3, "/store is no store that can be served: found b, expected a"),
         (StoreError("/store/lock", what="is locked by\n\x1b[2J"), 3, "/store/lock: is locked by \\x1b[2J"),
         (ConfigError("--out /o: there is index already"), 2, "--out /o: there is index already"),
-        (KeyboardInterrupt(), 130, "stopped; run the same command again to go on"),
+        (KeyboardInterrupt(), 130, "stopped; run the same command again to continue"),
     ],
 )  # fmt: skip
 def test_an_error_is_one_line_and_an_exit_code(job: StandIn, error: BaseException, code: int, line: str) -> None:

@@ -111,9 +111,9 @@ def test_what_is_no_store_ends_it_with_code_3_and_one_line(tmp_path: Path, kind:
         (["--listen", "10911"], "expected HOST:PORT"),
         (["--listen", "::1:10911"], "in brackets"),
         (["--loop", "trio"], "'trio' is not one of"),
-        (["--index-slots", "5"], "given together"),
+        (["--index-slots", "5"], "give both or neither"),
         (["--frame-limit", "1"], "1 is not in the range"),
-        (["--advertise", "a:0"], "cannot dial port 0"),
+        (["--advertise", "a:0"], "cannot connect to port 0"),
         (["--commit-log", "a,,b"], "empty directory name"),
         (["--state-dir", "STORE/state"], "lies inside the store"),
         (["--no-such-option"], "No such option"),
@@ -164,7 +164,7 @@ def test_a_hangup_signal_makes_it_look_at_the_store_anew(g1_store: Path, tmp_pat
     with serving_process(g1_store, tmp_path) as server:
         server.process.send_signal(signal.SIGHUP)
         deadline = time.monotonic() + STOP_SECONDS
-        while "the store was read anew" not in server.errors.read_text():
+        while "the store was reopened" not in server.errors.read_text():
             assert time.monotonic() < deadline
             time.sleep(0.01)
         with socket.create_connection(server.endpoints[0]) as connection:

@@ -42,13 +42,15 @@ def test_each_store_is_registered_again_when_a_worker_was_replaced_and_taken_off
         places = zip(("broker-a", "broker-b"), server.places, strict=True)
         wanted = {(name, "990001", str(endpoint)) for name, (_, (endpoint, *_)) in places}
 
-        def has_told(times: int) -> bool:
-            told = entries(name_server, RequestCode.REGISTER_BROKER)
-            return all(told.count(entry) == times for entry in wanted)
+        def is_registered(times: int) -> bool:
+            requests = entries(name_server, RequestCode.REGISTER_BROKER)
+            return all(requests.count(entry) == times for entry in wanted)
 
-        eventually(lambda: has_told(1))
+        eventually(lambda: is_registered(1))
         os.kill(server.workers[0], signal.SIGKILL)
-        eventually(lambda: has_told(2))
+        eventually(lambda: is_registered(2))
+        # A line is logged only when the name server's answer has come back, later than it has the request.
+        eventually(lambda: server.errors.read_text().count("registered with name server") == 4)
         assert entries(name_server, RequestCode.UNREGISTER_BROKER) == []
         assert server.stop() == 0
         assert sorted(entries(name_server, RequestCode.UNREGISTER_BROKER)) == sorted(wanted)

@@ -113,7 +113,7 @@ def test_from_id_dials_the_address_in_the_id(server: Endpoint) -> None:
 def test_from_id_needs_an_id_with_an_address(text: str) -> None:
     outcome = rocketlens("view", text, "--from-id")
     assert outcome.code == 3
-    assert "only an offset message id holds an address" in outcome.errors
+    assert "only an offset message id contains an address" in outcome.errors
 
 
 def test_a_server_that_cannot_be_reached_is_code_3(g1_store: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_name_server_is_told_from_a_broker() -> None:
     with serving_in_a_thread(service_of(FakeStore()), []) as endpoint:
         outcome = rocketlens("view", "0", "--server", endpoint)
     assert outcome.code == 3
-    assert "is no broker (a name server, perhaps)" in outcome.errors
+    assert "is not a broker (perhaps a name server)" in outcome.errors
 
 
 @pytest.mark.parametrize("body", [b"", b"garbage", bytes(100), encode_message(topic="T", physical_offset=7)])
@@ -134,7 +134,7 @@ def test_bytes_that_are_not_the_message_asked_for_are_not_shown(body: bytes) -> 
     with serving_in_a_thread(service_of(FakeStore()), [Fixed(body)]) as endpoint:
         outcome = rocketlens("view", "5", "--server", endpoint)
     assert (outcome.code, outcome.output) == (1, b"")
-    assert "answered bytes that are no message" in outcome.errors
+    assert "answered bytes that are not a message" in outcome.errors
 
 
 def test_a_damaged_record_is_shown_when_asked_for(g1_store: Path, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_damaged_record_is_shown_when_asked_for(g1_store: Path, tmp_path: Path
     outcome = rocketlens("view", store, OFFSET_ID)
     assert (outcome.code, outcome.output) == (1, b"")
     assert "CRC" in outcome.errors
-    assert "--damaged shows the record" in outcome.errors
+    assert "the option damaged shows the record" in outcome.errors
     outcome = rocketlens("view", store, OFFSET_ID, "--damaged", "--json")
     assert outcome.code == 0
     assert outcome.messages[0]["body"] == "HOT 0"
@@ -179,8 +179,8 @@ def test_msgpack_is_a_stream(g1_store: Path) -> None:
         (["0", "--server", "127.0.0.1"], "expected HOST:PORT"),
         (["0", "--server", "127.0.0.1:1", "--from-id"], "--server and --from-id exclude each other"),
         (["0", "--server", "127.0.0.1:1", "--damaged"], "--damaged needs a STORE"),
-        (["0", "--from-id", "--index-slots", "5"], "make no sense when a server is asked"),
-        (["STORE", "0", "--index-slots", "5"], "given together"),
+        (["0", "--from-id", "--index-slots", "5"], "cannot be used with a server"),
+        (["STORE", "0", "--index-slots", "5"], "give both or neither"),
         (["STORE", "0", "--state-dir", "STORE"], "inside the store"),
         (["STORE", "0", "--state-dir", "/proc/none/state"], "--state-dir /proc/none/state: cannot be written to"),
         (["STORE", ""], "an ID is empty"),

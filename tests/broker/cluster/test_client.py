@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from broker.cluster.client import Client, ClientError, ResponseError
-from broker.cluster.question import KeyQuestion
 from broker.endpoint import Endpoint
 from broker.service.dispatcher import handles
 from broker_harness import FakeStore, service_of, serving
@@ -16,6 +15,7 @@ from frame_garbage import encode_frame_prefix
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.headers import GetRouteInfoRequestHeader, QueryMessageRequestHeader, ViewMessageRequestHeader
+from protocol.key_question import KeyQuestion
 from protocol.message import decode_message, decode_messages
 from storage.store.message_store import MessageStore
 

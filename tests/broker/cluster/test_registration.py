@@ -225,8 +225,8 @@ def test_one_topic_alone_is_never_registered(tmp_path: Path) -> None:
     [
         (RegisterOptions((ADDRESS,), broker_id=1), {}, "--register-id 1: expected 100 or more"),
         (RegisterOptions((ADDRESS,), is_replica=False), {}, "needs a --broker-name of its own"),
-        (RegisterOptions((ADDRESS,)), {"listen": (Endpoint("0.0.0.0", 1),)}, "clients cannot dial 0.0.0.0:1"),
-        (RegisterOptions((ADDRESS,)), {"listen": (Endpoint("::", 1),)}, "clients cannot dial [::]:1"),
+        (RegisterOptions((ADDRESS,)), {"listen": (Endpoint("0.0.0.0", 1),)}, "clients cannot connect to 0.0.0.0:1"),
+        (RegisterOptions((ADDRESS,)), {"listen": (Endpoint("::", 1),)}, "clients cannot connect to [::]:1"),
         (RegisterOptions((Endpoint("h", 0),)), {}, "no name server listens on port 0"),
     ],
 )

@@ -88,7 +88,7 @@ def test_a_thousand_slow_queries_are_some_lines_and_a_number(
     assert len(caplog.records) == slow_queries.LINES
     now[0] += slow_queries.PERIOD_SECONDS
     slow.tell_turn(0, 0, 0, "somebody", 10**9)
-    assert caplog.records[-2].getMessage() == f"{1000 - slow_queries.LINES} more slow queries were left out"
+    assert caplog.records[-2].getMessage() == f"{1000 - slow_queries.LINES} more slow queries were not logged"
     assert "a turn of requests from somebody took 1000 ms; event loop" in caplog.records[-1].getMessage()
 
 

@@ -244,8 +244,8 @@ async def test_a_proxy_that_sends_no_header_is_given_up() -> None:
     [
         ({"mode": "permissive"}, "give --tls-cert"),
         ({"certificate": Path("x")}, "give --tls-mode"),
-        ({"mode": "enforcing", "certificate": Path("x"), "client_auth": "required"}, "together"),
-        ({"mode": "enforcing", "certificate": Path("x"), "client_ca": Path("y")}, "together"),
+        ({"mode": "enforcing", "certificate": Path("x"), "client_auth": "required"}, "give both or neither"),
+        ({"mode": "enforcing", "certificate": Path("x"), "client_ca": Path("y")}, "give both or neither"),
     ],
 )
 async def test_options_that_contradict_each_other_are_refused(options: dict[str, object], says: str) -> None:

@@ -173,14 +173,14 @@ def test_no_secret_is_in_a_repr_or_an_error(acl: Path, guard: Guard) -> None:
     [
         ("", "expected accounts"),
         ("[]", "expected accounts"),
-        ("accounts: {}", "accounts is no list"),
-        ("accounts: [5]", "account 1 is no mapping"),
+        ("accounts: {}", "accounts is not a list"),
+        ("accounts: [5]", "account 1 is not a mapping"),
         ("accounts: [{accessKey: short, secretKey: longenough}]", "7 characters"),
         ("accounts: [{accessKey: longenough}]", "7 characters"),
         ("accounts:\n- {accessKey: one-key, secretKey: 12345678}\n- {accessKey: one-key, secretKey: abcdefg}", "twice"),
-        ("globalWhiteRemoteAddresses: [10.0.0]", "'10.0.0' is no IP address"),
-        ("globalWhiteRemoteAddresses: ['10.0.0.{1,300}']", "is no IP address"),
-        ("globalWhiteRemoteAddresses: ['10.0.9-2.*']", "is no IP address"),
+        ("globalWhiteRemoteAddresses: [10.0.0]", "'10.0.0' is not an IP address"),
+        ("globalWhiteRemoteAddresses: ['10.0.0.{1,300}']", "is not an IP address"),
+        ("globalWhiteRemoteAddresses: ['10.0.9-2.*']", "is not an IP address"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_by_name(acl: Path, content: str, says: str) -> None:
@@ -265,7 +265,7 @@ def test_an_administrator_has_the_rights_that_are_written_and_is_reported_withou
     account = load_accounts(acl).by_access_key[ADMIN]
     assert not account.is_unbounded
     assert not account.permits("TopicTest", Permission.SUB)
-    assert f"administrator {ADMIN} has a right to no topic and no group" in caplog.text
+    assert f"administrator {ADMIN} has no right to any topic or group" in caplog.text
     assert ADMIN_SECRET not in caplog.text
 
 

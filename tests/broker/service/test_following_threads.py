@@ -252,8 +252,8 @@ class TestThreads:
             assert (store.polled if which == "polls" else store.watched).wait(60)
         messages = [record.getMessage() for record in caplog.records]
         assert messages == [
-            "the store cannot be followed (/store: is gone); what was read before is served on",
-            "the store cannot be followed (/store: is odd); what was read before is served on",
+            "the store cannot be followed (/store: is gone); what was read before is still served",
+            "the store cannot be followed (/store: is odd); what was read before is still served",
         ]
 
     def test_an_error_of_ours_is_told_with_its_place(self, caplog: pytest.LogCaptureFixture) -> None:

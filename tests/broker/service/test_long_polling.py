@@ -321,14 +321,14 @@ async def test_a_client_that_does_not_read_gets_its_answers_when_it_does(growing
         (connection,) = [each for each in server.connections if len(each.session.pending) == 150]
         growing.add("x" * 100_000)
         await growing.refresh()
-        await until(lambda: connection.session._is_read_slowly)
-        assert connection.session._due
+        await until(lambda: connection.session.answers.is_read_slowly)
+        assert connection.session.answers._due
         assert connection._transport.get_write_buffer_size() < 3_000_000
         assert (await client.ask(RequestCode.GET_MIN_OFFSET, {"topic": "T", "queueId": "0"})).code == 0
         answers = [await lazy.answer() for _ in range(150)]
         assert {answer.opaque for answer in answers} == sent
         assert {len(answer.body) > 100_000 for answer in answers} == {True}
-        assert not connection.session._due
+        assert not connection.session.answers._due
 
 
 async def test_answers_that_wait_to_be_read_go_with_their_client(growing: Growing) -> None:
@@ -340,10 +340,10 @@ async def test_answers_that_wait_to_be_read_go_with_their_client(growing: Growin
             (connection,) = server.connections
             growing.add("x" * 100_000)
             await growing.refresh()
-            await until(lambda: bool(connection.session._due))
+            await until(lambda: bool(connection.session.answers._due))
             lazy.writer.transport.abort()
         await until(lambda: not server.connections)
-        assert not connection.session._due
+        assert not connection.session.answers._due
         assert server.budget.in_flight == 0
 
 

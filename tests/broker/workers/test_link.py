@@ -53,7 +53,7 @@ class Pair:
         answer = await self.client.ask(OFFSET, {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"})
         assert answer.code in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         assert self.member._link is self.link is not None
-        assert not self.member._asked
+        assert not self.member._unanswered
 
 
 @contextlib.asynccontextmanager
@@ -122,12 +122,12 @@ def test_a_message_that_cannot_be_taken_up_is_logged_and_the_next_is_taken(caplo
 
     Link(take, lambda _link: None).data_received(pack(Kind.GONE, "first") + pack(Kind.GONE, "second"))
     assert [message[1] for message in taken] == ["first", "second"]
-    assert "could not be taken up: [14, 'first']" in caplog.text
+    assert "could not be processed: [14, 'first']" in caplog.text
 
 
 def test_a_notice_that_cannot_be_sent_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     Link(lambda _link, _message: None, lambda _link: None).send(Kind.COMMIT, "G", "T", 0, 2**64)
-    assert "another worker was not told" in caplog.text
+    assert "another worker was not notified" in caplog.text
 
 
 # ---------------------------------------------------------------------- requests

@@ -73,7 +73,7 @@ async def test_groups_that_take_long_to_read_are_read_on_a_thread_and_all_are_kn
         member._take(link, [Kind.GONE, "G"])
         member._take(link, group("I", *long))
         member._take(link, group("I", subscription("T", "A", 2)))
-        await until(lambda: not member._told)
+        await until(lambda: not member._notices)
     finally:
         member.stop()
     assert clients.consumer_group("G") is None

@@ -99,7 +99,7 @@ def test_the_announcement_comes_once_when_all_workers_serve(start: Callable[...,
     running.process.terminate()
     code, errors = running.end()
     assert code == 0
-    assert "worker 1 was ended by SIGKILL; a new one takes its place" in errors
+    assert "worker 1 was ended by SIGKILL; a new one replaces it" in errors
 
 
 @pytest.mark.parametrize("number", [signal.SIGBUS, signal.SIGSEGV, signal.SIGKILL])
@@ -120,7 +120,7 @@ def test_a_dead_worker_is_replaced_at_once_and_one_that_keeps_dying_ever_later(
     code, errors = running.end()
     assert code == 0
     assert errors.count(f"worker 0 was ended by {number.name}") == 4
-    assert ("a file of the store was cut" in errors) == (number == signal.SIGBUS)
+    assert ("a file of the store was truncated" in errors) == (number == signal.SIGBUS)
 
 
 def test_a_worker_that_has_no_handler_yet_is_stopped_by_the_signal(start: Callable[..., Running]) -> None:
@@ -192,7 +192,7 @@ def test_a_worker_that_was_stopped_is_killed_and_replaced(start: Callable[..., R
     code, errors = running.end()
     assert code == 0
     killed = f"worker 1 (process {pids[1]}) is killed: its event loop has stood still for 3 s (--worker-timeout)"
-    assert errors.splitlines() == [killed, "worker 1 was ended by SIGKILL; a new one takes its place"]
+    assert errors.splitlines() == [killed, "worker 1 was ended by SIGKILL; a new one replaces it"]
 
 
 def test_a_worker_that_computes_without_end_is_replaced_even_if_it_heeds_no_signal(
@@ -231,7 +231,7 @@ def test_nobody_is_killed_when_all_processes_were_stopped_for_a_while(start: Cal
     assert list(running.workers()) == [1]
     running.process.terminate()
     code, errors = running.end()
-    assert (code, errors) == (0, "worker 1 was ended by SIGKILL; a new one takes its place\n")
+    assert (code, errors) == (0, "worker 1 was ended by SIGKILL; a new one replaces it\n")
 
 
 def test_workers_do_not_outlive_a_supervisor_that_is_killed(start: Callable[..., Running]) -> None:

@@ -51,7 +51,7 @@ def test_store_times_of_the_future_get_names_below_now() -> None:
 
 
 def test_where_no_name_lies_between_the_kept_one_and_now_that_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"20260304120000122 bears a name of the future.*20260304120000123"):
+    with pytest.raises(ConfigError, match=r"20260304120000122 has a name in the future.*20260304120000123"):
         name_files([NOON_MS], UTC, above="20260304120000122", now=NOON)
 
 

@@ -206,14 +206,14 @@ def test_a_missing_segment_is_told_and_passed_over(tmp_path: Path) -> None:
 
 def test_out_refuses_to_write_over_what_is_there(crashed: Path, tmp_path: Path) -> None:
     rebuild(crashed, out=str(tmp_path / "out"))
-    with pytest.raises(ConfigError, match="there is index already"):
+    with pytest.raises(ConfigError, match="index exists already"):
         rebuild(crashed, out=str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("inside", ["", "index", "new/place"])
 def test_out_in_the_store_is_refused(crashed: Path, inside: str) -> None:
     before = contents(crashed)
-    with pytest.raises(ConfigError, match="lies in the store"):
+    with pytest.raises(ConfigError, match="is in the store"):
         rebuild(crashed, out=str(crashed / inside))
     assert contents(crashed) == before
 

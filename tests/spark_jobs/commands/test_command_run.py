@@ -40,7 +40,7 @@ def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(
     with pytest.raises(SystemExit) as stopped:
         run_command(job, as_json=False, store="/store")
     assert stopped.value.code == 130
-    assert capsys.readouterr().err == "rocketlens: stopped; run the same command again to go on\n"
+    assert capsys.readouterr().err == "rocketlens: stopped; run the same command again to continue\n"
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
 

@@ -96,7 +96,7 @@ def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(store: Path, tmp_p
         process.kill()
     scanned = len(list(work.glob("*/done/scan-*.msgpack")))
     assert (process.returncode, output) == (130, ""), errors
-    assert errors.splitlines()[-1] == "rocketlens: stopped; run the same command again to go on"
+    assert errors.splitlines()[-1] == "rocketlens: stopped; run the same command again to continue"
     assert "Traceback" not in errors
     assert "ERROR" not in errors
     assert len(started) >= 2  # the JVM and its workers

@@ -12,7 +12,7 @@ from spark_jobs.run.report import AnyReport, Damage
 from spark_jobs.verify.findings import Discrepancy
 from spark_jobs.verify.verify_request import IndexNumbers, LogNumbers, QueueNumbers, VerifyDetails
 
-ZEROS = "expected an intact record, found zeros (10 bytes passed over)"
+ZEROS = "expected an intact record, found zeros (10 bytes skipped)"
 INDEX = {"slots": 97, "entries": 150, "profile": "5.5", "kept": ["1", "2"], "built": ["3"], "reasons": ["3: not full"]}
 
 
@@ -47,7 +47,7 @@ def test_a_rebuild_of_the_index() -> None:
     assert list(report_lines(told)) == [
         "rebuilt /store in 12.3 s: 4.29 GB of log, 8,388,608 messages, 33,554,432 index entries "
         "(1.07 GB/s, 8.39 million entries/s)",
-        "index: 1 file built, 2 kept; 97 slots and 150 entries a file, profile 5.5",
+        "index: 1 file built, 2 kept; 97 slots and 150 entries in each file, profile 5.5",
         "index: 3: not full",
         "note: a segment is empty",
         "backup: /store/index.bak-1",
@@ -62,8 +62,9 @@ def test_a_rebuild_of_queues_into_another_directory_that_went_on() -> None:
     details = StoreDetails(queues=queues)
     told = report(out="/out", units=390, resumed=True, seconds=75, steady_seconds=1, details=details)
     assert list(report_lines(told)) == [
-        "rebuilt /store into /out in 0:01:15: 0 bytes of log, 0 messages, 390 queue units; gone on from an earlier run",
-        "queues: 17 built, 2 of them of batches, 3 without messages kept",
+        "rebuilt /store into /out in 0:01:15: 0 bytes of log, 0 messages, 390 queue units; "
+        "continued from an earlier run",
+        "queues: 17 built, 2 of them with batches, 3 without messages kept",
     ]
 
 
@@ -81,7 +82,7 @@ def test_the_first_places_of_damage_are_listed(count: int, more: int, last: str)
         line for line in report_lines(report(damages=damages(count), more_damages=more)) if line.startswith("damage")
     ]
     places = f"{count + more} place" + "s" * (count + more > 1)
-    assert lines[0] == f"damage: {places}, {count * 10} bytes passed over"
+    assert lines[0] == f"damage: {places}, {count * 10} bytes skipped"
     assert lines[-1] == last
     assert len(lines) == 1 + min(count, MOST_TOLD) + (count + more > MOST_TOLD)
 

@@ -366,7 +366,7 @@ def test_a_store_without_an_index_says_what_to_do(writer: StoreWriter, tmp_path:
     append_some(writer, 3)
     writer.close()
     shutil.rmtree(writer.root / "index")
-    with pytest.raises(StoreError, match=r"index: holds no index file; --from-log"):
+    with pytest.raises(StoreError, match=r"index: has no index file; --from-log"):
         compact_store(writer.root, tmp_path / "work")
     files = compact_store(writer.root, tmp_path / "work", from_log=True, slots=SLOTS, entries=ENTRIES).files
     assert len(all_entries(files)) == 4 * 3

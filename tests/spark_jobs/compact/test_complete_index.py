@@ -167,7 +167,7 @@ def test_files_that_share_a_stretch_of_the_log_are_not_complete_and_the_others_a
     assert complete(outcome)[0]
     assert complete(outcome)[-1]
     assert not all(complete(outcome))
-    assert any("the clock stepped back" in note for note in outcome.compacted.notes)
+    assert any("the clock was set back" in note for note in outcome.compacted.notes)
 
 
 # --- what is missing takes it from those that span it ---------------------------------------------------------------

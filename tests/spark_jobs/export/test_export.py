@@ -236,7 +236,7 @@ def test_only_what_is_asked_for_is_written(spark: "SparkContext", store: StoreWr
 def test_nothing_found_is_an_export_without_parts(spark: "SparkContext", store: StoreWriter, tmp_path: Path) -> None:
     report = export(store.root, tmp_path, "parquet", topics=("none", "Orders"), where="n > 1000")
     assert report.exit_code == 1
-    assert report.notes == ["no message of the log is as asked", "the store has no topic none"]
+    assert report.notes == ["no message of the log matches", "the store has no topic none"]
     assert read_back(tmp_path) == []
 
 
@@ -291,14 +291,14 @@ class TestStopping:
         monkeypatch.undo()
         report = export(store.root, tmp_path, "msgpack", topics=("Orders",))
         assert not report.resumed
-        assert report.notes == ["what a run with other options had left unfinished here was deleted"]
+        assert report.notes == ["unfinished files of a run with other options were deleted"]
         assert len(read_back(tmp_path)) == 35
 
     def test_a_finished_export_is_replaced_only_when_that_is_asked_for(
         self, spark: "SparkContext", store: StoreWriter, tmp_path: Path
     ) -> None:
         export(store.root, tmp_path, "ndjson")
-        with pytest.raises(ConfigError, match="a finished export is there"):
+        with pytest.raises(ConfigError, match="it contains a finished export"):
             export(store.root, tmp_path, "ndjson")
         export(store.root, tmp_path, "csv", fresh=True)
         assert len(read_back(tmp_path)) == 70
@@ -354,7 +354,7 @@ def test_damage_is_named_in_report_and_manifest(spark: "SparkContext", store: St
 class TestRefusals:
     def test_a_directory_with_other_files_is_left_alone(self, store: StoreWriter, tmp_path: Path) -> None:
         (tmp_path / "precious").write_text("x")
-        with pytest.raises(ConfigError, match="there is precious in it"):
+        with pytest.raises(ConfigError, match="it contains precious"):
             export(store.root, tmp_path, "csv")
         assert os.listdir(tmp_path) == ["precious"]
 

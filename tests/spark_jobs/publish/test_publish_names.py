@@ -73,7 +73,7 @@ def test_nothing_but_these_backups_is_dropped(store: Path, time: str | None) -> 
 @pytest.mark.parametrize("time", ["", "*", "2024", "20240229123456/../index"])
 def test_a_time_that_is_none_drops_nothing(store: Path, time: str) -> None:
     expected = without(store, set())
-    with pytest.raises(ConfigError, match="is no time of a backup"):
+    with pytest.raises(ConfigError, match="is not the time of a backup"):
         drop_backups(store, time)
     assert without(store, set()) == expected
 

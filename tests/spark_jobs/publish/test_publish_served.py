@@ -18,7 +18,7 @@ from store_tour import tour
 
 QUERY, PULL = 12, 11
 WINDOW = {"maxNum": "64", "beginTimestamp": "0", "endTimestamp": "9" * 18}
-READ_ANEW = "the store was read anew"
+READ_ANEW = "the store was reopened"
 NAMES = ("consumequeue", "index")
 
 

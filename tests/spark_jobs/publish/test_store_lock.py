@@ -149,7 +149,7 @@ def test_several_writers_are_counted(store: Path) -> None:
         holding(path, "O_RDWR"),
         holding(path, "O_RDWR"),
         holding(path, "O_WRONLY"),
-        pytest.raises(StoreError, match=r"by process \d+ \(.*\) and 2 more: "),
+        pytest.raises(StoreError, match=r"by process \d+ \(.*\) and 2 other processes: "),
     ):
         StoreLock(store).__enter__()
 
@@ -161,7 +161,7 @@ def test_processes_that_nobody_may_look_at_are_a_warning(store: Path, monkeypatc
     with StoreLock(store, warn=told.append) as lock:
         lock.confirm()
     assert told == [
-        "7 processes of other users may not be looked at (0 (java), 1 (java), 2 (java), 3 (java), 4 (java), …): make "
+        "7 processes of other users may not be examined (0 (java), 1 (java), 2 (java), 3 (java), 4 (java), …): make "
         f"sure that none of them is a broker that is starting on {store}, or run this as root"
     ]
 
@@ -172,7 +172,7 @@ def test_a_machine_without_proc_is_a_warning(store: Path, tmp_path: Path, monkey
     with StoreLock(store, warn=told.append):
         pass
     assert len(told) == 1
-    assert "processes cannot be looked at" in told[0]
+    assert "processes cannot be examined" in told[0]
 
 
 # --- what would drop the lock -----------------------------------------------------------------------------------------

@@ -221,7 +221,7 @@ class TestDamage:
     def test_failfast_names_the_first_damage(
         self, session: "SparkSession", store: StoreWriter, damaged: tuple[Path, list[int]], tmp_path: Path
     ) -> None:
-        with pytest.raises(Exception, match="physical offset 4096: 4096 bytes lack: no segment is there"):
+        with pytest.raises(Exception, match="physical offset 4096: 4,096 bytes missing: no segment is there"):
             load(session, damaged[0], mode="FAILFAST").count()
         first = sorted((damaged[0] / "commitlog").iterdir())[0]
         (tmp_path / "commitlog").mkdir()

@@ -56,7 +56,7 @@ def test_two_jobs_in_one_directory_are_refused(tmp_path: Path) -> None:
     refused = multiprocessing.get_context("spawn").Pool(1)
     with refused:
         text = refused.apply(_open, (str(tmp_path),))
-    assert text == f"another job works in {tmp_path}: wait for its end, or choose another place with --work"
+    assert text == f"another job is running in {tmp_path}: wait for its end, or choose another directory with --work"
     work.remove()
     assert not tmp_path.exists()
 

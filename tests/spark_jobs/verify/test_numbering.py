@@ -1,7 +1,6 @@
 """Numbers of a queue's messages, held against what a broker counts."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
@@ -11,9 +10,8 @@ from hypothesis import strategies as st
 from spark_jobs.verify import numbering as module
 from spark_jobs.verify.findings import QUEUE_OFFSET, Discrepancies
 from spark_jobs.verify.log_table import LogTable
-from spark_jobs.verify.numbering import Numbering
+from spark_jobs.verify.numbering import check_batches, check_numbers
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_DTYPE
-from storage.queue.consume_queue import UNIT_DTYPE
 
 DISTANCE = 100
 """Bytes of log from one message of a test to the next one."""
@@ -28,49 +26,14 @@ def log_of(lost: Iterable[int] = (), minimum: int = 0) -> LogTable:
     )  # fmt: skip
 
 
-def runs_of(numbers: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """Runs of consecutive numbers as (the first, the places of the messages), as a scan hands them on."""
-    for _, run in groupby(enumerate(numbers), key=lambda item: item[1] - item[0]):
-        places = list(run)
-        yield places[0][1], [place for place, _ in places]
-
-
-def units_of(places: Sequence[int]) -> "np.ndarray[tuple[int], np.dtype[np.void]]":
-    units = np.zeros(len(places), UNIT_DTYPE)
-    units["physical_offset"] = [DISTANCE * place for place in places]
-    return units
-
-
-class Outcome:
-    """What was said of a queue: (place of the message, expected, found), what was only counted, and restarts."""
-
-    def __init__(
-        self,
-        numbers: Sequence[int],
-        *,
-        lost: Iterable[int] = (),
-        minimum: int = 0,
-        is_light: bool = False,
-        strays: Collection[int] = (),
-        unitless: Collection[int] = (),
-    ) -> None:
-        findings = Discrepancies()
-        numbering = Numbering(log_of(lost, minimum), findings, by_offset=True, is_light=is_light)
-        self.restarts = []
-        for first, places in runs_of(numbers):
-            number, restarts = numbering.take(first, units_of(places))
-            assert number == first
-            self.restarts += [places[0]] if restarts else []
-        numbering.finish(strays, unitless)
-        self.counted = findings.unlisted
-        self.said = [
-            (finding.physical_offset // DISTANCE, finding.expected, int(finding.found)) for finding in findings.listed
-        ]
-        assert all((finding.kind, finding.place) == (QUEUE_OFFSET, "record") for finding in findings.listed)
-
-
-def said(numbers: Sequence[int], **options: object) -> list[tuple[int, str, int]]:
-    return Outcome(numbers, **options).said  # type: ignore[arg-type]
+def said(numbers: Sequence[int], *, lost: Iterable[int] = (), minimum: int = 0) -> list[tuple[int, str, int]]:
+    """What is said of a queue: (place of the message, expected, found)."""
+    findings, log = Discrepancies(), log_of(lost, minimum)
+    offsets = DISTANCE * np.arange(len(numbers))
+    for wrong in check_numbers(np.array(numbers, np.int64), offsets, -1, log.minimum, log):
+        wrong.note(log, findings)
+    assert all((finding.kind, finding.place) == (QUEUE_OFFSET, "record") for finding in findings.listed)
+    return [(finding.physical_offset // DISTANCE, finding.expected, int(finding.found)) for finding in findings.listed]
 
 
 # --- as a broker counts ---------------------------------------------------------------------------------------------
@@ -84,10 +47,7 @@ def test_numbers_without_gap_or_repeat_are_right_wherever_the_log_begins(first: 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_a_topic_that_was_made_again_starts_over(counts: list[int]) -> None:
     numbers = [number for count in counts for number in range(count)]
-    outcome = Outcome(numbers)
-    assert outcome.said == []
-    starts = np.cumsum([0, *counts])[1:-1].tolist()
-    assert outcome.restarts == starts
+    assert said(numbers) == []
 
 
 def test_where_messages_are_lost_their_numbers_are_too() -> None:
@@ -98,10 +58,6 @@ def test_where_messages_are_lost_their_numbers_are_too() -> None:
 def test_a_log_that_begins_anywhere_explains_its_first_number() -> None:
     assert said([7, 8, 9], minimum=DISTANCE) == []
     assert said([7]) == []
-
-
-def test_copies_bear_the_old_numbers_of_light_queues() -> None:
-    assert said([0, 1, 0, 2, 1, 1, 3], is_light=True) == []
 
 
 # --- what is out of order -------------------------------------------------------------------------------------------
@@ -129,74 +85,46 @@ def test_two_odd_ones_in_a_row_are_both_named() -> None:
     assert [place for place, _, _ in said([0, 1, 20, 30, 4, 5])] == [2, 3, 4]
 
 
-@given(st.lists(st.integers(0, 30), min_size=1, max_size=12), st.booleans())
-def test_any_numbers_are_judged_once_each_at_most(numbers: list[int], is_light: bool) -> None:
-    outcome = Outcome(numbers, is_light=is_light)
-    places = [place for place, _, _ in outcome.said]
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=12))
+def test_any_numbers_are_judged_once_each_at_most(numbers: list[int]) -> None:
+    outcome = said(numbers)
+    places = [place for place, _, _ in outcome]
     assert len(set(places)) == len(places)
-    for place, expected, found in outcome.said:
+    for place, expected, found in outcome:
         assert numbers[place] == found
         assert expected != f"queue offset {found}"
-
-
-# --- what the units have told already -------------------------------------------------------------------------------
-
-
-def test_a_gap_is_told_by_the_units_that_point_to_no_message_of_the_queue() -> None:
-    assert said([0, 1, 5, 6], strays={2, 3, 4}) == []
-    assert said([0, 1, 5, 6], strays={2, 4}) == [(2, "queue offset 2", 5)]
-
-
-def test_of_two_with_one_number_it_is_the_one_without_a_unit() -> None:
-    assert said([0, 1, 1, 2], unitless={1}) == []
-    assert said([0, 1, 1, 2], unitless={2}) == [(2, "queue offset 2", 1)]
-
-
-def test_more_doubts_than_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_DOUBTS", 2)
-    outcome = Outcome([0, 1, 10, 11, 20, 21, 30, 31, 40, 41])
-    assert [place for place, _, _ in outcome.said] == [2, 4]
-    assert outcome.counted == 2
 
 
 # --- batches --------------------------------------------------------------------------------------------------------
 
 
-def said_of_batches(
-    runs: Sequence[Sequence[tuple[int, int]]], lost: Iterable[int] = ()
-) -> tuple[list[tuple[int, str, int]], list[int]]:
-    """What is said of batches of (first number, messages), and the ordinals of the runs."""
-    findings = Discrepancies()
-    numbering = Numbering(log_of(lost), findings, by_offset=False)
-    place, ordinals = 0, []
-    for run in runs:
-        units = np.zeros(len(run), BATCH_DTYPE)
-        units["physical_offset"] = [DISTANCE * (place + n) for n in range(len(run))]
-        units["base_offset"], units["batch_size"] = zip(*run, strict=True)
-        number, restarts = numbering.take(run[0][0], units)
-        assert not restarts
-        ordinals.append(number)
-        place += len(run)
-    numbering.finish((), ())
-    listed = [
-        (finding.physical_offset // DISTANCE, finding.expected, int(finding.found)) for finding in findings.listed
-    ]
-    return listed, ordinals
+def said_of_batches(batches: Sequence[tuple[int, int]], lost: Iterable[int] = ()) -> list[tuple[int, str, int]]:
+    """What is said of batches of (first number, messages)."""
+    findings, log = Discrepancies(), log_of(lost)
+    messages = np.zeros(len(batches), [("unit", BATCH_DTYPE)])
+    messages["unit"]["physical_offset"] = DISTANCE * np.arange(len(batches))
+    messages["unit"]["base_offset"], messages["unit"]["batch_size"] = zip(*batches, strict=True)
+    check_batches(lambda first, count: messages[first : first + count], len(batches), -1, log.minimum, log, findings)
+    return [(finding.physical_offset // DISTANCE, finding.expected, int(finding.found)) for finding in findings.listed]
 
 
-def test_each_batch_begins_where_the_one_before_it_ends() -> None:
-    assert said_of_batches([[(5, 3), (8, 1)], [(9, 10)], [(19, 1), (20, 4)]]) == ([], [0, 2, 3])
+@pytest.fixture(params=[1, 2, 1 << 16])
+def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are looked at in pieces of any length."""
+    monkeypatch.setattr(module, "PIECE", request.param)
 
 
-def test_batches_start_over_too() -> None:
-    assert said_of_batches([[(5, 3), (0, 2)], [(2, 1)], [(0, 1)]])[0] == []
+@pytest.mark.usefixtures("piece")
+class TestBatches:
+    def test_each_begins_where_the_one_before_it_ends(self) -> None:
+        assert said_of_batches([(5, 3), (8, 1), (9, 10), (19, 1), (20, 4)]) == []
 
+    def test_they_start_over_too(self) -> None:
+        assert said_of_batches([(5, 3), (0, 2), (2, 1), (0, 1)]) == []
 
-@pytest.mark.parametrize("runs", [[[(0, 2), (5, 1)]], [[(0, 2)], [(5, 1)]]])
-def test_a_gap_between_batches_is_told_unless_the_log_has_one(runs: list[list[tuple[int, int]]]) -> None:
-    assert said_of_batches(runs)[0] == [(1, "queue offset 2", 5)]
-    assert said_of_batches(runs, lost=[1])[0] == []
+    def test_a_gap_is_told_unless_the_log_has_one(self) -> None:
+        assert said_of_batches([(0, 2), (5, 1)]) == [(1, "queue offset 2", 5)]
+        assert said_of_batches([(0, 2), (5, 1)], lost=[1]) == []
 
-
-def test_a_batch_that_repeats_numbers_is_told_whatever_is_lost() -> None:
-    assert said_of_batches([[(0, 5), (3, 2)]], lost=[1])[0] == [(1, "queue offset 5", 3)]
+    def test_one_that_repeats_numbers_is_told_whatever_is_lost(self) -> None:
+        assert said_of_batches([(0, 5), (3, 2)], lost=[1]) == [(1, "queue offset 5", 3)]

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from oracles import packed
+from queue_rebuild import Rebuilt
 from spark_jobs.run.report import Report
 from spark_jobs.verify.findings import (
     EXT_UNIT,
@@ -206,6 +207,27 @@ def test_other_delay_levels_are_a_hint_and_a_damaged_delivery_time_is_a_finding(
     edit(path, 2 * 20 + 12, packed(1_700_000_000_000, 8))
     finding = only(verify(delay_levels="7s 8s 9s"))
     assert (finding.kind, finding.place, finding.position) == (UNIT, "unit 2 tags_code", 52)
+
+
+@pytest.mark.parametrize("start", [0, 3, 17])
+@pytest.mark.parametrize("lost", [[], [0], [1, 2, 3], [40, 41], [88, 89], [0, 50, 89], [*range(10, 80)]])
+def test_what_a_rebuild_puts_in_the_place_of_lost_messages_is_as_it_should_be(
+    writer: StoreWriter, tmp_path: Path, verify: Verify, lost: list[int], start: int
+) -> None:
+    for number in range(90):
+        writer.append("T", b"body", queue_offset=start + number)
+    writer.close()
+    for number in lost:
+        gone = writer.written[number]
+        writer.overwrite(gone.physical_offset + 4, bytes(gone.size - 4))
+    rebuilt = Rebuilt(writer.root, tmp_path / "rebuilding", consume_queue_file_size=FILE_SIZE)
+    shutil.rmtree(writer.root / "consumequeue")
+    shutil.copytree(rebuilt.work.staged / "consumequeue", writer.root / "consumequeue")
+    report = verify()
+    assert {finding.kind for finding in findings_of(report)} <= {RECORD}, told(report)
+    numbers, built = report.details.queues, rebuilt.details
+    assert numbers.matched == built.units == 90 - len(lost)
+    assert (numbers.stand_ins, numbers.fillers) == (built.repeated + built.unreadable, built.pre_blank)
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def test_topics_without_an_entry_are_good_to_know(tmp_path: Path) -> None:
     del writer.topic_attributes["T"]
     writer.close()
     finding = only(tmp_path, "config")
-    assert (finding.severity, finding.found) == (Severity.INFO, "1 topics have queues and no entry: T")
+    assert (finding.severity, finding.found) == (Severity.INFO, "1 topic has queues but no entry: T")
 
 
 def test_offsets_within_their_queues_are_as_they_should_be(root: Path) -> None:

@@ -25,7 +25,8 @@ def test_a_damaged_record_in_an_earlier_segment_is_named_where_it_starts(tmp_pat
     finding = only(tmp_path, "log-end")
     assert (finding.severity, finding.path) == (Severity.ERROR, str(path))
     assert finding.position == finding.physical_offset == written[10].physical_offset
-    assert finding.found == f"{written[10].size} bytes hold no intact record: its body does not match its CRC"
+    said = "expected an intact record, found a damaged record: its body does not match its CRC"
+    assert finding.found == f"{said} ({written[10].size} bytes passed over)"
     assert finding.remedy.endswith(f": rocketlens view --damaged {tmp_path} {finding.physical_offset}")
     (left, right) = examine(tmp_path).coverage.log
     assert (left[1], right[0]) == (written[10].physical_offset, written[11].physical_offset)
@@ -39,7 +40,7 @@ def test_a_zeroed_page_is_named_where_its_first_record_starts(tmp_path: Path) ->
     following = next(record for record in written if record.physical_offset >= 8192)
     finding = only(tmp_path, "log-end")
     assert finding.physical_offset == first.physical_offset
-    assert finding.found.startswith(f"{following.physical_offset - first.physical_offset} bytes")
+    assert finding.found.endswith(f"({following.physical_offset - first.physical_offset} bytes passed over)")
 
 
 @pytest.mark.parametrize("kept", [4, 8, 40, 91])
@@ -60,9 +61,9 @@ def test_a_false_blank_is_named_in_whichever_segment_it_lies(tmp_path: Path, num
     writer.close()
     finding = only(tmp_path, "log-end")
     assert (finding.severity, finding.physical_offset) == (Severity.ERROR, written[number].physical_offset)
-    assert finding.found.endswith("it is a BLANK, which closes a segment, but its size does not lead to the "
-                                  "segment's end")  # fmt: skip
-    assert finding.found.startswith(f"{written[number].size} bytes") == (number < 199)
+    blank = "it is a BLANK, which closes a segment, but its size does not lead to the segment's end"
+    passed = f" ({written[number].size} bytes passed over)" if number < 199 else ""  # else the log ends there
+    assert finding.found.endswith(blank + passed)
 
 
 def test_a_segment_that_starts_with_a_blank_must_be_blank_to_its_end(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_queue_that_is_gone_is_named_by_its_first_message(tmp_path: Path) -> N
     finding = only(tmp_path, "queue-reach")
     assert (finding.severity, finding.path) == (Severity.ERROR, str(tmp_path / "consumequeue" / "T" / "0"))
     assert finding.physical_offset == written[0].physical_offset
-    assert finding.found == "50 sampled messages of T 0 have no unit, the first at queue offset 0"
+    assert finding.found == "50 sampled messages of T 0 without a unit, first: 0"
 
 
 def test_a_deleted_topic_is_no_fault(tmp_path: Path) -> None:
@@ -69,5 +69,5 @@ def test_a_light_queue_that_is_gone_is_named(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "consumequeue" / "%LMQ%a")
     finding = only(tmp_path, "queue-reach")
     assert (finding.severity, finding.path) == (Severity.ERROR, str(tmp_path / "consumequeue" / "%LMQ%a" / "0"))
-    assert "3 sampled messages of %LMQ%a 0 have no unit, the first at queue offset 0" in finding.found
+    assert "3 sampled messages of %LMQ%a 0 without a unit, first: 0" in finding.found
     assert written.queue_offset == 2

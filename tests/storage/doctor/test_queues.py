@@ -40,7 +40,10 @@ def test_no_queues_at_all_are_an_error_that_rebuilding_mends(root: Path) -> None
 def test_a_missing_file_is_a_gap_of_queue_offsets(root: Path, queue: Path) -> None:
     (queue / f"{FILE:020d}").unlink()
     finding = only(root, "queues")
-    assert (finding.path, finding.found) == (str(queue), "no file holds queue offsets 50 to 99")
+    assert (finding.path, finding.found) == (
+        str(queue),
+        "expected a file that holds queue offsets 50 to 99, found none",
+    )
     assert finding.meaning == "their messages are looked for in the log; a broker gives them to no consumer"
 
 
@@ -54,7 +57,8 @@ def test_a_file_of_another_size_is_named_where_it_ends(root: Path, queue: Path, 
 
 def test_a_file_that_starts_inside_a_unit_is_named(root: Path, queue: Path) -> None:
     (queue / f"{FILE:020d}").rename(queue / f"{FILE + 1:020d}")
-    assert any(finding.found == "starts inside a unit" for finding in findings_of(examine(root), "queues"))
+    findings = findings_of(examine(root), "queues")
+    assert any("found one that starts inside a unit" in finding.found for finding in findings)
 
 
 def test_foreign_files_are_named(root: Path, queue: Path) -> None:
@@ -83,7 +87,9 @@ def test_units_that_are_lost_inside_the_queue_are_named(root: Path, queue: Path,
     finding = only(root, "queues")
     assert finding.severity is Severity.ERROR
     assert (finding.path, finding.position) == (str(queue / f"{3 * FILE:020d}"), 10 * UNIT)
-    assert finding.found == f"{len(data) // UNIT} units from queue offset 160 on are no units"
+    count = len(data) // UNIT
+    units = "unit 160: expected units of 1 message" if count == 1 else "units 160 to 162: expected units of 3 messages"
+    assert finding.found == f"{units}, found bytes that are no units"
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
@@ -91,4 +97,6 @@ def test_units_that_are_lost_in_any_file_are_named(root: Path, queue: Path, numb
     put(queue / f"{number * FILE:020d}", 0, bytes(FILE if number < 3 else FILE - UNIT))
     finding = only(root, "queues")
     assert (finding.path, finding.position) == (str(queue / f"{number * FILE:020d}"), 0)
-    assert finding.found == f"{50 if number < 3 else 49} units from queue offset {50 * number} on are no units"
+    last, count = (50 * number + 49, 50) if number < 3 else (198, 49)
+    units = f"units {50 * number} to {last}: expected units of {count} messages"
+    assert finding.found == f"{units}, found bytes that are no units"

@@ -105,7 +105,7 @@ class TestDamage:
         writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
         steps = list(look_up(MessageStore.open(writer.root), ["U3", "U4"]))
         assert [match.query for step in steps for match in step.matches] == ["U4"]
-        assert "1 places that the index or an id names hold no intact message" in steps[-1].notes
+        assert "no intact message is at 1 place that the index or an id names" in steps[-1].notes
 
     def test_keys_of_one_hash_are_told_apart(self, writer: StoreWriter) -> None:
         assert index_hash("T#Aa") == index_hash("T#BB")

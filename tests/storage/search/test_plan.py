@@ -186,7 +186,7 @@ class TestByIndex:
         writer.close()
         store = MessageStore.open(tmp_path)
         assert len(searched(store, Criteria(topic="T", key="k"))[0]) == 6
-        assert "1 records were found by the index" in searched(store, Criteria(topic="T", key="once"))[1]
+        assert "1 record was found by the index" in searched(store, Criteria(topic="T", key="once"))[1]
 
 
 class TestByTime:

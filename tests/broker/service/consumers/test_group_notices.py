@@ -164,7 +164,7 @@ async def test_members_of_large_groups_are_told_in_several_turns_of_many_changes
     group = ConsumerGroup("Large")
     group.members = {number: Member(each, "c", "JAVA", 1, 0, 0.0) for number, each in enumerate(members)}
     for _ in range(50):
-        notices.tell(group)
+        notices.notify(group)
     assert sum(len(each.pushed) for each in members) == 10
     told = []
     async with asyncio.timeout(60):

@@ -7,7 +7,7 @@ import pytest
 from asking import FakeConnection
 from broker.service.consumers.client_registry import ClientRegistry
 from broker.service.consumers.member_commits import HELD_COST, HOLD_SECONDS, MemberCommits
-from broker.service.consumers.told_limits import LONGEST_GROUP
+from broker.service.consumers.report_limits import LONGEST_GROUP
 from broker.service.registry_budget import RegistryBudget, size_of
 from protocol.bodies import ConsumerData, HeartbeatData
 

@@ -10,7 +10,7 @@ import pytest
 
 from broker.service.consumers.kept_filters import KeptFilters
 from broker.service.consumers.subscriptions import GroupFilter, Subscriptions, expressions_of
-from broker.service.consumers.subscriptions import told_filters as told_filters_of
+from broker.service.consumers.subscriptions import reported_filters as reported_filters_of
 from protocol.bodies import SubscriptionData
 from protocol.properties import encode_properties
 from storage.files.waiting import finish
@@ -48,8 +48,8 @@ def by_expression(text: str = EXPRESSION, topic: str = "TopicTest", version: int
     return SubscriptionData(topic, text, expression_type="SQL92", sub_version=version)
 
 
-def told_filters(known: dict[str, GroupFilter], told: list[SubscriptionData]) -> dict[str, GroupFilter]:
-    return told_filters_of(known, told, finish(FILTERS.make_all(expressions_of(told))))
+def reported_filters(known: dict[str, GroupFilter], reported: list[SubscriptionData]) -> dict[str, GroupFilter]:
+    return reported_filters_of(known, reported, finish(FILTERS.make_all(expressions_of(reported))))
 
 
 def subscriptions_on(store: Any, *, supports_retry: bool = False, **told: GroupFilter) -> Subscriptions:
@@ -59,8 +59,8 @@ def subscriptions_on(store: Any, *, supports_retry: bool = False, **told: GroupF
 
 def chosen_by(subscriptions: Subscriptions, group: str, subscription: SubscriptionData) -> MessageFilter | None:
     """The filter of a group that has just told a subscription."""
-    told = told_filters({}, [subscription])
-    return finish(subscriptions.of_group(group, subscription, told.get(subscription.topic)))
+    reported = reported_filters({}, [subscription])
+    return finish(subscriptions.of_group(group, subscription, reported.get(subscription.topic)))
 
 
 @pytest.mark.parametrize("kind", [None, "", "TAG"])
@@ -134,7 +134,7 @@ def texts(filters: dict[str, GroupFilter]) -> dict[str, tuple[int, str]]:
 
 
 def test_only_expressions_are_kept_each_with_its_version() -> None:
-    told = told_filters(
+    told = reported_filters(
         {}, [by_expression("a > 1", "A", 3), by_expression("b > 1", "B", 4), SubscriptionData("C", "X")]
     )
     assert texts(told) == {"A": (3, "a > 1"), "B": (4, "b > 1")}
@@ -159,20 +159,20 @@ def test_a_known_filter_changes_as_in_a_brokers_registry(
     version: int, text: str, kind: str, expected: tuple[int, str] | None
 ) -> None:
     """The table of filters §3.4."""
-    known = told_filters({}, [by_expression("a > 1", "A", 3)])
+    known = reported_filters({}, [by_expression("a > 1", "A", 3)])
     told = SubscriptionData("A", text, expression_type=kind, sub_version=version)
-    assert texts(told_filters(known, [told])).get("A") == expected
+    assert texts(reported_filters(known, [told])).get("A") == expected
 
 
 def test_topics_that_are_told_no_more_lose_their_filters() -> None:
-    known = told_filters({}, [by_expression("a > 1", "A", 3), by_expression("b > 1", "B", 3)])
-    assert texts(told_filters(known, [by_expression("b > 1", "B", 3)])) == {"B": (3, "b > 1")}
+    known = reported_filters({}, [by_expression("a > 1", "A", 3), by_expression("b > 1", "B", 3)])
+    assert texts(reported_filters(known, [by_expression("b > 1", "B", 3)])) == {"B": (3, "b > 1")}
 
 
 def test_a_topic_that_is_told_twice_has_the_newest_filter() -> None:
     told = [by_expression("a > 2", "A", 5), by_expression("a > 1", "A", 3), by_expression("a >", "B", 4)]
-    assert texts(told_filters({}, told)) == {"A": (5, "a > 2")}
-    assert texts(told_filters({}, [*told, by_expression("a >", "A", 6)])) == {}
+    assert texts(reported_filters({}, told)) == {"A": (5, "a > 2")}
+    assert texts(reported_filters({}, [*told, by_expression("a >", "A", 6)])) == {}
 
 
 # ---------------------------------------------------------------------- retry topics
@@ -192,7 +192,7 @@ def test_the_filter_of_members_comes_before_that_of_the_store() -> None:
     assert finish(stored.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92")).matches_commit_log(message)
     assert not finish(stored.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92")).matches_commit_log(other)
     assert finish(stored.in_pull("%RETRY%CG_OTHER", "a > 99", "SQL92")).matches_commit_log(other)
-    told = told_filters({}, [by_expression("a < 6")])
+    told = reported_filters({}, [by_expression("a < 6")])
     live = subscriptions_on(Store(), supports_retry=True, **told)
     assert not finish(live.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92")).matches_commit_log(message)
 

@@ -9,7 +9,7 @@ from asking import Asker
 from broker.service.consumers.offset_keeper import OffsetKeeper
 from broker.service.state_directory import StateDirectory
 from broker.web.api.messages import MessageQuestion, message
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from broker.web.api.topics import TopicQuestion, topic
 from broker_harness import connected, service_of, serving
 from heartbeats import consumer, heartbeat
@@ -143,7 +143,7 @@ def test_other_files_that_cannot_be_read_are_named_instead_of_answered_as_empty(
 
 def test_the_page_shows_what_is_known_and_says_why_groups_are_not(root: Path) -> None:
     damage(root / "config" / OFFSETS, "empty")
-    asked = Asked(Asker(root).service)
+    asked = RequestContext(Asker(root).service)
     found = topic(asked, TopicQuestion(topic=TOPIC))
     assert [(queue.min_offset, queue.max_offset) for queue in found.queues] == [(0, 5)]
     assert (found.groups, OFFSETS in (found.groups_problem or "")) == ([], True)

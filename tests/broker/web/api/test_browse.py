@@ -101,7 +101,7 @@ def test_a_filter_that_is_none_is_drawn_under_its_text(api: ApiOf) -> None:
     assert "^" in answer.error["message"]
     assert api.ask("/filter", topic="TopicTest").error["parameter"] == "tag"
     assert api.ask("/messages", topic="TopicTest", tag="a", sql="b = 1").error["parameter"] == "sql"
-    assert "do not read" in api.get("/filter", topic="TopicTest", sql="a > 1 b")["note"]
+    assert "is ignored, as by brokers" in api.get("/filter", topic="TopicTest", sql="a > 1 b")["note"]
 
 
 @pytest.mark.parametrize("buckets", [1, 7, 80, 400])

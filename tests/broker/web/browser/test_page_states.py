@@ -119,10 +119,10 @@ def test_damage_is_marked_in_the_picture_and_told_with_what_mends_it(lone: Brows
 
 
 def test_long_work_shows_how_far_it_is_and_stops(lone: Browser, damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from broker.web.api.request_context import Asked
+    from broker.web.api.request_context import RequestContext
 
     # Each answer has the time for one step.
-    monkeypatch.setattr(Asked, "allow", lambda self, _milliseconds: setattr(self, "deadline", 0.0))
+    monkeypatch.setattr(RequestContext, "allow", lambda self, _milliseconds: setattr(self, "deadline", 0.0))
     monkeypatch.setattr("broker.web.api.preview.MESSAGES_AT_ONCE", 1)
     with serving_page([service_of(MessageStore.open(damaged))]) as origin:
         lone.server = origin
@@ -139,12 +139,12 @@ def test_long_work_shows_how_far_it_is_and_stops(lone: Browser, damaged: Path, m
 def test_a_search_shows_how_far_it_is_stops_and_goes_on(
     lone: Browser, damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from broker.web.api.request_context import Asked
+    from broker.web.api.request_context import RequestContext
 
     with serving_page([service_of(MessageStore.open(damaged))]) as origin:
         lone.server = origin
         with monkeypatch.context() as slow:  # each answer has the time for one piece of the log, of some hundred
-            slow.setattr(Asked, "allow", lambda self, _milliseconds: setattr(self, "deadline", 0.0))
+            slow.setattr(RequestContext, "allow", lambda self, _milliseconds: setattr(self, "deadline", 0.0))
             slow.setattr("storage.search.plan.CHUNK_BYTES", 1500)
             lone.open("search", contains="later 599 ")
             lone.see(".work .progress-text", "searched ")

@@ -8,13 +8,20 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.run.report import Report
-from spark_jobs.verify import queue_check, unit_search
+from spark_jobs.verify import check_queue_units, diagnose_queue
 from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, UNIT
 from store_writer import StoreWriter
 from verifying import assert_clean, findings_of, told, verify_here
 
 UNITS_A_FILE = 3000
 MESSAGES = 8000
+
+
+@pytest.fixture(params=[100, 1 << 16], autouse=True)
+def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues are read in pieces, and messages are kept in files, of any length."""
+    monkeypatch.setattr(diagnose_queue, "PIECE", request.param)
+    monkeypatch.setattr(check_queue_units, "KEPT_IN_A_FILE", request.param)
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +93,11 @@ def places(report: Report, kind: str) -> set[int]:
 
 @pytest.mark.parametrize("kind", ["zeros", "garbage", "backward"])
 @pytest.mark.parametrize("is_shifted", [False, True])
-@pytest.mark.parametrize(("count", "held"), [(205, 1 << 16), (5000, 1 << 16), (5000, 100)])
+@pytest.mark.parametrize("count", [205, 5000])
 def test_every_damaged_unit_is_named_and_no_other(
-    held: int, is_shifted: bool, kind: str, count: int, good: StoreWriter, units: Units, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    is_shifted: bool, kind: str, count: int, good: StoreWriter, units: Units, tmp_path: Path
+) -> None:
     """However many there are, whatever they lead to, also where a unit that is missing has moved all behind it."""
-    monkeypatch.setattr(queue_check, "MOST_HELD", held)
-    monkeypatch.setattr(unit_search, "PIECE", 1000)
     if is_shifted:
         units.lose(500, 1)
     whole = units.part(1000, 1000 + count)
@@ -106,11 +110,8 @@ def test_every_damaged_unit_is_named_and_no_other(
     assert others == (Counter({MISSING_UNIT: 1, SHIFTED_UNIT: 1}) if is_shifted else Counter())
 
 
-@pytest.mark.parametrize(("count", "held"), [(1, 1 << 16), (5000, 1 << 16), (5000, 100)])
-def test_all_messages_without_units_are_counted(
-    count: int, held: int, good: StoreWriter, units: Units, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue_check, "MOST_HELD", held)
+@pytest.mark.parametrize("count", [1, 5000])
+def test_all_messages_without_units_are_counted(count: int, good: StoreWriter, units: Units, tmp_path: Path) -> None:
     units.lose(1000, count)
     findings = findings_of(verify_here(good.root, tmp_path / "work"))
     assert {finding.kind for finding in findings} == {MISSING_UNIT, SHIFTED_UNIT}
@@ -119,12 +120,10 @@ def test_all_messages_without_units_are_counted(
     assert missing[0].physical_offset == good.written[1000 + 1000 // 7 + 1].physical_offset
 
 
-@pytest.mark.parametrize("held", [5, 1 << 16])
 @pytest.mark.parametrize("place", [700, 3000])
 def test_a_copy_of_another_unit_is_not_where_the_queue_goes_on(
-    place: int, held: int, good: StoreWriter, units: Units, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: int, good: StoreWriter, units: Units, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(queue_check, "MOST_HELD", held)
     unit = units.part(10, 11)
     units.put(10, bytes(20))
     units.put(place, unit)
@@ -133,9 +132,7 @@ def test_a_copy_of_another_unit_is_not_where_the_queue_goes_on(
     assert {finding.kind for finding in findings_of(report)} == {UNIT}
 
 
-def test_an_earlier_life_of_any_length_is_nothing_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where more messages lack units than are held."""
-    monkeypatch.setattr(queue_check, "MOST_HELD", 50)
+def test_an_earlier_life_of_any_length_is_nothing_wrong(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store", queue_file_size=2000)
     for _ in range(300):
         writer.append("T")

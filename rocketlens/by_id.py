@@ -1,29 +1,19 @@
 """Find the message of a store that an id of any kind names: offset message id, physical offset, unique key."""
 
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
+from rocketlens.answers import Messages
+from storage.amounts import counted
 
 if TYPE_CHECKING:
     from storage.layout.store_layout import StoreLayout
     from storage.store.message_store import MessageStore
 
-LARGEST_OFFSET = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What an id names: mostly one message, several when a producer sent again, none with the `reason`.
-
-    `note` says what is odd about a message that was found.
-    """
-
-    messages: tuple[Message, ...] = ()
-    note: str = ""
-    reason: str = ""
+LARGEST_OFFSET: Final = 2**63 - 1
 
 
 def physical_offset_of(text: str) -> int | None:
@@ -36,7 +26,7 @@ def message_id_of(text: str) -> MessageId | None:
     return decode_message_id(text) if is_offset_message_id_candidate(text) else None
 
 
-def find_surely(layout: "StoreLayout", text: str) -> Finding | None:
+def find_surely(layout: "StoreLayout", text: str) -> Messages | None:
     """Find the message at an offset of either kind, as `find_in_store` would; None where the store must be opened."""
     from storage.query.sure_record import sure_record_at
 
@@ -46,12 +36,12 @@ def find_surely(layout: "StoreLayout", text: str) -> Finding | None:
     record = None if physical_offset is None else sure_record_at(layout, physical_offset)
     if record is None:
         return None
-    message = decode_message(record, physical_offset=physical_offset)
+    message = decode_message(bytes(record), physical_offset=physical_offset)
     is_other = message_id is not None and message.store_host != message_id.address
-    return None if is_other else Finding((message,))
+    return None if is_other else Messages((message,))
 
 
-def find_in_store(store: "MessageStore", text: str, *, topic: str | None = None, damaged: bool = False) -> Finding:
+def find_in_store(store: "MessageStore", text: str, *, topic: str | None = None, damaged: bool = False) -> Messages:
     """Find an id of any kind in a store; `topic` narrows the search for a unique key, `damaged` forgives a wrong CRC.
 
     The host in an offset message id need not be the store's: archives move.
@@ -62,31 +52,31 @@ def find_in_store(store: "MessageStore", text: str, *, topic: str | None = None,
     physical_offset = physical_offset_of(text)
     if physical_offset is not None:
         return _at(store, physical_offset, damaged)
-    finding = _by_unique_key(store, text, topic)
-    if finding.messages or message_id is None:
-        return finding
-    finding = _at(store, message_id.physical_offset, damaged)
-    if not finding.messages:
-        return finding
-    note = f"the id names {message_id.address}, the message there was stored by {finding.messages[0].store_host}"
-    return replace(finding, note="; ".join(filter(None, (note, finding.note))))
+    found = _by_unique_key(store, text, topic)
+    if found.messages or message_id is None:
+        return found
+    found = _at(store, message_id.physical_offset, damaged)
+    if not found.messages:
+        return found
+    note = f"the id names {message_id.address}, the message there was stored by {found.messages[0].store_host}"
+    return replace(found, notes=(note, *found.notes))
 
 
-def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Finding:
+def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Messages:
     record = store.record_at(physical_offset)
     if record is not None:
-        return Finding((decode_message(record, physical_offset=physical_offset),))
+        return Messages((decode_message(bytes(record), physical_offset=physical_offset),))
     reason = store.explain_absence(physical_offset)
     record = store.damaged_record_at(physical_offset)
     if record is None:
-        return Finding(reason=f"no message there: {reason}")
+        return Messages(reason=f"no message there: {reason}")
     if not damaged:
-        return Finding(reason=f"no message there: {reason}; --damaged shows the record")
-    message = decode_message(record, physical_offset=physical_offset, check_crc=False)
-    return Finding((message,), note=f"the message at physical offset {physical_offset} is damaged: {reason}")
+        return Messages(reason=f"no message there: {reason}; the option damaged shows the record")
+    message = decode_message(bytes(record), physical_offset=physical_offset, check_crc=False)
+    return Messages((message,), notes=(f"the message at physical offset {physical_offset} is damaged: {reason}",))
 
 
-def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Finding:
+def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messages:
     """Look a unique key up in each topic: the index hashes it together with its topic's name."""
     from storage.query.lookup_call import KeyKind, KeyQuery
 
@@ -99,16 +89,16 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Findin
         messages += decode_messages(answer.records)
         reports.append(answer.search)
     if messages:
-        return Finding(tuple(sorted(messages, key=lambda message: message.physical_offset)))
+        return Messages(tuple(sorted(messages, key=lambda message: message.physical_offset)))
     if not reports:
-        return Finding(reason=f"no message with unique key {key}: the store knows no topic, name one with --topic")
+        return Messages(reason=f"no message with unique key {key}: the store knows no topic, name the message's")
     report = replace(
         reports[-1],
         entries_walked=sum(report.entries_walked for report in reports),
         refused=sum(report.refused for report in reports),
     )
-    where = f"in topic {topic}" if topic else f"in any of {len(topics)} topics"
+    where = f"in topic {topic}" if topic else f"in any of {counted(len(topics), 'topic')}"
     unknown = None if topic else store.queues.why_unknown()
     if unknown is not None:
         where += f" that are known ({unknown})"
-    return Finding(reason=f"no message with unique key {key} {where}: {report.sentence()}")
+    return Messages(reason=f"no message with unique key {key} {where}: {report.sentence()}")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from asking import Asker
-from broker.service.consumers import told_limits
+from broker.service.consumers import report_limits
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
 
@@ -128,6 +128,6 @@ def test_a_subscription_that_is_checked_is_held_to_the_same_lengths(g1: Asker) -
 def test_the_documentation_has_the_numbers() -> None:
     page = (Path(__file__).parents[4] / "docs" / "port.md").read_text()
     for name in ("LONGEST_GROUP", "LONGEST_TOPIC", "LONGEST_JOINED_TOPIC"):
-        assert f"{getattr(told_limits, name)} " in page
+        assert f"{getattr(report_limits, name)} " in page
     for name in ("MOST_GROUPS", "MOST_SUBSCRIPTIONS", "MOST_SUBSCRIPTIONS_IN_ALL", "MOST_QUEUES"):
-        assert f"{getattr(told_limits, name):,}" in page
+        assert f"{getattr(report_limits, name):,}" in page

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.opening import open_store
 from command_line import rocketlens
+from rocketlens.opening import open_message_store
 from storage.index.state_cache import FILE_NAME
 from storage.log.commit_log import CommitLog
 from storage.log.segment_end import EndSearch
@@ -50,25 +50,25 @@ def test_a_second_command_goes_on_where_the_first_found_the_logs_end(
 
 
 def test_what_was_kept_does_not_hide_what_came(home: Path, store: Path) -> None:
-    open_store(store)
+    open_message_store(store)
     (path,) = kept(home)
     segment = max((store / "commitlog").iterdir())
     with segment.open("r+b") as file:
         file.write(b"\xff" * 8)
-    problems = open_store(store).problems
+    problems = open_message_store(store).problems
     assert problems
     path.unlink()
-    assert open_store(store).problems == problems
+    assert open_message_store(store).problems == problems
 
 
 def test_nothing_is_kept_of_a_small_store(home: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "MUCH", 2**40)
-    open_store(store)
+    open_message_store(store)
     assert kept(home) == []
 
 
 def test_nothing_is_kept_that_another_one_keeps(home: Path, store: Path) -> None:
-    open_store(store, keeps_state=False)
+    open_message_store(store, keeps_state=False)
     assert kept(home) == []
 
 
@@ -84,7 +84,7 @@ def test_a_store_is_opened_where_nothing_can_be_kept(
     else:
         monkeypatch.delenv("XDG_STATE_HOME")
         monkeypatch.setattr(Path, "home", _no_home)
-    assert open_store(store).commit_log.end > 0
+    assert open_message_store(store).commit_log.end > 0
     assert sorted(store.rglob("*")) == before
 
 

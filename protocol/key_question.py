@@ -1,10 +1,9 @@
-"""A question for the messages of a key, as commands ask it of a store or of brokers, and what is found."""
+"""A question for the messages of a key, as it is asked of a store or, in a QUERY_MESSAGE, of a broker."""
 
 from dataclasses import dataclass
+from typing import Final
 
-from protocol.message import Message
-
-PAGE = 64
+PAGE: Final = 64
 """Matches asked for at once; a broker gives no more."""
 
 
@@ -39,13 +38,3 @@ class KeyQuestion:
         if self.cursor is not None:
             fields["lastKey"] = str(self.cursor)
         return fields | {"rocketlensCopies": "true"} if self.copies else fields
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """What was found, ascending by physical offset (or by store time, from several brokers); `cursor` for the rest."""
-
-    messages: list[Message]
-    cursor: int | None = None
-    notes: tuple[str, ...] = ()
-    reason: str = ""

@@ -1,4 +1,4 @@
-"""How long the names may be that clients tell, and of how much one request may tell.
+"""How long the names may be that clients report, and of how much one request may report.
 
 Clients of RocketMQ refuse longer names themselves, by Java's `String.length()`: groups of more than 255 (4.x) or 120
 characters (5.x), topics of more than 127. The topic of a group's retries has the group in its name, and that of popped
@@ -68,9 +68,9 @@ def _check_consumer(consumer: ConsumerData) -> None:
     check_length("consumeType", consumer.consume_type, LONGEST_WORD)
     check_length("messageModel", consumer.message_model, LONGEST_WORD)
     check_length("consumeFromWhere", consumer.consume_from_where, LONGEST_WORD)
-    told = consumer.subscription_data_set
-    _check_count(f"subscriptionDataSet of group {consumer.group_name}", told, MOST_SUBSCRIPTIONS)
-    for subscription in told:
+    entries = consumer.subscription_data_set
+    _check_count(f"subscriptionDataSet of group {consumer.group_name}", entries, MOST_SUBSCRIPTIONS)
+    for subscription in entries:
         check_subscription(subscription)
 
 
@@ -90,9 +90,9 @@ def check_locks(body: LockBatchRequestBody) -> None:
         check_topic("topic", topic)
 
 
-def _check_count(field: str, told: Sequence[object], most: int) -> None:
-    if len(told) > most:
-        raise BadCommand(f"{field}: {len(told)} entries, more than {most}")
+def _check_count(field: str, entries: Sequence[object], most: int) -> None:
+    if len(entries) > most:
+        raise BadCommand(f"{field}: {len(entries)} entries, more than {most}")
 
 
 def is_long(group: str, topic: str) -> bool:

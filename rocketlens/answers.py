@@ -1,0 +1,82 @@
+"""What look-ups answer: messages with the reason where there are none, topics, consumer groups."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+from protocol.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Messages(Sequence[Message]):
+    """What a look-up found: a sequence of messages, which explains itself where it is empty.
+
+    >>> found = store.query("TopicTest", key="nosuchkey")
+    >>> len(found)
+    0
+    >>> found.reason
+    'nothing found; searched 10 index files, walked ...'
+    """
+
+    messages: tuple[Message, ...] = ()
+    """Ascending by physical offset; those of several brokers by store time."""
+    cursor: int | None = None
+    """Where older matches go on that were left out; None where none were."""
+    notes: tuple[str, ...] = ()
+    """Sentences: what may be missing, and what is odd about something found."""
+    reason: str = ""
+    """Why nothing was found; empty where something was."""
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    @overload
+    def __getitem__(self, number: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Message, ...]: ...
+
+    def __getitem__(self, number: int | slice) -> Message | tuple[Message, ...]:
+        return self.messages[number]
+
+
+@dataclass(frozen=True, slots=True)
+class PulledMessages(Messages):
+    """Messages of a queue, in its order, and where it goes on."""
+
+    next_offset: int = 0
+    """The queue offset to pull from next; it moves on also where a filter let nothing through."""
+    min_offset: int = 0
+    """The first queue offset that is still there."""
+    max_offset: int = 0
+    """The queue offset that the next message will have: the queue is read to its end once `next_offset` is this."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessages(Messages):
+    """Messages that a text names, those with such an id first, then by topic, the newest of each first."""
+
+    kinds: tuple[str, ...] = ()
+    """What each message was found by: its ``unique key``, a ``key``, its ``tag``, or the id that the text may be."""
+    topics: tuple[str, ...] = ()
+    """The topics whose name holds the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic: how many queues it has to read and to write; None where only its name is known."""
+
+    name: str
+    read_queues: int | None = None
+    write_queues: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group: the queue offset that it reads next, by topic and queue id."""
+
+    name: str
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)

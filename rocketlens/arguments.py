@@ -1,0 +1,205 @@
+"""What callers pass, checked and put into the forms that stores and brokers are asked in."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict
+
+from protocol.errors import ConfigError, StoreError
+from protocol.key_question import PAGE, KeyQuestion
+from protocol.message import Message
+from storage.times import LARGEST, parse_time, to_timestamp
+
+if TYPE_CHECKING:
+    from storage.filter.base import MessageFilter
+    from storage.search.criteria import Criteria
+
+Time: TypeAlias = int | str | datetime
+"""Milliseconds since 1970, an ISO 8601 text, or a datetime; without an offset it is this machine's local time."""
+
+MOST_FOUND: Final = 50
+"""Messages that one text names, unless more are asked for."""
+
+MOST_PULLED: Final = 32
+"""Messages of one pull, as brokers cap them."""
+
+
+def time_of(value: Time | None, default: int) -> int:
+    """A time in ms since 1970; raises ConfigError."""
+    if value is None:
+        return default
+    if isinstance(value, datetime):
+        return to_timestamp(value)
+    return parse_time(value) if isinstance(value, str) else int(value)
+
+
+def times_of(begin: Time | None, end: Time | None, earliest: int = 0) -> tuple[int, int]:
+    """Two times in ms, `earliest` and the last of all times where there are none; raises ConfigError."""
+    first, last = time_of(begin, earliest), time_of(end, LARGEST)
+    if first > last:
+        raise ConfigError(f"begin {first} is after end {last}")
+    return first, last
+
+
+def id_of(value: int | str) -> str:
+    """An id as text; raises ConfigError for an empty one."""
+    text = str(value)
+    if not text:
+        raise ConfigError("the id is empty")
+    return text
+
+
+class QueryOptions(TypedDict, total=False):
+    """The keyword arguments of a query; exactly one of `key`, `unique_key` and `tag` is given."""
+
+    key: str | None
+    unique_key: str | None
+    tag: str | None
+    begin: Time | None
+    end: Time | None
+    maximum: int
+    cursor: int | None
+    copies: bool
+
+
+class SearchOptions(TypedDict, total=False):
+    """The keyword arguments of a search besides its topic; all conditions that are given must hold."""
+
+    begin: Time | None
+    end: Time | None
+    contains: str | bytes | None
+    regex: str | None
+    place: str
+    json_path: str | None
+    where: str | None
+    tag: str | None
+    key: str | None
+    key_prefix: str | None
+    born_host: str | None
+    size: str | None
+    limit: int | None
+    cursor: str | None
+
+
+def check_names(options: Mapping[str, object], known: type) -> None:
+    """Raise TypeError for a keyword argument that a class of options does not have, as Python does."""
+    for name in options:
+        if name not in known.__annotations__:
+            raise TypeError(f"unexpected keyword argument {name!r}; known are {', '.join(known.__annotations__)}")
+
+
+def key_question(topic: str, options: QueryOptions) -> tuple[KeyQuestion, int]:
+    """A question for messages by a key, a unique key or a tag, and how many; raises ConfigError and TypeError."""
+    check_names(options, QueryOptions)
+    texts = {"K": options.get("key"), "U": options.get("unique_key"), "T": options.get("tag")}
+    given = [(kind, text) for kind, text in texts.items() if text is not None]
+    if len(given) != 1:
+        raise ConfigError("expected exactly one of key, unique_key and tag")
+    ((kind, text),) = given
+    first, last = times_of(options.get("begin"), options.get("end"))
+    cursor = options.get("cursor")
+    if cursor is not None and not 0 <= cursor <= LARGEST:
+        raise ConfigError(f"cursor {cursor}: expected the cursor of an earlier answer")
+    copies = options.get("copies", False)
+    question = KeyQuestion(topic, text, kind, begin_timestamp=first, end_timestamp=last, cursor=cursor, copies=copies)
+    return question, check_maximum(options.get("maximum", PAGE))
+
+
+def text_of(text: str) -> str:
+    """A text that is looked for, without blanks around it; raises ConfigError where nothing is left."""
+    if not text.strip():
+        raise ConfigError("the text to find is empty")
+    return text.strip()
+
+
+def names_holding(names: Iterable[str], text: str) -> tuple[str, ...]:
+    """Names that hold a text, in upper or lower case."""
+    return tuple(name for name in names if text.lower() in name.lower())
+
+
+def check_maximum(maximum: int) -> int:
+    """Return how many messages are wanted; raises ConfigError for fewer than one."""
+    if maximum < 1:
+        raise ConfigError(f"maximum {maximum}: expected 1 or more")
+    return maximum
+
+
+class Subscription(NamedTuple):
+    """What a consumer wants of a queue: an expression and its type, and whether it keeps a message it was sent."""
+
+    text: str
+    kind: str
+    keeps: Callable[[Message], bool]
+
+
+def subscription(tag: str | None, sql: str | None) -> Subscription:
+    """A subscription by tags, by SQL92, or to everything; raises ConfigError, and FilterSyntaxError."""
+    from storage.filter.explanation import is_tagged_so
+    from storage.filter.expression import SQL92_TYPE
+    from storage.filter.sql92 import parse
+    from storage.filter.tag import TAG_TYPE, parse_tag_expression
+
+    if tag is not None and sql is not None:
+        raise ConfigError("tag and sql exclude each other")
+    if sql is not None:
+        parse(sql)
+        return Subscription(sql, SQL92_TYPE, lambda _message: True)
+    expression = parse_tag_expression(tag)
+    return Subscription(expression.text, TAG_TYPE, lambda message: is_tagged_so(expression, message.tags))
+
+
+def filter_of(wanted: Subscription) -> "MessageFilter":
+    """A subscription as a store applies it."""
+    from storage.filter.expression import SQL92_TYPE, ExpressionFilter
+    from storage.filter.sql92 import parse
+    from storage.filter.tag import TagFilter, parse_tag_expression
+
+    if wanted.kind == SQL92_TYPE:
+        return ExpressionFilter(parse(wanted.text))
+    return TagFilter(parse_tag_expression(wanted.text))
+
+
+def pulled(
+    records: Iterable[Message], offset: int, wanted: Subscription
+) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+    """The messages from a queue offset on that a consumer gets of some records, and what is odd about the records.
+
+    A batch in one record becomes its messages.
+    """
+    messages: list[Message] = []
+    notes: list[str] = []
+    for outer in records:
+        try:
+            inner = outer.inner_messages()
+        except StoreError as error:
+            inner = [outer]
+            notes.append(f"the batch at physical offset {outer.physical_offset} cannot be taken apart: {error}")
+        messages += [each.detached() for each in inner if each.queue_offset >= offset and wanted.keeps(each)]
+    return tuple(messages), tuple(notes)
+
+
+def criteria_of(topic: str | None, options: SearchOptions) -> "Criteria":
+    """What a search looks for; raises ConfigError and TypeError."""
+    from storage.search.criteria import EARLIEST, Criteria, SearchPlace, parse_size_range
+
+    check_names(options, SearchOptions)
+    first, last = times_of(options.get("begin"), options.get("end"), EARLIEST)
+    size, place, contains = options.get("size"), options.get("place", SearchPlace.BODY.value), options.get("contains")
+    smallest, largest = (0, None) if size is None else parse_size_range(size)
+    if place not in {each.value for each in SearchPlace}:
+        raise ConfigError(f"place {place!r}: expected {', '.join(each.value for each in SearchPlace)}")
+    return Criteria(
+        begin_timestamp=first,
+        end_timestamp=last,
+        contains=contains.encode("utf-8", "surrogateescape") if isinstance(contains, str) else contains,
+        place=SearchPlace(place),
+        minimum_size=smallest,
+        maximum_size=largest,
+        topic=topic,
+        regex=options.get("regex"),
+        json_path=options.get("json_path"),
+        where=options.get("where"),
+        tag=options.get("tag"),
+        key=options.get("key"),
+        key_prefix=options.get("key_prefix"),
+        born_host=options.get("born_host"),
+    )

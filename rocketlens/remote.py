@@ -1,0 +1,425 @@
+"""The messages of brokers that run, over the network: what `rocketlens.connect_async` returns."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, Unpack
+
+from broker.cluster.client import TOOLS_GROUP, Client, ClientError, Credentials, QueueQuestion, ResponseError
+from broker.endpoint import Endpoint
+from protocol.codes import ResponseCode
+from protocol.errors import ConfigError, StoreError
+from protocol.key_question import PAGE, KeyQuestion
+from protocol.message import Message, decode_message, decode_messages
+from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
+from rocketlens.arguments import (
+    MOST_FOUND,
+    MOST_PULLED,
+    QueryOptions,
+    SearchOptions,
+    Time,
+    check_maximum,
+    criteria_of,
+    id_of,
+    key_question,
+    names_holding,
+    pulled,
+    subscription,
+    text_of,
+    times_of,
+)
+from rocketlens.by_id import message_id_of, physical_offset_of
+from storage.amounts import counted
+
+if TYPE_CHECKING:
+    import ssl
+
+    from rocketlens.searching import AsyncSearch
+    from storage.search.engine import Step
+
+AT_ONCE: Final = 32
+"""Topics that are asked about at the same time."""
+
+MOST_OF_A_UNIQUE_KEY: Final = 32
+"""Messages of one unique key that a broker gives."""
+
+MOST_QUEUES: Final = 65_536
+"""Queues of one topic that are searched, whatever a broker says."""
+
+ABSENT: Final = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
+"""How a broker answers a pull from a topic or a queue that it does not have."""
+
+
+def connect_async(
+    address: str | None = None,
+    *,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    tls: "bool | ssl.SSLContext" = False,
+    group: str = TOOLS_GROUP,
+    timeout_seconds: float = 15.0,
+    connect_timeout_seconds: float = 3.0,
+) -> "AsyncRemoteStore":
+    """As :func:`connect`, for a program with an event loop of asyncio.
+
+    >>> async def bodies():
+    ...     async with rocketlens.connect_async("127.0.0.1:10911") as store:
+    ...         return [message.body for message in await store.query("TopicTest", key="hotkey", maximum=2)]
+    >>> asyncio.run(bodies())
+    [b'hot 38', b'hot 39']
+    """
+    if (access_key is None) != (secret_key is None):
+        raise ConfigError("access_key and secret_key: give both or neither")
+    if not (timeout_seconds > 0 and connect_timeout_seconds > 0):
+        raise ConfigError("timeout_seconds and connect_timeout_seconds: expected more than 0")
+    credentials = Credentials(access_key, secret_key) if access_key is not None and secret_key is not None else None
+    client = Client(
+        connect_timeout_seconds=connect_timeout_seconds,
+        timeout_seconds=timeout_seconds,
+        tls=_tls_context(tls),
+        credentials=credentials,
+    )
+    return AsyncRemoteStore(client, None if address is None else Endpoint.parse(address), group)
+
+
+def _tls_context(tls: "bool | ssl.SSLContext") -> "ssl.SSLContext | None":
+    if not isinstance(tls, bool):
+        return tls
+    if not tls:
+        return None
+    import ssl
+
+    return ssl.create_default_context()
+
+
+class AsyncRemoteStore:
+    """As :class:`RemoteStore`, with methods to await; an async context manager, for one event loop."""
+
+    def __init__(self, client: Client, server: Endpoint | None, group: str) -> None:
+        """Use `rocketlens.connect_async`."""
+        self._client, self._server, self._group = client, server, group
+        self._is_closed = False
+
+    async def view(self, id: int | str, *, topic: str | None = None) -> Messages:
+        """As :meth:`RemoteStore.view`."""
+        text = id_of(id)
+        message_id, physical_offset = message_id_of(text), physical_offset_of(text)
+        server = self._server
+        if message_id is not None:
+            physical_offset = message_id.physical_offset
+            server = server or Endpoint(message_id.address.ip, message_id.address.port)
+        if server is None:
+            raise ClientError(f"{text}: only an offset message id contains an address to connect to; name a server")
+        if physical_offset is None:
+            return await self._by_unique_key(server, text, topic)
+        found = await self._at(server, physical_offset, topic)
+        if found or message_id is None or not topic:
+            return found
+        # As Java clients do: what looks like an offset id may be a unique key after all.
+        return await self._by_unique_key(server, text, topic) or found
+
+    async def query(
+        self,
+        topic: str,
+        **options: Unpack[QueryOptions],
+    ) -> Messages:
+        """As :meth:`RemoteStore.query`."""
+        question, maximum = key_question(topic, options)
+        try:
+            brokers = await self._brokers_of(topic)
+        except ResponseError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return Messages(reason=str(error))
+        if len(brokers) > 1 and question.cursor is not None:
+            raise ConfigError(
+                f"a cursor belongs to one broker, and topic {topic} has {len(brokers)}, ask one: {_named(brokers)}"
+            )
+        found = [await self._pages(endpoint, question, maximum) for endpoint in brokers.values()]
+        return found[0] if len(found) == 1 else _merged(brokers, found, maximum)
+
+    async def find(
+        self,
+        text: str,
+        *,
+        topic: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        maximum: int = MOST_FOUND,
+    ) -> FoundMessages:
+        """As :meth:`RemoteStore.find`."""
+        text, (first, last) = text_of(text), times_of(begin, end)
+        check_maximum(maximum)
+        names = [topic] if topic is not None else await self._client.topics(self._named_server())
+        answers: list[tuple[str, Messages]] = []
+        if message_id_of(text) is not None:
+            answers.append(("offset message id", await self.view(text)))
+        elif physical_offset_of(text) is not None:
+            answers.append(("physical offset", await self.view(text)))
+        for kinds in (("unique key", "key"), ("tag",)):
+            asked = [(kind, name) for name in names for kind in kinds]
+            for place in range(0, len(asked), AT_ONCE):
+                part = asked[place : place + AT_ONCE]
+                found = await asyncio.gather(
+                    *(
+                        self.query(
+                            name,
+                            key=text if kind == "key" else None,
+                            unique_key=text if kind == "unique key" else None,
+                            tag=text if kind == "tag" else None,
+                            begin=first,
+                            end=last,
+                            maximum=maximum,
+                        )
+                        for kind, name in part
+                    )
+                )
+                answers += [(kind, each) for (kind, _), each in zip(part, found, strict=True)]
+        return _found(answers, text, names, topic, maximum)
+
+    async def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        maximum: int = MOST_PULLED,
+        tag: str | None = None,
+        sql: str | None = None,
+    ) -> PulledMessages:
+        """As :meth:`RemoteStore.pull`."""
+        wanted = subscription(tag, sql)
+        maximum = min(check_maximum(maximum), MOST_PULLED)
+        question = QueueQuestion(topic, queue_id, offset, maximum, self._group, wanted.text, wanted.kind)
+        try:
+            server = await self._broker_of(topic)
+            answer = await self._client.pull(server, question)
+        except ResponseError as error:
+            if error.code not in ABSENT:
+                raise
+            return PulledMessages(reason=str(error))
+        messages, notes = pulled(_decoded(server, answer.records), offset, wanted)
+        reason = "" if messages else f"{server} has nothing for queue {queue_id} of topic {topic}: {answer.remark}"
+        return PulledMessages(messages, None, notes, reason, answer.next_offset, answer.min_offset, answer.max_offset)
+
+    def search(
+        self,
+        *,
+        topic: str,
+        **options: Unpack[SearchOptions],
+    ) -> "AsyncSearch":
+        """As :meth:`RemoteStore.search`, to be iterated over with ``async for``."""
+        from rocketlens.remote_search import RemoteSearch, parse_cursor
+        from rocketlens.searching import AsyncSearch
+        from storage.search.matcher import Matcher
+
+        # Without the topic: a light queue holds messages that bear another one.
+        matcher = Matcher(criteria_of(None, options))
+        limit = options.get("limit")
+        if limit is not None:
+            check_maximum(limit)
+        start = parse_cursor(options.get("cursor"))
+
+        async def steps() -> "AsyncIterator[Step]":
+            server = await self._broker_of(topic)
+            queues = (await self._client.topic_queues(server)).get(topic)
+            count = 0 if queues is None else min(max(queues.read_queue_nums, 0), MOST_QUEUES)
+            run = RemoteSearch(self._client, server, topic, range(count), matcher, start, limit, self._group)
+            async for step in run.steps():
+                yield step
+
+        return AsyncSearch(steps())
+
+    async def topics(self) -> list[Topic]:
+        """As :meth:`RemoteStore.topics`."""
+        server = self._named_server()
+        try:
+            queues = await self._client.topic_queues(server)
+        except ResponseError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            return [Topic(name) for name in await self._client.topics(server)]
+        return [Topic(name, found.read_queue_nums, found.write_queue_nums) for name, found in sorted(queues.items())]
+
+    async def groups(self) -> list[Group]:
+        """As :meth:`RemoteStore.groups`."""
+        server = self._named_server()
+        try:
+            offsets: dict[str, dict[str, dict[int, int]]] = {name: {} for name in await self._client.groups(server)}
+            committed = await self._client.consumer_offsets(server)
+        except ResponseError as error:
+            raise _told_from_broker(server, error) from error
+        for place, of_queues in committed.items():
+            topic, _, group = place.rpartition("@")
+            offsets.setdefault(group, {})[topic] = of_queues
+        return [Group(name, offsets[name]) for name in sorted(offsets)]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._is_closed = True
+        await self._client.__aexit__(None, None, None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._server or 'of no server'}>"
+
+    # ------------------------------------------------------------------ which server
+
+    def _named_server(self) -> Endpoint:
+        if self._server is None:
+            raise ConfigError("no server was named to connect to")
+        return self._server
+
+    async def _brokers_of(self, topic: str) -> dict[str, Endpoint]:
+        """The brokers of a topic by name: those that a name server names, or the one that we are connected to."""
+        server = self._named_server()
+        brokers = await self._client.brokers_of(server, topic)
+        return {"": server} if brokers is None else brokers
+
+    async def _broker_of(self, topic: str) -> Endpoint:
+        brokers = await self._brokers_of(topic)
+        if len(brokers) != 1:
+            where = f"is on several brokers, connect to one of them: {_named(brokers)}" if brokers else "has no broker"
+            raise ClientError(f"topic {topic} {where}")
+        return next(iter(brokers.values()))
+
+    # ------------------------------------------------------------------ one message
+
+    async def _at(self, server: Endpoint, physical_offset: int, topic: str | None) -> Messages:
+        try:
+            record = await self._client.view(server, physical_offset, topic or "")
+        except ResponseError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise _told_from_broker(server, error) from error
+            return Messages(reason=str(error))
+        try:
+            return Messages((decode_message(record, physical_offset=physical_offset),))
+        except StoreError as error:
+            return Messages(reason=f"{server} answered bytes that are not a message: {error}")
+
+    async def _by_unique_key(self, server: Endpoint, key: str, topic: str | None) -> Messages:
+        """Ask for a unique key in one topic, else in every topic that the server knows."""
+        try:
+            topics = [topic] if topic else await self._client.topics(server)
+        except ResponseError as error:
+            raise ClientError(f"{key} may be a unique key: name its topic ({error})") from error
+        reasons = []
+        for name in topics:
+            question = KeyQuestion(name, key, "U", maximum=MOST_OF_A_UNIQUE_KEY)
+            found = await self._pages(server, question, MOST_OF_A_UNIQUE_KEY)
+            if found:
+                return found
+            reasons.append(found.reason)
+        where = f"in topic {topic}" if topic else f"in any of {counted(len(topics), 'topic')}"
+        last = f": {reasons[-1]}" if reasons else ""
+        return Messages(reason=f"{server} has no message with unique key {key} {where}{last}")
+
+    # ------------------------------------------------------------------ messages by key
+
+    async def _pages(self, endpoint: Endpoint, question: KeyQuestion, maximum: int) -> Messages:
+        """The newest `maximum` matches of one broker; several pages only where the broker knows cursors."""
+        pages: list[list[Message]] = []
+        count = 0
+        while True:
+            page = await self._client.query(endpoint, replace(question, maximum=min(maximum - count, PAGE)))
+            # A Java broker compares hashes alone, leaves the rest to its clients, and repeats a message that has one
+            # key several times.
+            matching = {
+                message.physical_offset: message
+                for message in _decoded(endpoint, page.records)
+                if _is_match(message, question)
+            }
+            pages.append(list(matching.values()))
+            count += len(matching)
+            is_further = page.cursor is not None and (question.cursor is None or page.cursor < question.cursor)
+            if count >= maximum or not is_further or not page.records:
+                break
+            question = replace(question, cursor=page.cursor)
+        return Messages(
+            tuple(message for matching in reversed(pages) for message in matching),
+            cursor=page.cursor if count else None,
+            notes=(f"something may be missing: {page.incomplete}",) if page.incomplete else (),
+            reason="" if count else f"{endpoint} found nothing: {page.remark}",
+        )
+
+
+def _found(
+    answers: Sequence[tuple[str, Messages]], text: str, names: Sequence[str], topic: str | None, maximum: int
+) -> FoundMessages:
+    """What was found by each of the things that a text may be, each message once."""
+    found: dict[tuple[object, int], tuple[Message, str]] = {}
+    notes: dict[str, None] = {}
+    for kind, each in answers:
+        notes |= dict.fromkeys(each.notes)
+        if each.reason and kind not in ("unique key", "key", "tag"):
+            notes[f"as {kind}: {each.reason}"] = None
+        for message in reversed(each):
+            if topic is None or message.topic == topic or kind in ("unique key", "key", "tag"):
+                found.setdefault((message.store_host, message.physical_offset), (message, kind))
+    is_cut = len(found) > maximum or any(each.cursor is not None for _, each in answers)
+    said = "; ".join([f"nothing is named {text} in {len(names)} topics", *notes])
+    if is_cut:
+        notes[f"there are more than {maximum} messages: ask for a higher maximum"] = None
+    kept = list(found.values())[:maximum]
+    return FoundMessages(
+        tuple(message for message, _ in kept),
+        None,
+        tuple(notes),
+        "" if kept else said,
+        tuple(kind for _, kind in kept),
+        names_holding(names, text),
+    )
+
+
+def _merged(brokers: dict[str, Endpoint], found: Sequence[Messages], maximum: int) -> Messages:
+    """What several brokers found, by store time."""
+    messages = sorted((message for each in found for message in each), key=lambda message: message.store_timestamp)
+    notes = [f"{name}: {note}" for name, each in zip(brokers, found, strict=True) for note in each.notes]
+    notes += [
+        f"{name} ({brokers[name]}) has older matches: ask it alone, with cursor {each.cursor}"
+        for name, each in zip(brokers, found, strict=True)
+        if each.cursor is not None
+    ]
+    reasons = "; ".join(f"{name}: {each.reason}" for name, each in zip(brokers, found, strict=True))
+    return Messages(tuple(messages[-maximum:]), notes=tuple(notes), reason="" if messages else reasons)
+
+
+def _decoded(endpoint: Endpoint, records: bytes) -> list[Message]:
+    try:
+        return list(decode_messages(records))
+    except StoreError as error:
+        raise ClientError(f"{endpoint} answered bytes that are not messages: {error}") from error
+
+
+def _is_match(message: Message, question: KeyQuestion) -> bool:
+    if question.index_type == "U":
+        # Brokers answer an offset message id too, by the message without its unique key.
+        return question.key == message.message_id
+    if question.copies:
+        from storage.life.message_copies import origin_topic
+
+        topic = origin_topic(message)
+    else:
+        topic = message.topic
+    if topic != question.topic:
+        return False
+    return question.key in message.keys if question.index_type == "K" else question.key == message.tags
+
+
+def _named(brokers: dict[str, Endpoint]) -> str:
+    return ", ".join(f"{name} ({endpoint})" for name, endpoint in brokers.items())
+
+
+def _told_from_broker(server: Endpoint, error: ResponseError) -> ClientError:
+    """What a request that brokers alone answer says of a server that did not."""
+    if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return ClientError(f"{server} is not a broker (perhaps a name server): connect to a broker")
+    return error

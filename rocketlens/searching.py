@@ -1,0 +1,77 @@
+"""A search by content as it runs: messages one after the other, and how far it is."""
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from protocol.message import Message
+from storage.search.progress import ProgressReport
+
+if TYPE_CHECKING:
+    from storage.search.engine import Step
+
+
+class Search(Iterator[Message]):
+    """Messages in the order of the log, found while they are asked for; what is not asked for is not searched.
+
+    >>> search = store.search(topic="TopicTest", contains="hot", limit=2)
+    >>> [message.body for message in search]
+    [b'hot 0', b'hot 1']
+    >>> search.cursor is not None  # where another search for the same goes on
+    True
+    """
+
+    def __init__(self, steps: "Iterable[Step]") -> None:
+        """Use :meth:`Store.search`."""
+        self._steps = iter(steps)
+        self._messages: Iterator[Message] = iter(())
+        self.progress = ProgressReport(0, 0, 0, 0.0)
+        """How much of the log is searched so far, and how much there is to search."""
+        self.cursor: str | None = None
+        """Where another search for the same goes on behind what was found; None at the end of the log."""
+        self.notes: tuple[str, ...] = ()
+        """At the end: how it was searched, and what could not be."""
+
+    def __next__(self) -> Message:
+        while True:
+            message = next(self._messages, None)
+            if message is not None:
+                return message
+            self._messages = iter(next(self.pieces()))
+
+    def pieces(self) -> Iterator[tuple[Message, ...]]:
+        """The messages piece by piece, some pieces without any: after each `progress` is another."""
+        for step in self._steps:
+            self.progress, self.cursor, self.notes = step.progress, step.cursor, step.notes
+            yield tuple(message.detached() for message in step.messages)
+
+
+class AsyncSearch(AsyncIterator[Message]):
+    """As :class:`Search`, over the network: the messages of a topic queue by queue, in the order of each queue."""
+
+    def __init__(self, steps: "AsyncIterator[Step]") -> None:
+        """Use :meth:`AsyncRemoteStore.search`."""
+        self._steps = steps
+        self._messages: Iterator[Message] = iter(())
+        self.progress = ProgressReport(0, 0, 0, 0.0)
+        """How much of the topic's queues is searched; how much there is to search is an estimate."""
+        self.cursor: str | None = None
+        """Where another search for the same goes on behind what was found; None at the end of the queues."""
+        self.notes: tuple[str, ...] = ()
+        """What could not be searched."""
+
+    async def __anext__(self) -> Message:
+        while True:
+            message = next(self._messages, None)
+            if message is not None:
+                return message
+            step = await self.next_step()
+            if step is None:
+                raise StopAsyncIteration
+            self._messages = iter(step.messages)
+
+    async def next_step(self) -> "Step | None":
+        """What the next pull brings, None at the end."""
+        step = await anext(self._steps, None)
+        if step is not None:
+            self.progress, self.cursor, self.notes = step.progress, step.cursor, step.notes
+        return step

@@ -1,0 +1,392 @@
+"""A store directory, opened for reading: what `rocketlens.open` returns."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
+
+import msgspec
+
+from protocol.errors import RocketLensError, StoreError
+from protocol.key_question import PAGE, KeyQuestion
+from protocol.message import Message, decode_message
+from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
+from rocketlens.arguments import (
+    MOST_FOUND,
+    MOST_PULLED,
+    QueryOptions,
+    SearchOptions,
+    Time,
+    check_maximum,
+    criteria_of,
+    filter_of,
+    id_of,
+    key_question,
+    names_holding,
+    pulled,
+    subscription,
+    text_of,
+    times_of,
+)
+from rocketlens.by_id import find_in_store, find_surely
+from rocketlens.opening import StoreArguments, open_message_store
+from storage.layout.store_layout import recognise_store
+
+if TYPE_CHECKING:
+    from rocketlens.searching import Search
+    from storage.life.message_life import MessageLife
+    from storage.query.get_message import GetMessageResult
+    from storage.query.lookup_call import KeyQuery
+    from storage.search.criteria import Criteria
+    from storage.search.find import Finder
+    from storage.store.message_store import MessageStore
+
+
+def open(
+    path: str | PathLike[str],
+    *,
+    commit_log_directories: Iterable[str | PathLike[str]] | None = None,
+    index_slots: int | None = None,
+    index_entries: int | None = None,
+    state_directory: str | PathLike[str] | None = None,
+) -> "Store":
+    """Open the directory of a store for reading: a stopped broker's, a running one's, a backup.
+
+    `commit_log_directories` are where the log lies if not in `commitlog/` below the store. `index_slots` and
+    `index_entries` are those of its index files, should the files not tell. What is found out about the store is kept
+    in `state_directory`, by default below the user's state directory, so that it is opened faster the next time;
+    nothing is ever written into the store.
+
+    Raises :class:`NotAStore` for what is no store, :class:`ConfigError` for options that cannot be.
+    """
+    arguments = StoreArguments(
+        tuple(map(Path, commit_log_directories or ())),
+        index_slots,
+        index_entries,
+        None if state_directory is None else Path(state_directory),
+    )
+    arguments.check(Path(path))
+    return Store(Path(path), arguments)
+
+
+class Store:
+    """A store, opened by `rocketlens.open`; it is a context manager, and may be used from several threads.
+
+    Every look-up waits for the disk. What the index lacks is scanned when a key is first asked for. Raises
+    :class:`StoreError` where a file cannot be read, and :class:`Error` once it is closed.
+    """
+
+    def __init__(self, path: Path, arguments: StoreArguments) -> None:
+        """Use `rocketlens.open`."""
+        self._arguments = arguments
+        self._layout = recognise_store(path, arguments.commit_log_directories or ())
+        self._store: MessageStore | None = None
+        self._is_closed = False
+        self._opening = threading.Lock()
+
+    @property
+    def path(self) -> Path:
+        """The directory of the store."""
+        return self._layout.root
+
+    def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
+        """The message that an id names: an offset message id, a physical offset, or a unique key.
+
+        A unique key names several messages where a producer sent again; `topic` narrows the search for one. `damaged`
+        shows a record with a wrong checksum too. The host in an offset message id need not be the store's.
+
+        >>> store.view("7F00000100002A9F00000000000019B5")[0].body
+        b'hot 0'
+        >>> store.view(6581)[0].unique_key
+        'FD000000000000000000000000000002708C30946E09687211CE0017'
+        >>> store.view(6582).reason
+        'no message there: physical offset 6582 lies inside the record that starts at 6581 (289 bytes)'
+        """
+        text = id_of(id)
+        if self._store is None:
+            self._check_open()
+            # A few pages of the store's files may do, where opening the store may mean a gigabyte.
+            found = find_surely(self._layout, text)
+            if found is not None:
+                return found
+        return find_in_store(self._opened(with_keys=False), text, topic=topic, damaged=damaged)
+
+    def query(
+        self,
+        topic: str,
+        **options: Unpack[QueryOptions],
+    ) -> Messages:
+        """The newest `maximum` messages of a topic with a key, a unique key or a tag: exactly one of these is given.
+
+        Stored between `begin` and `end`, both included, which do not narrow the search for a unique key. Where older
+        matches are left out, the answer's `cursor` is passed to get them. With `copies` also those copies are found
+        that wait, are retried or were given up under topics of the broker's own.
+
+        >>> len(store.query("TopicTest", key="hotkey"))
+        40
+        >>> [message.tags for message in store.query("TopicTest", tag="TagD", maximum=2)]
+        ['TagD', 'TagD']
+        """
+        return query_store(self._opened(), *key_question(topic, options))
+
+    def find(
+        self,
+        text: str,
+        *,
+        topic: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        maximum: int = MOST_FOUND,
+    ) -> FoundMessages:
+        """The messages that a text names, whatever it is: an id, an offset, a key or a tag; as the page's box does.
+
+        In one topic or in all, at most `maximum`, stored between `begin` and `end`, which unique keys do not mind.
+
+        >>> found = store.find("BB")
+        >>> [(message.keys, message.tags, kind) for message, kind in zip(found, found.kinds)]
+        [(['BB'], 'TagA', 'key'), (['tagcollide2'], 'BB', 'tag')]
+        """
+        from storage.search.find import Finder, FindLimits, FindPlace
+        from storage.store.topic_catalog import topic_names
+
+        text, (first, last) = text_of(text), times_of(begin, end)
+        limits = FindLimits(topic=topic, begin_timestamp=first, end_timestamp=last, maximum=check_maximum(maximum))
+        store = self._opened()
+        names = topic_names(store) if topic is None else [topic]
+        finder = Finder(store, text, names, limits)
+        finder.look_at_offset()
+        finder.go_on(FindPlace())
+        return _found(finder, text, names, maximum)
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        maximum: int = MOST_PULLED,
+        tag: str | None = None,
+        sql: str | None = None,
+    ) -> PulledMessages:
+        """The messages of a queue from a queue offset on, at most `maximum` and 32, as a consumer gets them.
+
+        `tag` (``TagA || TagB``) or `sql` (SQL92) is what the consumer subscribes to. Go on at `next_offset` until it is
+        `max_offset`; an answer may be empty before that.
+
+        >>> pulled = store.pull("TopicTest", 0, 0, maximum=3)
+        >>> [message.queue_offset for message in pulled], pulled.next_offset
+        ([0, 1, 2], 3)
+        """
+        from storage.query.get_message import TRANSFER_BYTES, get_message
+
+        wanted = subscription(tag, sql)
+        queues = self._opened(with_keys=False).snapshot.queues
+        maximum = min(check_maximum(maximum), MOST_PULLED)
+        result = get_message(queues, topic, queue_id, offset, maximum, TRANSFER_BYTES, filter_of(wanted))
+        messages, notes = pulled(map(decode_message, result.records), offset, wanted)
+        if result.lost is not None:
+            notes = (*notes, str(result.lost))
+        reason = "" if messages else _why_nothing_pulled(result, topic, queue_id, offset)
+        offsets = result.next_begin_offset, result.min_offset, result.max_offset
+        return PulledMessages(messages, None, notes, reason, *offsets)
+
+    def search(
+        self,
+        *,
+        topic: str | None = None,
+        exhaustive: bool = False,
+        should_stop: Callable[[], bool] = lambda: False,
+        **options: Unpack[SearchOptions],
+    ) -> "Search":
+        """Search the store for messages by what they say; all conditions must hold.
+
+        `contains` is a text or bytes, `regex` a regular expression, looked for in the `place` ``body`` (decompressed),
+        ``properties`` (their values) or ``any``. `json_path` is ``EXPR=VALUE`` over a body of JSON, `where` SQL92 over
+        the properties, `tag` a whole tag, `key` a key or unique key, `key_prefix` the start of one. `born_host` is an
+        address, ``address:port`` or a network, `size` the bytes of the body as in ``1k..64k``. `exhaustive` reads the
+        whole log and trusts neither index, queues nor clocks. `should_stop` is asked often, from several threads.
+
+        The search is made while its messages are asked for. Raises :class:`ConfigError` and
+        :class:`FilterSyntaxError` at once.
+        """
+        from rocketlens.searching import Search
+        from storage.search.engine import search
+
+        criteria = criteria_of(topic, options)
+        limit, cursor = options.get("limit"), options.get("cursor")
+        store = self._opened(with_keys=needs_keys(criteria, exhaustive=exhaustive))
+        return Search(
+            search(store, criteria, limit=limit, cursor=cursor, exhaustive=exhaustive, should_stop=should_stop)
+        )
+
+    def life(self, unique_key: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
+        """Everything that happened to one message, in order of time.
+
+        Where it waited, was delivered, retried and given up, which groups have passed it, and what traces say, under
+        the usual topics and `trace_topics`. `topic` is the one it was sent to; without it every topic is searched.
+
+        >>> life = store.life("FD000000000000000000000000000002708C30946E09687211CE0017")
+        >>> [event.stage.value for event in life.events]
+        ['delivered']
+        """
+        from storage.life.message_life import find_life
+
+        return find_life(self._opened(), id_of(unique_key), topic, trace_topics)
+
+    def topics(self) -> list[Topic]:
+        """All topics of the store by name: of its configuration, and of its queues.
+
+        >>> [topic.name for topic in store.topics() if topic.name.startswith("Topic")]
+        ['TopicBatch', 'TopicDelay', 'TopicEmpty', 'TopicTest', 'TopicTx']
+        """
+        from storage.store.topic_catalog import find_topic, topic_names
+
+        store = self._opened(with_keys=False)
+        found = []
+        for name in topic_names(store):
+            try:
+                config = find_topic(store, name)
+            except StoreError:  # its queues cannot be listed
+                config = None
+            queues = (None, None) if config is None else (config.read_queue_nums, config.write_queue_nums)
+            found.append(Topic(name, *queues))
+        return found
+
+    def groups(self) -> list[Group]:
+        """All consumer groups of the store by name, with the offsets that they had committed."""
+        from storage.layout.store_config import GROUPS
+
+        config = self._opened(with_keys=False).config
+        config.refuse_unknown(GROUPS)
+        config.refuse_unknown_offsets()
+        offsets: dict[str, dict[str, dict[int, int]]] = {name: {} for name in config.subscription_groups}
+        for (name, topic), of_topic in config.consumer_offsets.items():
+            offsets.setdefault(name, {})[topic] = dict(of_topic)
+        return [Group(name, offsets[name]) for name in sorted(offsets)]
+
+    def refresh(self) -> None:
+        """Take in what a running broker has written since the store was opened."""
+        if self._store is not None:
+            self._opened(with_keys=False).refresh()
+
+    def close(self) -> None:
+        """Let go of the store's files; messages that were found stay as they are."""
+        with self._opening:
+            self._is_closed, self._store = True, None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self.path}{' (closed)' if self._is_closed else ''}>"
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RocketLensError(f"the store {self.path} is closed")
+
+    def _opened(self, *, with_keys: bool = True) -> "MessageStore":
+        """The store's files; `with_keys`: with every index file checked, and what the index lacks scanned."""
+        with self._opening:
+            self._check_open()
+            if self._store is None:
+                budget = None if with_keys else 0
+                self._store = open_message_store(self.path, self._arguments, scan_budget=budget, check_budget=budget)
+                return self._store
+            store = self._store
+        if with_keys:
+            store.finish_scan()
+        return store
+
+
+def _found(finder: "Finder", text: str, names: Sequence[str], maximum: int) -> FoundMessages:
+    """What a text was found to name, and what there is to say about it."""
+    found = finder.found[:maximum]
+    notes = [f"as {each.kind}: {each.note}" for each in finder.tried.values() if each.note]
+    said = "; ".join([f"nothing is named {text} in {len(names)} topics", *notes])
+    notes += [
+        f"the message at physical offset {message.physical_offset} is damaged: {damage}"
+        for message, _, damage in found
+        if damage is not None
+    ]
+    if finder.incomplete:
+        notes.append(f"something may be missing: {finder.incomplete}")
+    if finder.place is not None or len(found) < len(finder.found):
+        notes.append(f"there are more than {maximum} messages: ask for a higher maximum")
+    return FoundMessages(
+        tuple(message.detached() for message, _, _ in found),
+        None,
+        tuple(notes),
+        "" if found else said,
+        tuple(kind for _, kind, _ in found),
+        names_holding(names, text),
+    )
+
+
+def message_store_of(store: Store, *, with_keys: bool = True) -> "MessageStore":
+    """The files of a store, for commands of our own that do what the public face does not offer."""
+    return store._opened(with_keys=with_keys)
+
+
+def needs_keys(criteria: "Criteria", *, exhaustive: bool) -> bool:
+    """Whether a search asks the index: one that does not needs no check of it, and no scan for what it lacks."""
+    return bool(criteria.topic and criteria.key and not exhaustive)
+
+
+def commit_log_directories_of(store: Store) -> tuple[Path, ...]:
+    """Where the log of a store lies; nothing where that is `commitlog/` in it."""
+    return store._arguments.commit_log_directories or ()
+
+
+def query_store(store: "MessageStore", question: KeyQuestion, maximum: int) -> Messages:
+    """The newest `maximum` matches of a store, collected in pages, each below the one before."""
+    from storage.life.message_copies import copy_topics, query_with_copies
+    from storage.store.key_search import explain_nothing
+
+    query = _key_query(question)
+    topics = copy_topics(store) if question.copies else []
+    messages: list[Message] = []
+    while True:
+        page = msgspec.structs.replace(query, maximum=min(maximum - len(messages), PAGE))
+        found = query_with_copies(store.query, page, topics)
+        messages = found.messages + messages
+        if len(messages) >= maximum or found.cursor is None:
+            break
+        query = msgspec.structs.replace(query, before_physical_offset=found.cursor)
+    return Messages(
+        tuple(messages),
+        cursor=found.cursor if messages else None,
+        notes=(f"something may be missing: {found.incomplete}",) if found.incomplete else (),
+        reason="" if messages else f"nothing found; {explain_nothing(store, question.topic, found.answer)}",
+    )
+
+
+def _key_query(question: KeyQuestion) -> "KeyQuery":
+    from storage.query.lookup_call import KeyQuery
+    from storage.store.key_search import FIRST_PAGE, KINDS
+
+    return KeyQuery(
+        topic=question.topic,
+        key=question.key,
+        kind=KINDS[question.index_type],
+        begin_timestamp=question.begin_timestamp,
+        end_timestamp=question.end_timestamp,
+        before_physical_offset=FIRST_PAGE if question.cursor is None else question.cursor,
+    )
+
+
+def _why_nothing_pulled(result: "GetMessageResult", topic: str, queue_id: int, offset: int) -> str:
+    """Say why a pull brought no message."""
+    first, end = result.min_offset, result.max_offset
+    queue = f"queue {queue_id} of topic {topic}"
+    if first >= end:
+        return f"{queue} is empty, or is none of the store"
+    if not first <= offset < end:
+        return f"{queue} has offsets {first} to {end - 1}, and {offset} is none of them"
+    return f"no message of {queue} passes the filter from offset {offset} to {result.next_begin_offset - 1}"

@@ -1,0 +1,81 @@
+"""The words for what is wrong with a store, in one place: `doctor` and `verify` say the same of the same finding."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.kernels.records import BAD_NUMBER
+from storage.log.damaged_ranges import REASONS, ZEROS
+
+
+class Words(NamedTuple):
+    """What should be somewhere, and what is there."""
+
+    expected: str
+    found: str
+
+    def sentence(self) -> str:
+        """For a person."""
+        return f"expected {self.expected}, found {self.found}"
+
+
+INDEX_DIRECTORY: Final = Words("an index file", "a directory")
+STRAY_UNIT: Final = "a unit that points to no message of this queue"
+LEFT_OVER_UNIT: Final = Words("the end of the queue", STRAY_UNIT)
+MISPLACED_UNIT: Final = Words("a message of this queue", STRAY_UNIT)
+
+
+def damaged_record(code: int) -> Words:
+    """Bytes of the log that hold no intact record; `code` is ZEROS or one of the record check."""
+    if code == ZEROS:
+        return Words("an intact record", "zeros")
+    if code == BAD_NUMBER:
+        return Words("an intact record", "a record one of whose properties is no number")
+    return Words("an intact record", f"a damaged record: {REASONS.get(code, 'it cannot be read')}")
+
+
+def header_field(name: str) -> str:
+    """Name a field of an index file's header."""
+    return f"header {name}"
+
+
+def unit_name(first: int, count: int = 1) -> str:
+    """Name units of a queue by their places."""
+    return f"unit {first}" if count == 1 else f"units {first} to {first + count - 1}"
+
+
+def lost_units(count: int) -> Words:
+    """Bytes in the middle of a queue that are no units."""
+    return Words(f"units of {count} message{'s' * (count > 1)}", "bytes that are no units")
+
+
+class FileFault(NamedTuple):
+    """A file, or for one that is lost the directory; `is_lost`: units are in no file, or cannot be placed."""
+
+    path: Path
+    words: Words
+    is_lost: bool
+    position: int
+
+
+def file_faults(
+    directory: Path, files: Sequence[tuple[int, int, Path]], unit: int, usual: int, named: str
+) -> Iterator[FileFault]:
+    """What is wrong with files of a queue (start in the stream, size, path), in order.
+
+    A broker's have one length, the usual, and each starts where the one before it ends, with a whole unit. ``named`` is
+    what the units are called.
+    """
+    end = files[0][0] if files else 0
+    for start, size, path in files:
+        if size != usual or size % unit:
+            yield FileFault(path, Words(f"{usual} bytes, as other files have", f"{size} bytes"), False, size)
+        if start % unit:
+            words = Words("a file that starts with a whole unit", "one that starts inside a unit")
+            yield FileFault(path, words, True, 0)
+        elif start > end:
+            lost = Words(f"a file that holds {named} {end // unit} to {start // unit - 1}", "none")
+            yield FileFault(directory, lost, True, -1)
+        elif start < end:
+            yield FileFault(path, Words(f"a file that starts at byte {end}", f"one that starts at {start}"), False, 0)
+        end = start + size

@@ -1,0 +1,28 @@
+"""The recorded store g1, opened and served."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rocketlens
+from broker.endpoint import Endpoint
+from broker_harness import service_of, serving_in_a_thread
+from storage.store.message_store import MessageStore
+
+
+@pytest.fixture(scope="module")
+def address(g1_store: Path) -> Iterator[Endpoint]:
+    """A server of the recorded store."""
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="module", params=["store", "broker"])
+def source(
+    request: pytest.FixtureRequest, g1_store: Path, address: Endpoint
+) -> Iterator[rocketlens.Store | rocketlens.RemoteStore]:
+    """The same messages in two ways."""
+    opened = rocketlens.open(g1_store) if request.param == "store" else rocketlens.connect(str(address))
+    with opened:
+        yield opened

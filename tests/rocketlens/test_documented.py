@@ -1,0 +1,58 @@
+"""What the public face's docstrings and its page show is what it does, on the recorded store."""
+
+import asyncio
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import rocketlens
+from broker.endpoint import Endpoint
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+ADDRESS = "127.0.0.1:10911"
+FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+MODULES = ("answers", "arrow_reader", "remote", "remote_plain", "searching", "store")
+
+
+def run(test: doctest.DocTest, address: Endpoint, path: Path) -> int:
+    """Run examples with the addresses and paths that they name put in; how many there were."""
+    for example in test.examples:
+        example.source = example.source.replace(ADDRESS, str(address)).replace("/path/to/store", str(path))
+    report: list[str] = []
+    outcome = doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
+    assert outcome.failed == 0, "".join(report)
+    return outcome.attempted
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name: str, g1_store: Path, address: Endpoint) -> None:
+    module = importlib.import_module(f"rocketlens.{name}")
+    with rocketlens.open(g1_store) as store, rocketlens.connect(str(address)) as remote:
+        names = {"store": store, "remote": remote, "path": g1_store, "rocketlens": rocketlens, "asyncio": asyncio}
+        tests = doctest.DocTestFinder(exclude_empty=True).find(module, f"rocketlens.{name}", extraglobs=names)
+        assert sum(run(each, address, g1_store) for each in tests) > 0
+
+
+def test_every_method_of_a_store_that_looks_something_up_shows_how() -> None:
+    for name in ("find", "life", "pull", "query", "search", "topics", "view"):
+        shown = (getattr(rocketlens.Store, name).__doc__ or "") + (rocketlens.Search.__doc__ or "")
+        assert f"store.{name}(" in shown, name
+
+
+def test_the_page(g1_store: Path, address: Endpoint) -> None:
+    text = re.sub(r"^```.*$", "", PAGE.read_text(), flags=re.M)
+    test = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
+    assert run(test, address, g1_store) > 20
+
+
+def test_the_page_names_all_that_is_promised() -> None:
+    text = PAGE.read_text()
+    unnamed = {"AsyncRemoteStore", "AsyncSearch", "Event", "FoundMessages", "Group", "HostAddress", "Message"}
+    unnamed |= {"MessageLife", "Messages", "ProgressReport", "ProtocolError", "PulledMessages", "RemoteStore"}
+    unnamed |= {"Search", "Store", "Topic"}  # what the others return
+    assert unnamed < set(rocketlens.__all__)
+    assert [name for name in rocketlens.__all__ if name not in unnamed and f"`{name}" not in text and
+            f"rocketlens.{name}" not in text] == []  # fmt: skip

@@ -1,0 +1,86 @@
+"""The public face as a whole: what it names, what importing it costs, and that the two ways to ask are alike."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rocketlens
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(code: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_importing_it_loads_nothing_but_itself() -> None:
+    code = "import sys; before = set(sys.modules); import rocketlens; print(*sorted(set(sys.modules) - before))"
+    ended = python(code)
+    loaded = [name for name in ended.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names]
+    assert loaded == ["rocketlens"], ended.stderr
+
+
+def test_opening_a_store_and_viewing_an_offset_loads_no_arrays_and_no_network(g1_store: Path) -> None:
+    code = (
+        "import sys, rocketlens\n"
+        f"assert rocketlens.open({str(g1_store)!r}).view(0)[0].physical_offset == 0\n"
+        "print(*{'numpy', 'asyncio', 'ssl', 'socket', 'pyarrow', 'pyspark', 'click'} & set(sys.modules))"
+    )
+    assert python(code).stdout == "\n"
+
+
+def test_every_name_is_there_and_in_order() -> None:
+    assert sorted(rocketlens.__all__) == rocketlens.__all__
+    assert len(rocketlens.__all__) > 20
+    for name in rocketlens.__all__:
+        assert getattr(rocketlens, name) is not None
+        assert getattr(rocketlens, name).__doc__
+    assert set(rocketlens.__all__) <= set(dir(rocketlens))
+
+
+def test_a_name_that_is_none_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'rocketlens' has no attribute 'nothing'"):
+        rocketlens.nothing  # noqa: B018
+
+
+def test_every_error_is_one_of_ours() -> None:
+    kinds = [getattr(rocketlens, name) for name in rocketlens.__all__]
+    errors = [each for each in kinds if isinstance(each, type) and issubclass(each, Exception)]
+    assert len(errors) > 8
+    assert [each for each in errors if not issubclass(each, rocketlens.Error | Warning)] == []
+
+
+def signature_of(method: object) -> list[tuple[str, object, object]]:
+    """Names, kinds and defaults of parameters, and what is returned without the awaiting."""
+    parameters = inspect.signature(method).parameters.values()  # type: ignore[arg-type]
+    return [(each.name, each.kind, each.default) for each in parameters]
+
+
+@pytest.mark.parametrize("name", ["view", "query", "find", "pull", "topics", "groups"])
+def test_a_store_and_a_broker_are_asked_with_the_same_words(name: str) -> None:
+    plain, awaited = getattr(rocketlens.RemoteStore, name), getattr(rocketlens.AsyncRemoteStore, name)
+    assert signature_of(plain) == signature_of(awaited)
+    local = [each for each in signature_of(getattr(rocketlens.Store, name)) if each[0] != "damaged"]
+    assert local == signature_of(plain)
+
+
+def test_a_search_over_the_network_takes_what_a_search_of_a_store_takes() -> None:
+    plain = signature_of(rocketlens.RemoteStore.search)
+    assert plain == signature_of(rocketlens.AsyncRemoteStore.search)
+    local = {each[:2] for each in signature_of(rocketlens.Store.search)}
+    assert local - {each[:2] for each in plain} == {
+        (name, inspect.Parameter.KEYWORD_ONLY) for name in ("exhaustive", "should_stop")
+    }
+
+
+def test_connect_and_its_twin_take_the_same_options() -> None:
+    assert signature_of(rocketlens.connect) == signature_of(rocketlens.connect_async)
+
+
+def test_a_foreign_package_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "storage.py").touch()
+    ended = python(f"import sys; sys.path.append({str(ROOT)!r}); import rocketlens; rocketlens.open", tmp_path)
+    assert ended.stderr.splitlines()[-1].startswith(f"ImportError: RocketLens cannot run: {tmp_path / 'storage.py'}")

@@ -1,0 +1,377 @@
+"""Brokers asked by the public face: signed, with TLS, through name servers, slow ones, and ones that answer garbage."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import rocketlens
+from acl_file import READER, READER_SECRET, write_accounts
+from broker.config import TlsOptions
+from broker.endpoint import Endpoint
+from broker.service.dispatcher import handles
+from broker_harness import FakeStore, in_a_thread, service_of, serving_in_a_thread
+from certificates import Authority
+from frame_garbage import encode_frame_prefix
+from message_encoding import encode_message
+from protocol.bodies import BrokerData, TopicRouteData, encode_json
+from protocol.codes import RequestCode
+from protocol.command import Command, Response, decode_command
+from protocol.frame import FrameDecoder
+from protocol.headers import GetRouteInfoRequestHeader
+from protocol.message_id import MessageId
+from storage.store.message_store import MessageStore
+
+UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
+
+
+class NameServer:
+    """Names brokers for every topic."""
+
+    def __init__(self, **brokers: Endpoint) -> None:
+        data = [BrokerData("c", name, {"0": str(endpoint)}) for name, endpoint in brokers.items()]
+        self.body = encode_json(TopicRouteData(broker_datas=data))
+
+    @handles(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader)
+    def route(self, header: GetRouteInfoRequestHeader) -> Response:
+        return Response(body=self.body)
+
+
+def test_requests_are_signed_where_a_broker_asks_for_it(g1_store: Path, tmp_path: Path) -> None:
+    acl = write_accounts(tmp_path / "plain_acl.yml")
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store), acl=acl)) as address:
+        keys = {"access_key": READER, "secret_key": READER_SECRET}
+        with rocketlens.connect(str(address), **keys, group="readers") as remote:
+            assert len(remote.query("TopicTest", key="hotkey")) == 40
+            assert len(remote.pull("TopicTest", 0, 0)) == 12
+            with pytest.raises(rocketlens.ResponseError, match="NO_PERMISSION"):
+                remote.query("TopicTx", key="a")
+        says = "no permission to access Group:TOOLS_CONSUMER"
+        with rocketlens.connect(str(address), **keys) as remote, pytest.raises(rocketlens.ResponseError, match=says):
+            remote.pull("TopicTest", 0, 0)
+        for wrong in ({}, {"access_key": READER, "secret_key": "not-the-one"}):
+            with rocketlens.connect(str(address), **wrong) as remote, pytest.raises(rocketlens.ResponseError) as caught:
+                remote.query("TopicTest", key="hotkey")
+            assert "not-the-one" not in str(caught.value)
+
+
+def test_no_secret_is_in_a_repr() -> None:
+    remote = rocketlens.connect_async("127.0.0.1:1", access_key="mine", secret_key="hidden")
+    texts = [repr(remote), repr(vars(remote)), repr(vars(remote._client))]
+    assert not [text for text in texts if "hidden" in text]
+
+
+def test_tls_is_spoken_and_certificates_are_checked(g1_store: Path, tmp_path: Path) -> None:
+    authority, other = Authority.make(tmp_path / "ca"), Authority.make(tmp_path / "other", "other")
+    tls = TlsOptions("enforcing", *authority.sign("server"))
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store), tls=tls)) as address:
+        with rocketlens.connect(str(address), tls=authority.client_context()) as remote:
+            assert remote.view(6581)[0].unique_key == UNIQUE_KEY
+        for context in (True, other.client_context()):
+            with (
+                rocketlens.connect(str(address), tls=context) as remote,
+                pytest.raises(rocketlens.ClientError, match=f"cannot connect to {address}: TLS: .*certificate"),
+            ):
+                remote.view(0)
+        with rocketlens.connect(str(address)) as remote, pytest.raises(rocketlens.ClientError, match="closed the conn"):
+            remote.view(0)
+
+
+def test_tls_to_a_server_without_it_is_an_error(address: Endpoint) -> None:
+    with (
+        rocketlens.connect(str(address), tls=True) as remote,
+        pytest.raises(rocketlens.ClientError, match="cannot conn"),
+    ):
+        remote.view(0)
+
+
+def test_an_id_alone_says_which_broker_to_ask(address: Endpoint) -> None:
+    message_id = str(MessageId(rocketlens.HostAddress(*address), 6581))
+    with rocketlens.connect() as remote:
+        assert remote.view(message_id)[0].unique_key == UNIQUE_KEY
+        with pytest.raises(rocketlens.ClientError, match="only an offset message id contains an address"):
+            remote.view(UNIQUE_KEY)
+        for ask in (remote.topics, remote.groups, lambda: remote.query("T", key="a"), lambda: remote.find("a")):
+            with pytest.raises(rocketlens.ConfigError, match="no server was named"):
+                ask()
+
+
+def test_brokers_are_found_by_their_name_server(address: Endpoint) -> None:
+    one = NameServer(a=address)
+    with serving_in_a_thread(service_of(FakeStore()), [one]) as names, rocketlens.connect(str(names)) as remote:
+        assert len(remote.query("TopicTest", key="hotkey")) == 40
+        assert [message.queue_offset for message in remote.pull("TopicTest", 0, 3, maximum=2)] == [3, 4]
+        for ask in (remote.groups, lambda: remote.view(0)):
+            with pytest.raises(rocketlens.ClientError, match="is not a broker"):
+                ask()
+    several = NameServer(a=address, b=address)
+    with serving_in_a_thread(service_of(FakeStore()), [several]) as names, rocketlens.connect(str(names)) as remote:
+        with pytest.raises(rocketlens.ClientError, match=r"on several brokers, connect to one of them: a \(.*, b \("):
+            remote.pull("TopicTest", 0, 0)
+        with pytest.raises(rocketlens.ClientError, match="on several brokers"):
+            list(remote.search(topic="TopicTest"))
+
+
+def test_what_a_search_over_the_network_finds_is_what_a_search_of_the_store_finds(
+    g1_store: Path, address: Endpoint
+) -> None:
+    conditions: list[dict[str, str]] = [
+        {"contains": "hot"},
+        {"regex": "hot [0-3]$"},
+        {"tag": "TagA"},
+        {"key_prefix": "big-"},
+        {"where": "a > 10 AND a <= 30 AND region = 'hz'"},
+        {"size": "100.."},
+        {"contains": "nothing of this kind"},
+    ]
+    with rocketlens.open(g1_store) as store, rocketlens.connect(str(address)) as remote:
+        for condition in conditions:
+            local = {message.physical_offset for message in store.search(topic="TopicTest", **condition)}
+            found = remote.search(topic="TopicTest", **condition)
+            assert {message.physical_offset for message in found} == local
+            assert (found.cursor, found.progress.found, found.notes) == (None, len(local), ())
+        middle = store.view(UNIQUE_KEY)[0].store_timestamp
+        late = [message for message in store.search(topic="TopicTest") if message.store_timestamp >= middle]
+        assert len(list(remote.search(topic="TopicTest", begin=middle))) == len(late) > 30
+
+
+@pytest.mark.parametrize("limit", [1, 7, 39])
+def test_a_search_over_the_network_goes_on_at_its_cursor(address: Endpoint, limit: int) -> None:
+    with rocketlens.connect(str(address)) as remote:
+        whole = [message.physical_offset for message in remote.search(topic="TopicTest", contains="hot")]
+        pages: list[int] = []
+        cursor: str | None = None
+        while True:
+            found = remote.search(topic="TopicTest", contains="hot", limit=limit, cursor=cursor)
+            page = [message.physical_offset for message in found]
+            assert len(page) <= limit
+            pages += page
+            if (cursor := found.cursor) is None:
+                break
+        assert pages == whole
+        with pytest.raises(rocketlens.ConfigError, match="is none of a search over the network"):
+            remote.search(topic="TopicTest", cursor="7")
+
+
+def test_it_works_where_a_loop_runs_already(address: Endpoint) -> None:
+    async def in_a_notebook() -> int:
+        with rocketlens.connect(str(address)) as remote:
+            return len(remote.query("TopicTest", key="hotkey"))
+
+    assert asyncio.run(in_a_notebook()) == 40
+
+
+def test_threads_may_share_it(address: Endpoint) -> None:
+    found: list[int] = []
+
+    def ask() -> None:
+        found.append(len(remote.query("TopicTest", key="hotkey")))
+
+    with rocketlens.connect(str(address)) as remote:
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [40] * 8
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"address": "127.0.0.1"}, "expected HOST:PORT"),
+        ({"access_key": "a"}, "access_key and secret_key: give both or neither"),
+        ({"timeout_seconds": 0.0}, "expected more than 0"),
+        ({"connect_timeout_seconds": -1.0}, "expected more than 0"),
+    ],
+)
+def test_options_that_cannot_be_are_errors(options: dict[str, object], says: str) -> None:
+    with pytest.raises(rocketlens.ConfigError, match=says):
+        rocketlens.connect(**{"address": "127.0.0.1:1", **options})  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------- servers that misbehave
+
+Answer = Callable[[Command], bytes]
+"""A whole frame that answers a request."""
+
+
+@contextlib.contextmanager
+def answering(answer: Answer) -> Iterator[Endpoint]:
+    """A server that answers every request with what `answer` makes."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder = FrameDecoder()
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                for frame in decoder.feed(data):
+                    writer.write(answer(decode_command(frame)))
+        writer.close()
+
+    @contextlib.asynccontextmanager
+    async def opened() -> AsyncIterator[Endpoint]:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        async with server:
+            yield Endpoint.of_socket(server.sockets[0].getsockname())
+
+    with in_a_thread(opened) as endpoint:
+        yield endpoint
+
+
+def frame(header: object, body: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return encode_frame_prefix(0, len(text), len(body)) + text + body
+
+
+RECORD = encode_message(topic="T", physical_offset=5, properties={"UNIQ_KEY": "u", "KEYS": "a"})
+BODIES = (
+    *(b"", b"garbage", b"{}", b"null", b"[]", b"[" * 5000, b'{"a":' * 5000, bytes(100), b"\xff" * 40, RECORD),
+    *(RECORD[:-1], RECORD + RECORD[:50], RECORD * 3, b"\0\0\0\0" + RECORD[4:], b"\x7f\xff\xff\xff" + RECORD[4:]),
+    *(b'{"topicConfigTable":{"T":{"readQueueNums":2147483647}}}', b'{"topicConfigTable":{"T":null}}'),
+    *(b'{"topicConfigTable":{"T":{"readQueueNums":99999999999999999999}}}', b'{"topicConfigTable":5}'),
+    *(b'{"subscriptionGroupTable":{"g":null}}', b'{"offsetTable":{"T@g":{"x":1}}}', b'{"offsetTable":{"T@g":{0:"y"}}}'),
+    *(b'{"brokerDatas":[{"brokerAddrs":{"0":"x"},"brokerName":"a","cluster":"c"}]}', b'{"topicList":[1,2]}'),
+)
+FIELDS: tuple[object, ...] = (
+    None,
+    {},
+    [],
+    "text",
+    5,
+    {"nextBeginOffset": "-1", "minOffset": "0", "maxOffset": "9"},
+    {"nextBeginOffset": "9" * 40, "minOffset": "x", "maxOffset": ""},
+    {"nextBeginOffset": "9223372036854775807", "minOffset": "0", "maxOffset": "9223372036854775807", "offset": "7"},
+    {"nextBeginOffset": "1", "minOffset": "5", "maxOffset": "1", "offset": "-9"},
+    {"rocketlensCursor": "9" * 30, "rocketlensIncomplete": "x" * 5000},
+    {"rocketlensCursor": "7"},
+    {"offset": 1.5, "rocketlensCursor": None},
+)
+CODES = (0, 1, 3, 17, 19, 21, 22, -7, 2**31 - 1)
+
+
+def ask_everything(remote: rocketlens.RemoteStore) -> Iterator[Callable[[], object]]:
+    yield lambda: remote.view(5)
+    yield lambda: remote.view("u", topic="T")
+    yield lambda: remote.query("T", key="a", maximum=3)
+    yield lambda: remote.pull("T", 0, 0)
+    yield lambda: remote.find("a")
+    yield remote.topics
+    yield remote.groups
+    yield lambda: list(itertools.islice(remote.search(topic="T"), 3))
+
+
+def use(answer: object) -> None:
+    """Everything that a caller may ask of what came back."""
+    for message in answer if isinstance(answer, rocketlens.Messages) else ():
+        assert message.message_id is not None
+        assert isinstance(message.properties, dict)
+        assert str((message.store_time, message.born_time, message.keys, message.tags, message))
+        with contextlib.suppress(rocketlens.Error):
+            assert isinstance(message.body, bytes)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_a_server_answers_is_an_answer_or_an_error_of_ours(seed: int) -> None:
+    chooser = random.Random(seed)
+    seen = {"answers": 0, "errors": 0}
+
+    def answer(asked: Command) -> bytes:
+        fields, body = chooser.choice(FIELDS), bytearray(chooser.choice(BODIES))
+        if body and chooser.random() < 0.3:
+            body[chooser.randrange(len(body))] = chooser.randrange(256)
+        remark = chooser.choice((None, "é\n\x1b"))
+        header = {"code": chooser.choice(CODES), "flag": 1, "opaque": asked.opaque, "remark": remark}
+        return frame(header | ({} if fields is None else {"extFields": fields}), bytes(body))
+
+    with answering(answer) as endpoint, rocketlens.connect(str(endpoint), timeout_seconds=20) as remote:
+        for _ in range(40):
+            for ask in ask_everything(remote):
+                try:
+                    use(ask())
+                    seen["answers"] += 1
+                except rocketlens.Error:
+                    seen["errors"] += 1
+    assert min(seen.values()) > 10, seen
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        encode_frame_prefix(0, 2, 0) + b"[]",
+        b"\x7f\xff\xff\xff" + bytes(60),
+        b"\0\0\0\x01" + bytes(4),
+        frame({"code": 0, "flag": 1, "opaque": 0, "language": 2**70}, b""),
+    ],
+)
+def test_a_stream_that_is_none_is_an_error_that_says_so(stream: bytes) -> None:
+    with answering(lambda _asked: stream) as endpoint, rocketlens.connect(str(endpoint), timeout_seconds=5) as remote:
+        for ask in ask_everything(remote):
+            with pytest.raises(rocketlens.ClientError, match="does not speak the remoting protocol"):
+                ask()
+
+
+def test_a_server_that_says_nothing_is_given_up() -> None:
+    with answering(lambda _asked: b"") as endpoint, rocketlens.connect(str(endpoint), timeout_seconds=0.05) as remote:
+        for ask in ask_everything(remote):
+            with pytest.raises(rocketlens.ClientError, match=r"did not answer within 0\.05 s"):
+                ask()
+
+
+def test_a_server_that_leads_round_in_a_circle_is_left() -> None:
+    """A cursor that is always the same with records that do not match, and a queue offset that does not move on."""
+    asked = itertools.count()
+    other = encode_message(topic="T", physical_offset=9, properties={"UNIQ_KEY": "o", "KEYS": "other"})
+    bodies = {RequestCode.GET_ALL_TOPIC_CONFIG: b'{"topicConfigTable":{"T":{"readQueueNums":1}}}'}
+    fields = {"rocketlensCursor": "7", "nextBeginOffset": "0", "minOffset": "0", "maxOffset": "5"}
+
+    def answer(command: Command) -> bytes:
+        assert next(asked) < 100
+        code = 3 if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else 0
+        header = {"code": code, "flag": 1, "opaque": command.opaque, "extFields": fields}
+        return frame(header, bodies.get(RequestCode(command.code), other))
+
+    with answering(answer) as endpoint, rocketlens.connect(str(endpoint)) as remote:
+        assert not remote.query("T", key="a")
+        with pytest.raises(rocketlens.ClientError, match="leads from queue offset 0 to 0"):
+            list(remote.search(topic="T"))
+    assert next(asked) > 4
+
+
+def test_closing_ends_what_waits() -> None:
+    """A call that waits on another thread ends with an error, not never."""
+    with answering(lambda _asked: b"") as endpoint:
+        remote = rocketlens.connect(str(endpoint), timeout_seconds=60)
+        caught: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                remote.view(0)
+            except BaseException as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not (remote._remote._client._channels and next(iter(remote._remote._client._channels.values()))._waiting):
+            time.sleep(0.001)
+        remote.close()
+        thread.join(30)
+    assert len(caught) == 1
+    assert isinstance(caught[0], rocketlens.ClientError)
+
+
+def test_nobody_listening_is_an_error_that_says_so() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    says = f"cannot connect to 127.0.0.1:{port}: Connection refused"
+    with rocketlens.connect(f"127.0.0.1:{port}") as remote, pytest.raises(rocketlens.ClientError, match=says):
+        remote.topics()
