@@ -78,7 +78,7 @@ class _Turn:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            # Who takes steps without an event loop has a turn for each.
+            # Without an event loop each step has a turn of its own.
             self.end()
         else:
             if self.loop is not loop:

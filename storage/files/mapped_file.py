@@ -149,7 +149,7 @@ class MappedFile(FileView):
         return self.view[position : position + length]
 
     def read_lookup(self, position: int, length: int) -> Lookup[memoryview]:
-        """The same, once these bytes are in memory."""
+        """`read` as a look-up, which waits until these bytes are in memory."""
         data = self.read(position, length)
         if (wait := self.wait_for(position, length)) is not None:
             yield wait

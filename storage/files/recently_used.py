@@ -30,7 +30,7 @@ class RecentlyUsed(Generic[Value]):
         return self._values.get(key)
 
     def find(self, key: Key) -> Value | None:
-        """The same, which counts as a use."""
+        """The value of `key` if it is remembered; counts as a use of it."""
         values = self._values
         try:
             value = values[key]

@@ -192,12 +192,12 @@ class CommitLog:
         return None if isinstance(found, int) else found
 
     def hot_record_at(self, physical_offset: int) -> memoryview | None:
-        """The same if its pages are in memory; None too where it takes a look-up to know."""
+        """The record at a physical offset if its pages are in memory; None too where it takes a look-up to know."""
         found = self.view.record_at(physical_offset, current_tick())
         return None if isinstance(found, int) else found
 
     def record_at_lookup(self, physical_offset: int) -> Lookup[memoryview | None]:
-        """The same, once the record's pages are in memory."""
+        """`record_at` as a look-up, which waits until the record's pages are in memory."""
         found = self.view.record_at(physical_offset, current_tick())
         if isinstance(found, int):
             if found != codes.COLD:
@@ -212,7 +212,7 @@ class CommitLog:
         return None if isinstance(found, int) else found
 
     def unchecked_record_at_lookup(self, physical_offset: int) -> Lookup[memoryview | None]:
-        """The same, once the record's pages are in memory."""
+        """`unchecked_record_at` as a look-up, which waits until the record's pages are in memory."""
         found = self.view.unchecked_record_at(physical_offset, current_tick())
         if isinstance(found, int):
             if found != codes.COLD:

@@ -102,7 +102,7 @@ def get_message_lookup(
     when it is asked for. Raises BeingSearched where the message of `queue_offset` is being looked for in the log, and
     StoreError where it cannot be told what the queue holds there.
     """
-    queue = queue_store.measured_queue(topic, queue_id) or (yield from queue_store.queue_lookup(topic, queue_id))
+    queue = yield from queue_store.queue_lookup(topic, queue_id)
     if queue is None or not queue.max_offset:
         return GetMessageResult(
             GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0 if queue is None else queue.min_offset, 0, []

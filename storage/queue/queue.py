@@ -133,7 +133,7 @@ class Queue(Protocol):
         ...
 
     def entries_lookup(self, queue_offset: int, count: int) -> Lookup[list[ConsumeQueueEntry]]:
-        """The same as a look-up."""
+        """`entries` as a look-up."""
         ...
 
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
@@ -152,7 +152,7 @@ class Queue(Protocol):
         ...
 
     def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
-        """The same as a look-up."""
+        """`hole_at` as a look-up."""
         ...
 
     def is_doubtful(self, queue_offset: int) -> bool:
@@ -160,7 +160,7 @@ class Queue(Protocol):
         ...
 
     def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
-        """The same as a look-up."""
+        """`is_doubtful` as a look-up."""
         ...
 
     def sound_from(self, queue_offset: int) -> int:
@@ -176,7 +176,7 @@ class Queue(Protocol):
         ...
 
     def store_timestamp_at_lookup(self, queue_offset: int) -> Lookup[int]:
-        """The same as a look-up."""
+        """`store_timestamp_at` as a look-up."""
         ...
 
     def offset_by_timestamp(self, timestamp: int, boundary: TimeBoundary) -> int:
@@ -184,7 +184,7 @@ class Queue(Protocol):
         ...
 
     def offset_by_timestamp_lookup(self, timestamp: int, boundary: TimeBoundary) -> Lookup[int]:
-        """The same as a look-up."""
+        """`offset_by_timestamp` as a look-up."""
         ...
 
     def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
@@ -198,5 +198,5 @@ class Queue(Protocol):
     def offsets_with_tag_lookup(
         self, tag_hash: int, from_physical: int, to_physical: int
     ) -> Lookup[npt.NDArray[np.int64]]:
-        """The same as a look-up."""
+        """`offsets_with_tag` as a look-up."""
         ...

@@ -179,22 +179,18 @@ class QueueStore:
             return None
         return self._queues.get((topic, queue_id), lambda: finish(self._open(topic, queue_id)))
 
-    def measured_queue(self, topic: str, queue_id: int) -> Queue | None:
-        """One queue if it is known already where it begins and ends; None where it takes a look-up to know."""
-        queue = self._queues.find((topic, queue_id))
-        return queue if queue is not None and queue.is_measured else None
-
     def queue_lookup(self, topic: str, queue_id: int) -> Lookup[Queue | None]:
-        """The same, once it is known where the queue begins and ends."""
+        """`queue` as a look-up, which waits until it is known where the queue begins and ends."""
+        queue = self._queues.find((topic, queue_id))
+        if queue is not None and queue.is_measured:
+            return queue
         if topic not in self._ids:
             yield from self.listed()
         if not self._has_queue(topic, queue_id):
             return None
-        queue = self._queues.peek((topic, queue_id))
-        if queue is None:
-            queue = yield from self._open(topic, queue_id)
-        # Also where it is there already, to remember it as the one that was used last.
-        return (yield from self._queues.get((topic, queue_id), lambda: queue).measured())
+        opened = queue or (yield from self._open(topic, queue_id))
+        # Another thread may have opened it meanwhile: then that one is the queue.
+        return (yield from self._queues.get((topic, queue_id), lambda: opened).measured())
 
     def queues_of(self, topic: str) -> Iterator[Queue]:
         """All queues of a topic by ascending id."""

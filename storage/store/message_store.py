@@ -209,11 +209,11 @@ class MessageStore:
         return self._current.snapshot.commit_log.record_at(physical_offset)
 
     def hot_record_at(self, physical_offset: int) -> memoryview | None:
-        """The same if its pages are in memory; None too where it takes a look-up to know."""
+        """The record at a physical offset if its pages are in memory; None too where it takes a look-up to know."""
         return self._current.snapshot.commit_log.hot_record_at(physical_offset)
 
     def record_at_lookup(self, physical_offset: int) -> Lookup[memoryview | None]:
-        """The same as a look-up."""
+        """`record_at` as a look-up."""
         return self._current.snapshot.commit_log.record_at_lookup(physical_offset)
 
     def damaged_record_at(self, physical_offset: int) -> memoryview | None:

@@ -53,7 +53,7 @@ SCANS_ON_LOOP = 2
 """Scans of 16,000 bytes of queue units, without a match, before a pull asks for a thread that may wait."""
 
 SCANS_IN_POOL = 4096
-"""The same altogether, some three million messages; then the client is told where to go on."""
+"""Such scans altogether, some three million messages; after them the answer names the offset to go on from."""
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
