@@ -38,14 +38,14 @@ class PendingRequest:
     `work` becomes its answer: an awaitable, or a look-up that is to go on on a thread. `visit` watches over it.
     """
 
-    __slots__ = ("_done", "_is_given_up", "command", "cost", "visit", "work")
+    __slots__ = ("_is_given_up", "_running", "command", "cost", "visit", "work")
 
     def __init__(self, command: Command, visit: Visit, work: Awaitable[Response] | Unfinished[Answer]) -> None:
         self.command, self.visit, self.work = command, visit, work
         fields = len(command.ext_fields) if isinstance(command.ext_fields, dict) else 0
         self.cost = PENDING_REQUEST_BYTES + FIELD_COST * fields + text_bytes(command) + len(command.body)
         """What it holds, in bytes."""
-        self._done: Cancellable | None = None
+        self._running: Cancellable | None = None
         self._is_given_up = False
 
     @property
@@ -54,16 +54,16 @@ class PendingRequest:
         return isinstance(self.work, Unfinished)
 
     def begin(self, work: Cancellable) -> None:
-        """Note what is done for it; one that was given up before ends at once."""
-        self._done = work
+        """Note the work that is under way for it; work for a request that was given up before ends at once."""
+        self._running = work
         if self._is_given_up:
             work.cancel()
 
     def give_up(self) -> None:
         """Wait no longer: nobody is there to be answered."""
         self._is_given_up = True
-        if self._done is not None:
-            self._done.cancel()
+        if self._running is not None:
+            self._running.cancel()
 
 
 class PendingRequests:

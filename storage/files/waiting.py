@@ -2,8 +2,8 @@
 
 The server answers from one thread, its event loop, which must never stand still for a page that is not in memory or for
 a long walk. So a look-up that may meet such a thing is a generator: it yields a :class:`Wait` where it would have to
-wait, which says for what, and goes on from there once it is resumed. Whoever drives it decides where that is done. The
-event loop takes one step (:func:`begin`); what is not answered by then is an :class:`Unfinished` look-up, which a
+wait, which says for what, and goes on from there once it is resumed. The caller decides on which thread that happens.
+The event loop takes one step (:func:`begin`); what is not answered by then is an :class:`Unfinished` look-up, which a
 thread of a pool finishes. A thread that may wait calls :func:`finish` at once, or the plain method of the same name,
 which :func:`plainly` makes.
 
