@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from spark_jobs.build.place_entries import EntryBlock
 from spark_jobs.run.work_directory import WorkDirectory, write_whole
-from storage.build.entry_columns import EntryColumns
 from storage.build.existing_queue import ReadableLog
+from storage.build.index_builder import EntryColumns
 
 NAME: Final = "log.msgpack"
 MOST_KEYS: Final = 1 << 16
