@@ -264,7 +264,9 @@ class TestRebuiltStretch:
         path.write_bytes(image.to_bytes())
         stretch = rebuilt_stretch(IndexCopy(path), SLOTS, previous, log_of(named))
         chosen, first_record = put[start:stop], everything[put[start]][0]
-        if stop == len(put) or everything[put[stop]][0] is not first_record:
+        # A tag whose hash is that of a key makes two stretches of one image.
+        is_single = tags or not first_record.tagged or first_record.hashes[-1] not in first_record.hashes[:-1]
+        if is_single and (stop == len(put) or everything[put[stop]][0] is not first_record):
             offsets = [everything[rank][0].offset for rank in (chosen[0], chosen[-1])]
             has_tags = any(everything[r][0].tagged and is_last_of_record(everything, r) for r in chosen)
             assert stretch == IndexStretch([chosen[0], chosen[-1]], offsets, has_tags)
