@@ -1,14 +1,12 @@
-"""Header, slots, pointers and times of an index file: what follows from its entries and from the records they name."""
+"""Compare header, slots, pointers and times of an index file with what follows from its entries and their records."""
 
 from collections.abc import Collection
-from functools import reduce
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from spark_jobs.verify.findings import ENTRY, FILE, HEADER, REPEATED_ENTRY, SLOT, Discrepancies, FoundAt
-from spark_jobs.verify.log_table import LogTable
-from spark_jobs.verify.match_entries import Alignment
+from spark_jobs.verify.match_entries import NO_TIME, Alignment, first_true_time
 from storage.doctor.words import header_field
 from storage.index.index_copy import IndexCopy, IndexCounts
 from storage.kernels.indexes import (
@@ -20,7 +18,6 @@ from storage.kernels.indexes import (
     check_pointers,
     seconds_between,
 )
-from storage.kernels.matching import NO_TIME, earlier_begin
 
 HEADER_PLACES: Final = {
     "begin_timestamp": 0,
@@ -33,39 +30,24 @@ HEADER_PLACES: Final = {
 FIELD_PLACES: Final = {"": 0, "key_hash": 0, "physical_offset": 4, "time_difference": 12, "previous": 16}
 
 
-class FileContext(NamedTuple):
-    """What is known of a file besides its bytes.
-
-    `previous`: end timestamp (ms) and end physical offset in the header of the file before, None for the first;
-    `grows`: a broker puts entries into it; `limit`: wrong pointers are listed up to that many.
-    """
-
-    previous: tuple[int, int] | None
-    grows: bool
-    limit: int
-
-
 class CheckedFile:
-    """One file that is being checked: its bytes and counts, what its entries are, and what is found wrong."""
+    """One file that is not as a rebuild makes it: its bytes, its counts, and its entries beside the keys of the log."""
 
     def __init__(
         self,
         copy: IndexCopy,
         counts: IndexCounts,
         aligned: Alignment,
-        log: LogTable,
         findings: Discrepancies,
-        context: FileContext,
+        previous: tuple[int, int] | None,
     ) -> None:
-        """Nothing is checked yet."""
-        self._copy, self._counts, self._aligned, self._log = copy, counts, aligned, log
-        self._findings = findings
-        self._previous, self._grows, self._limit = context
-        self._matching = aligned.matched.matching
+        """Nothing is checked yet; `previous`: end timestamp (ms) and end physical offset of the file before, if any."""
+        self._copy, self._counts, self._aligned, self._findings = copy, counts, aligned, findings
+        self._matched, self._previous, self._limit = aligned.matched, previous, findings.limit
         self._used = 0
 
     def check(self, begin: int) -> None:
-        """Check everything; `begin` is the time that those of the entries were held against."""
+        """Check everything; the time differences of the entries count from `begin` (ms)."""
         self._list_entries()
         self._check_times(begin)
         self._check_pointers()
@@ -74,19 +56,19 @@ class CheckedFile:
 
     # --- entries ------------------------------------------------------------------------------------------------------
 
-    def _say_entry(self, number: int, field: str, expected: object, found: object = None, kind: str = ENTRY) -> None:
+    def _report_entry(self, number: int, field: str, expected: object, found: object = None, kind: str = ENTRY) -> None:
         """Note that a field of an entry is wrong, or with no field all of it."""
         found = int(self._aligned.entries[field][number]) if found is None else found
         place, at = f"entry {number} {field}".strip(), self._entry_position(number) + FIELD_PLACES[field]
-        self._say(kind, place, at, expected, found, self._aligned.offset_of(number))
+        self._report(kind, place, at, expected, found, self._aligned.offset_of(number))
 
     def _list_entries(self) -> None:
-        """Entries that should be others, or should not be."""
+        """List the entries that should be others, and those that should not be there."""
         aligned = self._aligned
         for number, place in sorted(aligned.paired.items()):
             for field in ("key_hash", "physical_offset"):
                 if aligned.entries[field][number] != aligned.unseen[field][place]:
-                    self._say_entry(number, field, int(aligned.unseen[field][place]))
+                    self._report_entry(number, field, int(aligned.unseen[field][place]))
         strays = aligned.strays
         if strays.size and not aligned.numbers["matched"]:
             found = f"{strays.size} of {self._counts.entries} entries, and none that does"
@@ -96,76 +78,76 @@ class CheckedFile:
         for number in strays[: self._limit].tolist():
             entry = aligned.entries[number]
             found = f"physical offset {entry['physical_offset']} with hash {entry['key_hash']}"
-            self._say_entry(number, "", "a key of a record that is there", found)
+            self._report_entry(number, "", "a key of a record that is there", found)
         for number in aligned.repeated[: self._limit].tolist():
             found = f"hash {aligned.entries['key_hash'][number]} once more"
-            self._say_entry(number, "", "each key of a record once", found, REPEATED_ENTRY)
+            self._report_entry(number, "", "each key of a record once", found, REPEATED_ENTRY)
         self._findings.more(ENTRY, max(len(strays) - self._limit, 0))
         self._findings.more(REPEATED_ENTRY, max(len(aligned.repeated) - self._limit, 0))
 
     def _check_times(self, begin: int) -> None:
-        """Time differences of all entries whose records are there."""
-        matching, aligned = self._matching, self._aligned
-        if matching.lates > 2 and 2 * matching.lates > matching.matches:
-            self._say_header("begin_timestamp", "a time from which those of the entries count", begin)
+        """Check the time differences of all entries whose records are there."""
+        aligned, wrong = self._aligned, self._matched.wrong_times(begin)
+        if wrong.size > 2 and 2 * wrong.size > self._matched.matches:
+            self._report_header("begin_timestamp", "a time from which those of the entries count", begin)
             return
-        for late in matching.late:
-            self._say_entry(late.number, "time_difference", late.expected)
-        self._findings.more(ENTRY, matching.lates - len(matching.late))
+        for number in wrong[: self._limit].tolist():
+            self._report_entry(number, "time_difference", seconds_between(begin, aligned.time_of(number)))
+        self._findings.more(ENTRY, max(int(wrong.size) - self._limit, 0))
         for number in aligned.paired:
-            expected = seconds_between(begin, aligned.time_of(number, NO_TIME))
+            expected = seconds_between(begin, aligned.time_of(number))
             if number > 1 and aligned.entries["time_difference"][number] != expected:
-                self._say_entry(number, "time_difference", expected)
+                self._report_entry(number, "time_difference", expected)
         self._check_first_time(begin)
 
     def _check_first_time(self, begin: int) -> None:
-        """The first entry: a broker counts from the end of the file before (store-format §3.5)."""
+        """Check the first entry's time, which a broker counts from the end of the file before (store-format §3.5)."""
         aligned = self._aligned
-        timestamp = aligned.time_of(1, self._matching.first_time)
-        if not self._counts.entries or timestamp == NO_TIME:
+        timestamp = aligned.time_of(1) if self._counts.entries else NO_TIME
+        if timestamp == NO_TIME:
             return
         found = int(aligned.entries["time_difference"][1])
         before = aligned.unseen["timestamp"][aligned.unseen["rank"] < aligned.first_rank][-1:].tolist()
         if self._previous is not None:
             before.append(self._previous[0])
-        elif (before or self._log.minimum) and found >= 0:
-            return  # the file before is gone, and nobody knows when it ended
+        elif (before or self._aligned.log.minimum) and found >= 0:
+            return  # the file before is gone, and with it the time at which it ended
         allowed = {seconds_between(start, timestamp) for start in (begin, *before)}
         if found not in allowed:
-            self._say_entry(1, "time_difference", min(allowed))
+            self._report_entry(1, "time_difference", min(allowed))
 
     # --- slots and pointers -------------------------------------------------------------------------------------------
 
     def _check_pointers(self) -> None:
-        """Slots and pointers, from the hashes that the entries should have."""
+        """Check slots and pointers: they follow from the hashes that the entries should have."""
         check = self._recompute(sorted(self._aligned.paired))
         if check.wrong and self._aligned.paired:
-            # Maybe the index is right, and it is a record that says another key than it was stored with.
+            # The index may be right, and the key of a record may have changed after it was indexed.
             check = min(check, self._recompute(()), key=lambda each: each.wrong)
         self._used = check.used
         for each in check.noted:
             if each.kind == BAD_SLOT:
                 position = INDEX_HEADER + SLOT_BYTES * each.number
-                self._say(SLOT, f"slot {each.number}", position, each.expected, each.found)
+                self._report(SLOT, f"slot {each.number}", position, each.expected, each.found)
             else:
-                self._say_entry(each.number, "previous", each.expected, each.found)
+                self._report_entry(each.number, "previous", each.expected, each.found)
         self._findings.more(SLOT, check.wrong - len(check.noted))
 
     def _recompute(self, wrong: Collection[int]) -> PointerCheck:
-        """Which slots and pointers are wrong if the hashes of some entries are."""
+        """Find the wrong slots and pointers, taking the hashes of some entries for wrong, too."""
         counts, aligned = self._counts, self._aligned
         places = [aligned.paired[number] for number in wrong]
         hashes = np.ascontiguousarray(aligned.unseen["key_hash"][places], np.int32)
-        written = counts.capacity if self._grows else counts.entries
+        written = counts.capacity if self._aligned.grows else counts.entries
         numbers = np.array(wrong, np.int64)
         return check_pointers(self._copy.region, counts.slots, counts.entries, written, numbers, hashes, self._limit)
 
     # --- header -------------------------------------------------------------------------------------------------------
 
     def _check_header(self) -> None:
-        """Every field of the header, of a file that grows only its begin; NO_TIME stands for what is not known."""
+        """Check every field of the header, of a file that grows only its begin; NO_TIME stands for an unknown value."""
         expected = self._ends() if self._counts.entries else self._seeds()
-        if not self._grows:
+        if not self._aligned.grows:
             expected["slot_count"] = {self._used}
             expected["index_count"] = {self._counts.entries + 1} if self._counts.entries else {0, 1}
         elif self._counts.entries:
@@ -173,26 +155,22 @@ class CheckedFile:
         for field, values in expected.items():
             found = getattr(self._copy.header, field)
             if found not in values and NO_TIME not in values:
-                self._say_header(field, " or ".join(map(str, sorted(values))), found)
+                self._report_header(field, " or ".join(map(str, sorted(values))), found)
 
     def _ends(self) -> dict[str, set[int]]:
-        """Begin and end as the entries have them."""
-        aligned, matching = self._aligned, self._matching
+        """The values of begin and end that follow from the entries."""
+        aligned, last = self._aligned, self._counts.entries
         if aligned.ordered:
-            begin, end = (
-                aligned.time_of(1, matching.first_time),
-                aligned.time_of(self._counts.entries, matching.last_time),
-            )
-            first, last = aligned.offset_of(1), aligned.offset_of(self._counts.entries)
+            begin, end = aligned.time_of(1), aligned.time_of(last)
+            first, last = aligned.offset_of(1), aligned.offset_of(last)
         else:
             known = not (aligned.numbers["expired"] or aligned.numbers["lost"] or aligned.strays.size)
-            times = [aligned.time_of(number, NO_TIME) for number in aligned.paired]
-            times += [matching.smallest_time, matching.largest_time]
-            begin, end = (reduce(earlier_begin, times), max(times)) if known else (NO_TIME, NO_TIME)
+            times = np.array([*map(aligned.time_of, aligned.paired), *self._matched.time_span()])
+            begin, end = (first_true_time(times), int(times.max())) if known else (NO_TIME, NO_TIME)
             first, last = self._span()
             # A compaction leaves the end where the broker's skip rule needs it, be the last records dropped or not.
             said = self._copy.header.end_physical_offset
-            last = max(last, said) if said < self._log.end else last
+            last = max(last, said) if said < self._aligned.log.end else last
         return {
             "begin_timestamp": {begin},
             "end_timestamp": {end},
@@ -210,7 +188,7 @@ class CheckedFile:
         return int(offsets.min(initial=np.iinfo(np.int64).max)), int(offsets.max(initial=NO_TIME))
 
     def _seeds(self) -> dict[str, set[int]]:
-        """What a file without entries has from the one before; nothing where a broker lost that in a crash."""
+        """The values that a file without entries takes from the file before, or 0 if a broker lost them in a crash."""
         header = self._copy.header
         time, place = self._previous or (header.end_timestamp, header.end_physical_offset)
         fields = {"begin_timestamp": time, "end_timestamp": time, "begin_physical_offset": place}
@@ -220,17 +198,17 @@ class CheckedFile:
     # --- the rest -----------------------------------------------------------------------------------------------------
 
     def _check_unused(self) -> None:
-        """Bytes that nobody has written: entry 0, and what lies behind the last entry."""
+        """Check the bytes that a broker never writes: entry 0, and all behind the last entry."""
         copy, slots, entries = self._copy, self._counts.slots, self._counts.entries
         if (copy.size - INDEX_HEADER - SLOT_BYTES * slots) % ENTRY_BYTES:
             expected = f"{INDEX_HEADER} bytes, {slots} slots and a number of whole entries"
             self._findings.add(FILE, FoundAt(copy.path), expected, f"{copy.size} bytes")
         position = copy.first_data(self._entry_position(0), self._entry_position(1))
         if position >= 0 and not self._is_marked():
-            self._say(ENTRY, "entry 0", position, "zeros, or the mark of a compacted file", "other bytes")
+            self._report(ENTRY, "entry 0", position, "zeros, or the mark of a compacted file", "other bytes")
         position = copy.first_data(self._entry_position(entries + 1), copy.size)
-        if position >= 0 and not self._grows:
-            self._say(ENTRY, "behind the last entry", position, "zeros", "other bytes")
+        if position >= 0 and not self._aligned.grows:
+            self._report(ENTRY, "behind the last entry", position, "zeros", "other bytes")
 
     def _is_marked(self) -> bool:
         """Whether entry 0 is the mark of this file; its checksum may be wrong where an entry is that it is for."""
@@ -242,12 +220,12 @@ class CheckedFile:
     def _entry_position(self, number: int) -> int:
         return INDEX_HEADER + SLOT_BYTES * self._counts.slots + ENTRY_BYTES * number
 
-    def _say_header(self, field: str, expected: object, found: object) -> None:
-        """A field's record is that of the first or the last entry, as long as those are the oldest and the newest."""
+    def _report_header(self, field: str, expected: object, found: object) -> None:
+        """Report a field with the record that it comes from: that of the first or the last entry, if entries ascend."""
         number = {"begin": 1, "end": self._counts.entries}.get(field.partition("_")[0], 0)
         has_record = 0 < number <= self._counts.entries and self._aligned.ordered
         offset = self._aligned.offset_of(number) if has_record else -1
-        self._say(HEADER, header_field(field), HEADER_PLACES[field], expected, found, offset)
+        self._report(HEADER, header_field(field), HEADER_PLACES[field], expected, found, offset)
 
-    def _say(self, kind: str, place: str, position: int, expected: object, found: object, offset: int = -1) -> None:
+    def _report(self, kind: str, place: str, position: int, expected: object, found: object, offset: int = -1) -> None:
         self._findings.add(kind, FoundAt(self._copy.path, place, position, offset), expected, found)

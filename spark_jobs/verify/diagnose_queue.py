@@ -1,7 +1,7 @@
-"""What became of a queue's messages whose units do not all stand where a rebuild puts them.
+"""Diagnose a queue whose units do not all stand where a rebuild puts them.
 
 Messages and units both ascend by physical offset. So units are found among the messages by that, wherever they stand; a
-unit that does not lie between those beside it in the log is a copy, left over or damaged, and says nothing. What lies
+unit that does not lie between those beside it in the log is a copy, a leftover or damaged, and is not used. What lies
 between units that are found is judged by its place: a message's unit stands at its queue offset, unless its queue once
 lost a unit or was born again under the same name: then all units behind stand so much before or behind it (store-format
 §5.2), which is the queue's *shift*.
@@ -17,6 +17,7 @@ from spark_jobs.verify.log_table import Flags, Numbers
 from spark_jobs.verify.numbering import check_batches, check_numbers
 from spark_jobs.verify.unit_compare import UnitComparison
 from spark_jobs.verify.unit_files import UnitFiles, Units, are_zeros, zero_runs
+from storage.amounts import counted
 from storage.doctor.words import LEFT_OVER_UNIT, MISPLACED_UNIT, unit_name
 from storage.queue.unit_struct import FILLER_SIZE
 
@@ -81,7 +82,7 @@ class QueueDiagnosis:
         self.counts["last_matched"] = int(front.last["physical_offset"][0]) if front.last.size else -1
 
     def run(self) -> dict[str, int]:
-        """Say what is wrong; what the queue's units are, in numbers."""
+        """Report what is wrong; return how many units of the queue are of which sort."""
         first_found = self._files.read(self._front.start, min(self._front.end - self._front.start, 1))
         self._judge_strays(self._files.first, self._front.start, first_found[:0], first_found)
         runs = self._find_runs()
@@ -129,7 +130,7 @@ class QueueDiagnosis:
     # --- what lies between them ---------------------------------------------------------------------------------------
 
     def _settle(self, stop: int, message: int, shift: int, *, is_tail: bool = False) -> None:
-        """Say what became of the messages before one, and what the units before a place are.
+        """Judge the messages before one, and the units before a place.
 
         Messages stand by the shift of those behind them, or of those before them, if that is in between.
         """
@@ -162,7 +163,7 @@ class QueueDiagnosis:
                 yield self._message + start + taken, end - start - taken
 
     def _note_missing(self, first: int, count: int, *, is_tail: bool) -> None:
-        """Messages have no unit; at the end of the queue it is for others to say whether it just lags.
+        """Note messages without a unit; at the end of the queue `judge_queues` decides whether it just lags.
 
         Beside a broker they may have expired since the log was scanned, and their units with them.
         """
@@ -178,11 +179,11 @@ class QueueDiagnosis:
             self.counts["first_missing"] = offset if self.counts["first_missing"] < 0 else self.counts["first_missing"]
             return
         at = FoundAt(self._files.directory, physical_offset=offset)
-        expected = f"{count} unit{'s' * (count > 1)} from queue offset {number} on"
+        expected = f"{counted(count, 'unit')} from queue offset {number} on"
         self._findings.add(MISSING_UNIT, at, expected, "none", count)
 
     def _judge_strays(self, start: int, stop: int, before: Units, following: Units, *, is_tail: bool = False) -> None:
-        """Say what units without a message are, from one place to another: what is as it should be is counted.
+        """Judge the units without a message from one place to another: count the sound ones, report the others.
 
         `before` and `following` are the units of messages beside them, or none.
         """
@@ -272,7 +273,7 @@ class QueueDiagnosis:
             self._shift = shift if goes_on else self._shift
 
     def _judge_numbers(self) -> None:
-        """Say what numbers are out of order, unless the units have said it.
+        """Report numbers that are out of order, unless findings of units show it already.
 
         A record that left a gap in the numbers bears another queue if the units in its place point to no message of
         this one; of two with one number it is the one without unit that does not belong here.
@@ -285,8 +286,8 @@ class QueueDiagnosis:
             return
         for wrong in check_numbers(self._numbers, self._offsets, self._front.next_number, before, self._log):
             gap = range(wrong.expected, min(wrong.found, wrong.expected + len(self._strays) + 1))
-            is_said = all(place in self._strays for place in gap) if gap else wrong.found in self._unitless
-            if wrong.is_sure or not is_said:
+            is_reported = all(place in self._strays for place in gap) if gap else wrong.found in self._unitless
+            if wrong.is_sure or not is_reported:
                 wrong.note(self._log, self._findings)
 
 

@@ -44,7 +44,7 @@ class ExtUnits:
         self._next = self.files.first
 
     def check(self, addresses: Numbers, tags_codes: Numbers, timestamps: Numbers) -> Iterator[WrongExt]:
-        """Hold units, by their addresses (tags codes of plain units), against what they should say."""
+        """Compare units, found by their addresses (tags codes of plain units), with what they should hold."""
         for start in range(0, len(addresses), AT_ONCE):
             chosen = slice(start, start + AT_ONCE)
             positions = np.minimum(addresses[chosen] - ADDRESS_BASE, FARTHEST)
@@ -69,7 +69,7 @@ class ExtUnits:
             self._next = int(ends[-1])
 
     def _judge(
-        self, number: int, position: int, at: int, fields: dict[str, int], head: np.void, said: tuple[int, int]
+        self, number: int, position: int, at: int, fields: dict[str, int], head: np.void, wanted: tuple[int, int]
     ) -> Iterator[WrongExt]:
         """Judge a unit that does not stand where the one before it ends (`at`), or has other fields than it should."""
         behind = self.files.next_start(at)
@@ -77,7 +77,7 @@ class ExtUnits:
             if place is not None and place != position:
                 there = self._heads(np.array([place]))
                 size = int(_sizes(there)[0])
-                if there.tolist()[0][:3] == (size, *said):
+                if there.tolist()[0][:3] == (size, *wanted):
                     self._next = place + size
                     yield WrongExt(number, "", self.files.directory, -1, ADDRESS_BASE + place, ADDRESS_BASE + position)
                     return

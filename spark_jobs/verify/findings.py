@@ -9,7 +9,7 @@ import msgspec
 RECORD: Final = "record"
 """Bytes of the log that hold no intact record, or no file at all."""
 QUEUE_OFFSET: Final = "queue-offset"
-"""A record does not say the queue offset that follows those of its queue before it."""
+"""A record's queue offset does not follow those of the records before it in its queue."""
 FILE: Final = "file"
 """A file that is not what lies at such a place: unreadable, or of the wrong length."""
 UNIT: Final = "unit"
@@ -18,7 +18,7 @@ MISSING_UNIT: Final = "missing-unit"
 STRAY_UNIT: Final = "stray-unit"
 """A queue unit that points to no message of its queue."""
 SHIFTED_UNIT: Final = "shifted-unit"
-"""From this unit on units do not stand where their messages' queue offsets say."""
+"""From this unit on, units do not stand at the queue offsets of their messages."""
 EXT_UNIT: Final = "ext-unit"
 """A ConsumeQueueExt unit that is none, or not that of its message."""
 HEADER: Final = "header"
@@ -65,7 +65,7 @@ class Discrepancy(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FoundAt(NamedTuple):
-    """Where something was found: the fields of a finding that say so."""
+    """The fields of a finding that say where it is."""
 
     path: str | Path
     place: str = ""
@@ -80,7 +80,7 @@ class Discrepancies:
         """Nothing is found yet."""
         self.listed: list[Discrepancy] = []
         self.counts: Counter[str] = Counter()
-        self._limit = limit
+        self.limit = limit
         self._of_file: Counter[tuple[str, str]] = Counter()
 
     def add(self, kind: str, at: FoundAt, expected: object, found: object, count: int = 1) -> None:
@@ -89,11 +89,11 @@ class Discrepancies:
         finding = Discrepancy(kind, *place, str(expected), str(found), count)
         self.counts[kind] += 1
         self._of_file[kind, finding.path] += 1
-        if self._of_file[kind, finding.path] <= self._limit:
+        if self._of_file[kind, finding.path] <= self.limit:
             self.listed.append(finding)
 
     def more(self, kind: str, count: int) -> None:
-        """Count some that nobody lists."""
+        """Count some that are not listed."""
         self.counts[kind] += count
 
     def save(self, path: Path) -> dict[str, int]:

@@ -16,7 +16,7 @@ SUMS: Final = ("entries", "matched", "expired", "lost", "newer", "repeats", "dro
 
 
 def find_gaps(work: Path, directory: Path, summaries: Sequence[CheckedIndexFile], log: LogTable) -> list[GapTask]:
-    """What lies between files, and before and behind all; `summaries` are those of the checks, in order of names."""
+    """The stretches between files, before the first and behind the last; `summaries` are in the order of file names."""
     gaps: list[GapTask] = []
     covering = sorted((each for each in summaries if each["ranks"][0] >= 0), key=lambda each: each["ranks"])
     covered = 0
@@ -34,7 +34,7 @@ def find_gaps(work: Path, directory: Path, summaries: Sequence[CheckedIndexFile]
 
 
 def _excused(beside: Sequence[CheckedIndexFile]) -> int:
-    """Keys that a compaction may have left out between files: where it left out others, and fewer than it kept."""
+    """How many keys a compaction may have left out between files that lack others, too: no more than it kept."""
     if not any(each["numbers"]["dropped"] for each in beside):
         return 0
     return min(each["numbers"]["matched"] for each in beside)
@@ -47,11 +47,11 @@ def judge_index(
     log: LogTable,
     findings: Discrepancies,
 ) -> IndexNumbers:
-    """Say what is wrong between files; numbers of all for the report. `gaps` come with what is missing there."""
+    """Report what is wrong between files; return the sums for the report. `gaps` come with the keys missing there."""
     sums = Counter[str](dict.fromkeys(SUMS, 0))
     for summary in summaries:
         sums.update(summary["numbers"])
-    twice = _say_overlaps(summaries, sums, findings)
+    twice = _report_overlaps(summaries, sums, findings)
     lag = 0
     for gap, missing in gaps:
         if gap.is_end and log.may_lag:
@@ -62,14 +62,16 @@ def judge_index(
             twice[missing.first] -= missing.count  # of a record that names a key twice, and has its keys in two files
         else:
             missing.note(gap.path, findings, "none in any file")
-    _say_directories(directory, findings)
+    _report_directories(directory, findings)
     return IndexNumbers(files=len(summaries), lag=lag, **sums)
 
 
-def _say_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Discrepancies) -> "Counter[int]":
-    """A broker that recovers puts the entries of the last record once more; nothing else is in two files.
+def _report_overlaps(
+    summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Discrepancies
+) -> Counter[int]:
+    """Report entries that are in two files, and return how many keys of which record are.
 
-    Returns how many keys of which record are in two.
+    Only those of one record may be: a broker that recovers puts the entries of the last record once more.
     """
     twice = Counter[int]()
     before: CheckedIndexFile | None = None
@@ -92,8 +94,8 @@ def _say_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], fin
     return twice
 
 
-def _say_directories(directory: Path, findings: Discrepancies) -> None:
-    """With a directory among them whose name is a number, a broker does not load the index."""
+def _report_directories(directory: Path, findings: Discrepancies) -> None:
+    """Report directories whose names are numbers: with one among its files a broker does not load the index."""
     try:
         found = [entry.path for entry in os.scandir(directory) if entry.name.isdecimal() and entry.is_dir()]
     except OSError:

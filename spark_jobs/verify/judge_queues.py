@@ -1,4 +1,4 @@
-"""What the numbers of all queues together say: which lag, and which lack units."""
+"""Judge the ends of all queues together: which of them lag, and which lack units."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,11 @@ from spark_jobs.verify.diagnose_queue import STRAY_KINDS
 from spark_jobs.verify.findings import FILE, MISSING_UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_request import QueueNumbers
+from storage.amounts import counted
 from storage.build.queue_plan import QueueKey, QueuePlan
 from storage.layout.store_layout import CONSUME_QUEUE_EXT
 
-MOST_TOLD: Final = 20
+MOST_NAMED: Final = 20
 SUMS: Final = ("matched", *STRAY_KINDS, "restarts", "earlier_life", "ext_units")
 
 
@@ -46,7 +47,7 @@ def check_tasks(
 def judge_queues(
     plan: QueuePlan, summaries: Sequence[CheckedQueues], log: LogTable, findings: Discrepancies
 ) -> tuple[QueueNumbers, list[str]]:
-    """Say what queues lack at their ends; numbers of all for the report, and notes."""
+    """Report what queues lack at their ends; return the sums for the report, and notes."""
     queues = [(QueueKey(*names), counts) for summary in summaries for *names, counts in summary["queues"]]
     sums: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
@@ -62,23 +63,23 @@ def judge_queues(
         elif missing:
             at = FoundAt(plan.root / key.path, physical_offset=counts["first_missing"])
             found = "the end of the queue" if key in plan.existing else "no such queue"
-            findings.add(MISSING_UNIT, at, f"{missing} unit{'s' * (missing > 1)} at the end", found, missing)
+            findings.add(MISSING_UNIT, at, f"{counted(missing, 'unit')} at the end", found, missing)
     for key in sorted(plan.misplaced):
-        expected = "a queue of the kind that topics.json says of its topic: a broker does not start with it"
+        expected = "a queue of the kind that topics.json gives its topic, as a broker needs to start"
         findings.add(FILE, FoundAt(plan.root / key.path), expected, f"one in {key.tree}")
     numbers = {name: sums[name] for name in ("lag", *SUMS)}
     return QueueNumbers(queues=len(queues), deleted_topics=unknown.total(), **numbers), list(_notes(sums, unknown))
 
 
 def _notes(sums: Counter[str], unknown: Counter[str]) -> Iterator[str]:
-    """What a person should know that is nothing wrong."""
+    """Notes on what is unusual and yet not wrong."""
     if sums["other_delays"]:
         yield (
-            f"{sums['other_delays']} units of the schedule topic have other delivery times than these delay levels "
-            "give: were they others (--delay-levels)?"
+            f"the delivery times of {counted(sums['other_delays'], 'unit')} of the schedule topic do not follow from "
+            "these delay levels; give those of the broker with --delay-levels"
         )
     if unknown:
-        named = ", ".join(sorted(unknown)[:MOST_TOLD]) + (", …" if len(unknown) > MOST_TOLD else "")
-        yield f"{unknown.total()} messages are of topics without queues that topics.json does not know: {named}"
+        named = ", ".join(sorted(unknown)[:MOST_NAMED]) + (", …" if len(unknown) > MOST_NAMED else "")
+        yield f"{counted(unknown.total(), 'message')} of topics that have no queues and are not in topics.json: {named}"
     if sums["stand_ins"]:
-        yield f"{sums['stand_ins']} units stand in for messages that are lost"
+        yield f"{counted(sums['stand_ins'], 'unit')} in place of lost messages"

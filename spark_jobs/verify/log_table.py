@@ -16,8 +16,11 @@ import numpy.typing as npt
 from spark_jobs.build.place_entries import EntryBlock
 from spark_jobs.run.work_directory import WorkDirectory, write_whole
 from storage.build.existing_queue import ReadableLog
+from storage.build.index_builder import EntryColumns
 
 NAME: Final = "log.msgpack"
+MOST_KEYS: Final = 1 << 16
+"""Of one record."""
 KEY_DTYPE: Final = np.dtype(
     [("rank", "i8"), ("physical_offset", "i8"), ("timestamp", "i8"), ("key_hash", "i4"), ("is_tag", "?")]
 )
@@ -83,6 +86,11 @@ class LogTable(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         """Read the block of a number."""
         return BlockKeys(self.blocks[number], int(self.ranks[number]), self.end)
 
+    def keys_from(self, physical_offset: int) -> Iterator["BlockKeys"]:
+        """The blocks from the one on that has a physical offset; none where that lies before all."""
+        first = bisect_right(self.blocks, physical_offset, key=lambda block: block.first) - 1
+        yield from map(self.keys, range(first, len(self.blocks)) if first >= 0 else ())
+
     def keys_between(self, first: int, stop: int) -> Iterator[Keys]:
         """Keys of the ranks [first, stop), block by block."""
         start = int(np.searchsorted(self.ranks, first, side="right")) - 1
@@ -116,6 +124,14 @@ class BlockKeys:
         keys["key_hash"] = self.hashes[places]
         keys["is_tag"] = (ends[records] == places + 1) & (self._tagged[records] != 0)
         return keys
+
+    def columns(self, *, tags: bool) -> tuple[EntryColumns, Numbers]:
+        """The keys as a rebuild puts them, with those of tags or without, and their places in the block."""
+        places, counts, hashes = np.arange(self.hashes.size), self.counts, self.hashes
+        if not tags:
+            places = np.delete(places, self.tag_places())
+            counts, hashes = counts - (self._tagged != 0), hashes[places]
+        return EntryColumns(self.first, self.offsets, self.timestamps, counts, hashes), places
 
     def tag_places(self) -> Numbers:
         """Places of the keys of tags."""

@@ -1,8 +1,9 @@
 """The entries of one index file beside the keys that its log leads to: which belong together, and what is left over.
 
-Both sides ascend by physical offset, as a broker writes them; a file in another order (a compacted one) is sorted. So
-one pass over the blocks that a rebuild would build the file from finds for each entry its key, by *rank*: its number
-among all keys of the log. A block lies in memory at a time, of the file all.
+This is for a file that is not, byte for byte, what a rebuild makes (:mod:`.index_image`): it was compacted, a broker
+recovered or was upgraded in its midst, or some of its bytes are wrong. Each entry is matched with a key of the record
+that it names, and gets the key's *rank*: its number among all keys of the log. A block of keys lies in memory at a
+time, and all of the file.
 
 Where an entry is damaged, one entry belongs to no key, and one key has no entry. In a file that a broker wrote both
 stand at the same place of the sequence, so they are paired by it, and a finding says which bytes are wrong, not that
@@ -10,6 +11,7 @@ one is too many and another missing. In a file in another order they are paired 
 physical offset.
 """
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final
@@ -17,10 +19,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.verify.log_table import KEY_DTYPE, Flags, Keys, LogTable, Numbers
+from spark_jobs.verify.index_image import IndexStretch
+from spark_jobs.verify.log_table import KEY_DTYPE, MOST_KEYS, BlockKeys, Flags, Keys, LogTable, Numbers
 from storage.index.index_copy import IndexCopy, IndexCounts
 from storage.kernels.indexes import measure_entries
-from storage.kernels.matching import REPEATED, Matching
 
 MOST_UNSEEN: Final = 1 << 21
 """Keys without an entry that are kept of one file; more are counted."""
@@ -28,53 +30,106 @@ MOST_UNSEEN: Final = 1 << 21
 MOST_PAIRED: Final = 100_000
 """Leftover entries of a file that are paired; with more it is not damage in places any more."""
 
+NO_TIME: Final = -1
+"""In place of a store time that is not known."""
+NO_RECORD: Final = -1
+"""In place of a rank: no record of the log starts at the entry's physical offset."""
+NO_KEY: Final = -2
+"""In place of a rank: the record that starts there has no such key."""
+REPEATED: Final = -3
+"""In place of a rank: the record has the key, but other entries have taken it."""
+
+PIECE: Final = 1 << 20
+LONGEST: Final = np.iinfo(np.int32).max
+
 
 class MatchedFile:
-    """One file's entries held against the log, time differences against a begin timestamp (ms).
+    """One file's entries, each with its key.
 
-    `ranks[number]`: the rank of an entry's key, or a code of :mod:`storage.kernels.matching`; `lowest` and `highest` of
-    all, −1 without any. `unseen`: keys without an entry in the blocks around, `more_unseen` how many beyond what is
-    kept. `tags`: the lowest and the highest rank of the keys of tags that have entries.
+    `ranks[number]` is the rank of an entry's key or one of the codes above, `timestamps[number]` the store time (ms) of
+    its record, where that has the key. `matches` entries have keys, of the ranks from `lowest` to `highest` (−1 without
+    any); `is_ordered`: these ascend. `unseen`: keys without an entry in the blocks around, `more_unseen` how many
+    beyond what is kept. `tags`: the lowest and the highest rank of the keys of tags that have entries.
     """
 
-    def __init__(self, copy: IndexCopy, counts: IndexCounts, log: LogTable, begin: int, most_late: int) -> None:
-        """Read the blocks in which the file has an entry, those between, and one to each side.
+    def __init__(self, copy: IndexCopy, counts: IndexCounts, log: LogTable) -> None:
+        """Read the blocks in which the file has an entry, and one to each side.
 
         What a damaged entry at either end should be lies there.
         """
         self.entries = copy.entries(counts.slots, counts.entries)
-        self.ranks = np.full(counts.entries + 1, -1, np.int64)
-        order = _entry_order(copy, counts)
-        self.matching = Matching(copy.region, counts.slots, counts.entries, order, begin, self.ranks, most_late)
+        self._order = _entry_order(copy, counts)
+        self.ranks = np.full(counts.entries + 1, NO_RECORD, np.int64)
+        self.timestamps = np.full(counts.entries + 1, NO_TIME, np.int64)
         self.tags: list[int] = []
         self.more_unseen = self._kept = 0
         unseen: dict[int, Keys] = {}
         for number, block in enumerate(log.blocks):
-            offset = self.matching.next_offset(block.first)
-            if offset is None:
-                break
-            if block.entries and offset < block.end:
-                self._match_block(log, number, unseen)
+            start, stop = (self._entries_below(offset) for offset in (block.first, block.end))
+            if start < stop and block.entries:
+                numbers: Numbers = np.arange(start, stop)
+                numbers = self._order[numbers].astype(np.int64) if self._order.size else numbers + 1
+                self._match_block(log.keys(number), numbers, number, unseen)
         for number in range(max(min(unseen, default=0) - 1, 0), min(max(unseen, default=-2) + 2, len(log.blocks))):
             if number not in unseen:
                 unseen[number] = self._keep(log.keys(number).all())
         self.unseen = np.concatenate([np.zeros(0, KEY_DTYPE), *(unseen[number] for number in sorted(unseen))])
-        if order.size:
-            self.is_ordered = bool((np.diff(self.ranks[self.ranks >= 0]) > 0).all())
-        else:
-            self.is_ordered = not self.matching.descents
-        self.lowest, self.highest = self.matching.lowest, self.matching.highest
+        found = self.ranks[self.ranks >= 0]
+        self.matches = int(found.size)
+        self.is_ordered = bool((np.diff(found) > 0).all())
+        self.lowest, self.highest = (int(found.min()), int(found.max())) if found.size else (-1, -1)
 
-    def _match_block(self, log: LogTable, number: int, unseen: dict[int, Keys]) -> None:
-        keys, before = log.keys(number), self.matching.matches
-        seen = np.zeros(keys.hashes.size, np.uint8)
-        self.matching.match(keys.first, keys.offsets, keys.timestamps, keys.counts, keys.hashes, keys.rank, seen)
-        if self.matching.matches > before:
-            unseen[number] = self._keep(keys.take(np.flatnonzero(seen == 0)))
+    def _entries_below(self, physical_offset: int) -> int:
+        """How many entries, by physical offset, come before one."""
+        offsets, order = self.entries["physical_offset"], self._order
+        places = range(len(offsets) - 1)
+        return bisect_left(places, physical_offset, key=lambda i: int(offsets[order[i] if order.size else i + 1]))
+
+    def _match_block(self, keys: BlockKeys, numbers: Numbers, place: int, unseen: dict[int, Keys]) -> None:
+        """Match the entries of some numbers with the keys of the block that they point into."""
+        distances = self.entries["physical_offset"][numbers].astype(np.int64) - keys.first
+        records = np.searchsorted(keys.offsets, distances)
+        are_there = records < keys.offsets.size
+        are_there[are_there] = keys.offsets[records[are_there]] == distances[are_there]
+        numbers, records = numbers[are_there], records[are_there]
+        if not numbers.size:
+            return
+        order, record_of_key = np.arange(keys.hashes.size), np.repeat(np.arange(keys.counts.size), keys.counts)
+        if numbers[0] == 1:
+            # The keys of a record may lie in two files, and one of them may be there twice.
+            first, stop = np.searchsorted(record_of_key, [records[0], records[0] + 1]).tolist()
+            order[first:stop] = np.roll(order[first:stop], -self._first_place(keys.hashes[first:stop]))
+        found = _match(
+            _codes(record_of_key[order], keys.hashes[order]), _codes(records, self.entries["key_hash"][numbers])
+        )
+        are_matched, are_known = found >= 0, found != NO_KEY
+        found[are_matched] = order[found[are_matched]]
+        self.ranks[numbers] = np.where(are_matched, keys.rank + found, found)
+        self.timestamps[numbers[are_known]] = keys.timestamps[records[are_known]]
+        if are_matched.any():
+            seen = np.zeros(keys.hashes.size, np.bool_)
+            seen[found[are_matched]] = True
+            unseen[place] = self._keep(keys.take(np.flatnonzero(~seen)))
             tags = keys.tag_places()
-            tags = keys.rank + tags[seen[tags] != 0]
+            tags = keys.rank + tags[seen[tags]]
             if tags.size:
                 self.tags = [*(self.tags or [int(tags[0])])[:1], int(tags[-1])]
+
+    def _first_place(self, hashes: npt.NDArray[np.int32]) -> int:
+        """Where among the keys of its record the file's first entry is looked for first.
+
+        A file that begins in the midst of a record begins with its last keys, with the tag's or, by older brokers,
+        without it; of a file that has no other record they may be any.
+        """
+        head = self.entries[1 : MOST_KEYS + 2]
+        differ = np.flatnonzero(head["physical_offset"] != head["physical_offset"][0])
+        together = int(differ[0]) if differ.size else len(head)
+        last = len(hashes) - together
+        leading = head["key_hash"][:together].astype(np.int32).tobytes()
+        for place in range(last, max(last - 1, 0) - 1 if differ.size else -1, -1):
+            if hashes[place : place + together].tobytes() == leading:
+                return place
+        return 0
 
     def _keep(self, keys: Keys) -> Keys:
         room = max(MOST_UNSEEN - self._kept, 0)
@@ -82,13 +137,66 @@ class MatchedFile:
         self._kept += min(len(keys), room)
         return keys[:room]
 
+    def are_timed(self, part: slice = slice(None)) -> Flags:
+        """Which entries have records whose store times are known."""
+        flags: Flags = (self.ranks[part] >= 0) | (self.ranks[part] == REPEATED)
+        return flags
+
+    def wrong_times(self, begin: int) -> Numbers:
+        """Numbers of the entries, without the first, whose time differences do not count from ``begin`` (ms)."""
+        found = [np.zeros(0, np.int64)]
+        for first in range(2, len(self.ranks), PIECE):
+            part = slice(first, first + PIECE)
+            times = self.timestamps[part]
+            # As `storage.kernels.indexes.seconds_between`, which is for one time.
+            expected = np.minimum((np.maximum(times, begin) - begin) // 1000, LONGEST) if begin > 0 else 0 * times
+            found.append(
+                first + np.flatnonzero(self.are_timed(part) & (self.entries["time_difference"][part] != expected))
+            )
+        return np.concatenate(found)
+
+    def time_span(self) -> tuple[int, int]:
+        """The smallest and the largest of the known times; only a time above 0 is the smallest, if there is one."""
+        timed = self.timestamps[self.are_timed()]
+        return first_true_time(timed), int(timed.max()) if timed.size else NO_TIME
+
+
+def first_true_time(times: Numbers) -> int:
+    """The smallest of some times (ms) that is above 0, without any the largest; NO_TIME for no times."""
+    if not times.size:
+        return NO_TIME
+    true = times[times > 0]
+    return int(true.min() if true.size else times.max())
+
+
+def _codes(records: Numbers, hashes: npt.NDArray[np.int32]) -> Numbers:
+    codes: Numbers = (records.astype(np.int64) << 32) | (hashes.astype(np.int64) & 0xFFFFFFFF)
+    return codes
+
+
+def _match(known: Numbers, wanted: Numbers) -> Numbers:
+    """Match equal codes in their order, each known one once: its place, REPEATED if all are taken, or NO_KEY."""
+    order, by_code = np.argsort(known, kind="stable"), np.argsort(wanted, kind="stable")
+    known, wanted = known[order], wanted[by_code]
+    first, stop = (np.searchsorted(known, wanted, side=side) for side in ("left", "right"))
+    nth = first + np.arange(len(wanted)) - np.searchsorted(wanted, wanted)
+    found = np.where(first < stop, REPEATED, NO_KEY)
+    is_free = nth < stop
+    found[is_free] = order[nth[is_free]]
+    places = np.empty(len(wanted), np.int64)
+    places[by_code] = found
+    return places
+
 
 def _entry_order(copy: IndexCopy, counts: IndexCounts) -> npt.NDArray[np.int32]:
     """Numbers of the entries by physical offset; empty where they lie in that order."""
     if measure_entries(copy.region, counts.slots, 0, counts.entries, 0).ascending:
         return np.zeros(0, np.int32)
     offsets = copy.entries(counts.slots, counts.entries)["physical_offset"][1:].astype(np.int64)
-    return (np.argsort(offsets, kind="stable") + 1).astype(np.int32)
+    order = np.argsort(offsets, kind="stable")
+    del offsets  # as large as the order
+    order += 1
+    return order.astype(np.int32)
 
 
 class Alignment:
@@ -103,15 +211,16 @@ class Alignment:
 
     def __init__(self, matched: MatchedFile, log: LogTable, *, grows: bool) -> None:
         """Judge what is left over; `grows`: a broker writes to the file."""
-        self.matched, self.entries, self.unseen, self._log = matched, matched.entries, matched.unseen, log
+        self.matched, self.entries, self.unseen = matched, matched.entries, matched.unseen
+        self.log, self.grows = log, grows
         self.ordered = matched.is_ordered
         self.paired: dict[int, int] = {}
-        self.numbers = Counter[str](matched=matched.matching.matches)
-        wrong = self._without_excused(np.flatnonzero(matched.ranks[1:] < 0) + 1, grows=grows)
+        self.numbers = Counter[str](matched=matched.matches)
+        wrong = self._without_excused(np.flatnonzero(matched.ranks[1:] < 0) + 1)
         lenient = self._of_other_brokers()
-        if matched.matching.matches and 0 < wrong.size <= MOST_PAIRED:
+        if matched.matches and 0 < wrong.size <= MOST_PAIRED:
             wrong = self._pair(wrong, lenient)
-        is_repeat = matched.ranks[wrong] <= REPEATED
+        is_repeat = matched.ranks[wrong] == REPEATED
         self.strays, self.repeated = wrong[~is_repeat], wrong[is_repeat]
         paired = self._places()
         ranks = self.unseen["rank"]
@@ -127,13 +236,17 @@ class Alignment:
         place = self.paired.get(number)
         return int(self.entries["physical_offset"][number] if place is None else self.unseen["physical_offset"][place])
 
-    def time_of(self, number: int, matched: int) -> int:
-        """Store time (ms) of an entry's record: what its match says, or the key that it is paired with."""
+    def time_of(self, number: int) -> int:
+        """Store time (ms) of an entry's record, NO_TIME where none is known."""
         place = self.paired.get(number)
-        return matched if place is None else int(self.unseen["timestamp"][place])
+        return int(self.matched.timestamps[number] if place is None else self.unseen["timestamp"][place])
 
-    def offset_at(self, rank: int) -> int:
-        """Physical offset of the key of a rank that the file has, or should have; −1 for none."""
+    def stretch(self) -> IndexStretch:
+        """The keys that the file has, or should have."""
+        ranks = [self.first_rank, self.last_rank]
+        return IndexStretch(ranks, list(map(self._offset_at, ranks)), bool(self.matched.tags))
+
+    def _offset_at(self, rank: int) -> int:
         if rank < 0:
             return -1
         place = int(np.searchsorted(self.unseen["rank"], rank))
@@ -144,17 +257,17 @@ class Alignment:
     def _places(self) -> Numbers:
         return np.fromiter(self.paired.values(), np.int64)
 
-    def _without_excused(self, numbers: Numbers, *, grows: bool) -> Numbers:
+    def _without_excused(self, numbers: Numbers) -> Numbers:
         """Count what is no damage; the other numbers."""
         offsets = self.entries["physical_offset"][numbers].astype(np.int64)
-        ranks, log = self.matched.ranks, self._log
+        ranks, log = self.matched.ranks, self.log
         first = int((ranks >= 0).argmax()) if self.numbers["matched"] else len(ranks)
         excused = {
             # Entries below the log's minimum were put before all others; in a compacted file they are anywhere.
             "expired": (offsets >= 0) & (offsets < log.minimum) & ((numbers < first) | (not self.ordered)),
             "lost": log.are_lost(offsets),
-            "newer": (offsets >= log.end) & grows,
-            "repeats": (ranks[numbers] <= REPEATED) & self._at_boundary(numbers, offsets),
+            "newer": (offsets >= log.end) & self.grows,
+            "repeats": (ranks[numbers] == REPEATED) & self._at_boundary(numbers, offsets),
         }
         self.numbers.update({name: int(flags.sum()) for name, flags in excused.items()})
         others: Numbers = numbers[~np.logical_or.reduce(list(excused.values()))]

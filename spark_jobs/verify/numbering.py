@@ -1,7 +1,7 @@
 """Whether the records of a queue are numbered without gap or repeat, as a broker numbers them.
 
 A broker counts a queue's messages from 0. The log may begin anywhere; where messages of it are lost their numbers are,
-too; a topic that was deleted and made again starts over at 0. Everything else is a record that says a wrong number.
+too; a topic that was deleted and made again starts over at 0. Everything else is a record with a wrong number.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ PIECE: Final = 1 << 16
 
 
 class OutOfOrder(NamedTuple):
-    """A message that does not follow those before it; `is_sure`: those behind it say so, too."""
+    """A message that does not follow those before it; `is_sure`: those behind it confirm that."""
 
     physical_offset: int
     expected: int

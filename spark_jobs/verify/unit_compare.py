@@ -1,4 +1,4 @@
-"""Units of a queue's files in their places, field by field beside what the log says they should be."""
+"""Compare units of a queue's files, field by field, with the units that follow from the log."""
 
 from collections import Counter
 from pathlib import Path
@@ -47,14 +47,14 @@ class UnitComparison:
         if expected.tobytes() == found.tobytes():
             return
         zeros = are_zeros(found)
-        self._say_zeros(place, expected, zeros)
+        self._report_zeros(place, expected, zeros)
         for field in found.dtype.names or ():
             wrong = (expected[field] != found[field]) & ~zeros
             if field == "tags_code":
                 wrong &= ~self._are_addresses(place, expected, found, timestamps)
                 wrong &= ~self._are_other_delays(place, expected, found)
             for i in np.flatnonzero(wrong).tolist():
-                self._say(place + i, field, expected[i], int(expected[field][i]), int(found[field][i]))
+                self._report(place + i, field, expected[i], int(expected[field][i]), int(found[field][i]))
 
     def finish(self) -> None:
         """All units have been seen: delivery times that differ alike follow from other delay levels."""
@@ -88,14 +88,14 @@ class UnitComparison:
         for wrong in self._extension.check(addresses, tags_codes, timestamps[chosen]):
             i = int(chosen[wrong.number])
             if not wrong.field:
-                self._say(place + i, "tags_code", expected[i], wrong.expected, wrong.found)
+                self._report(place + i, "tags_code", expected[i], wrong.expected, wrong.found)
                 continue
             offset = int(expected["physical_offset"][i])
             at = FoundAt(wrong.path, f"of {unit_name(place + i)}, {wrong.field}", wrong.position, offset)
             self.findings.add(EXT_UNIT, at, wrong.expected, wrong.found)
         return are_addresses
 
-    def _say_zeros(self, place: int, expected: Units, zeros: Flags) -> None:
+    def _report_zeros(self, place: int, expected: Units, zeros: Flags) -> None:
         if self.log.is_live:  # a broker deletes files together with the log that they are of
             zeros = zeros & (expected["physical_offset"] >= self.log.expired_below())
         for first, count, name in zero_runs(place, zeros):
@@ -103,7 +103,7 @@ class UnitComparison:
             at = FoundAt(path, name, position, int(expected["physical_offset"][first]))
             self.findings.add(UNIT, at, *lost_units(count), count)
 
-    def _say(self, place: int, field: str, unit: np.void, expected: int, found: int) -> None:
+    def _report(self, place: int, field: str, unit: np.void, expected: int, found: int) -> None:
         path, position = self.files.where(place, field)
         at = FoundAt(Path(path), f"{unit_name(place)} {field}", position, int(unit["physical_offset"]))
         self.findings.add(UNIT, at, expected, found)

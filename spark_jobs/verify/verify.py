@@ -45,6 +45,7 @@ from spark_jobs.verify.judge_queues import check_tasks, judge_queues
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_log import judge_log, scan_readable
 from spark_jobs.verify.verify_request import IndexNumbers, LogNumbers, VerifyDetails, VerifyRequest
+from storage.amounts import counted
 from storage.build.queue_plan import QueuePlan
 from storage.layout.store_layout import dledger_refused
 from storage.life.delay_levels import parse_delay_levels
@@ -112,8 +113,8 @@ class Verification:
         if index.dropped:
             notes.insert(
                 0,
-                f"up to {index.dropped} keys have no entry in compacted index files: repeated ones, or such of topics "
-                "that were left out",
+                f"compacted index files have no entry for up to {counted(index.dropped, 'key')}: repeated keys, or "
+                "those of topics that were left out",
             )
         counts = self._collect(checked, findings)
         return Report(
@@ -151,7 +152,7 @@ class Verification:
         self._work.enter("probe")
         paths = [str(source.layout.index / name) for name in source.index_files]
         probes = [ProbeTask(source.segments, index_file=path) for path in paths]
-        # Heads, and what index files say of themselves, as a rebuild asks for them.
+        # Segment heads, and the headers of index files, as a rebuild asks for them.
         answers: list[Any] = self._run("probe", [ProbeTask(source.segments, heads=True), *probes], probe)
         store, *facts = answers
         if store.is_dledger:

@@ -70,7 +70,7 @@ def look_again(task: tuple[str, int, int, int]) -> bool:
 
 
 class LogVerdict(msgspec.Struct, frozen=True):
-    """What the scan of all segments says: the log as all else sees it, and what is wrong in it.
+    """The result of the scan of all segments: the log that all else is compared with, and what is wrong in it.
 
     `scans` are those of the segments that it is made of.
     """

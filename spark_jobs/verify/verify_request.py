@@ -73,7 +73,7 @@ class IndexNumbers(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class VerifyDetails(Details, kw_only=True):
-    """What a verification says: `counts` of findings by kind, of which `more_findings` are not among the listed."""
+    """The result of a verification: `counts` of findings by kind, of which `more_findings` are not listed."""
 
     clean: bool
     log: LogNumbers

@@ -15,3 +15,11 @@ class EntryColumns(NamedTuple):
     record_timestamps: npt.NDArray[np.int64]
     record_entries: npt.NDArray[np.uint16]
     hashes: npt.NDArray[np.int32]
+
+    def stop_of(self, physical_offset: int) -> int:
+        """Where the entries of the record at a physical offset end; 0 where there is none."""
+        distance = physical_offset - self.first_offset
+        record = int(np.searchsorted(self.record_offsets, max(distance, 0)))
+        if record == len(self.record_offsets) or self.record_offsets[record] != distance:
+            return 0
+        return int(self.record_entries[: record + 1].sum(dtype=np.int64))

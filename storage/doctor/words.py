@@ -1,9 +1,10 @@
-"""The words for what is wrong with a store, in one place: `doctor` and `verify` say the same of the same finding."""
+"""The words for what is wrong with a store, in one place: `doctor` and `verify` use the same for the same finding."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.amounts import counted
 from storage.kernels.records import BAD_NUMBER
 from storage.log.damaged_ranges import REASONS, ZEROS
 
@@ -46,7 +47,7 @@ def unit_name(first: int, count: int = 1) -> str:
 
 def lost_units(count: int) -> Words:
     """Bytes in the middle of a queue that are no units."""
-    return Words(f"units of {count} message{'s' * (count > 1)}", "bytes that are no units")
+    return Words(f"units of {counted(count, 'message')}", "bytes that are no units")
 
 
 class FileFault(NamedTuple):

@@ -6,6 +6,7 @@ they are settled by majorities: the slot count by what most pointers agree with,
 three say, the header, the last byte that is not zero, and the newest entry that a slot points to.
 """
 
+import mmap
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -108,6 +109,11 @@ class IndexCopy:
         """Entries 0 to ``count``, as they stand in the file."""
         return np.frombuffer(self._memory, ENTRY_DTYPE, count + 1, INDEX_HEADER + SLOT_BYTES * slots)
 
+    def holds(self, memory: mmap.mmap, start: int, stop: int) -> bool:
+        """Whether the bytes [start, stop) are those of another memory."""
+        own, other = (np.frombuffer(data, np.uint8, stop - start, start) for data in (self._memory, memory))
+        return bool(np.array_equal(own, other))
+
     def mark(self, slots: int) -> IndexMark | None:
         """What a compacted file says of itself; None for any other."""
         return read_mark(memoryview(self._memory)[: self.size], slots)
@@ -208,6 +214,14 @@ def _guesses(copy: IndexCopy) -> Iterator[int]:
 
 def _entries_by_data(copy: IndexCopy, slots: int) -> int:
     return (copy.last_data - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES
+
+
+def counts_by_header(copy: IndexCopy, slots: int) -> IndexCounts | None:
+    """What length and header of a file of so many slots say; None without entries, or where they do not agree."""
+    if slots < 1 or not _fits(copy.size, slots):
+        return None
+    capacity, entries = (copy.size - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES, copy.header.index_count - 1
+    return IndexCounts(slots, capacity, entries) if 0 < entries < capacity else None
 
 
 def count_entries(copy: IndexCopy, slots: int, *, grows: bool = False) -> IndexCounts:

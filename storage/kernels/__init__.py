@@ -12,7 +12,6 @@ DOOR: Final = (
     "index_entries",
     "indexes",
     "lookups",
-    "matching",
     "message_rows",
     "messages",
     "pulls",

@@ -147,7 +147,7 @@ def test_a_deleted_topic_whose_messages_are_still_there(writer: StoreWriter, ver
     report = verify()
     assert_clean(report)
     assert queues(report) == {"queues": 2, "matched": 4, "deletedTopics": 4}
-    assert "topics.json does not know: Gone" in report.notes[0]
+    assert "are not in topics.json: Gone" in report.notes[0]
 
 
 def test_units_beyond_the_end_of_the_log_are_what_a_truncation_leaves(writer: StoreWriter, verify: Verify) -> None:
@@ -201,7 +201,7 @@ def test_other_delay_levels_are_a_hint_and_a_damaged_delivery_time_is_a_finding(
     writer.close()
     report = verify()
     assert_clean(report)
-    assert "4 units of the schedule topic have other delivery times" in report.notes[0]
+    assert "the delivery times of 4 units of the schedule topic do not follow" in report.notes[0]
     assert verify(delay_levels="7s 8s 9s").notes == []
     path = queue_path(writer, queue="SCHEDULE_TOPIC_XXXX/1")
     edit(path, 2 * 20 + 12, packed(1_700_000_000_000, 8))

@@ -1,0 +1,179 @@
+"""What is wrong with an index file, against loops: counts by majority, slots and pointers."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+from kernel_memory import Bytes
+from storage.kernels import indexes
+from strategies import KEYS
+
+SLOTS = 7
+T0 = 1_700_000_000_000
+
+
+def image_of(keys: Sequence[str], slots: int = SLOTS) -> oracles.IndexImage:
+    image = oracles.IndexImage(slots, len(keys) + 4)
+    for number, key in enumerate(keys):
+        image.put(f"T#{key}", 100 * number, T0 + 1000 * number)
+    return image
+
+
+key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=25)
+
+
+# --- counts ---------------------------------------------------------------------------------------------------------
+
+
+class TestShareExplained:
+    @given(key_lists, st.sampled_from([1, 2, 7, 13]), st.sampled_from([1, 2, 7, 13]), st.data())
+    def test_it_is_what_a_loop_counts(self, keys: list[str], slots: int, tried: int, data: st.DataObject) -> None:
+        content = bytearray(image_of(keys, slots).to_bytes())
+        for _ in range(data.draw(st.integers(0, 3))):
+            content[data.draw(st.integers(40, len(content) - 1))] = data.draw(st.integers(0, 255))
+        entries = min((len(content) - 40 - 4 * tried) // 20 - 1, len(keys))
+        held = Bytes(bytes(content))
+        share = indexes.share_explained(held.region, tried, entries)
+        assert share == share_by_loop(bytes(content), tried, entries)
+
+    @given(key_lists)
+    def test_the_right_count_explains_all(self, keys: list[str]) -> None:
+        held = Bytes(image_of(keys).to_bytes())
+        assert indexes.share_explained(held.region, SLOTS, len(keys)) == 1.0
+
+
+def share_by_loop(data: bytes, slots: int, entries: int) -> float:
+    heads: dict[int, int] = {}
+    good = 0
+    for number in range(1, entries + 1):
+        at = 40 + 4 * slots + 20 * number
+        key_hash = oracles.signed(data, at, 4)
+        if key_hash >= 0:
+            good += oracles.signed(data, at + 16, 4) == heads.get(key_hash % slots, 0)
+            heads[key_hash % slots] = number
+    total = entries
+    for slot in range(slots):
+        held = oracles.signed(data, 40 + 4 * slot, 4)
+        if held or heads.get(slot, 0):
+            total += 1
+            good += held == heads.get(slot, 0)
+    return good / total
+
+
+class TestNextSlotCount:
+    @settings(max_examples=60)
+    @given(st.lists(st.sampled_from(KEYS), min_size=3, max_size=60), st.integers(1, 20), st.integers(1, 20), st.data())
+    def test_it_is_the_first_that_explains_most_of_the_first_entries(
+        self, keys: list[str], slots: int, start: int, data: st.DataObject
+    ) -> None:
+        content = bytearray(image_of(keys, slots).to_bytes())
+        entry = 40 + 4 * slots + 20
+        for _ in range(data.draw(st.integers(0, 15), "wrong pointers")):
+            content[entry + 20 * data.draw(st.integers(0, len(keys) - 1)) + 19] ^= 1
+        last = max(place for place, byte in enumerate(content) if byte)
+        right = [tried for tried in range(start, len(content)) if may_have_slots(bytes(content), tried, last)]
+        held = Bytes(bytes(content))
+        assert indexes.next_slot_count(held.region, start, last) == (right[0] if right else 0)
+
+
+def may_have_slots(data: bytes, slots: int, last: int) -> bool:
+    entries = (last - 40 - 4 * slots) // 20
+    if entries < 1:
+        return False
+    looked_at = min(entries, indexes.QUICK_ENTRIES)
+    heads: dict[int, int] = {}
+    failures = 0
+    for number in range(1, looked_at + 1):
+        at = 40 + 4 * slots + 20 * number
+        key_hash, previous = oracles.signed(data, at, 4), oracles.signed(data, at + 16, 4)
+        failures += key_hash < 0 or previous != heads.get(key_hash % slots, 0)
+        if key_hash >= 0:
+            heads[key_hash % slots] = number
+    return failures <= indexes.QUICK_FAILURES and 2 * failures <= looked_at
+
+
+# --- slots and pointers ---------------------------------------------------------------------------------------------
+
+
+def check_pointers(data: bytes, slots: int, entries: int, **options: Any) -> tuple[int, list[list[int]], int]:
+    """How many are wrong, the rows, slots in use."""
+    fixed: dict[int, int] = options.get("fixed", {})
+    check = indexes.check_pointers(
+        Bytes(data).region, slots, entries, options.get("written", entries), np.array(sorted(fixed), np.int64),
+        np.array([fixed[number] for number in sorted(fixed)], np.int32), options.get("room", 100),
+    )  # fmt: skip
+    return check.wrong, [[each.kind, each.number, each.expected, each.found] for each in check.noted], check.used
+
+
+def wrong_by_loop(data: bytes, slots: int, entries: int, fixed: dict[int, int]) -> list[list[int]]:
+    heads = dict.fromkeys(range(slots), 0)
+    wrong = []
+    for number in range(1, entries + 1):
+        at = 40 + 4 * slots + 20 * number
+        key_hash = fixed.get(number, oracles.signed(data, at, 4))
+        if key_hash < 0:
+            continue
+        found = oracles.signed(data, at + 16, 4)
+        if found != heads[key_hash % slots]:
+            wrong.append([indexes.BAD_POINTER, number, heads[key_hash % slots], found])
+        heads[key_hash % slots] = number
+    for slot, head in heads.items():
+        found = oracles.signed(data, 40 + 4 * slot, 4)
+        if found != head:
+            wrong.append([indexes.BAD_SLOT, slot, head, found])
+    return wrong
+
+
+class TestCheckPointers:
+    @settings(max_examples=150)
+    @given(key_lists, st.sampled_from([1, 2, 7]), st.integers(0, 5), st.data())
+    def test_what_is_wrong_is_what_a_loop_finds(
+        self, keys: list[str], slots: int, room: int, data: st.DataObject
+    ) -> None:
+        content = bytearray(image_of(keys, slots).to_bytes())
+        for _ in range(data.draw(st.integers(0, 4))):
+            content[data.draw(st.integers(40, 40 + 4 * slots + 20 * len(keys) + 19))] = data.draw(st.integers(0, 255))
+        fixed = data.draw(st.dictionaries(st.integers(1, len(keys)), st.integers(0, 2**31 - 1), max_size=3))
+        expected = wrong_by_loop(bytes(content), slots, len(keys), fixed)
+        wrong, rows, used = check_pointers(bytes(content), slots, len(keys), fixed=fixed, room=room)
+        assert wrong == len(expected)
+        assert rows[:room] == expected[:room]
+        hashes = [
+            fixed.get(number, oracles.signed(bytes(content), 40 + 4 * slots + 20 * number, 4))
+            for number in range(1, len(keys) + 1)
+        ]
+        assert used == len({key_hash % slots for key_hash in hashes if key_hash >= 0})
+
+    @given(key_lists, st.integers(1, 24))
+    def test_slots_of_a_file_that_grows_may_be_ahead(self, keys: list[str], known: int) -> None:
+        known = min(known, len(keys))
+        data = image_of(keys).to_bytes()
+        assert check_pointers(data, SLOTS, known, written=len(keys))[0] == 0
+
+    @pytest.mark.parametrize("pointer", [3, 4, 9])
+    def test_a_way_down_that_leads_up_is_wrong(self, pointer: int) -> None:
+        data = bytearray(image_of(["a", "a", "a", "a"], 1).to_bytes())
+        data[44 + 20 * 4 + 16 : 44 + 20 * 5] = oracles.packed(pointer, 4)
+        wrong = list(rows_of(check_pointers(bytes(data), 1, 2, written=4)))
+        assert wrong == ([] if pointer == 3 else [[indexes.BAD_SLOT, 0, 2, 4]])
+
+
+def rows_of(found: tuple[int, list[list[int]], int]) -> Iterator[list[int]]:
+    yield from found[1]
+
+
+def test_counts_that_do_not_fit_are_refused() -> None:
+    region, none = Bytes(image_of(["a", "b"]).to_bytes()).region, np.zeros(0, np.int64)
+    with pytest.raises(ValueError, match="7 slots and 99 entries"):
+        indexes.share_explained(region, SLOTS, 99)
+    with pytest.raises(ValueError, match=f"a last byte at {region.size}"):
+        indexes.next_slot_count(region, 1, region.size)
+    with pytest.raises(ValueError, match="entries 0 to 2 of a file that has room for 1"):
+        indexes.check_pointers(region, SLOTS, 2, 1, none, np.zeros(0, np.int32), 9)
+    with pytest.raises(ValueError, match="1 hashes of 0 entries"):
+        indexes.check_pointers(region, SLOTS, 2, 2, none, np.zeros(1, np.int32), 9)
