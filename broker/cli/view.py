@@ -1,22 +1,17 @@
 """`rocketlens view`: show messages by their ids."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import endpoint, store_options
 from broker.cli.output import format_options, writer
+from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
-
-if TYPE_CHECKING:
-    from rocketlens.answers import Messages
 
 
 @click.command()
@@ -26,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--topic", help="Topic of unique keys; without it every topic is searched.")
 @click.option("--damaged", is_flag=True, help="Also show records whose CRC is wrong.")
 @format_options
+@server_options
 @store_options
 @plain_errors
 def view(
@@ -35,6 +31,7 @@ def view(
     topic: str | None,
     damaged: bool,
     output_format: str,
+    server_arguments: ServerArguments,
     store_arguments: StoreArguments,
 ) -> None:
     """Show the messages that the IDs name, from the store in STORE or from a running broker.
@@ -50,21 +47,19 @@ def view(
     if server is None and not from_id:
         if len(arguments) < 2:
             raise click.UsageError("expected STORE and at least one ID (or --server, or --from-id)")
+        server_arguments.refuse()
         with open_store(Path(arguments[0]), store_arguments) as store:
             answers = [store.view(text, topic=topic, damaged=damaged) for text in arguments[1:]]
     else:
         _check_remote(server, from_id, damaged, store_arguments)
-        answers = _ask(server, arguments, topic)
+        server_arguments.check()
+        with server_arguments.connect(server) as remote:
+            answers = [remote.view(text, topic=topic) for text in arguments]
     for found in answers:
         for text in (*found.notes, *filter(None, (found.reason,))):
             say(text)
     write(message for found in answers for message in found)
     sys.exit(FOUND if all(answers) else NOT_FOUND)
-
-
-def _ask(server: Endpoint | None, ids: Sequence[str], topic: str | None) -> "list[Messages]":
-    with rocketlens.connect(None if server is None else str(server)) as remote:
-        return [remote.view(text, topic=topic) for text in ids]
 
 
 def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_arguments: StoreArguments) -> None:
