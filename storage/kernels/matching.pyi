@@ -14,7 +14,7 @@ NO_KEY: Final[int]
 """In place of a rank: the record that starts there has no such key."""
 
 REPEATED: Final[int]
-"""The same, less the rank of the record's first key: it has the key, but other entries have taken it."""
+"""Minus the rank of the record's first key, in place of a rank: it has the key, but other entries have taken it."""
 
 NO_TIME: Final[int]
 """In place of a store time that is not known."""

@@ -125,7 +125,7 @@ class Finder:
                 self.searched += 1
 
     def _search_topic(self, kind: FindKind, topic: str, before: int) -> bool:
-        """Look one topic's messages up; False where there was no room for all of them."""
+        """Look one topic's messages up; False if not all of them fit into the answer."""
         self._has_looked = True
         while True:
             room = self._limits.maximum - len(self.found)
