@@ -23,7 +23,7 @@ SECRET_KEY_VARIABLE: Final = "ROCKETLENS_SECRET_KEY"
 
 
 class ServerArguments(msgspec.Struct, frozen=True):
-    """What these options say."""
+    """The values of these options."""
 
     tls: bool = False
     tls_ca: Path | None = None
