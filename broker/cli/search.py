@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import click
 import msgspec
@@ -20,6 +19,7 @@ from broker.cli.output import Writer, format_options, growing_writer
 from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.printable import printable
+from rocketlens.arguments import SearchOptions, criteria_of
 from rocketlens.opening import StoreArguments
 
 PLACES = ("body", "properties", "any")
@@ -147,24 +147,44 @@ def search(
 def _search(
     store: "rocketlens.Store", conditions: SearchConditions, extent: SearchExtent, should_stop: Callable[[], bool]
 ) -> "rocketlens.Search":
-    wanted = msgspec.structs.asdict(conditions)
-    if conditions.contains is not None:
-        wanted["contains"] = os.fsencode(conditions.contains)  # bytes that may be no UTF-8
-    options: dict[str, Any] = {"limit": extent.limit, "cursor": extent.cursor, "exhaustive": extent.exhaustive}
-    options["should_stop"] = should_stop
+    contains = None if conditions.contains is None else os.fsencode(conditions.contains)  # bytes that may be no UTF-8
+    options = SearchOptions(
+        begin=conditions.begin,
+        end=conditions.end,
+        contains=contains,
+        regex=conditions.regex,
+        place=conditions.place,
+        json_path=conditions.json_path,
+        where=conditions.where,
+        tag=conditions.tag,
+        key=conditions.key,
+        key_prefix=conditions.key_prefix,
+        born_host=conditions.born_host,
+        size=conditions.size,
+        limit=extent.limit,
+        cursor=extent.cursor,
+    )
     if extent.master is None:
-        return store.search(**wanted, **options)
+        return store.search(topic=conditions.topic, exhaustive=extent.exhaustive, should_stop=should_stop, **options)
     from spark_jobs.commands.command_run import check_spark
 
     check_spark()
-    from rocketlens.arguments import criteria_of
     from rocketlens.searching import Search
     from rocketlens.store import message_store_of, needs_keys
     from spark_jobs.search.search import SparkTarget, search_on_spark
 
-    criteria = criteria_of(**wanted)
+    criteria = criteria_of(conditions.topic, options)
     opened = message_store_of(store, with_keys=needs_keys(criteria, exhaustive=extent.exhaustive))
-    return Search(search_on_spark(opened, criteria, spark=SparkTarget(extent.master), **options))
+    steps = search_on_spark(
+        opened,
+        criteria,
+        spark=SparkTarget(extent.master),
+        limit=extent.limit,
+        cursor=extent.cursor,
+        exhaustive=extent.exhaustive,
+        should_stop=should_stop,
+    )
+    return Search(steps)
 
 
 def _show(found: "rocketlens.Search", write: Writer) -> None:

@@ -20,8 +20,9 @@ JAVA_RECORDS = [bytes.fromhex(columns[0]) for columns in vectors("message")]
 
 
 def encode_again(message: Message) -> bytes:
-    names = [name for name in Message.__slots__ if name not in ("total_size", "properties_bytes", "_properties")]
-    return encode_message(**{name: getattr(message, name) for name in names}, properties=message.properties_bytes)
+    other = ("total_size", "stored_body", "properties_bytes", "_properties")
+    fields = {name: getattr(message, name) for name in Message.__slots__ if name not in other}
+    return encode_message(**fields, body=message.stored_body, properties=message.properties_bytes)
 
 
 def test_decoding_and_encoding_gives_javas_bytes_back() -> None:

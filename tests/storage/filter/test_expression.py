@@ -108,7 +108,7 @@ def test_messages_older_than_a_filter_are_never_ruled_out_by_their_bitmaps(filte
     for group, expression in (("CG_CHANGES", lambda a: a >= 95), ("CG_LATE", lambda a: a in (3, 4))):
         with_bits, _ = filters_of(filters_store, "FilterTopic", group)
         numbers = [
-            int(decode_message(record).body.tobytes().removeprefix(b"message "))
+            int(bytes(decode_message(record).body).removeprefix(b"message "))
             for record in pulled(filters_store, [], "FilterTopic", with_bits)
         ]
         assert sorted(numbers) == [number for number in range(MESSAGES) if expression(number % 100)]
