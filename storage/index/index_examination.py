@@ -81,7 +81,7 @@ def examine(
     if found is None:
         problem = (
             f"{file.path}: no slot count reproduces its slots and pointers; its range is scanned from the log "
-            "(--index-slots and --index-entries tell the counts if you know them)"
+            "(give the counts by --index-slots and --index-entries if you know them)"
         )
         return Examined(file, identity, index_count, None, problem, ranges=ranges)
     shape, sound, has_tags = _hold_against_log(IndexFile(file, found), commit_log, is_own=ranges is not None)

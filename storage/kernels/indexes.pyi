@@ -190,7 +190,7 @@ class IndexWriter:
         """Store time of the first entry's record, ms."""
     @property
     def end_timestamp(self) -> int:
-        """That of the last entry's record."""
+        """Store time of the last entry's record, ms."""
     @property
     def begin_physical_offset(self) -> int:
         """Where the first entry's record lies."""

@@ -143,7 +143,7 @@ cdef class Sums:
 
 
 cdef Sums begin_sums(Sums sums, Region region):
-    """Those of a pass, of which nothing is known in another region; new ones where None are handed in."""
+    """The sums of a pass, emptied if they are of another region; new ones for None."""
     if sums is None:
         sums = Sums()
     if sums.region is not region:

@@ -1,4 +1,4 @@
-"""A text that everything must contain that a regular expression matches: what raw bytes can be searched for first.
+"""Find a text that every match of a regular expression contains, so that raw bytes can be searched for it first.
 
 A module of its own, since it alone depends on how `re` parses, which is not promised to stay.
 """

@@ -33,7 +33,7 @@ _UNITS: Final = "utf-16-le"
 
 
 class KeyHashes:
-    """Keys made ready to be hashed with any of many topics.
+    """Keys prepared to be hashed with any of many topics.
 
     A Java hash goes on where another ends: that of `topic#key` is that of `topic#`, times 31 to the power of the key's
     length in UTF-16 units, plus that of the key. So each key is hashed once, whatever number of topics there are.

@@ -60,7 +60,7 @@ class StoreState:
 
     @property
     def is_live(self) -> bool:
-        """Whether a broker runs on the store now, as far as this machine can tell."""
+        """Whether a broker runs on the store now, as far as this machine can see."""
         return self.lock_held
 
     @property

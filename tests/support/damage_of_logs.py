@@ -82,7 +82,7 @@ def bit_flipped_in_header(damaged: Damaged) -> None:
 
 @kind("small", "expired")
 def bit_flipped_in_store_time(damaged: Damaged) -> None:
-    """One bit of a store time: nothing can tell, but where reading starts for a time may be another place then."""
+    """One bit of a store time: no check finds it, but reading from a time on may start at another place."""
     damaged.allowed.has_true_times = False
     message = damaged.message()
     start = 52 + (16 if message.record[39] & 0x10 else 4)

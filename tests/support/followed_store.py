@@ -49,7 +49,7 @@ class Followed:
         return list(self.store.query(KeyQuery(topic, key, kind, maximum=500)).physical_offsets)
 
     def check(self) -> None:
-        """The same answers as those of a store opened now."""
+        """Compare all answers with those of a store opened now."""
         self.follower.watch()
         records = self.growing.writer.records
         fresh = MessageStore.open(self.growing.root)
