@@ -55,7 +55,6 @@ from broker.workers.member import WorkerMember
 from broker.workers.owner import Owner
 from protocol.errors import RocketLensError
 from storage.amounts import counted
-from storage.files.residency import allow_waiting, forbid_waiting
 from storage.process_memory import trim_heap
 
 if TYPE_CHECKING:  # a server without an HTTP port starts without what that loads
@@ -181,7 +180,6 @@ class Server:
     async def start(self) -> None:
         """Accept connections. Raises `ConfigError` when an address went to somebody else since it was bound."""
         loop = asyncio.get_running_loop()
-        forbid_waiting()
         sys.setswitchinterval(SWITCH_SECONDS)
         self._service.polls.start(self._dispatcher.run_in_pool)
         self._service.notices.start()
@@ -264,7 +262,6 @@ class Server:
         self._dispatcher.close()
         if self._service.keeper is not None:
             await asyncio.to_thread(self._service.keeper.stop)
-        allow_waiting()
 
     def _start_scan(self) -> None:
         """Check index files, and look for the keys of what none covers, on a thread, unless one is at it."""

@@ -140,7 +140,21 @@ def test_arm64_makes_checksums_by_its_instructions(tmp_path: Path, ziglang: Path
     program = tmp_path / "ways"
     kernels = str(ROOT / "storage" / "kernels")
     source = str(ROOT / "tests" / "support" / "checksum_ways.c")
-    options = ["-target", "aarch64-linux-musl", "-static", "-O3", "-Wall", "-I", kernels, "-o", str(program)]
+    headers = ziglang / "ziglang" / "lib" / "libc" / "include"
+    options = [
+        "-target",
+        "aarch64-linux-musl",
+        "-static",
+        "-nostdlib",
+        "-O3",
+        "-Wall",
+        "-I",
+        kernels,
+        "-o",
+        str(program),
+    ]
+    for name in ("aarch64-linux-musl", "generic-musl", "aarch64-linux-any", "any-linux-any"):
+        options += ["-isystem", str(headers / name)]
     command = ["-m", "ziglang", "cc", *options, source]
     outcome = run(command, tmp_path, {**os.environ, "PYTHONPATH": str(ziglang)})
     assert (outcome.returncode, outcome.stderr) == (0, "")

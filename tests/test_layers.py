@@ -49,7 +49,7 @@ VIOLATIONS = {
         "what checks our packages imports none of them",
     ),
     "a kernel awaits": ("storage/kernels/planted.py", "import asyncio", "no event loop and no socket below broker"),
-    "a kernel imports a folder above it": ("storage/kernels/planted.py", "import storage.files.residency", STORAGE),
+    "a kernel imports a folder above it": ("storage/kernels/planted.py", "import storage.files.waiting", STORAGE),
     "a log imports its index late": (
         "storage/log/planted.py",
         "def late():\n    import storage.index.index_set",

@@ -14,7 +14,7 @@ PACKAGES = ("broker", "protocol", "storage", "spark_jobs", "rocketlens", "benchm
 NOT_READ_YET = (
     "broker/service",
     "spark_jobs/verify",
-    "storage/files/residency.py",
+    "storage/files/waiting.py",
     "storage/log/commit_log.py",
     "storage/query",
     "storage/queue",

@@ -26,7 +26,7 @@ from broker.service.processors.query_message import (
 from protocol.codes import RequestCode, SerializeType
 from protocol.command import Response
 from protocol.kernels.responses import OPAQUE, ResponseTemplate
-from storage.files.residency import current_tick
+from storage.files.waiting import current_tick
 from storage.store.message_store import Snapshot
 
 STOPS = (LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE)

@@ -21,7 +21,7 @@ from protocol.errors import StoreError
 from protocol.headers import PullMessageRequestHeader
 from protocol.kernels.responses import OPAQUE, ResponseTemplate
 from storage.files.mapped_file import MappedFile
-from storage.files.residency import Cold
+from storage.files.waiting import Lookup, begin
 from storage.kernels.pulls import BY_EXPRESSION, BY_TAG, EVERYTHING
 from storage.query.get_message import PATIENT_SCAN, PATIENT_STEPS, GetMessageStatus, returned_bytes, scanned_units
 from storage.queue.consume_queue import ConsumeQueue
@@ -83,8 +83,8 @@ class KnownPulls:
             is_current = pull.snapshot() is snapshot and pull.group_changes == self._group_changes
             if is_current and not is_stopping and self._is_seen(pull.header):
                 # What would have to wait, or is gone, is for the ordinary way; here it would cost the connection.
-                with suppress(Cold, StoreError):
-                    self._take_in(pull, snapshot)
+                with suppress(StoreError):
+                    begin(self._take_in(pull, snapshot))
 
     def forget(self) -> None:
         """Know no pull any more."""
@@ -121,10 +121,10 @@ class KnownPulls:
         self._seen.add(key)
         return False
 
-    def _take_in(self, pull: FoundPull, snapshot: Snapshot) -> None:
+    def _take_in(self, pull: FoundPull, snapshot: Snapshot) -> Lookup[None]:
         """Know pulls like this one, unless they are known."""
         header = pull.header
-        queue = snapshot.queues.queue(header.topic, header.queue_id)
+        queue = yield from snapshot.queues.queue_lookup(header.topic, header.queue_id)
         if not isinstance(queue, ConsumeQueue):
             return
         place = queue.place(header.queue_offset, UNBOUNDED)
@@ -135,7 +135,7 @@ class KnownPulls:
             return
         if self.table.is_full or len(self._files) == FILES:
             self.forget()
-        known = self._known_pull(pull, queue, place)
+        known = yield from self._known_pull(pull, queue, place)
         if known is not None and self.table.add(known, header.queue_offset):
             self._headers.append(header)
             self._hold(place[0], snapshot)
@@ -149,7 +149,7 @@ class KnownPulls:
 
     def _known_pull(
         self, pull: FoundPull, queue: ConsumeQueue, place: tuple[MappedFile, int, int]
-    ) -> kernel.KnownPull | None:
+    ) -> Lookup[kernel.KnownPull | None]:
         """What holds for pulls like this one that start in the same run of units and in the same file.
 
         None for one that starts at a unit which the kernel may not believe, beside a file that leads elsewhere.
@@ -160,9 +160,9 @@ class KnownPulls:
         run = header.queue_offset >> RUN_SHIFT << RUN_SHIFT
         file_first = header.queue_offset - position // queue.unit_size
         # The kernel sees no unit in front of the first one of a file, nor behind the last.
-        first = file_first + int(queue.starts_out_of_order(file_first))
+        first = file_first + int((yield from queue.starts_out_of_order(file_first)))
         end = header.queue_offset + count
-        end -= int(end < queue.max_offset and queue.ends_out_of_order(end))
+        end -= int(end < queue.max_offset and (yield from queue.ends_out_of_order(end)))
         start, stop = max(run, first, queue.min_offset), min(run + (1 << RUN_SHIFT), end)
         if not start <= header.queue_offset < stop:
             return None

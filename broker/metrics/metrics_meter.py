@@ -9,6 +9,7 @@ where the others see it: shared memory would cost twice as much a number. Everyt
 
 import time
 from array import array
+from collections import deque
 from collections.abc import Mapping
 from threading import Lock
 from typing import Final, Protocol
@@ -28,7 +29,6 @@ from broker.metrics.metrics_rows import (
     HELD_TOTAL,
     HOLE_MESSAGES,
     LANE_REQUESTS,
-    POOL_SEARCH,
     POOL_WAIT,
     RECEIVED_BYTES,
     SEARCH,
@@ -44,7 +44,6 @@ from broker.metrics.metrics_rows import (
 from broker.metrics.slow_queries import SlowQueries, Visit
 from protocol.codes import RequestCode
 from protocol.command import Command
-from storage.files.residency import may_wait
 from storage.kernels.lookups import Found
 
 RESULT_BITS: Final = 16
@@ -104,6 +103,8 @@ class Meter:
         self._note_turn = self._turns.append
         self._limit = NEVER if slow is None else slow.limit
         self._slow = slow
+        self._searches: deque[tuple[int, ...]] = deque()
+        """What key queries cost, SEARCH_FIGURES each, as far as it is not added up."""
         self._lane_counts: list[int] = []
         self._lock = Lock()
         self._reported_cpu = 0
@@ -186,20 +187,8 @@ class Meter:
     # ------------------------------------------------------------------ what others report
 
     def searched(self, found: Found) -> None:
-        """Count what a key query cost, by what its lookup found; on any thread."""
-        if may_wait():
-            with self._lock:
-                self._add_search(POOL_SEARCH, found)
-        else:
-            self._add_search(SEARCH, found)
-
-    def _add_search(self, first: int, found: Found) -> None:
-        row = self.row
-        row[first] += 1
-        row[first + 1] += found.walked
-        row[first + 2] += found.refused
-        row[first + 3] += found.bad_pointers
-        row[first + 4] += found.strays
+        """Note what a key query cost, by what its lookup found; on any thread."""
+        self._searches.append((1, found.walked, found.refused, found.bad_pointers, found.strays))
 
     def hole_searched(self, found: int, lost: int) -> None:
         """Count what became of the messages of damaged queue units; on any thread."""
@@ -237,6 +226,9 @@ class Meter:
         self._received = self._sent = 0
         self._add_turns()
         self._add_requests()
+        while self._searches:
+            for place, count in enumerate(self._searches.popleft(), SEARCH):
+                row[place] += count
         if lane is not None:
             self._add_lane(lane.counts())
 

@@ -1,8 +1,8 @@
 """The figures of all workers: a row of int64 for each store that each serves, in memory that they share.
 
 The supervisor makes the memory before it forks, so that a row outlives the worker that writes to it: its successor
-counts on, and no counter ever goes back. A place of a row has one writer, the worker's event loop, but for the
-``POOL_`` places, which threads write under a lock, and STUCK; readers need none. A row is scalars, then how often which
+counts on, and no counter ever goes back. A place of a row has one writer, the worker's event loop, but for
+HOLE_MESSAGES, which threads write under a lock, and STUCK; readers need none. A row is scalars, then how often which
 request code ended with which result, then how long those of each code took that the fast lane did not answer.
 
 | from | places | content |
@@ -63,17 +63,16 @@ POOL_WAIT: Final = 22
 """ns that requests have waited for a thread."""
 REGISTRY_REFUSED: Final = 23
 SEARCH: Final = 24
-"""What key queries cost: as many places as SEARCH_FIGURES; the same again for those made on threads."""
+"""What key queries cost: as many places as SEARCH_FIGURES."""
 SEARCH_FIGURES: Final = ("queries", "steps", "refused", "bad_pointers", "strays")
-POOL_SEARCH: Final = SEARCH + len(SEARCH_FIGURES)
-HOLE_MESSAGES: Final = 34
+HOLE_MESSAGES: Final = 29
 """Messages of damaged queue units that were found in the log, and those that were not; threads write here too."""
 HOLE_OUTCOMES: Final = ("found", "lost")
-WAITED: Final = 36
+WAITED: Final = 31
 """Requests that could not be answered at once, by REASONS."""
-SLOW: Final = 44
+SLOW: Final = 38
 """Slow queries, by REASONS."""
-SCALARS: Final = 52
+SCALARS: Final = 45
 
 COLD, LONG_CHAIN, SCAN, POOL_QUEUE, ASKED_ANOTHER, EVENT_LOOP, PARSING = range(7)
 REASONS: Final = ("cold", "long_chain", "scan", "pool_queue", "asked_another", "event_loop", "parsing")

@@ -11,7 +11,7 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, ext_fields_of
 from protocol.errors import ProtocolError
 from storage.amounts import counted
-from storage.files.residency import Cold, ColdKind
+from storage.files.waiting import Wait, WaitKind
 
 logger = logging.getLogger(__name__)
 
@@ -22,39 +22,34 @@ PERIOD_SECONDS = 10.0
 
 LONGEST_NAME = 255
 
-_KINDS = {ColdKind.PAGE: COLD, ColdKind.CHAIN: LONG_CHAIN, ColdKind.SCAN: SCAN, ColdKind.PARSING: PARSING}
+_KINDS = {WaitKind.PAGE: COLD, WaitKind.CHAIN: LONG_CHAIN, WaitKind.SCAN: SCAN, WaitKind.PARSING: PARSING}
 
 
 class Visit:
     """A request's way from when it could not be answered at once; times in ns of the monotonic clock.
 
-    It is handed to the thread that answers the request in the place of what was `cold`. Without that it waits for
-    another worker, or for a client, and for no thread.
+    `wait` is what its look-up waits for first; the thread that goes on with it calls :meth:`warm` in the place of that.
+    Without that it waits for another worker, or for a client, and for no thread.
     """
 
-    __slots__ = ("asked", "begun", "cold", "warmed")
+    __slots__ = ("asked", "begun", "wait", "warmed")
 
-    def __init__(self, cold: Cold | None = None) -> None:
-        self.cold = cold
+    def __init__(self, wait: Wait | None = None) -> None:
+        self.wait = wait
         self.asked = time.perf_counter_ns()
         self.begun = self.warmed = 0
 
     def warm(self) -> None:
         """Read the missing bytes into memory, on the thread that answers the request."""
         self.begun = time.perf_counter_ns()
-        if self.cold is not None:
-            self.cold.warm()
+        if self.wait is not None:
+            self.wait.warm()
         self.warmed = time.perf_counter_ns()
-
-    @property
-    def origin(self) -> Cold | None:
-        """The bytes that were not in memory, None for a request that waits for no thread."""
-        return self.cold
 
     @property
     def kind(self) -> int:
         """Why it could not be answered at once, as a number of REASONS."""
-        return ASKED_ANOTHER if self.cold is None else _KINDS[self.cold.kind]
+        return ASKED_ANOTHER if self.wait is None else _KINDS[self.wait.kind]
 
     @property
     def queued(self) -> int:
@@ -63,7 +58,7 @@ class Visit:
 
     def reason(self, elapsed: int) -> int:
         """The reason that took most of `elapsed` ns, as a number of REASONS."""
-        return POOL_QUEUE if self.cold is not None and 2 * self.queued > elapsed else self.kind
+        return POOL_QUEUE if self.wait is not None and 2 * self.queued > elapsed else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +132,9 @@ class SlowQueries:
         topic, group = _names(command)
         reason = REASONS[visit.reason(elapsed)]
         queued = disk = detail = None
-        if visit.cold is not None:
+        if visit.wait is not None:
             queued, disk = _milliseconds(visit.queued), _milliseconds(visit.warmed - visit.begun)
-            detail = _printable(str(visit.cold))
+            detail = _printable(str(visit.wait))
         code, ended = code_name(command.code), result_name(result)
         self._log(SlowQuery(code, ended, str(peer), _milliseconds(elapsed), reason, topic, group, queued, disk, detail))
 

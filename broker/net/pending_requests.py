@@ -5,8 +5,10 @@ from typing import Protocol
 
 from broker.metrics.slow_queries import Visit
 from broker.net.budget import PENDING_REQUEST_BYTES, ConnectionBudget
+from broker.service.dispatcher import Answer
 from broker.service.pending_reply import PENDING_REPLY_BYTES, PendingReply
 from protocol.command import Command, Response
+from storage.files.waiting import Unfinished
 
 FIELD_COST = 200
 """Bytes that a field of a request holds besides those of its texts."""
@@ -33,35 +35,35 @@ class Cancellable(Protocol):
 class PendingRequest:
     """One request that waits for an answer of its own.
 
-    `awaitable` becomes its answer; None where a thread is to look it up, with `visit` in place of what was cold.
+    `work` becomes its answer: an awaitable, or a look-up that is to go on on a thread. `visit` watches over it.
     """
 
-    __slots__ = ("_is_given_up", "_work", "awaitable", "command", "cost", "visit")
+    __slots__ = ("_is_given_up", "_running", "command", "cost", "visit", "work")
 
-    def __init__(self, command: Command, visit: Visit, awaitable: Awaitable[Response] | None = None) -> None:
-        self.command, self.visit, self.awaitable = command, visit, awaitable
+    def __init__(self, command: Command, visit: Visit, work: Awaitable[Response] | Unfinished[Answer]) -> None:
+        self.command, self.visit, self.work = command, visit, work
         fields = len(command.ext_fields) if isinstance(command.ext_fields, dict) else 0
         self.cost = PENDING_REQUEST_BYTES + FIELD_COST * fields + text_bytes(command) + len(command.body)
         """What it holds, in bytes."""
-        self._work: Cancellable | None = None
+        self._running: Cancellable | None = None
         self._is_given_up = False
 
     @property
     def is_look_up(self) -> bool:
         """Whether it waits for a thread, which ends soon by itself."""
-        return self.awaitable is None
+        return isinstance(self.work, Unfinished)
 
     def begin(self, work: Cancellable) -> None:
-        """Note what is done for it; one that was given up before ends at once."""
-        self._work = work
+        """Note the work that is under way for it; work for a request that was given up before ends at once."""
+        self._running = work
         if self._is_given_up:
             work.cancel()
 
     def give_up(self) -> None:
         """Stop waiting: the client is gone."""
         self._is_given_up = True
-        if self._work is not None:
-            self._work.cancel()
+        if self._running is not None:
+            self._running.cancel()
 
 
 class PendingRequests:

@@ -28,7 +28,7 @@ from protocol.command import (
 )
 from protocol.errors import BadCommand, ProtocolError, RocketLensError
 from protocol.frame import Frame
-from storage.files.residency import Cold
+from storage.files.waiting import Unfinished
 
 SHORTEST_FIELD: Final = 6
 """Bytes of a header that one field of a request takes at least, in either form."""
@@ -134,15 +134,14 @@ class RequestAnswerer:
             refused = self._refuse_too_many_fields(command)
             if refused is not None:
                 return self._append(command, refused)
-        try:
-            answer = self._dispatcher.dispatch(command, self._client)
-        except Cold as cold:
-            if self._is_overloaded():
-                return self._append(command, OVERLOADED)
-            self._start(PendingRequest(command, Visit(cold.without_frames())))
-            return 0
+        answer = self._dispatcher.dispatch(command, self._client)
         if isinstance(answer, Response):
             return self._append(command, answer)
+        if isinstance(answer, Unfinished):
+            if self._is_overloaded():
+                return self._append(command, OVERLOADED)
+            self._start(PendingRequest(command, Visit(answer.wait), answer))
+            return 0
         if isinstance(answer, PendingReply):
             if self._is_overloaded():
                 answer.give_up()

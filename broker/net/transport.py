@@ -18,6 +18,7 @@ from broker.net.session_settings import SessionSettings
 from broker.net.writing import close_gently, write_pieces
 from broker.service.dispatcher import Answer, ClientConnection
 from broker.service.pending_reply import Outcome, PendingReply
+from storage.files.waiting import Unfinished
 
 NO_HEADER = ProxyHeader(0)
 
@@ -212,10 +213,11 @@ class SessionTransport(asyncio.Protocol):
     def _start_requests(self) -> None:
         for request in self.session.answers.take_started():
             future: asyncio.Future[Any]
-            if request.awaitable is None:
-                future = self._settings.dispatcher.dispatch_in_pool(request.command, self, request.visit)
+            if isinstance(request.work, Unfinished):
+                finish = self._settings.dispatcher.finish_in_pool
+                future = finish(request.command, self, request.work, request.visit.warm)
             else:
-                future = asyncio.ensure_future(request.awaitable)
+                future = asyncio.ensure_future(request.work)
             request.begin(future)
             future.add_done_callback(partial(self._resolve, request))
 

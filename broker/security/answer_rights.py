@@ -21,6 +21,7 @@ from protocol.errors import RocketLensError
 from protocol.fastjson import parse_fastjson
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import decode_message_id
+from storage.files.waiting import Lookup
 from storage.life.message_copies import origin_topic
 
 RECORD_CODES: Final = frozenset(
@@ -51,19 +52,20 @@ def _denied(account: Account, message: Message) -> str | None:
 
 
 class AnswerRights:
-    """Checks answers against the accounts of a guard; `record_at` gives the record at a physical offset."""
+    """Checks answers against the accounts of a guard; `record_at` looks up the record at a physical offset."""
 
-    def __init__(self, guard: Guard, record_at: Callable[[int], memoryview | None]) -> None:
+    def __init__(self, guard: Guard, record_at: Callable[[int], Lookup[memoryview | None]]) -> None:
         self._guard, self._record_at = guard, record_at
 
-    def check_first(self, command: Command, connection: ClientConnection, account: Account) -> Response | None:
+    def check_first(self, command: Command, connection: ClientConnection, account: Account) -> Lookup[Response | None]:
         """The refusal of a request that would hand a message of another topic to a consumer, which is to see it.
 
-        Raises Cold on a thread that may not wait, and `RocketLensError` for an id that is none.
+        Raises `RocketLensError` for an id that is none.
         """
         if command.code != RequestCode.CONSUME_MESSAGE_DIRECTLY or account.is_unbounded:
             return None
-        record = self._record_at(decode_message_id(ext_fields_of(command).get("msgId", "")).physical_offset)
+        physical_offset = decode_message_id(ext_fields_of(command).get("msgId", "")).physical_offset
+        record = yield from self._record_at(physical_offset)
         denied = None if record is None else _denied(account, decode_message(record, check_crc=False))
         return None if denied is None else no_permission(account, denied, connection.peer_address.host)
 

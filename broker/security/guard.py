@@ -5,7 +5,8 @@ of its header can mean one thing here and another there. Refusals have the code 
 """
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from types import GeneratorType
+from typing import TypeAlias, cast
 
 from broker.limits import DEFAULT_LIMITS
 from broker.security.accounts import RETRY_PREFIX, Account, Accounts
@@ -15,9 +16,9 @@ from broker.security.watched_files import Watched
 from broker.service.dispatcher import Answer, ClientConnection, Dispatcher
 from protocol.codes import ResponseCode
 from protocol.command import Command, Response, ext_fields_of
-from protocol.errors import RocketLensError
+from storage.files.waiting import Lookup
 
-CheckFirst: TypeAlias = "Callable[[Command, ClientConnection, Account], Response | None]"
+CheckFirst: TypeAlias = "Callable[[Command, ClientConnection, Account], Lookup[Response | None]]"
 """Why an admitted request of an account is refused nevertheless, before it has any effect; None where it is not."""
 
 
@@ -27,7 +28,7 @@ class Guard:
     def __init__(self, accounts: Watched[Accounts]) -> None:
         self._accounts = accounts
 
-    def admit(self, command: Command, connection: ClientConnection) -> Account | Response | None:
+    def admit(self, command: Command, connection: ClientConnection) -> Lookup[Account | Response | None]:
         """The account that makes a request, None for a client that needs none; a refusal if it may not make it.
 
         Raises `ProtocolError` for a header or body that cannot be read.
@@ -38,7 +39,7 @@ class Guard:
         fields = ext_fields_of(command)
         if not is_signed(fields, command.body, account.secret_key):
             return _refusal("check signature failed.")
-        needs = needs_of(command.code, fields, command.body)
+        needs = yield from needs_of(command.code, fields, command.body)
         if needs.admin and not account.is_admin:
             name = account.access_key
             return _refusal(f"User:{name} has no permission for request code {command.code}: it is for administrators.")
@@ -79,21 +80,19 @@ class GuardedDispatcher(Dispatcher):
         super().__init__(processors, lookup_threads, body_limit)
         self._guard, self._check_first = guard, check_first
 
-    def dispatch(self, command: Command, connection: ClientConnection) -> Answer:
-        """Answer one request, or refuse it."""
+    def handle(self, command: Command, connection: ClientConnection) -> Lookup[Answer]:
+        """What the method of an admitted request makes of it, or the refusal."""
         if self.is_unread(command.code, len(command.body)):
             return self.unread(command)
-        try:
-            account = self._guard.admit(command, connection)
-            if isinstance(account, Response):
-                return account
-            if account is not None and self._check_first is not None:
-                refused = self._check_first(command, connection, account)
-                if refused is not None:
-                    return refused
-        except RocketLensError as error:
-            return self.failure(command, error)
-        return super().dispatch(command, connection)
+        account = yield from self._guard.admit(command, connection)
+        if isinstance(account, Response):
+            return account
+        if account is not None and self._check_first is not None:
+            refused = yield from self._check_first(command, connection, account)
+            if refused is not None:
+                return refused
+        handling = super().handle(command, connection)
+        return (yield from handling) if isinstance(handling, GeneratorType) else cast(Answer, handling)
 
 
 def no_permission(account: Account, resource: str, host: str) -> Response:

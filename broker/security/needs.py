@@ -13,6 +13,7 @@ from broker.service.long_work import parse_body
 from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody
 from protocol.bodies import QueryAssignmentRequestBody as AssignmentBody
 from protocol.codes import RequestCode as Code
+from storage.files.waiting import Lookup
 
 Fields: TypeAlias = Mapping[str, str]
 
@@ -73,7 +74,7 @@ def group_resource(group: str) -> str:
     return group if group.startswith(RETRY_PREFIX) else RETRY_PREFIX + group
 
 
-def needs_of(code: int, fields: Fields, body: bytes) -> Needs:
+def needs_of(code: int, fields: Fields, body: bytes) -> Lookup[Needs]:
     """What a request needs. Raises `BadCommand` for a body that cannot be read.
 
     A missing field needs nothing: the handler checks which fields a request must have.
@@ -91,33 +92,33 @@ def needs_of(code: int, fields: Fields, body: bytes) -> Needs:
     if code in SIGNED_ALONE:
         return NOTHING
     read_body = BODIES.get(code)
-    return ADMIN if read_body is None else Needs(dict.fromkeys(read_body(body), SUB))
+    return ADMIN if read_body is None else Needs(dict.fromkeys((yield from read_body(body)), SUB))
 
 
-def _heartbeat(body: bytes) -> list[str]:
+def _heartbeat(body: bytes) -> Lookup[list[str]]:
     resources = []
-    for consumer in parse_body(body, HeartbeatData).consumer_data_set:
+    for consumer in (yield from parse_body(body, HeartbeatData)).consumer_data_set:
         resources.append(group_resource(consumer.group_name))
         resources += [subscription.topic for subscription in consumer.subscription_data_set]
     return resources
 
 
-def _check_client(body: bytes) -> list[str]:
-    subscription = parse_body(body, CheckClientRequestBody).subscription_data if body else None
+def _check_client(body: bytes) -> Lookup[list[str]]:
+    subscription = (yield from parse_body(body, CheckClientRequestBody)).subscription_data if body else None
     return [] if subscription is None else [subscription.topic]
 
 
-def _lock(body: bytes) -> list[str]:
-    decoded = parse_body(body, LockBatchRequestBody)
+def _lock(body: bytes) -> Lookup[list[str]]:
+    decoded = yield from parse_body(body, LockBatchRequestBody)
     return [group_resource(decoded.consumer_group), *(queue.topic for queue in decoded.mq_set)]
 
 
-def _assignment(body: bytes) -> list[str]:
-    decoded = parse_body(body, AssignmentBody)
+def _assignment(body: bytes) -> Lookup[list[str]]:
+    decoded = yield from parse_body(body, AssignmentBody)
     return [decoded.topic, group_resource(decoded.consumer_group)]
 
 
-BODIES: dict[int, Callable[[bytes], list[str]]] = {
+BODIES: dict[int, Callable[[bytes], Lookup[list[str]]]] = {
     Code.HEART_BEAT: _heartbeat,
     Code.CHECK_CLIENT_CONFIG: _check_client,
     Code.LOCK_BATCH_MQ: _lock,

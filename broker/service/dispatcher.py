@@ -2,12 +2,14 @@
 
 A processor is a plain object; each of its methods under `@handles(code, HeaderType)` answers one request code. The
 dispatcher collects them into one table, so that a request costs a dict look-up, a typed header and a call. A method
-returns a `Response`, or an awaitable of one when it must wait; only then the connection makes a Task.
+returns a `Response`; an awaitable of one where it must wait for somebody else, and only then the connection makes a
+Task; or a look-up of either (:mod:`storage.files.waiting`) where it may have to wait for the disk. The dispatcher takes
+a look-up as far as it comes on the event loop. What is unfinished then is handed back, and the connection has the very
+same look-up go on in the pool, with `finish_in_pool`.
 
 Only this module turns an error into a response: a `RocketLensError` is answered with its own sentence, by SYSTEM_BUSY
 where clients are to ask again (:func:`failure_code`), anything else is logged with its traceback and answered without
-inner details. `Cold` alone passes through: storage raises it on the event loop instead of waiting, and the connection
-runs the same request again with `dispatch_in_pool`.
+inner details.
 """
 
 import asyncio
@@ -15,13 +17,14 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from types import GeneratorType
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from broker.endpoint import Endpoint
 from broker.limits import DEFAULT_LIMITS
-from broker.service.long_work import LONG_UNITS, PARSED_BODIES, LongParse
+from broker.service.long_work import LONG_UNITS, PARSED_BODIES, Parsing, begin_on_loop, go_on_on_loop
 from broker.service.lookup_pool import LookupPool
 from broker.service.refusals import refusal
 from broker.service.registry_budget import BudgetSpent
@@ -29,12 +32,16 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_header
 from protocol.errors import BeingSearched, ProtocolError, RocketLensError, StoreError
 from protocol.headers import EmptyRequestHeader
-from storage.files.residency import Cold
+from storage.files.waiting import Lookup, Unfinished
 
 logger = logging.getLogger(__name__)
 
 Answer: TypeAlias = Response | Awaitable[Response]
-Method = TypeVar("Method", bound=Callable[..., Answer])
+Step: TypeAlias = Answer | Unfinished[Answer]
+"""What a request has come to on the event loop: its answer, or a look-up that has to wait."""
+Handling: TypeAlias = Answer | Lookup[Answer]
+"""What a method makes of a request: its answer, or the look-up that ends with it."""
+Method = TypeVar("Method", bound=Callable[..., Handling])
 Result = TypeVar("Result")
 
 PULLS = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
@@ -65,17 +72,6 @@ class ClientConnection(Protocol):
         """Send the client a frame that it did not ask for; nothing happens when it is gone. The event loop's alone."""
 
 
-class Warming(Protocol):
-    """Brings in what a request has to wait for: the `Cold` that was raised, or an object that times it."""
-
-    @property
-    def origin(self) -> Cold | None:
-        """The `Cold` that was raised; None where no thread is to wait for anything."""
-
-    def warm(self) -> None:
-        """Bring in what was missing; waits for the disk."""
-
-
 class Request(msgspec.Struct):
     """One request as a processor method sees it that declares a second parameter."""
 
@@ -86,7 +82,7 @@ class Request(msgspec.Struct):
 class Handler(NamedTuple):
     """One row of the dispatcher's table: a bound method, the type of its header, whether it takes the `Request` too."""
 
-    method: Callable[..., Answer]
+    method: Callable[..., Handling]
     header_type: type[Any]
     wants_request: bool
 
@@ -94,8 +90,8 @@ class Handler(NamedTuple):
 def handles(code: RequestCode, header_type: type[Any]) -> Callable[[Method], Method]:
     """Mark a processor method as the one that answers `code`; its header arrives decoded as `header_type`.
 
-    The method takes `(self, header)` or `(self, header, request)` and returns a `Response` or an awaitable of one. It
-    may bear the decorator several times, for codes that share one answer.
+    The method takes `(self, header)` or `(self, header, request)` and returns a `Response`, an awaitable of one, or a
+    look-up of either. It may bear the decorator several times, for codes that share one answer.
     """
 
     def mark(method: Method) -> Method:
@@ -187,47 +183,72 @@ class Dispatcher:
         """Whether a request is refused for the length of its body, which nobody will look at."""
         return body_length > self._body_limit and code in PARSED_BODIES
 
-    def dispatch(self, command: Command, connection: ClientConnection) -> Answer:
-        """Answer one request; raises `Cold` alone, and only on a thread that may not wait."""
+    def dispatch(self, command: Command, connection: ClientConnection) -> Step:
+        """Answer one request on the event loop, or take it as far as it comes there without waiting."""
+        try:
+            handling = self.handle(command, connection)
+            return begin_on_loop(handling) if isinstance(handling, GeneratorType) else cast(Answer, handling)
+        except Exception as error:
+            return self.failure(command, error)
+
+    def handle(self, command: Command, connection: ClientConnection) -> Handling:
+        """What the method of a request's code makes of it; raises what that raises."""
         handler = self._handlers.get(command.code)
         if handler is None:
             return refusal(command.code)
         if command.body and self.is_unread(command.code, len(command.body)):
             return self.unread(command)
         method, header_type, wants_request = handler
-        try:
-            header = decode_header(command, header_type)
-            if wants_request:
-                return method(header, Request(command, connection))
-            return method(header)
-        except Cold:
-            raise
-        except Exception as error:
-            return self.failure(command, error)
+        header = decode_header(command, header_type)
+        if wants_request:
+            return method(header, Request(command, connection))
+        return method(header)
 
-    def dispatch_in_pool(
-        self, command: Command, connection: ClientConnection, cold: Warming
+    def finish_in_pool(
+        self,
+        command: Command,
+        connection: ClientConnection,
+        unfinished: Unfinished[Answer],
+        warm: Callable[[], None] | None = None,
     ) -> "asyncio.Future[Answer]":
-        """Answer a request that was `cold` on a thread that may wait; the result is what `dispatch` returns there."""
-        origin = cold.origin
-        pool = self._parsers[origin.units >= LONG_UNITS] if isinstance(origin, LongParse) else self._pool
+        """Have the look-up of a request go on on a thread that may wait; the result is its answer.
+
+        `warm` is called there in the place of the look-up's own, and is to call that.
+        """
+        wait = unfinished.wait
+        warm = wait.warm if warm is None else warm
+        pool = self._parsers[wait.units >= LONG_UNITS] if isinstance(wait, Parsing) else self._pool
         if len(pool) >= WAITING_LIMIT:
             refused: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             refused.set_result(Response(ResponseCode.SYSTEM_BUSY, remark=BUSY))
             return refused
-        if isinstance(origin, LongParse) and origin.is_part:
-            return asyncio.ensure_future(self._dispatch_after(pool.run(connection, cold.warm), command, connection))
-        return pool.run(connection, partial(self._dispatch_patiently, command, connection, cold))
+        if isinstance(wait, Parsing) and wait.is_part:
+            parsed = pool.run(connection, warm)
+            return asyncio.ensure_future(self._go_on_after(parsed, command, connection, unfinished))
+        return pool.run(connection, partial(self._finish, command, unfinished, warm))
 
-    async def _dispatch_after(
-        self, parsed: "asyncio.Future[None]", command: Command, connection: ClientConnection
+    async def _go_on_after(
+        self,
+        parsed: "asyncio.Future[None]",
+        command: Command,
+        connection: ClientConnection,
+        unfinished: Unfinished[Answer],
     ) -> Answer:
-        """Answer a request once what it needs is parsed: here, or where its look-ups may wait."""
+        """Go on with a request once what it needs is parsed: here, or where its look-ups may wait."""
         await parsed
         try:
-            return self.dispatch(command, connection)
-        except Cold as cold:
-            return await self.dispatch_in_pool(command, connection, cold.without_frames())
+            step = go_on_on_loop(unfinished)
+        except Exception as error:
+            return self.failure(command, error)
+        return await self.finish_in_pool(command, connection, step) if isinstance(step, Unfinished) else step
+
+    def _finish(self, command: Command, unfinished: Unfinished[Answer], warm: Callable[[], None]) -> Answer:
+        """Wait for what is missing, then go on to the end."""
+        try:
+            warm()
+            return unfinished.resume()
+        except Exception as error:
+            return self.failure(command, error)
 
     def unread(self, command: Command) -> Response:
         """The refusal of a request whose body is too long to be read."""
@@ -239,10 +260,6 @@ class Dispatcher:
     def run_in_pool(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
         """Have `work` done on a thread of the pool, however many wait for one."""
         return self._pool.run(None, work)
-
-    def _dispatch_patiently(self, command: Command, connection: ClientConnection, cold: Warming) -> Answer:
-        cold.warm()
-        return self.dispatch(command, connection)
 
     def failure(self, command: Command, error: BaseException) -> Response:
         """Turn an error of a handler into its answer; what is not ours is logged with its traceback."""

@@ -28,7 +28,7 @@ from broker.service.pending_reply import Outcome, PendingReply, ReplyReceiver, b
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import StoreError
-from storage.files.residency import Cold
+from storage.files.waiting import Lookup, Unfinished, begin
 from storage.queue.queue_record import LIGHT_PREFIX
 from storage.queue.queue_store import QueueStore
 from storage.store.message_store import MessageStore
@@ -68,11 +68,8 @@ class PullQuestion(Protocol):
     def sameness(self) -> Hashable:
         """A key that is equal for those pulls of one queue that get the same answer."""
 
-    def look(self) -> Response | None:
-        """The answer, or None while nothing arrived for it; what was passed over is not looked at again.
-
-        Raises `Cold` on a thread that may not wait.
-        """
+    def look(self) -> Lookup[Response | None]:
+        """The answer, or None while nothing arrived for it; what was passed over is not looked at again."""
 
     def give_up(self) -> Response:
         """The answer when nothing arrived in time."""
@@ -242,23 +239,16 @@ class LongPolling:
         if not group.pulls or self._loop is None:
             return
         try:
-            answer = group.question.look()
-        except Cold as cold:
-            self._look_in_pool(group, cold.without_frames())
+            answer = begin(group.question.look())
         except Exception as error:
             self._answer(group, group.pulls, error)
-        else:
-            if answer is not None:
-                self._answer(group, group.pulls, answer)
-
-    def _look_in_pool(self, group: HeldGroup, cold: Cold) -> None:
-        def look() -> Response | None:
-            cold.warm()
-            return group.question.look()
-
-        assert self._run_in_pool is not None
-        group.in_pool = True
-        self._run_in_pool(look).add_done_callback(partial(self._looked, group))
+            return
+        if isinstance(answer, Unfinished):
+            assert self._run_in_pool is not None
+            group.in_pool = True
+            self._run_in_pool(answer.finish).add_done_callback(partial(self._looked, group))
+        elif answer is not None:
+            self._answer(group, group.pulls, answer)
 
     def _looked(self, group: HeldGroup, looked: "asyncio.Future[Response | None]") -> None:
         """Take over what a look on a thread found."""

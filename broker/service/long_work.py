@@ -5,17 +5,16 @@ clients together; what goes beyond is left to the dispatcher's parsing threads.
 """
 
 import asyncio
-import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Final, TypeVar
 
-from protocol.bodies import decode_json
+from protocol.bodies import decode_odd_json, decode_plain_json
 from protocol.codes import RequestCode
 from protocol.errors import BadCommand
-from storage.files.residency import Cold, ColdKind, may_wait
+from storage.files.waiting import Lookup, Unfinished, Wait, WaitKind
 
 Body = TypeVar("Body")
+Result = TypeVar("Result")
 
 PARSED_BODIES: Final = frozenset(
     {
@@ -47,69 +46,88 @@ LONGEST_ODD_BODY: Final = 128 * 1024
 """Bytes of such a body; a longer one is refused. A C++ client sends a tenth of that for five hundred topics."""
 
 
-def leave_to_a_thread(lookups: int) -> None:
-    """Raise `Cold` on the event loop where a request is about to make more look-ups than that."""
-    if lookups > LOOKUPS_ON_LOOP and not may_wait():
-        raise Cold(f"{lookups} look-ups")
+def leave_to_a_thread(lookups: int) -> Lookup[None]:
+    """Wait for a thread where a request is about to make more look-ups than the event loop has time for."""
+    if lookups > LOOKUPS_ON_LOOP:
+        yield Wait(f"{lookups} look-ups")
 
 
-class LongParse(Cold):
-    """So many `units` of parsing are too much for this turn of the event loop.
+class Parsing(Wait):
+    """So many `units` of parsing are about to be done: on the event loop only if its turn has time for them.
 
-    With `warm` only that is for a parsing thread, and the request is then answered on the event loop; without it the
-    request is answered on the parsing thread altogether.
+    With `warm`, which does that parsing alone, a request goes on on the event loop afterwards; without it the request
+    goes on on the parsing thread altogether.
     """
 
+    __slots__ = ("is_part", "units")
+
     def __init__(self, reason: str, units: int, warm: Callable[[], None] | None = None) -> None:
-        super().__init__(reason, warm, ColdKind.PARSING)
+        super().__init__(reason, warm, WaitKind.PARSING)
         self.units = units
         self.is_part = warm is not None
 
 
-class _Turn(threading.local):
-    """What this turn of the thread's event loop was spent on; `loop` None between turns in which nothing was parsed."""
+class _Turn:
+    """What this turn of the event loop was spent on; `loop` None between turns in which nothing was parsed."""
 
     units = 0
     loop: asyncio.AbstractEventLoop | None = None
 
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.units, self.loop = 0, loop
-        loop.call_soon(self.end)
+    def has_time_for(self, units: int) -> bool:
+        """Count parsing that is about to be done; false, and nothing is counted, where the turn has no time for it."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # Without an event loop each step has a turn of its own.
+            self.end()
+        else:
+            if self.loop is not loop:
+                self.units, self.loop = 0, loop
+                loop.call_soon(self.end)
+        if self.units + units > UNITS_A_TURN:
+            return False
+        self.units += units
+        return True
 
     def end(self) -> None:
         self.units, self.loop = 0, None
 
 
 _turn = _Turn()
+"""Of the event loop, which is one in a process, and for all its clients together."""
 
 
-def spend_on_loop(units: int, what: str, warm: Callable[[], None] | None = None) -> None:
-    """Count parsing that is about to be done; on the event loop raise `LongParse` where its turn has no time for it."""
-    if may_wait():
-        return
+def begin_on_loop(lookup: Lookup[Result]) -> Result | Unfinished[Result]:
+    """Take a look-up as far as it comes on the event loop: without a wait, and with what its turn has time to parse."""
     try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        # A thread that may not wait though it has no event loop: each call is a turn.
-        _turn.end()
-    else:
-        if _turn.loop is not loop:
-            _turn.begin(loop)
-    if _turn.units + units > UNITS_A_TURN:
-        raise LongParse(what, units, warm)
-    _turn.units += units
+        wait = next(lookup)
+    except StopIteration as done:
+        found: Result = done.value
+        return found
+    return _while_there_is_time(Unfinished(wait, lookup))
 
 
-def parse_body(body: bytes, kind: type[Body]) -> Body:
-    """A body as `kind`, by `decode_json`. Raises `LongParse` besides, and `BadCommand` for what is too long."""
-    spend_on_loop(len(body) // BYTES_A_UNIT, f"a body of {len(body)} bytes")
-    return decode_json(body, kind, partial(_before_slow_way, body, kind))
+def go_on_on_loop(lookup: Unfinished[Result]) -> Result | Unfinished[Result]:
+    """Go on so after what it waited for was done elsewhere."""
+    return _while_there_is_time(lookup.go_on())
 
 
-def _before_slow_way(body: bytes, kind: type[object]) -> None:
+def _while_there_is_time(step: Result | Unfinished[Result]) -> Result | Unfinished[Result]:
+    while isinstance(step, Unfinished) and isinstance(step.wait, Parsing) and _turn.has_time_for(step.wait.units):
+        step = step.go_on()
+    return step
+
+
+def parse_body(body: bytes, kind: type[Body]) -> Lookup[Body]:
+    """A body as `kind`, as by `decode_json`. Raises `BadCommand` besides for what is too long."""
+    yield Parsing(f"a body of {len(body)} bytes", len(body) // BYTES_A_UNIT)
+    plain = decode_plain_json(body, kind)
+    if plain is not None:
+        return plain
     if len(body) > LONGEST_ODD_BODY:
         raise BadCommand(
             f"the body is no {kind.__name__} in plain JSON, and {len(body)} bytes are more than the {LONGEST_ODD_BODY} "
             "in which anything else is looked for"
         )
-    spend_on_loop(UNITS_A_BYTE * len(body), f"a body of {len(body)} bytes that is no plain JSON")
+    yield Parsing(f"a body of {len(body)} bytes that is no plain JSON", UNITS_A_BYTE * len(body))
+    return decode_odd_json(body, kind)

@@ -10,6 +10,7 @@ from broker.config import STORE_PORT_DISTANCE
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import ClientConnection
 from protocol.errors import StoreError
+from storage.files.waiting import Lookup
 from storage.layout.store_config import TopicConfig
 from storage.store.topic_catalog import find_topic
 
@@ -20,6 +21,11 @@ class ServedBrokers:
     def __init__(self, services: Sequence[BrokerService], ports: Sequence[Sequence[int]] = ()) -> None:
         self.services = tuple(services)
         self._ports = ports
+
+    def listed(self) -> Lookup[None]:
+        """Find out of all stores what asking for their topics would wait for."""
+        for service in self.services:
+            yield from service.store.queues.listed()
 
     def with_topic(self, topic: str) -> Iterator[tuple[BrokerService, TopicConfig]]:
         """The brokers that have a topic, each with what is known of it there.

@@ -99,10 +99,7 @@ def _put_totals(samples: Samples, totals: list[int], broker: str) -> None:
         if number not in (rows.POOL_QUEUE, rows.EVENT_LOOP):
             samples.put("waited_requests", totals[rows.WAITED + number], broker, reason)
         samples.put("slow_queries", totals[rows.SLOW + number], broker, reason)
-    searches = {
-        figure: totals[rows.SEARCH + number] + totals[rows.POOL_SEARCH + number]
-        for number, figure in enumerate(rows.SEARCH_FIGURES)
-    }
+    searches = {figure: totals[rows.SEARCH + number] for number, figure in enumerate(rows.SEARCH_FIGURES)}
     samples.put("key_queries", searches["queries"], broker)
     samples.put("chain_steps", searches["steps"], broker)
     samples.put("collisions_refused", searches["refused"], broker)

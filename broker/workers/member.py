@@ -20,7 +20,7 @@ from broker.service.consumers.member_commits import MemberCommits
 from broker.service.consumers.registries import Registries
 from broker.service.consumers.subscriptions import expressions_of, reported_filters
 from broker.service.dispatcher import Answer, ClientConnection, Request
-from broker.service.long_work import LongParse, parse_body
+from broker.service.long_work import begin_on_loop, parse_body
 from broker.service.lookup_pool import LookupPool
 from broker.service.registry_budget import Room
 from broker.workers.link import Kind, Link, is_ours, pack
@@ -29,6 +29,7 @@ from protocol.bodies import SubscriptionData
 from protocol.codes import RequestCode
 from protocol.command import Command, Response
 from protocol.headers import EmptyRequestHeader
+from storage.files.waiting import Lookup, Unfinished
 
 logger = logging.getLogger(__name__)
 
@@ -84,16 +85,12 @@ class CopiedRegistry(ClientRegistry):
         """The group as worker 0 announced it, None when it has no member."""
         return self._copies.get(name)
 
-    def put(self, name: str, consume_type: str, message_model: str, consume_from_where: str, subscribed: bytes) -> None:
-        """Take over a group that worker 0 announced. Raises `LongParse` on an event loop that has no time for it."""
-        self.take(self.read(name, consume_type, message_model, consume_from_where, subscribed))
-
     def read(
         self, name: str, consume_type: str, message_model: str, consume_from_where: str, subscribed: bytes
-    ) -> ConsumerGroup:
-        """Read a group that worker 0 announced; on any thread."""
-        subscriptions = parse_body(subscribed, list[SubscriptionData])
-        made = self._filters.make_all(expressions_of(subscriptions), is_trusted=True)
+    ) -> Lookup[ConsumerGroup]:
+        """The group that worker 0 announced; on any thread."""
+        subscriptions = yield from parse_body(subscribed, list[SubscriptionData])
+        made = yield from self._filters.make_all(expressions_of(subscriptions), is_trusted=True)
         known = self._copies.get(name)
         group = ConsumerGroup(name, consume_type, message_model, consume_from_where)
         group.subscriptions = {subscription.topic: subscription for subscription in subscriptions}
@@ -316,13 +313,12 @@ class WorkerMember:
             if kind == Kind.GONE:
                 clients.drop(rest[0])
             else:
-                try:
-                    clients.put(*rest)
-                except LongParse:
+                group = begin_on_loop(clients.read(*rest))
+                if isinstance(group, Unfinished):
                     self._is_reading = True
-                    reading = self._reader.run(None, partial(clients.read, *rest))
-                    reading.add_done_callback(partial(self._read, clients))
+                    self._reader.run(None, group.finish).add_done_callback(partial(self._read, clients))
                     return
+                clients.take(group)
             self._notices.popleft()
 
     def _read(self, clients: CopiedRegistry, done: "asyncio.Future[ConsumerGroup]") -> None:

@@ -15,7 +15,7 @@ from broker.service.pending_reply import Outcome
 from broker.workers.link import Kind, Link, is_ours, pack
 from protocol.bodies import encode_json
 from protocol.command import Command, Response
-from storage.files.residency import Cold
+from storage.files.waiting import Unfinished
 
 logger = logging.getLogger(__name__)
 
@@ -125,10 +125,9 @@ class Owner:
         """Answer one request of a worker's client."""
         connection = self._connection_of(link, key, local, peer)
         command = as_command(fields)
-        try:
-            answer = self._dispatcher.dispatch(command, connection)
-        except Cold as cold:
-            answer = self._resolve(self._dispatcher.dispatch_in_pool(command, connection, cold.without_frames()))
+        answer = self._dispatcher.dispatch(command, connection)
+        if isinstance(answer, Unfinished):
+            answer = self._resolve(self._dispatcher.finish_in_pool(command, connection, answer))
         if isinstance(answer, Response):
             self._send(link, number, command, answer)
             return

@@ -1,4 +1,4 @@
-"""Files as such: mapped, open, resident, written; nothing of RocketMQ."""
+"""Files as such: mapped, open, waited for, written; nothing of RocketMQ."""
 
 from typing import Final
 
@@ -9,6 +9,6 @@ DOOR: Final = (
     "open_files",
     "own_directories",
     "recently_used",
-    "residency",
+    "waiting",
     "write_guard",
 )

@@ -2,7 +2,7 @@
 
 A file is opened with O_RDONLY and mapped once, whole. The map is never closed by hand: a slice of it keeps it
 alive, and it goes with the last slice. How hot its pages are is remembered per 64 KiB for a second
-(:mod:`storage.files.residency`).
+(:mod:`storage.files.waiting`).
 """
 
 import errno
@@ -10,11 +10,12 @@ import mmap
 import os
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from protocol.errors import StoreError, TruncatedFile
-from storage.files.residency import Cold, current_tick
+from storage.files.waiting import Lookup, Wait, current_tick
 from storage.kernels.store_view import PROBE_BYTES, PROBE_SHIFT, FileView
 
 SEGMENT_NAME_DIGITS = 20
@@ -139,20 +140,30 @@ class MappedFile(FileView):
     def read(self, position: int, length: int) -> memoryview:
         """Bytes ``[position, position + length)`` as a slice of the map, nothing copied.
 
-        Raises TruncatedFile outside the file, and Cold on a thread that may not wait when they are not in memory.
+        Raises TruncatedFile outside the file.
         """
         if position < 0 or length < 0 or position + length > self.size:
             raise TruncatedFile(
                 self.path, expected=f"{length} bytes at position {position}", found=f"a file of {self.size} bytes"
             )
-        self.require_hot(position, length)
         return self.view[position : position + length]
 
-    def require_hot(self, position: int, length: int) -> None:
-        """Raise Cold if this thread may not wait and these bytes are not in memory."""
-        tick = current_tick()
-        if tick and length and not self.is_hot(position, length, tick):
-            raise Cold(f"{self.path.name} is cold at {position}", lambda: self.warm(position, length))
+    def read_lookup(self, position: int, length: int) -> Lookup[memoryview]:
+        """`read` as a look-up, which waits until these bytes are in memory."""
+        data = self.read(position, length)
+        if (wait := self.wait_for(position, length)) is not None:
+            yield wait
+        return data
+
+    def wait_for(self, position: int, length: int) -> Wait | None:
+        """What a look-up waits for that is about to read some bytes; None where they are in memory."""
+        if not length or self.is_hot(position, length, current_tick()):
+            return None
+        return self.cold(position, length)
+
+    def cold(self, position: int, length: int) -> Wait:
+        """What a look-up waits for that has found some bytes not to be in memory."""
+        return Wait(f"{self.path.name} is cold at {position}", partial(self.warm, position, length))
 
     def warm(self, position: int, length: int) -> None:
         """Read the 64 KiB units around some bytes into the page cache; waits for the disk."""

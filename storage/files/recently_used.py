@@ -29,6 +29,16 @@ class RecentlyUsed(Generic[Value]):
         """The value of `key` if it is remembered."""
         return self._values.get(key)
 
+    def find(self, key: Key) -> Value | None:
+        """The value of `key` if it is remembered; counts as a use of it."""
+        values = self._values
+        try:
+            value = values[key]
+            values.move_to_end(key)
+        except KeyError:
+            return None
+        return value
+
     def put(self, key: Key, value: Value) -> None:
         """Remember a value in place of another one, as the one used last."""
         self._remember(key, value)

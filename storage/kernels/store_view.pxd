@@ -5,7 +5,7 @@ holds the map of its file, a :class:`LogView` the files of its segments, a :clas
 structure on to code without the GIL keeps that object meanwhile.
 
 Nothing here looks at bytes that are cold on a thread that must not wait: ``tick`` is what
-:func:`storage.files.residency.current_tick` says, 0 where the thread may wait.
+:func:`storage.files.waiting.current_tick` says, 0 where the thread may wait.
 """
 
 cimport cython

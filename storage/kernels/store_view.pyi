@@ -1,6 +1,6 @@
 """What kernels see of a store at one moment: its segments, its index files, and entries that were scanned.
 
-A view never changes, and holds the files that it shows. `tick` is what :func:`storage.files.residency.current_tick`
+A view never changes, and holds the files that it shows. `tick` is what :func:`storage.files.waiting.current_tick`
 says: 0 where the thread may wait; else what is not known to be in memory is not looked at.
 """
 

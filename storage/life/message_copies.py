@@ -108,10 +108,7 @@ class WithCopies:
 
 
 def query_with_copies(search: Search, query: KeyQuery, topics: Iterable[str]) -> WithCopies:
-    """The newest `query.maximum` matches of a topic, their copies under `topics` among them.
-
-    Raises Cold on a thread that may not wait.
-    """
+    """The newest `query.maximum` matches of a topic, their copies under `topics` among them. Waits for the disk."""
     own = search(query)
     found = [*_records(own)]
     # Below the highest place where a search was cut nothing is complete.

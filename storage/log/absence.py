@@ -1,6 +1,6 @@
 """Why no record starts at a physical offset, in words an operator can act on."""
 
-from storage.files.residency import Cold, may_wait
+from storage.files.waiting import Lookup, Wait, plainly
 from storage.kernels import records as codes
 from storage.kernels.records import check_shape, find_record_backwards
 from storage.log.commit_log import CommitLog, Segment
@@ -11,10 +11,10 @@ SEARCH_BACK_BYTES = 4 * 1024 * 1024
 """How far back the record is looked for that an offset may lie in: no record of a standard broker is longer."""
 
 
-def explain_absence(commit_log: CommitLog, physical_offset: int) -> str:
+def explain_absence_lookup(commit_log: CommitLog, physical_offset: int) -> Lookup[str]:
     """One clause, e.g. ``physical offset 1 lies inside the record that starts at 0 (275 bytes)``.
 
-    Searches up to 4 MiB backwards; raises Cold on a thread that may not wait.
+    Searches up to 4 MiB backwards.
     """
     subject = f"physical offset {physical_offset}"
     if not commit_log.segments:
@@ -31,14 +31,16 @@ def explain_absence(commit_log: CommitLog, physical_offset: int) -> str:
     segment = commit_log.segment_of(physical_offset)
     if segment is None:
         return f"{subject} lies in a hole of the log: {_hole(commit_log, physical_offset)}"
-    if not may_wait():
-        raise Cold("looking for the record around an offset")
+    yield Wait("looking for the record around an offset")
     code = commit_log.check(physical_offset)
     if code > 0:
         return f"{subject}: an intact record of {code} bytes starts there"
     if code in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):
         return f"{subject}: the record there is damaged: {REASONS[code]}"
     return f"{subject} {_around(segment, physical_offset)}"
+
+
+explain_absence = plainly(explain_absence_lookup)
 
 
 def _hole(commit_log: CommitLog, physical_offset: int) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from protocol.errors import StoreError
 from storage.files.mapped_file import FileIdentity, MappedFile, lacks_means, open_read_only
-from storage.files.residency import Cold, ColdKind, current_tick
+from storage.files.waiting import Lookup, Wait, WaitKind, current_tick, plainly
 from storage.kernels import records as codes
 from storage.kernels.records import Sums, check_intact, check_shape, store_timestamp
 from storage.kernels.store_view import LogView
@@ -174,23 +174,52 @@ class CommitLog:
         about = self.unreadable, self.torn_end, self.damage, self.is_left_over, self.more_damage
         return CommitLog(kept, problems, *about)
 
-    def record(self, physical_offset: int, size: int) -> memoryview | None:
+    def record_lookup(self, physical_offset: int, size: int) -> Lookup[memoryview | None]:
         """``size`` bytes at a physical offset, unchecked, or None when they do not lie in one segment's valid part."""
         number = self._segment_number(physical_offset)
         if number is None or size < 0 or physical_offset + size > self.segments[number].end:
             return None
-        return self.segments[number].file.read(physical_offset - self._bases[number], size)
+        return (yield from self.segments[number].file.read_lookup(physical_offset - self._bases[number], size))
+
+    record = plainly(record_lookup)
 
     def record_at(self, physical_offset: int) -> memoryview | None:
         """The intact record that starts at a physical offset (magic, own offset, lengths, checksums), or None.
 
-        A slice of the map, exactly as long as the record. Raises Cold on a thread that may not wait.
+        A slice of the map, exactly as long as the record.
         """
-        return self._found(physical_offset, self.view.record_at(physical_offset, current_tick()))
+        found = self.view.record_at(physical_offset, 0)
+        return None if isinstance(found, int) else found
+
+    def hot_record_at(self, physical_offset: int) -> memoryview | None:
+        """The record at a physical offset if its pages are in memory; None too where it takes a look-up to know."""
+        found = self.view.record_at(physical_offset, current_tick())
+        return None if isinstance(found, int) else found
+
+    def record_at_lookup(self, physical_offset: int) -> Lookup[memoryview | None]:
+        """`record_at` as a look-up, which waits until the record's pages are in memory."""
+        found = self.view.record_at(physical_offset, current_tick())
+        if isinstance(found, int):
+            if found != codes.COLD:
+                return None
+            yield self.cold(physical_offset)
+            return self.record_at(physical_offset)
+        return found
 
     def unchecked_record_at(self, physical_offset: int) -> memoryview | None:
         """The record of sound shape that starts at a physical offset, or None; its checksums are not looked at."""
-        return self._found(physical_offset, self.view.unchecked_record_at(physical_offset, current_tick()))
+        found = self.view.unchecked_record_at(physical_offset, 0)
+        return None if isinstance(found, int) else found
+
+    def unchecked_record_at_lookup(self, physical_offset: int) -> Lookup[memoryview | None]:
+        """`unchecked_record_at` as a look-up, which waits until the record's pages are in memory."""
+        found = self.view.unchecked_record_at(physical_offset, current_tick())
+        if isinstance(found, int):
+            if found != codes.COLD:
+                return None
+            yield self.cold(physical_offset)
+            return self.unchecked_record_at(physical_offset)
+        return found
 
     def damaged_record_at(self, physical_offset: int) -> memoryview | None:
         """The record whose shape is sound at a physical offset, its checksums unseen, or None.
@@ -201,7 +230,6 @@ class CommitLog:
         if place is None:
             return None
         segment, position, available = place
-        segment.file.require_hot(position, min(available, codes.MINIMUM_SIZE))
         size = check_shape(segment.file.region, position, position + available, physical_offset)
         return segment.file.read(position, size) if size > 0 else None
 
@@ -215,14 +243,17 @@ class CommitLog:
             sums = self._sums[segment.base_offset]
             return check_intact(segment.file.region, position, position + available, physical_offset, sums)
 
-    def store_timestamp_at(self, physical_offset: int, size: int) -> int:
+    def store_timestamp_at_lookup(self, physical_offset: int, size: int) -> Lookup[int]:
         """Store time in ms of the record at a physical offset, −1 when ``size`` bytes are not in the log."""
         place = self._available(physical_offset)
         if place is None or size > place[2] or place[2] < codes.MINIMUM_SIZE:
             return -1
         segment, position, _ = place
-        segment.file.require_hot(position, codes.MINIMUM_SIZE)
+        if (wait := segment.file.wait_for(position, codes.MINIMUM_SIZE)) is not None:
+            yield wait
         return store_timestamp(segment.file.region, position)
+
+    store_timestamp_at = plainly(store_timestamp_at_lookup)
 
     def can_read_more(self) -> bool:
         """Whether a segment that could not be read when the log was opened can be opened now."""
@@ -254,25 +285,18 @@ class CommitLog:
         """Base offset of the first segment that starts behind a physical offset, or None."""
         return next((base for base in self._bases if base > physical_offset), None)
 
-    def cold(self, physical_offset: int) -> Cold:
-        """The exception that asks for a record's pages to be brought in first."""
+    def cold(self, physical_offset: int) -> Wait:
+        """What a look-up waits for that has found a record not to be in memory."""
         segment = self.segment_of(physical_offset)
         if segment is None:
-            return Cold(f"physical offset {physical_offset} is cold", kind=ColdKind.PAGE)
+            return Wait(f"physical offset {physical_offset} is cold", kind=WaitKind.PAGE)
         file, position = segment.file, physical_offset - segment.base_offset
 
         def warm() -> None:
             size = check_shape(file.region, position, segment.valid_length, physical_offset)
             file.warm(position, max(size, codes.MINIMUM_SIZE))
 
-        return Cold(f"physical offset {physical_offset} is cold", warm)
-
-    def _found(self, physical_offset: int, found: memoryview | int) -> memoryview | None:
-        if not isinstance(found, int):
-            return found
-        if found == codes.COLD:
-            raise self.cold(physical_offset)
-        return None
+        return Wait(f"physical offset {physical_offset} is cold", warm)
 
     def _available(self, physical_offset: int) -> tuple[Segment, int, int] | None:
         """Segment, position in it, and bytes from there to the end of its valid part."""

@@ -14,16 +14,15 @@ from typing import Final, cast
 from protocol.errors import BeingSearched, StoreError
 from protocol.message_layout import locate
 from storage.files.mapped_file import MappedFile
-from storage.files.residency import Cold, current_tick
+from storage.files.waiting import Lookup, Wait, current_tick, long_scan, plainly
 from storage.filter.base import CHOICE_OF_EVERYTHING, MessageFilter
 from storage.filter.expression import ExpressionFilter
-from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Choice, Pulled, pull
+from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Choice, pull
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue import ConsumeQueue, is_implausible
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 from storage.queue.found_entries import tags_code_of
 from storage.queue.queue import Queue, Unit
-from storage.queue.queue_end import refuse_long_scan
 from storage.queue.queue_holes import QueueHole
 from storage.queue.queue_record import batch_in
 from storage.queue.queue_store import QueueStore
@@ -36,9 +35,9 @@ TRANSFER_COUNT: Final = 32
 """One pull returns no more from memory (`maxTransferBytesOnMessageInMemory`, `maxTransferCountOnMessageInMemory`)."""
 SMALLEST_PULL: Final = 100
 PATIENT_SCAN: Final = 4096
-"""Units that a thread which may not wait goes through in one pull."""
+"""Units that a pull goes through before it asks for a thread that may wait."""
 PATIENT_STEPS: Final = 1 << 18
-"""Steps of an expression that such a thread takes for them: a millisecond or two."""
+"""Steps of an expression that it takes for them before: a millisecond or two."""
 
 
 class GetMessageStatus(IntEnum):
@@ -88,7 +87,7 @@ class GetMessageResult:
     lost: Lost | None = None
 
 
-def get_message(
+def get_message_lookup(
     queue_store: QueueStore,
     topic: str,
     queue_id: int,
@@ -96,14 +95,14 @@ def get_message(
     max_messages: int,
     max_bytes: int,
     message_filter: MessageFilter | None = None,
-) -> GetMessageResult:
+) -> Lookup[GetMessageResult]:
     """Read messages of one queue from `queue_offset` on; without a filter all of them.
 
     The first message is returned however long it is. A queue that does not exist is an empty one: a broker makes it
-    when it is asked for. Raises Cold on a thread that may not wait for the disk, BeingSearched where the message of
-    `queue_offset` is being looked for in the log, and StoreError where it cannot be told what the queue holds there.
+    when it is asked for. Raises BeingSearched where the message of `queue_offset` is being looked for in the log, and
+    StoreError where it cannot be told what the queue holds there.
     """
-    queue = queue_store.queue(topic, queue_id)
+    queue = yield from queue_store.queue_lookup(topic, queue_id)
     if queue is None or not queue.max_offset:
         return GetMessageResult(
             GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0 if queue is None else queue.min_offset, 0, []
@@ -113,17 +112,20 @@ def get_message(
     if outside is not None:
         return GetMessageResult(*outside, minimum, end, [])
     stop = queue_offset + scanned_units(max_messages, queue.unit_size)
-    refuse_long_scan(min(stop, end) - queue_offset, f"a pull of {max_messages} messages", PATIENT_SCAN)
+    if min(stop, end) - queue_offset > PATIENT_SCAN:
+        yield long_scan(f"a pull of {max_messages} messages")
     limits = _Limits(stop, max_messages, returned_bytes(max_bytes))
     choice = CHOICE_OF_EVERYTHING if message_filter is None else message_filter.choice
-    if choice is not None:
-        cost = choice.cost * (min(stop, end) - queue_offset)
-        refuse_long_scan(cost, "messages to be decided by a long expression", PATIENT_STEPS)
+    if choice is not None and choice.cost * (min(stop, end) - queue_offset) > PATIENT_STEPS:
+        yield long_scan("messages to be decided by a long expression")
     if isinstance(queue, ConsumeQueue) and choice is not None:
-        result = _pull(queue_store.commit_log, queue, queue_offset, limits, choice, message_filter)
+        result = yield from _pull(queue_store.commit_log, queue, queue_offset, limits, choice, message_filter)
         if result is not None:
             return result
-    return _collect(_Messages(queue_store.commit_log, queue, message_filter), limits, queue_offset)
+    return (yield from _collect(_Messages(queue_store.commit_log, queue, message_filter), limits, queue_offset))
+
+
+get_message = plainly(get_message_lookup)
 
 
 def scanned_units(max_messages: int, unit_size: int) -> int:
@@ -163,7 +165,7 @@ def _pull(
     limits: _Limits,
     choice: Choice,
     message_filter: MessageFilter | None,
-) -> GetMessageResult | None:
+) -> Lookup[GetMessageResult | None]:
     """The whole pull by the kernel; None where it met something odd, or no unit, and has to be made by hand."""
     wanted = limits.stop - queue_offset
     place = queue.place(queue_offset, wanted + 1)
@@ -173,12 +175,13 @@ def _pull(
     if position + count * queue.unit_size > file.size:  # cut since it was listed
         return None
     before = position // queue.unit_size
-    if not before and queue.starts_out_of_order(queue_offset):
+    if not before and (yield from queue.starts_out_of_order(queue_offset)):
         return None
     # The kernel sees no unit behind the last one of a file.
-    if count <= wanted and queue_offset + count < queue.max_offset and queue.ends_out_of_order(queue_offset + count):
+    behind = queue_offset + count
+    if count <= wanted and behind < queue.max_offset and (yield from queue.ends_out_of_order(behind)):
         return None
-    pulled = pull(
+    asked = (
         commit_log.view,
         file,
         position - before * queue.unit_size,
@@ -191,31 +194,31 @@ def _pull(
         wanted,
         limits.messages,
         limits.record_bytes,
-        current_tick(),
     )
+    pulled = pull(*asked, current_tick())
+    if pulled.passed in (UNITS_COLD, RECORD_COLD):
+        if isinstance(message_filter, ExpressionFilter):
+            message_filter.evaluations.done += pulled.decided
+        yield cast(MappedFile, pulled.cold_file).cold(pulled.cold_position, pulled.cold_length)
+        pulled = pull(*asked, 0)
     if isinstance(message_filter, ExpressionFilter):
         message_filter.evaluations.done += pulled.decided
     if pulled.passed == ODD:
         return None
-    if pulled.passed in (UNITS_COLD, RECORD_COLD):
-        raise _cold(pulled)
     status = GetMessageStatus.FOUND if pulled.records else GetMessageStatus.NO_MATCHED_MESSAGE
     return GetMessageResult(status, queue_offset + pulled.passed, queue.min_offset, queue.max_offset, pulled.records)
 
 
-def _cold(pulled: Pulled) -> Cold:
-    """The exception that asks for the bytes that a pull would have waited for."""
-    file, position, length = cast(MappedFile, pulled.cold_file), pulled.cold_position, pulled.cold_length
-    return Cold(f"{file.path.name} is cold at {position}", lambda: file.warm(position, length))
-
-
-def _collect(messages: "_Messages", limits: _Limits, queue_offset: int) -> GetMessageResult:
+def _collect(messages: "_Messages", limits: _Limits, queue_offset: int) -> Lookup[GetMessageResult]:
     """Walk over the units until a limit is reached; one unit always goes through, so that a pull moves on."""
     records: list[memoryview] = []
     count = total = 0
     status, next_offset = GetMessageStatus.NO_MATCHED_MESSAGE, queue_offset
     try:
         for unit in messages.units(queue_offset, limits.stop):
+            if isinstance(unit, Wait):
+                yield unit
+                continue
             offset, after, *_ = unit
             size = messages.size_of(unit)
             if offset >= limits.stop or (
@@ -227,7 +230,7 @@ def _collect(messages: "_Messages", limits: _Limits, queue_offset: int) -> GetMe
                 )
             ):
                 break
-            found, after = messages.find(unit)
+            found, after = yield from messages.find(unit)
             if isinstance(found, memoryview):
                 if count and total + len(found) > limits.record_bytes:
                     break
@@ -275,9 +278,12 @@ class _Messages:
         self._is_stale = False  # units that come next are perhaps not those that the queue has now
         self.lost: Lost | None = None
 
-    def units(self, queue_offset: int, stop: int) -> Iterator[Unit]:
-        """The units of one file from one on; what stands for those that are lost points NOWHERE."""
-        units = self.queue.walk(queue_offset, stop - queue_offset)
+    def units(self, queue_offset: int, stop: int) -> Iterator[Unit | Wait]:
+        """The units of one file from one on, and what is to be waited for between them.
+
+        What stands for units that are lost points NOWHERE.
+        """
+        units = yield from self.queue.walk(queue_offset, stop - queue_offset)
         if units is None:
             yield from self._lost_units(queue_offset, stop)
             return
@@ -300,40 +306,40 @@ class _Messages:
         is_in_hole = hole is not None and hole.first <= unit[0] < hole.stop
         return 0 if is_in_hole or not self._log.minimum <= unit[2] < self._log.end else unit[3]
 
-    def find(self, unit: Unit) -> tuple[Found, int]:
-        """What becomes of a unit, and the queue offset behind it. Raises Cold and BeingSearched."""
+    def find(self, unit: Unit) -> Lookup[tuple[Found, int]]:
+        """What becomes of a unit, and the queue offset behind it. Raises BeingSearched."""
         offset, after, *_ = unit
         hole = self._hole
         if hole is None or not hole.first <= offset < hole.stop:
-            found = self._by_unit(unit)
+            found = yield from self._by_unit(unit)
             if found is not DOUBTFUL:
                 return found, after
-            hole = self._hole = self.queue.hole_at(offset)
+            hole = self._hole = yield from self.queue.hole_at_lookup(offset)
             self._is_stale = self.queue.has_batches
         place = hole.place(offset)
         if place is None and unit[2] != NOWHERE:
             # What the log does not have may still be what its unit says, as far as a broker would see.
-            found = self._by_unit(unit)
+            found = yield from self._by_unit(unit)
             if found is not DOUBTFUL:
                 return found, after
         if place is not None or self.queue.has_batches:
             after = hole.after(offset)
         if place is not None:
-            return self._in_log(place), after
+            return (yield from self._in_log(place)), after
         lost = Lost(after - offset, offset, after)
         self.lost = lost if self.lost is None else self.lost + lost
         return GetMessageStatus.MESSAGE_WAS_REMOVING, after
 
-    def _lost_units(self, queue_offset: int, stop: int) -> Generator[Unit, None, QueueHole]:
+    def _lost_units(self, queue_offset: int, stop: int) -> Generator[Unit | Wait, None, QueueHole]:
         """Stand-ins for units of one hole: one for each record that the log has, one for each run that it lacks."""
-        hole = self._hole = self.queue.hole_at(queue_offset)
+        hole = self._hole = yield from self.queue.hole_at_lookup(queue_offset)
         while queue_offset < min(stop, hole.stop):
             after = hole.after(queue_offset)
             yield queue_offset, after, NOWHERE, 0, 0
             queue_offset = after
         return hole
 
-    def _by_unit(self, unit: Unit) -> Found | _Doubt:
+    def _by_unit(self, unit: Unit) -> Lookup[Found | _Doubt]:
         """What becomes of a unit that is taken at its word; DOUBTFUL where that leads nowhere."""
         offset, _, physical_offset, size, tags_code = unit
         chosen, log = self._filter, self._log
@@ -341,26 +347,29 @@ class _Messages:
             return DOUBTFUL
         if physical_offset < self._skip_to:
             return None
-        if chosen is not None and not self._may_match(chosen, tags_code):
-            record = log.record_at(physical_offset) if self._is_suspect(unit) else None
-            if record is not None and not self._is_for(record, unit):
-                return self._unreadable(offset, physical_offset)
+        if chosen is not None and not (yield from self._may_match(chosen, tags_code)):
+            is_suspect = yield from self._is_suspect(unit)
+            record = (yield from log.record_at_lookup(physical_offset)) if is_suspect else None
+            if record is not None and not (yield from self._is_for(record, unit)):
+                return (yield from self._unreadable(offset, physical_offset))
             if record is None or not chosen.matches_consume_queue_entry(tags_code_of(record), None):
                 return GetMessageStatus.NO_MATCHED_MESSAGE
         # What is not delivered need not be intact.
         is_evaluated = chosen is not None and chosen.needs_properties
-        record = log.unchecked_record_at(physical_offset) if is_evaluated else log.record_at(physical_offset)
-        if record is None or (physical_offset, size, tags_code) == FILLER or not self._is_for(record, unit):
-            return self._unreadable(offset, physical_offset)
+        record_at = log.unchecked_record_at_lookup if is_evaluated else log.record_at_lookup
+        record = yield from record_at(physical_offset)
+        is_filler = (physical_offset, size, tags_code) == FILLER
+        if record is None or is_filler or not (yield from self._is_for(record, unit)):
+            return (yield from self._unreadable(offset, physical_offset))
         if chosen is not None and is_evaluated:
             if not _match_properties(chosen, record):
                 return GetMessageStatus.NO_MATCHED_MESSAGE
-            if log.record_at(physical_offset) is None:
+            if (yield from log.record_at_lookup(physical_offset)) is None:
                 return GetMessageStatus.MESSAGE_WAS_REMOVING
         self._skip_to = 0
         return record
 
-    def _is_suspect(self, unit: Unit) -> bool:
+    def _is_suspect(self, unit: Unit) -> Lookup[bool]:
         """Whether a unit may say another tag than its message.
 
         Damage that begins behind it may have begun in its tag, and one whose message does not lie between those of the
@@ -369,12 +378,13 @@ class _Messages:
         queue = self.queue
         if not isinstance(queue, ConsumeQueue):
             return False
-        before, following = queue.readable_unit(unit[0] - 1), queue.readable_unit(unit[1])
+        before = yield from queue.readable_unit(unit[0] - 1)
+        following = yield from queue.readable_unit(unit[1])
         if following is not None and (following[0] <= unit[2] or is_implausible(self._log, following[0], following[1])):
             return unit[1] < queue.max_offset
         return before is not None and unit[2] <= before[0] < self._log.end and before[1] > 0
 
-    def _is_for(self, record: memoryview, unit: Unit) -> bool:
+    def _is_for(self, record: memoryview, unit: Unit) -> Lookup[bool]:
         """Whether a record is what a unit says of it: of its queue offset, or else of the queue and of its size.
 
         Where it has another queue offset nothing else may speak against the unit.
@@ -383,11 +393,11 @@ class _Messages:
         claimed = self.queue.name.offset_in(record, physical_offset)
         if claimed is None or self.queue.has_batches:
             return claimed is not None and batch_in(record, claimed) == (offset, after - offset)
-        return claimed == offset or (len(record) == size and not self.queue.is_doubtful(offset))
+        return claimed == offset or (len(record) == size and not (yield from self.queue.is_doubtful_lookup(offset)))
 
-    def _in_log(self, physical_offset: int) -> Found:
+    def _in_log(self, physical_offset: int) -> Lookup[Found]:
         """What becomes of a message that was found in the log."""
-        record = self._log.record_at(physical_offset)
+        record = yield from self._log.record_at_lookup(physical_offset)
         if record is None:
             return GetMessageStatus.MESSAGE_WAS_REMOVING
         self._skip_to = 0
@@ -399,15 +409,15 @@ class _Messages:
             return GetMessageStatus.NO_MATCHED_MESSAGE
         return record
 
-    def _may_match(self, chosen: MessageFilter, tags_code: int) -> bool:
+    def _may_match(self, chosen: MessageFilter, tags_code: int) -> Lookup[bool]:
         """Ask the filter's first stage, with the extension unit where there is one."""
         if tags_code > LARGEST_ADDRESS:
             return chosen.matches_consume_queue_entry(tags_code, None)
-        extension = self.queue.extension_at(tags_code)
+        extension = yield from self.queue.extension_at(tags_code)
         return chosen.matches_consume_queue_entry(None if extension is None else extension.tags_code, extension)
 
-    def _unreadable(self, queue_offset: int, physical_offset: int) -> GetMessageStatus | _Doubt:
-        if self.queue.is_doubtful(queue_offset):
+    def _unreadable(self, queue_offset: int, physical_offset: int) -> Lookup[GetMessageStatus | _Doubt]:
+        if (yield from self.queue.is_doubtful_lookup(queue_offset)):
             return DOUBTFUL
         if self._log.segment_of(physical_offset) is None:
             self._log.refuse_unreadable(physical_offset)

@@ -8,7 +8,6 @@ DOOR: Final = (
     "consume_queue_ext",
     "found_entries",
     "queue",
-    "queue_end",
     "queue_files",
     "queue_holes",
     "queue_place",

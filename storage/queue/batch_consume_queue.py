@@ -14,8 +14,9 @@ offset  size  type   field              meaning
 Where a unit stands says nothing about its queue offset; units ascend by base offset. Source: store-format §5.8.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+import itertools
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -25,13 +26,14 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.files.open_files import OpenFiles
+from storage.files.waiting import LONG_SCAN, Lookup, Wait, all_of, finish, long_scan, plainly
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.mend_batches import UnitFields, doubtful_units, mend_units
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, TimeBoundary, Unit
 from storage.queue.queue_begin import first_live, next_sound
-from storage.queue.queue_end import find_end, refuse_long_scan
+from storage.queue.queue_end import find_end
 from storage.queue.queue_files import QueueFiles
 from storage.queue.queue_growth import Known, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_holes import QueueHole, QueueHoles
@@ -117,97 +119,119 @@ class BatchConsumeQueue:
     @property
     def min_offset(self) -> int:
         """Base offset of the first batch that the log still has; −1 for a queue without units, as a broker answers."""
-        return (self._bounds or self._measure())[0]
+        return (self._bounds or finish(self._measure()))[0]
 
     @property
     def max_offset(self) -> int:
         """The queue offset behind the last batch, 0 for a queue without units."""
-        return (self._bounds or self._measure())[1]
+        return (self._bounds or finish(self._measure()))[1]
 
     @property
-    def newest_physical_offset(self) -> int:
+    def is_measured(self) -> bool:
+        """Whether it is known where it begins and ends."""
+        return self._bounds is not None
+
+    def measured(self) -> Lookup["BatchConsumeQueue"]:
+        """This queue once it is known where it begins and ends."""
+        if self._bounds is None:
+            yield from self._measure()
+        return self
+
+    def newest_physical_offset(self) -> Lookup[int]:
         """Where the record of the last unit starts, or −1 for a queue without units."""
-        unit_count = self._unit_count()
-        return self._unit(unit_count - 1)[0] if unit_count else NO_OFFSET
+        _, _, count = self._bounds or (yield from self._measure())
+        return (yield from self._unit(count - 1))[0] if count else NO_OFFSET
 
     def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:
         """The entry of the batch that holds one message, or None where the queue has none."""
         return next(iter(self.entries(queue_offset, 1)), None)
 
-    def entries(self, queue_offset: int, count: int) -> list[ConsumeQueueEntry]:
+    def entries_lookup(self, queue_offset: int, count: int) -> Lookup[list[ConsumeQueueEntry]]:
         """The batches that hold any of `count` queue offsets from one on."""
         found: list[ConsumeQueueEntry] = []
-        number = self._number_at(queue_offset)
+        number = yield from self._number_at(queue_offset)
         while number is not None and number < self._unit_count() and len(found) < count:
-            physical_offset, size, tags_code, _, base_offset, batch_size, _, _ = self._unit(number)
+            physical_offset, size, tags_code, _, base_offset, batch_size, _, _ = yield from self._unit(number)
             if base_offset - queue_offset >= count:
                 break
             found.append(ConsumeQueueEntry(base_offset, physical_offset, size, tags_code, None, batch_size))
             number += 1
         return found
 
-    def walk(self, queue_offset: int, maximum: int) -> Iterable[Unit] | None:
+    entries = plainly(entries_lookup)
+
+    def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
         """Up to `maximum` units within one file from the batch that holds `queue_offset`; None where there is none."""
-        number = self._number_at(queue_offset)
+        number = yield from self._number_at(queue_offset)
         if number is None:
             return None
         file = bisect_right(self._first_numbers, number) - 1
         stop = min(self._unit_count(), self._first_numbers[file + 1])
         position = (number - self._first_numbers[file]) * UNIT.size
+        data = yield from self._files.read_file_lookup(file, position, min(maximum, stop - number) * UNIT.size)
+        units: Iterable[UnitFields] = UNIT.iter_unpack(data)
         if self._checked.mended:
-            units = map(self._unit, range(number, min(stop, number + maximum)))
-            return ((unit[4], unit[4] + unit[5], unit[0], unit[1], unit[2]) for unit in units)
-        data = self._files.read_file(file, position, min(maximum, stop - number) * UNIT.size)
+            units = (self._checked.mended.get(at, unit) for at, unit in enumerate(units, number))
         return (
             (base, base + batch_size, physical_offset, size, tags_code)
-            for physical_offset, size, tags_code, _, base, batch_size, _, _ in UNIT.iter_unpack(data)
+            for physical_offset, size, tags_code, _, base, batch_size, _, _ in units
         )
 
-    def message_in_log(self, queue_offset: int) -> int | None:
+    def message_in_log_lookup(self, queue_offset: int) -> Lookup[int | None]:
         """Where the record of a queue offset starts, by the log where the unit leads nowhere; None where it is lost.
 
-        Raises Cold on a thread that may not wait, and BeingSearched.
+        Raises BeingSearched.
         """
-        place = self._place_of(queue_offset)
-        if place is None and self.is_doubtful(queue_offset):
-            minimum, end, _ = self._bounds or self._measure()
-            place = self.hole_at(queue_offset).place(queue_offset) if minimum <= queue_offset < end else None
+        place = yield from self._place_of(queue_offset)
+        if place is None and (yield from self.is_doubtful_lookup(queue_offset)):
+            minimum, end, _ = self._bounds or (yield from self._measure())
+            if minimum <= queue_offset < end:
+                return (yield from self.hole_at_lookup(queue_offset)).place(queue_offset)
         return place
 
-    def hole_at(self, queue_offset: int) -> QueueHole:
+    message_in_log = plainly(message_in_log_lookup)
+
+    def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
         """What the log has of the batches of a unit that leads nowhere and of those around it. Raises as above.
 
         Units around that one are doubted too.
         """
-        number = self._number_at(queue_offset)
+        number = yield from self._number_at(queue_offset)
         if number is not None and number not in self._checked.doubted:
-            self._mend({number})
-        return self.holes.find(self, queue_offset)
+            yield from self._mend({number})
+        return (yield from self.holes.find(self, queue_offset))
 
-    def is_doubtful(self, queue_offset: int) -> bool:
+    hole_at = plainly(hole_at_lookup)
+
+    def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
         """Whether no unit has a queue offset, or the one that has leads to no batch of the queue.
 
         Not where nothing speaks against the unit: its batch is expired, or damaged itself.
         """
-        number = self._number_at(queue_offset)
-        unit = None if number is None else self._unit(number)
+        number = yield from self._number_at(queue_offset)
+        unit = None if number is None else (yield from self._unit(number))
         if unit is None or not unit[4] <= queue_offset < unit[4] + unit[5] or not 0 <= unit[0] < self._commit_log.end:
             return True
         return self._commit_log.check(unit[0]) not in (NO_SEGMENT, BAD_BODY_CRC, BAD_PROPERTY_CRC)
 
+    is_doubtful = plainly(is_doubtful_lookup)
+
     def around(self, queue_offset: int) -> DamagedRun:
         """The run of queue offsets without a unit that leads to their batches; waits for the disk."""
-        minimum, end, count = self._bounds or self._measure()
+        return finish(self._around(queue_offset))
+
+    def _around(self, queue_offset: int) -> Lookup[DamagedRun]:
+        minimum, end, count = self._bounds or (yield from self._measure())
         first, start = max(minimum, 0), self._commit_log.minimum
-        number = bisect_right(range(count), queue_offset, key=self._base_of)
+        number = yield from _first(count, self._begins_behind(queue_offset))
         for before in range(number - 1, -1, -1):
-            if self._end_of(before) <= queue_offset and self._leads(before):
-                unit = self._unit(before)
-                first, start = self._end_of(before), unit[0] + unit[1]
+            unit = yield from self._unit(before)
+            if unit[4] + unit[5] <= queue_offset and (yield from self._leads(before)):
+                first, start = unit[4] + unit[5], unit[0] + unit[1]
                 break
         for behind in range(number, count):
-            if self._base_of(behind) > queue_offset and self._leads(behind):
-                unit = self._unit(behind)
+            unit = yield from self._unit(behind)
+            if unit[4] > queue_offset and (yield from self._leads(behind)):
                 return DamagedRun(first, unit[4], start, unit[0], False)
         return DamagedRun(first, end, start, self._commit_log.end, True)
 
@@ -216,68 +240,83 @@ class BatchConsumeQueue:
         """The files as they were listed."""
         return self._files
 
-    def _leads(self, number: int) -> bool:
+    def _leads(self, number: int) -> Lookup[bool]:
         """Whether a unit leads to its batch."""
-        unit = self._unit(number)
-        record = self._commit_log.record_at(unit[0]) if unit[0] >= 0 else None
+        unit = yield from self._unit(number)
+        record = (yield from self._commit_log.record_at_lookup(unit[0])) if unit[0] >= 0 else None
         claimed = None if record is None else self.name.offset_in(record, unit[0])
         return record is not None and claimed is not None and batch_in(record, claimed) == (unit[4], unit[5])
 
-    def _place_of(self, queue_offset: int) -> int | None:
+    def _place_of(self, queue_offset: int) -> Lookup[int | None]:
         """Where the batch of a queue offset starts, if a unit leads to it."""
-        number = self._number_at(queue_offset)
-        if number is None or not self._base_of(number) <= queue_offset < self._end_of(number):
+        number = yield from self._number_at(queue_offset)
+        unit = None if number is None else (yield from self._unit(number))
+        if number is None or unit is None or not unit[4] <= queue_offset < unit[4] + unit[5]:
             return None
-        return self._unit(number)[0] if self._leads(number) else None
+        return unit[0] if (yield from self._leads(number)) else None
 
     def sound_from(self, queue_offset: int) -> int:
-        """The first queue offset from one on whose unit leads to its batch; `max_offset` without one."""
-        number = self._number_at(max(queue_offset, self.min_offset))
-        found = self._unit_count() if number is None else next_sound(self, number, self._unit_count())
-        return max(self._base_of(found), queue_offset) if found < self._unit_count() else self.max_offset
+        """The first queue offset from one on whose unit leads to its batch; `max_offset` without one. Waits."""
+        minimum, end, count = self._bounds or finish(self._measure())
+        number = finish(self._number_at(max(queue_offset, minimum)))
+        found = count if number is None else finish(next_sound(self, number, count))
+        return max(finish(self._unit(found))[4], queue_offset) if found < count else end
 
-    def extension_at(self, tags_code: int) -> ConsumeQueueExtUnit | None:
+    def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
         """None: queues of batches have no extension."""
+        yield from ()
         return None
 
-    def store_timestamp_at(self, queue_offset: int) -> int:
+    def store_timestamp_at_lookup(self, queue_offset: int) -> Lookup[int]:
         """When the batch that holds a message was stored (ms), or −1 where its record cannot be read."""
-        entry = self.entry_at(queue_offset)
-        if entry is None:
-            return NO_TIMESTAMP
-        return self._commit_log.store_timestamp_at(entry.physical_offset, entry.size)
+        for entry in (yield from self.entries_lookup(queue_offset, 1)):
+            return (yield from self._commit_log.store_timestamp_at_lookup(entry.physical_offset, entry.size))
+        return NO_TIMESTAMP
 
-    def offset_by_timestamp(self, timestamp: int, boundary: TimeBoundary) -> int:
+    store_timestamp_at = plainly(store_timestamp_at_lookup)
+
+    def offset_by_timestamp_lookup(self, timestamp: int, boundary: TimeBoundary) -> Lookup[int]:
         """The base offset of a batch for a time (ms), by the times in the units.
 
         LOWER: the first batch at that time or after it; behind the last one that one, where a plain queue answers the
         end. UPPER: the last batch at that time or before it; before the first one `min_offset`. Where several have
         one time the broker's own search may choose the wrong one of them; this one does not.
         """
-        minimum, end, count = self._bounds or self._measure()
+        minimum, end, count = self._bounds or (yield from self._measure())
         if not count:
             return max(minimum, 0)
-        find = bisect_left if boundary is TimeBoundary.LOWER else bisect_right
-        number = find(range(count), timestamp, key=self._time_of)
-        if boundary is TimeBoundary.UPPER:
+        is_lower = boundary is TimeBoundary.LOWER
+
+        def is_behind(number: int) -> Lookup[bool]:
+            time = yield from self._time_of(number, count)
+            return time >= timestamp if is_lower else time > timestamp
+
+        number = yield from _first(count, is_behind)
+        if not is_lower:
             number -= 1
         if number < 0:
             return minimum
-        found = self._unit(min(number, count - 1))[4]
-        if boundary is TimeBoundary.LOWER and number < count:
-            found = self._in_gap(number, timestamp)
+        found = (yield from self._unit(min(number, count - 1)))[4]
+        if is_lower and number < count:
+            found = yield from self._in_gap(number, timestamp, minimum)
         return min(max(found, minimum), end)
 
-    def _in_gap(self, number: int, timestamp: int) -> int:
+    offset_by_timestamp = plainly(offset_by_timestamp_lookup)
+
+    def _in_gap(self, number: int, timestamp: int, minimum: int) -> Lookup[int]:
         """Base offset of a unit, or of the first batch before it that has no unit and is not older than a time."""
-        base = self._base_of(number)
-        while number and self._unit(number - 1)[0] < 0:
+        base = (yield from self._unit(number))[4]
+        before = None
+        while number and (before := (yield from self._unit(number - 1)))[0] < 0:
             number -= 1
-        queue_offset = max(self._end_of(number - 1) if number else base, self.min_offset)
+        queue_offset = max(before[4] + before[5] if number and before is not None else base, minimum)
         while queue_offset < base:
-            hole = self.hole_at(queue_offset)
+            hole = yield from self.hole_at_lookup(queue_offset)
             place = hole.place(queue_offset)
-            if place is not None and self._commit_log.store_timestamp_at(place, MINIMUM_SIZE) >= timestamp:
+            time = NO_TIMESTAMP
+            if place is not None:
+                time = yield from self._commit_log.store_timestamp_at_lookup(place, MINIMUM_SIZE)
+            if place is not None and time >= timestamp:
                 return queue_offset
             queue_offset = hole.after(queue_offset)
         return base
@@ -289,65 +328,75 @@ class BatchConsumeQueue:
 
     def unit_blocks(self) -> Iterator[Units]:
         """The units of each file as a view of the map, expired ones included."""
-        return (units for _, units in self._blocks(0, self._unit_count()))
+        return (finish(self.raw(*block)) for block in self.blocks(0, self._unit_count()))
 
-    def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
+    def offsets_with_tag_lookup(
+        self, tag_hash: int, from_physical: int, to_physical: int
+    ) -> Lookup[npt.NDArray[np.int64]]:
         """Physical offsets in [from, to) of the records whose tag may have a hash, ascending; raises BeingSearched."""
-        refuse_long_scan(self._unit_count() * UNIT.size, f"all units of {self.topic} {self.queue_id}")
-        self._check_first()
-        blocks, first = self._blocks(0, self._unit_count()), max(self.min_offset, 0)
-        found, runs = batches_with_tag(blocks, self._checked.mended, first, tag_hash)
-        places = np.unique(np.concatenate([*found, *places_in_log(self, runs)]))
+        minimum, _, count = self._bounds or (yield from self._measure())
+        if count * UNIT.size > LONG_SCAN:
+            yield long_scan(f"all units of {self.topic} {self.queue_id}")
+        yield from self._check_first()
+        blocks = self.blocks(0, count)
+        units = yield from all_of(self.raw(*block) for block in blocks)
+        firsts = [first for first, _ in blocks]
+        found, runs = batches_with_tag(zip(firsts, units, strict=True), self._checked.mended, max(minimum, 0), tag_hash)
+        places = np.unique(np.concatenate([*found, *(yield from places_in_log(self, runs))]))
         return places[(places >= from_physical) & (places < to_physical)]
 
-    def _unit(self, number: int) -> UnitFields:
-        """One unit by its number, which must be one of those that stand in the files; a damaged one made good."""
-        return self._checked.mended.get(number) or self._raw(number)
+    offsets_with_tag = plainly(offsets_with_tag_lookup)
 
-    def _raw(self, number: int) -> UnitFields:
+    def _unit(self, number: int) -> Lookup[UnitFields]:
+        """One unit by its number, which must be one of those that stand in the files; a damaged one made good."""
+        return self._checked.mended.get(number) or (yield from self._raw(number))
+
+    def _raw(self, number: int) -> Lookup[UnitFields]:
         file = bisect_right(self._first_numbers, number) - 1
-        data = self._files.read_file(file, (number - self._first_numbers[file]) * UNIT.size, UNIT.size)
-        fields: UnitFields = UNIT.unpack(data)
+        position = (number - self._first_numbers[file]) * UNIT.size
+        fields: UnitFields = UNIT.unpack((yield from self._files.read_file_lookup(file, position, UNIT.size)))
         return fields
 
     def _unit_count(self) -> int:
-        return (self._bounds or self._measure())[2]
+        """How many units there are, of a queue that has been measured."""
+        return (self._bounds or finish(self._measure()))[2]
 
-    def _number_at(self, queue_offset: int) -> int | None:
+    def _number_at(self, queue_offset: int) -> Lookup[int | None]:
         """The unit that holds a queue offset or, where batches leave one out, the next; None outside min and max."""
-        minimum, end, count = self._bounds or self._measure()
+        minimum, end, count = self._bounds or (yield from self._measure())
         if not count or not minimum <= queue_offset < end:
             return None
-        if self._checked.first and queue_offset < self._base_of(self._checked.first):
-            self._check_first()
-        number = max(bisect_right(range(count), queue_offset, key=self._base_of) - 1, 0)
-        number += self._end_of(number) <= queue_offset
+        if self._checked.first and queue_offset < (yield from self._unit(self._checked.first))[4]:
+            yield from self._check_first()
+        number = max((yield from _first(count, self._begins_behind(queue_offset))) - 1, 0)
+        unit = yield from self._unit(number)
+        number += unit[4] + unit[5] <= queue_offset
         return number if number < count else None  # damaged units may not ascend
 
-    def _check_first(self) -> None:
+    def _begins_behind(self, queue_offset: int) -> Callable[[int], Lookup[bool]]:
+        """Whether the batch of a unit begins behind a queue offset."""
+
+        def begins_behind(number: int) -> Lookup[bool]:
+            return (yield from self._unit(number))[4] > queue_offset
+
+        return begins_behind
+
+    def _check_first(self) -> Lookup[None]:
         """Look at the units of the first files, too."""
         if self._checked.first:
-            self._mend(doubtful_units(self, 0, self._checked.first))
+            yield from self._mend((yield from doubtful_units(self, 0, self._checked.first)))
             self._checked.first = 0
 
-    def _base_of(self, number: int) -> int:
-        return self._unit(number)[4]
-
-    def _end_of(self, number: int) -> int:
-        unit = self._unit(number)
-        return unit[4] + unit[5]
-
-    def _time_of(self, number: int) -> int:
+    def _time_of(self, number: int, count: int) -> Lookup[int]:
         """Store time in a unit; in the place of a batch that is lost, that of the next one that is not."""
-        count = self._unit_count()
-        while (unit := self._unit(number))[0] < 0 and number + 1 < count:
+        while (unit := (yield from self._unit(number)))[0] < 0 and number + 1 < count:
             number += 1
         return unit[3]
 
-    def _measure(self) -> tuple[int, int, int]:
+    def _measure(self) -> Lookup[tuple[int, int, int]]:
         """Find min, max and the number of units; two threads that do so at once come to the same."""
         files = self._files
-        bounds, written = self._find_bounds()
+        bounds, written = yield from self._find_bounds()
         # More may have come since files were listed than the last one had room for.
         while written >= self._first_numbers[-1] and (more := files.with_successor()) is not files:
             if more.files[0] != files.files[0]:  # units are numbered from there
@@ -355,79 +404,91 @@ class BatchConsumeQueue:
             self._files = files = more
             self._checked = _CheckedUnits(0)
             self._first_numbers = files.first_numbers
-            bounds, written = self._find_bounds()
+            bounds, written = yield from self._find_bounds()
         self._bounds = bounds
         return bounds
 
-    def _find_bounds(self) -> tuple[tuple[int, int, int], int]:
+    def _find_bounds(self) -> Lookup[tuple[tuple[int, int, int], int]]:
         """Min, max and the number of units that count, by the files that are listed; and how many are written."""
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
-            return (self._bounds_of(0, 0) if files.is_emptied else (NO_OFFSET, 0, 0)), 0
-        if known is not None and (known.last != self._last_of(known.end) or not isinstance(known.note, _CheckedUnits)):
+            return ((yield from self._bounds_of(0, 0)) if files.is_emptied else (NO_OFFSET, 0, 0)), 0
+        if known is not None and not isinstance(known.note, _CheckedUnits):
+            known = None
+        if known is not None and known.last != (yield from self._last_of(known.end)):
             known = None
         if known is not None and isinstance(known.note, _CheckedUnits):
             self._checked = known.note
-            written, is_whole = self._written_count(known.written, max(log.end - known.looked, 0))
-            count = end_after(self, known, 0, written, is_mended=False)
+            written, is_whole = yield from self._written_count(known.written, max(log.end - known.looked, 0))
+            count = yield from end_after(self, known, 0, written, is_mended=False)
             is_whole &= written == count or is_judged_anew(self, known, written)
             doubted = set()
             if written != known.written:
-                doubted = doubtful_units(self, known.end, written, is_followed=True) | self._behind(count, written)
+                doubted = yield from doubtful_units(self, known.end, written, is_followed=True)
+                doubted |= yield from self._behind(count, written)
         else:
-            known, (written, is_whole) = None, self._written_count(0)
+            known, (written, is_whole) = None, (yield from self._written_count(0))
             self._checked = _CheckedUnits(self._first_numbers[max(0, len(files.files) - CHECKED_FILES)])
-            count = find_end(self, 0, written)
+            count = yield from find_end(self, 0, written)
             self._checked.first = min(self._checked.first, count)
-            doubted = doubtful_units(self, self._checked.first, written) | set(range(count, written))
+            doubted = yield from doubtful_units(self, self._checked.first, written)
+            doubted |= set(range(count, written))
         if doubted:
+            yield self._wait_to_mend()
             found, count = mend_units(self, doubted, count, written)
             self._checked.mended |= found
-        bounds = self._bounds_of(count, written)
+        bounds = yield from self._bounds_of(count, written)
         if self._keep is not None and (known is None or known.log_end <= log.end):
-            last, looked = self._last_of(count), log.end if known is None or is_whole else known.looked
+            last, looked = (yield from self._last_of(count)), log.end if known is None or is_whole else known.looked
             fields = self._generation, files, log.minimum, log.end, bounds[0], count, written, last, looked
             self._keep(Known(*fields, self._checked))
         return bounds, written
 
-    def _behind(self, count: int, written: int) -> set[int]:
+    def _behind(self, count: int, written: int) -> Lookup[set[int]]:
         """Units behind the last sound one that are not just early: a broker writes on."""
-        return {
-            first + int(number)
-            for first, places in self.physical_offsets(count, written)
-            for number in np.flatnonzero((places != EMPTY) & (places < self.log_end))
-        }
+        found: set[int] = set()
+        for first, stop in self.blocks(count, written):
+            places = yield from self.physical_offsets(first, stop)
+            found.update((np.flatnonzero((places != EMPTY) & (places < self.log_end)) + first).tolist())
+        return found
 
-    def _mend(self, doubted: set[int]) -> None:
+    def _wait_to_mend(self) -> Wait:
+        return Wait(f"damaged units of {self.topic} {self.queue_id}")
+
+    def _mend(self, doubted: set[int]) -> Lookup[None]:
         """Make good what can be of some units, and of those around that turn out to be damaged."""
-        bounds = self._bounds or self._measure()
+        bounds = self._bounds or (yield from self._measure())
         if doubted:
+            yield self._wait_to_mend()
             found, _ = mend_units(self, doubted, bounds[2], bounds[2])
             self._checked.mended |= found
             self._checked.doubted |= doubted
-            minimum, end, count = self._bounds_of(bounds[2], bounds[2])
+            minimum, end, count = yield from self._bounds_of(bounds[2], bounds[2])
             self._bounds = minimum, max(end, bounds[1]), count
 
-    def _last_of(self, count: int) -> UnitFields | None:
+    def _last_of(self, count: int) -> Lookup[UnitFields | None]:
         """The last unit of a queue that has so many, as it stands in its file; None where there is none."""
-        return self._raw(count - 1) if 0 < count <= self._first_numbers[-1] else None
+        return (yield from self._raw(count - 1)) if 0 < count <= self._first_numbers[-1] else None
 
-    def _bounds_of(self, count: int, written: int) -> tuple[int, int, int]:
+    def _bounds_of(self, count: int, written: int) -> Lookup[tuple[int, int, int]]:
         if not count:
-            first, end = tail_of(self.holes, self, UNKNOWN, self._commit_log.minimum)
+            first, end = yield from tail_of(self.holes, self, UNKNOWN, self._commit_log.minimum)
             return first if end else NO_OFFSET, end, 0
-        end = max(self._end_of(count - 1), 0)
-        first, told = first_live(self, 0, count, is_cut=self._files.files[0].start > 0)
-        minimum = told if told is not None else self._base_of(first) if first < count else end
+        last = yield from self._unit(count - 1)
+        end = max(last[4] + last[5], 0)
+        first, minimum = yield from first_live(self, 0, count, is_cut=self._files.files[0].start > 0)
+        if minimum is None:
+            minimum = (yield from self._unit(first))[4] if first < count else end
         if count == self._first_numbers[-1] or written <= self._first_numbers[-2]:
-            end = tail_of(self.holes, self, end, self.physical_offset(count - 1))[1]
+            last_place = yield from self.physical_offset(count - 1)
+            end = (yield from tail_of(self.holes, self, end, last_place))[1]
         return min(max(minimum, 0), end), end, count
 
-    def _written_count(self, start: int, growth: int | None = None) -> tuple[int, bool]:
+    def _written_count(self, start: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:
         """How many units there are up to the last that is not all zero, from one on, and whether all was looked at."""
         file = min(bisect_right(self._first_numbers, start) - 1, len(self._files.files) - 1)
         position = self._files.files[file].start + (start - self._first_numbers[file]) * UNIT.size
-        end, is_whole = self._files.written_end(position, growth)
+        end, is_whole = yield from self._files.written_end(position, growth)
         if end == position:
             return start, is_whole
         file = self._files.number_at(end - 1) or 0
@@ -443,44 +504,60 @@ class BatchConsumeQueue:
         """Where the log ends that the units are held against."""
         return self._commit_log.end
 
-    def raw(self, start: int, stop: int) -> Units:
+    def raw(self, start: int, stop: int) -> Lookup[Units]:
         """The units in [start, stop), as they stand in the files."""
-        blocks = [units for _, units in self._blocks(start, stop)]
+        blocks: list[Units] = []
+        for file, first in enumerate(self._first_numbers[:-1]):
+            begin, end = max(first, start), min(self._first_numbers[file + 1], stop)
+            if begin < end:
+                position, length = (begin - first) * UNIT.size, (end - begin) * UNIT.size
+                data = yield from self._files.read_file_lookup(file, position, length)
+                blocks.append(np.frombuffer(data, UNIT_DTYPE))
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks or [np.empty(0, UNIT_DTYPE)], dtype=UNIT_DTYPE)
 
-    def physical_offset(self, number: int) -> int:
+    def physical_offset(self, number: int) -> Lookup[int]:
         """Physical offset in a unit, or what stands for none."""
-        return int(_places(self.raw(number, number + 1))[0])
+        return int(_places((yield from self.raw(number, number + 1)))[0])
 
-    def physical_offsets(self, start: int, stop: int) -> Iterator[tuple[int, Places]]:
-        """Physical offsets in the units [start, stop), file by file from the last, each with its first number."""
-        for first, units in reversed(list(self._blocks(start, stop))):
-            yield first, _places(units)
+    def blocks(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The numbers in [start, stop), file by file, ascending."""
+        ends = itertools.pairwise(self._first_numbers)
+        found = [(max(first, start), min(behind, stop)) for first, behind in ends]
+        return [(first, behind) for first, behind in found if first < behind]
 
-    def standing(self, number: int) -> Standing:
+    def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
+        """Physical offsets in the units of one block."""
+        return _places((yield from self.raw(first, stop)))
+
+    def standing(self, number: int) -> Lookup[Standing]:
         """What a unit is worth."""
-        physical_offset, size, _, _, base_offset, batch_size, _, _ = self._raw(number)
+        physical_offset, size, _, _, base_offset, batch_size, _, _ = yield from self._raw(number)
         if base_offset < 0 or batch_size <= 0:
             return Standing.DOUBTFUL
-        record = record_of_unit(self._commit_log, physical_offset, size)
+        record = yield from record_of_unit(self._commit_log, physical_offset, size)
         if isinstance(record, Standing):
             return record
         claimed = self.name.offset_in(record, physical_offset)
         is_own = claimed is not None and batch_in(record, claimed) == (base_offset, batch_size)
         return Standing.SOUND if is_own else Standing.DOUBTFUL
 
-    def claim(self, number: int) -> int | None:
+    def claim(self, number: int) -> Lookup[int | None]:
         """The queue offset that the record of a unit says; None without one."""
-        physical_offset, size, *_ = self._raw(number)
-        record = record_of_unit(self._commit_log, physical_offset, size)
+        physical_offset, size, *_ = yield from self._raw(number)
+        record = yield from record_of_unit(self._commit_log, physical_offset, size)
         return self.name.offset_in(record, physical_offset) if isinstance(record, memoryview) else None
 
-    def _blocks(self, start: int, stop: int) -> Iterator[tuple[int, Units]]:
-        for file, first in enumerate(self._first_numbers[:-1]):
-            begin, end = max(first, start), min(self._first_numbers[file + 1], stop)
-            if begin < end:
-                data = self._files.read_file(file, (begin - first) * UNIT.size, (end - begin) * UNIT.size)
-                yield begin, np.frombuffer(data, UNIT_DTYPE)
+
+def _first(count: int, is_behind: Callable[[int], Lookup[bool]]) -> Lookup[int]:
+    """The first number below `count` that is behind something, as all that follow it are; `count` without one."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if (yield from is_behind(middle)):
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def _renewed(known: Known, generation: object, log: CommitLog) -> Known | None:

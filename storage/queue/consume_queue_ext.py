@@ -23,6 +23,7 @@ import numpy as np
 
 from protocol.errors import StoreError
 from storage.files.open_files import OpenFiles
+from storage.files.waiting import Lookup
 from storage.queue.queue_files import QueueFiles
 
 HEAD: Final = Struct(">hqqh")
@@ -57,17 +58,17 @@ class ConsumeQueueExt:
     def __init__(self, directory: Path, open_files: OpenFiles) -> None:
         self._files = QueueFiles(directory, 1, open_files)
 
-    def unit_at(self, address: int) -> ConsumeQueueExtUnit | None:
+    def unit_at(self, address: int) -> Lookup[ConsumeQueueExtUnit | None]:
         """The unit at an address (a tags code), or None where no whole unit stands there."""
         if not is_extension_address(address):
             return None
         try:
-            return self._decode(address - ADDRESS_BASE)
+            return (yield from self._decode(address - ADDRESS_BASE))
         except StoreError:  # an unreadable file, a unit that runs out of it: as good as lost
             return None
 
-    def _decode(self, position: int) -> ConsumeQueueExtUnit | None:
-        head = self._files.read(position, HEAD.size)
+    def _decode(self, position: int) -> Lookup[ConsumeQueueExtUnit | None]:
+        head = yield from self._files.read_lookup(position, HEAD.size)
         if head is None:
             return None
         size, tags_code, store_timestamp, bitmap_size = HEAD.unpack(head)
@@ -76,7 +77,7 @@ class ConsumeQueueExt:
         if bitmap_size <= 0:
             return ConsumeQueueExtUnit(size, tags_code, store_timestamp, None)
         # Read from the start again: a unit lies in one file, a bitmap in the next file is another unit's.
-        unit = self._files.read(position, HEAD.size + bitmap_size)
+        unit = yield from self._files.read_lookup(position, HEAD.size + bitmap_size)
         if unit is None:
             return None
         return ConsumeQueueExtUnit(size, tags_code, store_timestamp, bytes(unit[HEAD.size :]))

@@ -27,7 +27,7 @@ def tags_code_of(record: memoryview) -> int:
 def found_entries(queue: Queue, log: CommitLog, first: int, stop: int) -> Iterator[ConsumeQueueEntry]:
     """The entries of queue offsets in [first, stop), in order; one whose size is LOST for each run that is lost.
 
-    Raises Cold on a thread that may not wait, and BeingSearched while the log is being searched.
+    Waits for the disk. Raises BeingSearched while the log is being searched.
     """
     while first < stop:
         entries = queue.entries(first, min(AT_ONCE, stop - first))

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from storage.files.residency import Cold, may_wait, refuse_long_scan
+from storage.files.waiting import Allowance, Lookup, finish, long_scan
 from storage.kernels.messages import ANY_OFFSET
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
 from storage.log.commit_log import CommitLog
@@ -32,24 +32,25 @@ _LARGEST: Final = (1 << 63) - 1
 class Batches(JudgedUnits, Protocol):
     """The units of a queue of batches."""
 
-    def raw(self, start: int, stop: int) -> npt.NDArray[np.void]:
+    def raw(self, start: int, stop: int) -> Lookup[npt.NDArray[np.void]]:
         """The units in [start, stop), as they stand in the files."""
         ...
 
 
-def doubtful_units(batches: Batches, start: int, stop: int, *, is_followed: bool = False) -> set[int]:
+def doubtful_units(batches: Batches, start: int, stop: int, *, is_followed: bool = False) -> Lookup[set[int]]:
     """Numbers of units in [start, stop) that cannot all stand there: offsets ascend, and batches follow each other.
 
     Nor is what points below the log as young as the first record there: it would not have expired. While a store is
-    followed units that point beyond the log's end are just early. Raises Cold on a thread that may not wait for a long
-    scan.
+    followed units that point beyond the log's end are just early.
     """
     found: set[int] = set()
     minimum = batches.log.minimum
-    oldest = batches.log.store_timestamp_at(minimum, MINIMUM_SIZE) if minimum else 0
+    oldest = (yield from batches.log.store_timestamp_at_lookup(minimum, MINIMUM_SIZE)) if minimum else 0
+    allowance = Allowance()
     for first in range(max(start - 1, 0), stop, PIECE):
-        units = batches.raw(first, min(first + PIECE + 1, stop))
-        refuse_long_scan((first - start) * units.itemsize + units.nbytes, f"all batches of {batches.name.topic}")
+        units = yield from batches.raw(first, min(first + PIECE + 1, stop))
+        if allowance.is_used_up_by(units.nbytes):
+            yield long_scan(f"all batches of {batches.name.topic}")
         places, bases, sizes = (
             units[name].astype(np.int64) for name in ("physical_offset", "base_offset", "batch_size")
         )
@@ -69,11 +70,9 @@ def doubtful_units(batches: Batches, start: int, stop: int, *, is_followed: bool
 def mend_units(batches: Batches, doubted: Iterable[int], count: int, written: int) -> tuple[dict[int, UnitFields], int]:
     """Units by number in place of damaged ones, from those that are `doubted` on, and how many units there are then.
 
-    ``count`` is how many there are by the last sound one, of which something stands in the first ``written``. Raises
-    Cold on a thread that may not wait.
+    ``count`` is how many there are by the last sound one, of which something stands in the first ``written``. Waits for
+    the disk.
     """
-    if not may_wait():
-        raise Cold(f"damaged units of {batches.name.topic} {batches.name.queue_id}")
     mended: dict[int, UnitFields] = {}
     for start, raw, told in _windows(batches, doubted, written):
         first = _mend_front(batches, _believe(batches, start, written, raw, told), raw, told)
@@ -85,6 +84,11 @@ def mend_units(batches: Batches, doubted: Iterable[int], count: int, written: in
     return {number: unit for number, unit in mended.items() if number < count}, count
 
 
+def _raw(batches: Batches, start: int, stop: int) -> list[UnitFields]:
+    units: list[UnitFields] = finish(batches.raw(start, stop)).tolist()
+    return units
+
+
 def _believe(batches: Batches, first: int, written: int, raw: list[UnitFields], told: list[UnitFields | None]) -> int:
     """Leave out what cannot stand in its place, and look at more while a unit at an edge cannot; the first number."""
     step = 1
@@ -93,7 +97,7 @@ def _believe(batches: Batches, first: int, written: int, raw: list[UnitFields], 
         stop = first + len(raw)
         start = max(first - step, 0) if told[0] is None else first
         end = min(stop + step, written) if told[-1] is None else stop
-        before, behind = batches.raw(start, first).tolist(), batches.raw(stop, end).tolist()
+        before, behind = _raw(batches, start, first), _raw(batches, stop, end)
         raw[:] = [*before, *raw, *behind]
         told[:] = [*(_tell(batches, unit) for unit in before), *told, *(_tell(batches, unit) for unit in behind)]
         first, step = start, step * 2
@@ -122,12 +126,12 @@ def _mend_front(batches: Batches, first: int, raw: list[UnitFields], told: list[
     log = batches.log
     count = next((at for at, unit in enumerate(told) if unit is not None and unit[0] >= log.minimum), 0)
     sure = told[count]
-    is_front = not first or batches.physical_offset(first - 1) < log.minimum
+    is_front = not first or finish(batches.physical_offset(first - 1)) < log.minimum
     if not count or sure is None or not is_front or sure[0] - log.minimum > SEARCHED_FOR_BROKEN:
         return first
     found = list(_units_of_log(batches, log.minimum, sure[0]))
     more = min(max(len(found) - count, 0), first)
-    raw[:0] = batches.raw(first - more, first).tolist()
+    raw[:0] = _raw(batches, first - more, first)
     told[:0] = [None] * more
     count += more
     for at, unit in zip(range(count - 1, -1, -1), reversed(found), strict=False):
@@ -161,7 +165,7 @@ def _expire(told: list[UnitFields | None], count: int, minimum: int) -> None:
 
 def _make_good(batches: Batches, first: int, raw: list[UnitFields], told: list[UnitFields | None]) -> list[UnitFields]:
     """The units of a window, those that are damaged from the log; `told` is filled with what was found there."""
-    before: UnitFields | None = batches.raw(first - 1, first).tolist()[0] if first else None
+    before: UnitFields | None = _raw(batches, first - 1, first)[0] if first else None
     behinds: list[UnitFields | None] = [None] * len(told)
     following: UnitFields | None = None
     for number in range(len(told) - 1, -1, -1):
@@ -190,7 +194,7 @@ def _windows(
         number = waiting.pop()
         if number in told or not 0 <= number < written:
             continue
-        (raw[number],) = batches.raw(number, number + 1).tolist()
+        (raw[number],) = _raw(batches, number, number + 1)
         told[number] = _tell(batches, raw[number])
         if told[number] != raw[number]:
             waiting += [number - 1, number + 1]

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from storage.files.waiting import Lookup
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue_holes import QueueHole
 from storage.queue.queue_record import QueueName
@@ -79,7 +80,14 @@ class ConsumeQueueEntry:
 
 
 class Queue(Protocol):
-    """One queue of a topic. Queue offsets outside `min_offset` … `max_offset − 1` have no entry."""
+    """One queue of a topic. Queue offsets outside `min_offset` … `max_offset − 1` have no entry.
+
+    Plain methods, and bounds that are not known yet, wait for the disk; a look-up says so where it would have to.
+    """
+
+    def measured(self) -> Lookup["Queue"]:
+        """This queue once it is known where it begins and ends."""
+        ...
 
     @property
     def name(self) -> QueueName:
@@ -124,14 +132,18 @@ class Queue(Protocol):
         """The entries of up to `count` queue offsets from one on; empty where there is none at the first."""
         ...
 
-    def walk(self, queue_offset: int, maximum: int) -> Iterable[Unit] | None:
+    def entries_lookup(self, queue_offset: int, count: int) -> Lookup[list[ConsumeQueueEntry]]:
+        """`entries` as a look-up."""
+        ...
+
+    def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
         """Up to `maximum` units from one on, within one file as a pull reads them; None where there is no unit."""
         ...
 
     def message_in_log(self, queue_offset: int) -> int | None:
         """Where the message of a queue offset starts, by the log where its unit is damaged or lost; None where it is.
 
-        Raises Cold on a thread that may not wait, and BeingSearched while the log is being searched.
+        Raises BeingSearched while the log is being searched.
         """
         ...
 
@@ -139,15 +151,23 @@ class Queue(Protocol):
         """What the log has of the messages of a unit that leads nowhere and of those around it. Raises as above."""
         ...
 
+    def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
+        """`hole_at` as a look-up."""
+        ...
+
     def is_doubtful(self, queue_offset: int) -> bool:
         """Whether a unit is lost, or points to no place at which its message may have been."""
+        ...
+
+    def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
+        """`is_doubtful` as a look-up."""
         ...
 
     def sound_from(self, queue_offset: int) -> int:
         """The first queue offset from one on whose unit leads to its message; `max_offset` without one."""
         ...
 
-    def extension_at(self, tags_code: int) -> ConsumeQueueExtUnit | None:
+    def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
         """The extension unit whose address stands in a unit's tags code; None where it is lost."""
         ...
 
@@ -155,14 +175,28 @@ class Queue(Protocol):
         """When the message at a queue offset was stored (ms), or −1 where it cannot be read."""
         ...
 
+    def store_timestamp_at_lookup(self, queue_offset: int) -> Lookup[int]:
+        """`store_timestamp_at` as a look-up."""
+        ...
+
     def offset_by_timestamp(self, timestamp: int, boundary: TimeBoundary) -> int:
         """The queue offset for a time (ms), between `min_offset` and `max_offset`."""
+        ...
+
+    def offset_by_timestamp_lookup(self, timestamp: int, boundary: TimeBoundary) -> Lookup[int]:
+        """`offset_by_timestamp` as a look-up."""
         ...
 
     def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
         """Physical offsets in [from, to) of the messages whose tag may have a hash (32 bits), ascending.
 
         A message whose extension unit is lost may have any, and so may one whose unit is damaged or lost: it is looked
-        for in the log. Raises Cold on a thread that may not wait for a long scan, and BeingSearched.
+        for in the log. Raises BeingSearched.
         """
+        ...
+
+    def offsets_with_tag_lookup(
+        self, tag_hash: int, from_physical: int, to_physical: int
+    ) -> Lookup[npt.NDArray[np.int64]]:
+        """`offsets_with_tag` as a look-up."""
         ...

@@ -11,15 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from storage.files.residency import LONG_SCAN as LONG_SCAN
-from storage.files.residency import Cold, may_wait
-from storage.files.residency import refuse_long_scan as refuse_long_scan
+from storage.files.waiting import Allowance, Lookup, Wait, long_scan
 from storage.kernels.messages import ANY_OFFSET
 from storage.queue.queue_repair import search
 from storage.queue.unit_standing import BROKEN, EMPTY, FILLER, JudgedUnits, Standing
 
 PATIENT_JUDGEMENTS: Final = 256
-"""Units that a thread which may not wait holds against the log, one by one."""
+"""Units that a look-up holds against the log, one by one, before it asks for a thread that may wait."""
 
 SEARCHED_FOR_LEFT_OVER: Final = 64 * 1024 * 1024
 """Bytes of log behind a message in which the next one is looked for, where its unit is probably left over: some 30 ms.
@@ -32,57 +30,58 @@ SEARCHED_FOR_BROKEN: Final = 1 << 30
 """The same where a unit is one that no broker writes. If the log goes on, the unit counts without its message."""
 
 
-def find_end(units: JudgedUnits, floor: int, written: int) -> int:
+def find_end(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
     """The number behind the last sound unit in [floor, written); where all messages are expired, behind the last unit.
 
-    `floor` where nothing there can be believed. Raises Cold on a thread that may not wait for a long search.
+    `floor` where nothing there can be believed.
     """
     low, high, step = floor, written, 1
     while high > floor:
         number = max(written - step, floor)
-        if units.standing(number) is Standing.SOUND:
+        if (yield from units.standing(number)) is Standing.SOUND:
             low = number + 1
             break
         high, step = number, step * 2
     while low < high:
         middle = (low + high) // 2
-        if units.standing(middle) is Standing.SOUND:
+        if (yield from units.standing(middle)) is Standing.SOUND:
             low = middle + 1
         else:
             high = middle
     is_found = low > floor
     if low == written:
         return low
-    behind = max(units.physical_offset(low - 1), FILLER) if is_found else units.log.minimum - 1
-    last = last_sound(units, low, written, behind)
+    behind = max((yield from units.physical_offset(low - 1)), FILLER) if is_found else units.log.minimum - 1
+    last = yield from last_sound(units, low, written, behind)
     if last is not None:
         return last + 1
-    return low if is_found else _last_expired(units, floor, written)
+    return low if is_found else (yield from _last_expired(units, floor, written))
 
 
 def last_sound(
     units: JudgedUnits, start: int, stop: int, behind: int, most: int = np.iinfo(np.int64).max
-) -> int | None:
-    """The last sound unit in [start, stop), of those that point behind a physical offset, but no more than so many.
-
-    Raises Cold on a thread that may not wait for a long search.
-    """
-    end, seen, judged = units.log_end, 0, 0
-    for first, places in units.physical_offsets(start, stop):
-        seen += places.nbytes
-        refuse_long_scan(seen, f"the last message of {units.name.topic} {units.name.queue_id}")
+) -> Lookup[int | None]:
+    """The last sound unit in [start, stop), of those that point behind a physical offset, but no more than so many."""
+    end, judged = units.log_end, 0
+    scanned, judgements = Allowance(), Allowance(PATIENT_JUDGEMENTS)
+    for first, behind_last in reversed(units.blocks(start, stop)):
+        places = yield from units.physical_offsets(first, behind_last)
+        if scanned.is_used_up_by(places.nbytes):
+            yield long_scan(f"the last message of {units.name.topic} {units.name.queue_id}")
         for number in reversed(np.flatnonzero((places > behind) & (places < end)).tolist()):
             judged += 1
             if judged > most:
                 return None
-            refuse_long_scan(judged, f"the last unit of {units.name.topic} {units.name.queue_id}", PATIENT_JUDGEMENTS)
-            if units.standing(first + number) is Standing.SOUND:
+            if judgements.is_used_up_by(1):
+                yield long_scan(f"the last unit of {units.name.topic} {units.name.queue_id}")
+            if (yield from units.standing(first + number)) is Standing.SOUND:
                 return first + int(number)
     return None
 
 
-def _last_expired(units: JudgedUnits, floor: int, written: int) -> int:
-    for first, places in units.physical_offsets(floor, written):
+def _last_expired(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
+    for first, stop in reversed(units.blocks(floor, written)):
+        places = yield from units.physical_offsets(first, stop)
         expired = np.flatnonzero((places >= FILLER) & (places < units.log.minimum))
         if expired.size:
             return first + int(expired[-1]) + 1
@@ -91,7 +90,7 @@ def _last_expired(units: JudgedUnits, floor: int, written: int) -> int:
 
 def end_behind(
     units: JudgedUnits, first: int, end: int, written: int, *, is_followed: bool = False, is_sure: bool = False
-) -> int:
+) -> Lookup[int]:
     """Where a queue ends whose last sound unit stands before `end`, and in which units are written up to `written`.
 
     Behind `end` only where the log has the messages of those units, or cannot say so of one that no broker writes. The
@@ -100,16 +99,16 @@ def end_behind(
     """
     limit = units.log_end if is_followed else np.iinfo(np.int64).max
     broken, is_doubtful = end, False
-    for start, places in units.physical_offsets(end, written):
+    for start, stop in reversed(units.blocks(end, written)):
+        places = yield from units.physical_offsets(start, stop)
         found = np.flatnonzero(places == BROKEN)
         broken = max(broken, start + int(found[-1]) + 1) if found.size else broken
         is_doubtful |= bool(((places > FILLER) & (places < limit)).any())
     if broken == end and (is_sure or not is_doubtful):
         return end
     name, log = units.name, units.log
-    if not may_wait():
-        raise Cold(f"looking for the last messages of {name.topic} {name.queue_id} in the log")
-    place = units.physical_offset(end - 1) if end > first else EMPTY
+    yield Wait(f"looking for the last messages of {name.topic} {name.queue_id} in the log")
+    place = (yield from units.physical_offset(end - 1)) if end > first else EMPTY
     record = log.unchecked_record_at(place) if place >= log.minimum else None
     start = log.minimum if record is None else place + len(record)
     is_told = record is not None and not name.is_light

@@ -19,7 +19,7 @@ import numpy as np
 
 from storage.files.mapped_file import SEGMENT_NAME_DIGITS, MappedFile, cannot_be_seen, list_segment_files
 from storage.files.open_files import OpenFiles
-from storage.files.residency import LONG_SCAN, refuse_long_scan
+from storage.files.waiting import LONG_SCAN, Allowance, Lookup, long_scan
 
 FIRST_STEP: Final = 4096
 LARGEST_STEP: Final = 1 << 20
@@ -110,7 +110,7 @@ class QueueFiles:
     def read(self, position: int, length: int) -> memoryview | None:
         """Bytes of the stream that lie in one file, as a slice of its map, or None where they do not.
 
-        Raises StoreError when the file cannot be opened, and Cold on a thread that may not wait.
+        Raises StoreError when the file cannot be opened.
         """
         number = self.number_at(position)
         if number is None or position + length > self.files[number].end:
@@ -121,7 +121,18 @@ class QueueFiles:
         """Bytes of one file by its number; raises TruncatedFile where it was cut since it was listed."""
         return self.map_of(number).read(position, length)
 
-    def written_end(self, position: int, growth: int | None = None) -> tuple[int, bool]:
+    def read_lookup(self, position: int, length: int) -> Lookup[memoryview | None]:
+        """As :meth:`read`, once these bytes are in memory."""
+        number = self.number_at(position)
+        if number is None or position + length > self.files[number].end:
+            return None
+        return (yield from self.map_of(number).read_lookup(position - self.files[number].start, length))
+
+    def read_file_lookup(self, number: int, position: int, length: int) -> Lookup[memoryview]:
+        """As :meth:`read_file`, once these bytes are in memory."""
+        return self.map_of(number).read_lookup(position, length)
+
+    def written_end(self, position: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:
         """Behind the last unit of the stream with anything but zeros at or behind a byte offset; `position` for none.
 
         Also whether all was looked at; `growth` as in :func:`last_written`.
@@ -132,7 +143,7 @@ class QueueFiles:
             if file.end <= position:
                 break
             start = max(position - file.start, 0)
-            end, is_file_whole = last_written(self.map_of(number), start, file.size, growth)
+            end, is_file_whole = yield from last_written(self.map_of(number), start, file.size, growth)
             is_whole &= is_file_whole
             if end > start:
                 return file.start + -(-end // self._unit_size) * self._unit_size, is_whole
@@ -144,26 +155,27 @@ class QueueFiles:
         return self._open_files.get(file.path, file.inode)
 
 
-def last_written(file: MappedFile, start: int, size: int, growth: int | None = None) -> tuple[int, bool]:
+def last_written(file: MappedFile, start: int, size: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:
     """Position behind the last byte in [start, size) that is not zero, `start` for none; and whether all was looked at.
 
     Where there are no holes, all behind `start` is read; with `growth`, bytes of log since that was last done, only
-    what these may have brought, until they are many. Raises Cold on a thread that may not wait.
+    what these may have brought, until they are many.
     """
     spans = list(_data_spans(file, start, size))
     data = sum(stop - begin for begin, stop in spans)
     is_whole = growth is None or data <= LONG_SCAN or growth > 4 * LONG_SCAN
     if growth is not None and not is_whole:
         spans = [(start, min(size, start + max(NEAR, growth // 4)))]  # a unit of 20 bytes for a record of 91 or more
-    seen = 0
+    allowance = Allowance()
     for begin, stop in reversed(spans):
         step = FIRST_STEP
         while stop > begin:
             low = max(begin, stop - step)
-            seen += stop - low
-            refuse_long_scan(seen, f"where {file.path} ends")
+            if allowance.is_used_up_by(stop - low):
+                yield long_scan(f"where {file.path} ends")
+            content = yield from file.read_lookup(low, stop - low)
             # Compared first: flatnonzero counts and then collects, and raises where a broker writes in between.
-            written = np.flatnonzero(np.frombuffer(file.read(low, stop - low), np.uint8) != 0)
+            written = np.flatnonzero(np.frombuffer(content, np.uint8) != 0)
             if written.size:
                 return low + int(written[-1]) + 1, is_whole
             stop, step = low, min(step * 2, LARGEST_STEP)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from storage.files.recently_used import RecentlyUsed
+from storage.files.waiting import LONG_SCAN, Lookup
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
-from storage.queue.queue_end import LONG_SCAN, end_behind, find_end, last_sound
+from storage.queue.queue_end import end_behind, find_end, last_sound
 from storage.queue.queue_files import QueueFiles
 from storage.queue.unit_standing import EMPTY, JudgedUnits, Standing
 
@@ -79,7 +80,7 @@ MOST_JUDGED: Final = 64
 KnownQueues = RecentlyUsed[Known]
 
 
-def end_after(units: JudgedUnits, known: Known, first: int, written: int, *, is_mended: bool = True) -> int:
+def end_after(units: JudgedUnits, known: Known, first: int, written: int, *, is_mended: bool = True) -> Lookup[int]:
     """Where a queue ends of which something is known, and whose units begin with ``first``: the new ones are judged.
 
     Where units of an older log are overwritten one by one, ``written`` stays, and there is no need to judge those that
@@ -87,23 +88,25 @@ def end_after(units: JudgedUnits, known: Known, first: int, written: int, *, is_
     the messages of damaged units behind the last sound one are looked for elsewhere.
     """
     if units.log_end < known.log_end:
-        return find_end(units, first, known.end)
+        return (yield from find_end(units, first, known.end))
     if written > known.written:
-        end = find_end(units, known.end, written)
-        return end_behind(units, first, end, written, is_followed=True) if is_mended else end
+        end = yield from find_end(units, known.end, written)
+        return (yield from end_behind(units, first, end, written, is_followed=True)) if is_mended else end
     if is_judged_anew(units, known, written):
-        end = find_end(units, known.end, written)
-        return end_behind(units, first, end, written, is_followed=True, is_sure=True) if is_mended else end
+        end = yield from find_end(units, known.end, written)
+        if is_mended:
+            end = yield from end_behind(units, first, end, written, is_followed=True, is_sure=True)
+        return end
     end, step = known.end, 1
     while end + step <= written:
-        if units.standing(end + step - 1) is Standing.SOUND:
+        if (yield from units.standing(end + step - 1)) is Standing.SOUND:
             end, step = end + step, 1
         else:
             step *= 2
     if end == written:
         return end
-    behind = units.physical_offset(end - 1) if end > first else EMPTY
-    last = last_sound(units, end, min(written, end + NEAR_UNITS), behind, MOST_JUDGED)
+    behind = (yield from units.physical_offset(end - 1)) if end > first else EMPTY
+    last = yield from last_sound(units, end, min(written, end + NEAR_UNITS), behind, MOST_JUDGED)
     return end if last is None else last + 1
 
 

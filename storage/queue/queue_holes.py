@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from protocol.errors import BeingSearched, QueueBeingSearched
 from storage.files.mapped_file import FileIdentity
-from storage.files.residency import Cold, may_wait
+from storage.files.waiting import Lookup, Wait
 from storage.kernels.messages import ANY_OFFSET
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_files import QueueFiles
@@ -307,20 +307,20 @@ class QueueHoles:
             self._waiting.clear()
             self._weight = 0
 
-    def find(self, queue: HoledQueue, queue_offset: int) -> QueueHole:
+    def find(self, queue: HoledQueue, queue_offset: int) -> Lookup[QueueHole]:
         """The hole around a queue offset whose unit leads nowhere, searched to its end.
 
-        Raises Cold on a thread that may not wait where nothing is known of it, and BeingSearched while others search.
+        Waits where nothing is known of it. Raises BeingSearched while others search.
         """
         hole = self._known(queue, queue_offset)
         if hole is not None and hole.is_done and hole.is_open and hole.place(queue_offset) is None:
             self._extend(hole, queue.log, queue.log.end)
-        hole = self._begun(queue, hole, lambda: self._add(queue, queue_offset))
+        hole = yield from self._begun(queue, hole, lambda: self._add(queue, queue_offset))
         if not hole.is_done:
             raise BeingSearched(hole.sentence())
         return hole
 
-    def find_tail(self, queue: HoledQueue, first: int, make: Callable[[], Tail]) -> Tail:
+    def find_tail(self, queue: HoledQueue, first: int, make: Callable[[], Tail]) -> Lookup[Tail]:
         """What follows in the log from a queue offset on of a queue that ends there, searched to its end.
 
         ``make`` makes the search where nothing is known of it. Raises as :meth:`find` does.
@@ -334,18 +334,17 @@ class QueueHoles:
             if tail is not None:
                 self._tails.move_to_end(key)
         if tail is not None and tail.is_done and queue.log.end > tail.end:
-            if not may_wait():
-                raise Cold(f"messages that came behind the last unit of {queue.name.topic} {queue.name.queue_id}")
+            yield Wait(f"messages that came behind the last unit of {queue.name.topic} {queue.name.queue_id}")
             self._extend(tail, queue.log, queue.log.end)
-        tail = self._begun(queue, tail, lambda: self._remember_tail(key, make()))
+        tail = yield from self._begun(queue, tail, lambda: self._remember_tail(key, make()))
         if not tail.is_done:
             raise QueueBeingSearched(f"{queue.name.topic}/{queue.name.queue_id}", what=tail.sentence())
         return tail
 
-    def first_message(self, queue: HoledQueue, start: int, stop: int) -> int | None:
+    def first_message(self, queue: HoledQueue, start: int, stop: int) -> Lookup[int | None]:
         """Physical offset of the first message of a queue in [start, stop) of the log, None where there is none.
 
-        Raises Cold on a thread that may not wait where it is not known, and QueueBeingSearched while others search.
+        Waits where it is not known. Raises QueueBeingSearched while others search.
         """
         place = _key_of_first(queue), 0
         with self._lock:
@@ -359,7 +358,7 @@ class QueueHoles:
                 hole = None
         if hole is not None and hole.is_done and hole.place(0) is None:
             self._extend(hole, queue.log, stop)
-        hole = self._begun(queue, hole, lambda: self._remember(FirstMessage(queue, start, stop), 0))
+        hole = yield from self._begun(queue, hole, lambda: self._remember(FirstMessage(queue, start, stop), 0))
         if not hole.is_done:
             raise QueueBeingSearched(f"{queue.name.topic}/{queue.name.queue_id}", what=hole.sentence())
         found = hole.place(0)
@@ -386,14 +385,10 @@ class QueueHoles:
         if not is_waiting:
             hole.extend(log, end)
 
-    def _begun(self, queue: HoledQueue, hole: AnyHole | None, make: Callable[[], AnyHole]) -> AnyHole:
-        """A hole whose search is over, or goes on elsewhere; ``make`` makes it where nothing is known of it.
-
-        Raises Cold on a thread that may not wait for it.
-        """
+    def _begun(self, queue: HoledQueue, hole: AnyHole | None, make: Callable[[], AnyHole]) -> Lookup[AnyHole]:
+        """A hole whose search is over, or goes on elsewhere; ``make`` makes it where nothing is known of it."""
         if hole is None or not (hole.is_done or hole.is_handed_on):
-            if not may_wait():
-                raise Cold(f"messages of {queue.name.topic} {queue.name.queue_id} are to be found in the log")
+            yield Wait(f"messages of {queue.name.topic} {queue.name.queue_id} are to be found in the log")
             hole = make() if hole is None else hole
             self._search(hole)
         return hole

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from storage.files.waiting import Lookup, finish
 from storage.kernels.messages import NOT_FOUND, MessageSearch, find_messages
 from storage.kernels.records import HEAD
 from storage.log.commit_log import CommitLog
@@ -36,7 +37,7 @@ class Units(Protocol):
         """The log that the units point into."""
         ...
 
-    def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+    def unit_lookup(self, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
         """Physical offset, size and tags code; None outside the files."""
         ...
 
@@ -59,19 +60,19 @@ class DamagedRun(NamedTuple):
     is_open: bool
 
 
-def claim_of(units: Units, queue_offset: int) -> tuple[int, int, int] | None:
+def claim_of(units: Units, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
     """The queue offset that the message behind a unit says of itself, its physical offset and its end, or None."""
-    unit = units.unit(queue_offset)
+    unit = yield from units.unit_lookup(queue_offset)
     if unit is None or unit[0] < 0 or unit[1] <= 0:
         return None
-    record = units.log.record_at(unit[0])
+    record = yield from units.log.record_at_lookup(unit[0])
     claimed = None if record is None else units.name.offset_in(record, unit[0])
     return None if record is None or claimed is None else (claimed, unit[0], unit[0] + len(record))
 
 
-def place_of(units: Units, queue_offset: int) -> tuple[int, int] | None:
+def place_of(units: Units, queue_offset: int) -> Lookup[tuple[int, int] | None]:
     """Physical offset of a message and the end of its record, if its unit leads to it; None otherwise."""
-    claim = claim_of(units, queue_offset)
+    claim = yield from claim_of(units, queue_offset)
     return None if claim is None or claim[0] != queue_offset else claim[1:]
 
 
@@ -84,12 +85,12 @@ def around(units: Units, queue_offset: int, first: int, end: int) -> DamagedRun:
     start, stop_at = units.log.minimum, units.log.end
     behind = None
     for before in units.plausible(first, queue_offset, is_backward=True):
-        claim = claim_of(units, before)
+        claim = finish(claim_of(units, before))
         if claim is not None and claim[0] <= before:
             first, start = before + 1, claim[2]
             break
     for behind in units.plausible(queue_offset + 1, end, is_backward=False):
-        claim = claim_of(units, behind)
+        claim = finish(claim_of(units, behind))
         if claim is not None and claim[0] >= behind:
             return DamagedRun(first, behind, start, claim[1], False)
     return DamagedRun(first, end, start, stop_at, True)

@@ -22,6 +22,7 @@ from protocol.errors import StoreError
 from storage.files.mapped_file import cannot_be_seen, is_directory, list_directory
 from storage.files.open_files import OpenFiles
 from storage.files.recently_used import RecentlyUsed
+from storage.files.waiting import Lookup, all_of, finish, plainly
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.log.commit_log import CommitLog
 from storage.queue.batch_consume_queue import BatchConsumeQueue
@@ -138,8 +139,18 @@ class QueueStore:
             return ()
         return (f"the store has no queue of topic {topic}" if self._unknown is None else str(self._unknown),)
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether listing topics and queues waits for nothing, as where there is a directory of a plain queue."""
+        return bool(self._plain) or self._unknown is not None
+
+    def listed(self) -> Lookup[None]:
+        """Find out whether there may be queues of which nothing is seen; listing topics and queues needs that."""
+        if not self.is_listed:
+            yield from self._unlisted.are_missed_by(self._commit_log, self._batch)
+
     def why_unknown(self) -> str | None:
-        """Why there may be topics that were not found, None where not; Cold on a thread that may not wait."""
+        """Why there may be topics that were not found, None where not."""
         try:
             self._refuse_unknown()
         except StoreError as error:
@@ -153,7 +164,7 @@ class QueueStore:
     def queue_ids(self, topic: str) -> tuple[int, ...]:
         """The ids of a topic's queues, ascending; none for a topic that has no directory.
 
-        Raises StoreError where it is not known which there are, and Cold on a thread that may not wait to find out.
+        Raises StoreError where it is not known which there are.
         """
         ids = self._ids.get(topic)
         if ids is None:
@@ -164,13 +175,22 @@ class QueueStore:
 
     def queue(self, topic: str, queue_id: int) -> Queue | None:
         """One queue, or None where the store has no directory for it; raises as `queue_ids` does."""
-        ids = self.queue_ids(topic)
-        number = bisect_left(ids, queue_id)  # a topic can have 100,000 queues, and all of them be asked for
-        if number == len(ids) or ids[number] != queue_id:
-            if self._is_found(topic):
-                self._refuse_file(topic, str(queue_id))
+        if not self._has_queue(topic, queue_id):
             return None
-        return self._queues.get((topic, queue_id), lambda: self._open(topic, queue_id))
+        return self._queues.get((topic, queue_id), lambda: finish(self._open(topic, queue_id)))
+
+    def queue_lookup(self, topic: str, queue_id: int) -> Lookup[Queue | None]:
+        """`queue` as a look-up, which waits until it is known where the queue begins and ends."""
+        queue = self._queues.find((topic, queue_id))
+        if queue is not None and queue.is_measured:
+            return queue
+        if topic not in self._ids:
+            yield from self.listed()
+        if not self._has_queue(topic, queue_id):
+            return None
+        opened = queue or (yield from self._open(topic, queue_id))
+        # Another thread may have opened it meanwhile: then that one is the queue.
+        return (yield from self._queues.get((topic, queue_id), lambda: opened).measured())
 
     def queues_of(self, topic: str) -> Iterator[Queue]:
         """All queues of a topic by ascending id."""
@@ -179,19 +199,21 @@ class QueueStore:
             if queue is not None:
                 yield queue
 
-    def offsets_with_tag(
+    def offsets_with_tag_lookup(
         self, topic: str, tag_hash: int, from_physical: int, to_physical: int
-    ) -> npt.NDArray[np.int64]:
+    ) -> Lookup[npt.NDArray[np.int64]]:
         """Physical offsets in [from, to), descending, of the topic's messages whose tag may have a hash (32 bits).
 
-        Where a topic has both kinds of queues, those of both count. Raises Cold on a thread that may not wait for a
-        long scan.
+        Where a topic has both kinds of queues, those of both count.
         """
-        found = [np.empty(0, np.int64)]
-        for queue_id in self.queue_ids(topic):
-            queues = self._both(topic, queue_id)
-            found.extend(queue.offsets_with_tag(tag_hash, from_physical, to_physical) for queue in queues)
-        return np.unique(np.concatenate(found))[::-1]
+        found = yield from all_of(
+            queue.offsets_with_tag_lookup(tag_hash, from_physical, to_physical)
+            for queue_id in self.queue_ids(topic)
+            for queue in self._both(topic, queue_id)
+        )
+        return np.unique(np.concatenate([np.empty(0, np.int64), *found]))[::-1]
+
+    offsets_with_tag = plainly(offsets_with_tag_lookup)
 
     def knows(self, topic: str, queue_id: int) -> bool:
         """Whether a queue is among those that would be found: a new one may have come since the topics were listed."""
@@ -244,10 +266,10 @@ class QueueStore:
         self.problems.append(f"{error}; the store is served without it")
 
     def _refuse_unknown(self) -> None:
-        """Raise StoreError where there may be topics that were not found; Cold on a thread that may not wait."""
+        """Raise StoreError where there may be topics that were not found; waits unless :meth:`listed` has."""
         if self._unknown is not None:
             raise StoreError(self._unknown.path, what=f"{self._unknown.what}; it is not known which queues there are")
-        if not self._plain and self._unlisted.are_missed_by(self._commit_log, self._batch):
+        if not self._plain and finish(self._unlisted.are_missed_by(self._commit_log, self._batch)):
             state = "empty" if os.path.lexists(self._root / CONSUME_QUEUE) else "missing"
             what = f"{CONSUME_QUEUE}/ is {state}, though the log has messages of its queues; rocketlens rebuild queues"
             raise StoreError(self._root, what=f"{what} makes them")
@@ -266,10 +288,23 @@ class QueueStore:
                 ids.update(map(int, filter(is_queue_id, directories(self._root / tree / topic))))
         return ids
 
-    def _open(self, topic: str, queue_id: int) -> ConsumeQueue | BatchConsumeQueue:
+    def _has_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether there is a directory of a queue; raises as `queue_ids` does."""
+        ids = self.queue_ids(topic)
+        number = bisect_left(ids, queue_id)  # a topic can have 100,000 queues, and all of them be asked for
+        if number < len(ids) and ids[number] == queue_id:
+            return True
+        if self._is_found(topic):
+            self._refuse_file(topic, str(queue_id))
+        return False
+
+    def _open(self, topic: str, queue_id: int) -> Lookup[ConsumeQueue | BatchConsumeQueue]:
         """The queue of an id; of two (the topic's type was changed) the one that was written last."""
         both = self._both(topic, queue_id)
-        return both[0] if len(both) == 1 else max(both, key=lambda queue: queue.newest_physical_offset)
+        if len(both) == 1:
+            return both[0]
+        newest = yield from all_of(queue.newest_physical_offset() for queue in both)
+        return both[newest.index(max(newest))]
 
     def _both(self, topic: str, queue_id: int) -> list[ConsumeQueue | BatchConsumeQueue]:
         """The plain queue of an id or the queue of batches, or both."""

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from storage.files.waiting import Lookup
 from storage.kernels.messages import ANY_OFFSET
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_holes import MOST_AT_ONCE, HoledQueue, QueueHoles, Tail
@@ -138,15 +139,15 @@ class QueueTail(Tail):
         self.lost = int(np.count_nonzero(self.wanted.places == -1)) if count else 0
 
 
-def tail_of(holes: QueueHoles, queue: HoledQueue, first: int, last_place: int) -> tuple[int, int]:
+def tail_of(holes: QueueHoles, queue: HoledQueue, first: int, last_place: int) -> Lookup[tuple[int, int]]:
     """First and last queue offset of what the log has of a queue whose files end with ``first``; equal for nothing.
 
     ``last_place`` is the physical offset in the last unit, from where on the log is searched, if it has that. Raises
-    Cold on a thread that may not wait, and BeingSearched while the log is being searched.
+    BeingSearched while the log is being searched.
     """
     log = queue.log
     start = last_place if log.minimum <= last_place < log.end else log.minimum
-    tail = holes.find_tail(queue, first, lambda: QueueTail(queue, first, start))
+    tail = yield from holes.find_tail(queue, first, lambda: QueueTail(queue, first, start))
     return tail.first_in(log), tail.stop_in(log)
 
 

@@ -6,12 +6,13 @@ a unit. What these lead to is proposed whatever tag they say; where they lead no
 messages (:mod:`storage.queue.queue_holes`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from storage.files.waiting import Lookup
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_holes import QueueHole
 
@@ -25,11 +26,11 @@ Run = tuple[int, int]
 class QueueWithHoles(Protocol):
     """A queue, as far as its units are doubted."""
 
-    def is_doubtful(self, queue_offset: int) -> bool:
+    def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
         """Whether a unit is lost, or leads to no place at which its message may have been."""
         ...
 
-    def hole_at(self, queue_offset: int) -> QueueHole:
+    def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
         """What the log has of the messages of such a unit and of those around it."""
         ...
 
@@ -77,20 +78,22 @@ class DoubtedUnits:
         return [*self._runs, (self._next, end)] if self._next < end else self._runs
 
 
-def places_in_log(queue: QueueWithHoles, runs: Iterable[Run]) -> Iterator[Offsets]:
+def places_in_log(queue: QueueWithHoles, runs: Iterable[Run]) -> Lookup[list[Offsets]]:
     """Physical offsets of the messages in runs of queue offsets whose units lead nowhere, as far as the log has them.
 
-    Raises Cold on a thread that may not wait, and BeingSearched.
+    Raises BeingSearched.
     """
+    found: list[Offsets] = []
     for start, stop in runs:
         while start < stop:
-            if not queue.is_doubtful(start):
+            if not (yield from queue.is_doubtful_lookup(start)):
                 start += 1
                 continue
-            hole = queue.hole_at(start)
+            hole = yield from queue.hole_at_lookup(start)
             end = min(stop, hole.stop)
-            yield hole.places(start, end)
+            found.append(hole.places(start, end))
             start = end
+    return found
 
 
 def batches_with_tag(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from storage.files.waiting import Lookup
 from storage.queue.queue import TimeBoundary
 
 UNKNOWN: Final = -1
@@ -21,7 +22,7 @@ class FileOfUnits:
     last: int
 
 
-TimeOf = Callable[[int], int]
+TimeOf = Callable[[int], Lookup[int]]
 
 
 def offset_by_timestamp(
@@ -30,34 +31,37 @@ def offset_by_timestamp(
     timestamp: int,
     boundary: TimeBoundary,
     time_of: TimeOf,
-) -> int:
+) -> Lookup[int]:
     """The queue offset for a time, not yet clamped between min and max.
 
     `time_of` gives the store time of a queue offset (ms; −1 unreadable); before `minimum` messages have left the log.
     """
-    file = _choose_file(files, timestamp, boundary, time_of)
+    file = yield from _choose_file(files, timestamp, boundary, time_of)
     if file is None:
         return 0
     floor = max(file.first, minimum)
     if floor > file.last:
         return minimum
-    if time_of(file.last) < timestamp:
+    if (yield from time_of(file.last)) < timestamp:
         return file.last + 1 if boundary is TimeBoundary.LOWER else file.last
-    if time_of(floor) > timestamp:
+    if (yield from time_of(floor)) > timestamp:
         return file.first if boundary is TimeBoundary.LOWER else 0
-    return _search(floor, file, timestamp, boundary, time_of)
+    return (yield from _search(floor, file, timestamp, boundary, time_of))
 
 
 def _choose_file(
     files: list[FileOfUnits], timestamp: int, boundary: TimeBoundary, time_of: TimeOf
-) -> FileOfUnits | None:
+) -> Lookup[FileOfUnits | None]:
     """LOWER: the first file that ends at the time or after it, else the last; UPPER: the last that starts by then."""
     if boundary is TimeBoundary.LOWER:
         for file in files[:-1]:
-            if _known(time_of(file.last)) >= timestamp:
+            if _known((yield from time_of(file.last))) >= timestamp:
                 return file
         return files[-1] if files else None
-    return next((file for file in reversed(files) if _known(time_of(file.first)) <= timestamp), None)
+    for file in reversed(files):
+        if _known((yield from time_of(file.first))) <= timestamp:
+            return file
+    return None
 
 
 def _known(time: int) -> int:
@@ -71,16 +75,16 @@ def _search(
     timestamp: int,
     boundary: TimeBoundary,
     time_of: TimeOf,
-) -> int:
+) -> Lookup[int]:
     low, high = floor, file.last
     before = after = file.first - 1
     while high >= low:
         middle = (low + high) // 2
-        time = time_of(middle)
+        time = yield from time_of(middle)
         if time < 0:
             return 0
         if time == timestamp:
-            return _outermost(middle, floor, file.last, timestamp, boundary, time_of)
+            return (yield from _outermost(middle, floor, file.last, timestamp, boundary, time_of))
         if time > timestamp:
             high, after = middle - 1, middle
         else:
@@ -88,9 +92,11 @@ def _search(
     return after if boundary is TimeBoundary.LOWER else before
 
 
-def _outermost(found: int, floor: int, ceiling: int, timestamp: int, boundary: TimeBoundary, time_of: TimeOf) -> int:
+def _outermost(
+    found: int, floor: int, ceiling: int, timestamp: int, boundary: TimeBoundary, time_of: TimeOf
+) -> Lookup[int]:
     """The first, or the last, of the neighbours in this file that have the same time."""
     step, limit = (-1, floor) if boundary is TimeBoundary.LOWER else (1, ceiling)
-    while found != limit and time_of(found + step) == timestamp:
+    while found != limit and (yield from time_of(found + step)) == timestamp:
         found += step
     return found

@@ -6,7 +6,6 @@ nothing, neither that the queue ends there nor that its message expired: it was 
 from a log that was cut (store-format §6.3). Sound units ascend by physical offset.
 """
 
-from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.message_layout import INT
+from storage.files.waiting import Lookup
 from storage.kernels.records import MAGIC, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET, SYS_FLAG
 from storage.log.commit_log import CommitLog
 from storage.log.segment_end import is_blank
@@ -55,19 +55,26 @@ class JudgedUnits(Protocol):
         """The physical offset at which the log ends."""
         ...
 
-    def standing(self, number: int) -> Standing:
+    def standing(self, number: int) -> Lookup[Standing]:
         """What a unit is worth."""
         ...
 
-    def physical_offset(self, number: int) -> int:
+    def physical_offset(self, number: int) -> Lookup[int]:
         """Physical offset in a unit as it stands in its file, or one of the numbers that stand for none."""
         ...
 
-    def physical_offsets(self, start: int, stop: int) -> Iterator[tuple[int, Places]]:
-        """Physical offsets in the units [start, stop), file by file from the last, each with its first number."""
+    def blocks(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The units [start, stop) file by file, ascending: of each file the first number, and the one behind its last.
+
+        Of numbers that lie in no file there is no block.
+        """
         ...
 
-    def claim(self, number: int) -> int | None:
+    def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
+        """Physical offsets in the units of one block."""
+        ...
+
+    def claim(self, number: int) -> Lookup[int | None]:
         """The queue offset that the record of a unit claims; None without one."""
         ...
 
@@ -83,41 +90,37 @@ def places_of(units: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> Places:
     return places
 
 
-def record_of_unit(log: CommitLog, physical_offset: int, size: int) -> memoryview | Standing:
+def record_of_unit(log: CommitLog, physical_offset: int, size: int) -> Lookup[memoryview | Standing]:
     """The record that a valid unit leads to, its checksums unseen, or what the unit is worth where there is none.
 
     A unit that leads to a damaged record is believed where something of its head is left, and its size leads to the
-    next one. Raises Cold on a thread that may not wait.
+    next one.
     """
     if not 0 <= physical_offset < log.end or size <= 0:
         return Standing.DOUBTFUL
     if physical_offset < log.minimum:  # where no record is cut in two
         return Standing.EXPIRED if physical_offset + size <= log.minimum else Standing.DOUBTFUL
-    record = log.unchecked_record_at(physical_offset)
+    record = yield from log.unchecked_record_at_lookup(physical_offset)
     if record is not None:
         return record
     segment = log.segment_of(physical_offset)
     if segment is None:  # a file of the log is lost
         return Standing.SOUND
     behind = physical_offset + size
-    if behind > segment.end or not _has_head(log, physical_offset, size):
+    if behind > segment.end or not (yield from _has_head(log, physical_offset, size)):
         return Standing.DOUBTFUL
     if behind == segment.end or is_blank(
         segment.file, behind - segment.base_offset, segment.boundary - segment.base_offset
     ):
         return Standing.SOUND
-    return Standing.DOUBTFUL if log.unchecked_record_at(behind) is None else Standing.SOUND
+    following = yield from log.unchecked_record_at_lookup(behind)
+    return Standing.DOUBTFUL if following is None else Standing.SOUND
 
 
-def _has_head(log: CommitLog, physical_offset: int, size: int) -> bool:
+def _has_head(log: CommitLog, physical_offset: int, size: int) -> Lookup[bool]:
     """Whether anything speaks for a damaged record at a physical offset: its size, its magic, or its own offset."""
-    head = log.record(physical_offset, SYS_FLAG)
+    head = yield from log.record_lookup(physical_offset, SYS_FLAG)
     if head is None:
         return False
     own = int.from_bytes(head[PHYSICAL_OFFSET:SYS_FLAG], "big") == physical_offset
-    return own or INT.unpack_from(head)[0] == size or _magic_at(log, physical_offset) in (MAGIC_V1, MAGIC_V2)
-
-
-def _magic_at(log: CommitLog, physical_offset: int) -> int:
-    head = log.record(physical_offset, MAGIC + INT.size)
-    return 0 if head is None else int(INT.unpack_from(head, MAGIC)[0])
+    return own or INT.unpack_from(head)[0] == size or INT.unpack_from(head, MAGIC)[0] in (MAGIC_V1, MAGIC_V2)

@@ -6,13 +6,13 @@ plain queues in its log and without one directory of such a queue has lost its q
 
 from typing import Final
 
-from storage.files.residency import Cold, may_wait
+from storage.files.waiting import Allowance, Lookup, Wait
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.segment_end import BLANK_BYTES, is_blank
 from storage.queue.queue_record import is_queued, queue_place
 
 PATIENT_LOOK: Final = 64
-"""Records that a thread which may not wait looks at; mostly the first one decides."""
+"""Records that a look-up looks at before it asks for a thread that may wait; mostly the first one decides."""
 
 
 class UnlistedQueues:
@@ -22,19 +22,18 @@ class UnlistedQueues:
         self._looked_up_to = -1
         self._are_missed = False
 
-    def are_missed_by(self, commit_log: CommitLog, batch_topics: frozenset[str]) -> bool:
+    def are_missed_by(self, commit_log: CommitLog, batch_topics: frozenset[str]) -> Lookup[bool]:
         """Whether the log has a message of a topic other than these, which have queues of batches.
 
-        Where the log is damaged there may be one. Raises Cold on a thread that may not wait.
+        Where the log is damaged there may be one.
         """
-        looked_at = 0
+        allowance = Allowance(PATIENT_LOOK)
         for segment in commit_log.segments:
             place = max(segment.base_offset, self._looked_up_to)
             while not self._are_missed and place < segment.end:
-                looked_at += 1
-                if looked_at > PATIENT_LOOK and not may_wait():
-                    raise Cold("looking for messages of plain queues")
-                record = commit_log.record_at(place)
+                if allowance.is_used_up_by(1):
+                    yield Wait("looking for messages of plain queues")
+                record = yield from commit_log.record_at_lookup(place)
                 if record is None:
                     self._are_missed = not _ends_at(segment, place)
                     break

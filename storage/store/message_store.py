@@ -20,7 +20,7 @@ from protocol.java_hash import index_hash, java_hash
 from protocol.message import decode_message
 from protocol.message_id import MessageId
 from storage.files.mapped_file import MappedFile
-from storage.files.residency import Cold, ColdKind, current_tick, may_wait
+from storage.files.waiting import Lookup, Wait, WaitKind, all_of, current_tick, plainly
 from storage.index.index_examination import distrust
 from storage.index.state_cache import StateCache
 from storage.index.tail_index import lies_in_record, merge_candidates
@@ -29,7 +29,7 @@ from storage.kernels.lookups import Found
 from storage.kernels.store_view import FileView, StoreView
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import StoreLayout
-from storage.log.absence import explain_absence
+from storage.log.absence import explain_absence_lookup
 from storage.log.commit_log import CommitLog
 from storage.query.decoded_query import find_by_decoding
 from storage.query.lookup_call import TAG, KeyQuery, run_lookup
@@ -205,51 +205,67 @@ class MessageStore:
             callback()
 
     def record_at(self, physical_offset: int) -> memoryview | None:
-        """The intact record that starts at a physical offset, or None; Cold on a thread that may not wait."""
+        """The intact record that starts at a physical offset, or None."""
         return self._current.snapshot.commit_log.record_at(physical_offset)
+
+    def hot_record_at(self, physical_offset: int) -> memoryview | None:
+        """The record at a physical offset if its pages are in memory; None too where it takes a look-up to know."""
+        return self._current.snapshot.commit_log.hot_record_at(physical_offset)
+
+    def record_at_lookup(self, physical_offset: int) -> Lookup[memoryview | None]:
+        """`record_at` as a look-up."""
+        return self._current.snapshot.commit_log.record_at_lookup(physical_offset)
 
     def damaged_record_at(self, physical_offset: int) -> memoryview | None:
         """The record of sound shape at a physical offset, whatever its checksums say, or None."""
         return self._current.snapshot.commit_log.damaged_record_at(physical_offset)
 
-    def explain_absence(self, physical_offset: int) -> str:
-        """Why no record starts at a physical offset; Cold on a thread that may not wait."""
-        return explain_absence(self._current.snapshot.commit_log, physical_offset)
+    def explain_absence_lookup(self, physical_offset: int) -> Lookup[str]:
+        """Why no record starts at a physical offset."""
+        return explain_absence_lookup(self._current.snapshot.commit_log, physical_offset)
 
-    def message_by_offset_id(self, message_id: MessageId) -> memoryview | None:
+    explain_absence = plainly(explain_absence_lookup)
+
+    def message_by_offset_id_lookup(self, message_id: MessageId) -> Lookup[memoryview | None]:
         """The record that an offset message id names, if its store host is the one in the id."""
-        record = self.record_at(message_id.physical_offset)
+        record = yield from self.record_at_lookup(message_id.physical_offset)
         return record if record is not None and store_host_of(record) == message_id.address else None
+
+    message_by_offset_id = plainly(message_by_offset_id_lookup)
 
     def index_last_update(self) -> tuple[int, int]:
         """End timestamp (ms) and end physical offset of the newest index file, zeros without one."""
         return self._current.snapshot.index.last_update
 
-    def query(self, query: KeyQuery) -> QueryAnswer:
-        """The newest messages that carry a key, each checked; Cold where the thread may not wait."""
+    def query_lookup(self, query: KeyQuery) -> Lookup[QueryAnswer]:
+        """The newest messages that carry a key, each checked."""
         snapshot = self._current.snapshot
         needle, topic, key = query.needle()
         if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
             return QueryAnswer(b"", 0, False, snapshot.incomplete, snapshot, refusal=_refusal(query, needle))
         if not needle.isascii() and REPLACEMENT in needle:
+            yield Wait("comparing decoded keys")
             return self._query_by_decoding(snapshot, query)
         if query.kind is TAG and snapshot.index.untagged:
-            return self._query_queues(snapshot, query)
+            return (yield from self._query_queues(snapshot, query))
         for _ in range(MOST_STRAYS):
             found = run_lookup(snapshot.view, query, needle, topic, key, current_tick())
+            if found.status != kernel.FOUND:
+                found = yield from _after_wait(found, snapshot.view, query, needle, topic, key)
             answer = _answer(snapshot, found)
             if found.stray_file is None:
                 break
+            yield Wait("an index entry that leads to no message")
             snapshot = self._without_stray(snapshot, found.stray_file, found.stray_offset)
         return answer
 
+    query = plainly(query_lookup)
+
     def _without_stray(self, snapshot: Snapshot, file: FileView, physical_offset: int) -> Snapshot:
-        """A snapshot in which an entry that led to no record counts for what it is. Cold on a thread that may not wait.
+        """A snapshot in which an entry that led to no record counts for what it is. Waits for the disk.
 
         Either the log is damaged there, or the entry is, and with it all that its file seems to cover.
         """
-        if not may_wait():
-            raise Cold("an index entry that leads to no message")
         if lies_in_record(snapshot.commit_log, physical_offset):
             self._current.change(partial(self._distrust, file, physical_offset))
             if self._options.scan_budget is None:
@@ -272,18 +288,20 @@ class MessageStore:
             cache.save()
         return with_index(snapshot, snapshot.index.with_checked(before, now))
 
-    def _query_queues(self, snapshot: Snapshot, query: KeyQuery) -> QueryAnswer:
+    def _query_queues(self, snapshot: Snapshot, query: KeyQuery) -> Lookup[QueryAnswer]:
         """A tag where index files keep no tags: the topic's queue units propose what those files do not."""
         needle, topic, key = query.needle()
-        view = _with_tagged_units(snapshot, query, needle)
-        answer = _answer(snapshot, run_lookup(view, query, needle, topic, key, current_tick(), tags_only=True))
+        yield from snapshot.queues.listed()
+        view = yield from _with_tagged_units(snapshot, query, needle)
+        found = run_lookup(view, query, needle, topic, key, current_tick(), tags_only=True)
+        if found.status != kernel.FOUND:
+            found = yield from _after_wait(found, view, query, needle, topic, key, tags_only=True)
+        answer = _answer(snapshot, found)
         answer.incomplete = "; ".join(filter(None, [answer.incomplete, _missing_queues(snapshot, query.topic)])) or None
         return answer
 
     def _query_by_decoding(self, snapshot: Snapshot, query: KeyQuery) -> QueryAnswer:
         """A key with U+FFFD may stand for bytes that are no UTF-8: compare decoded strings instead of bytes."""
-        if not may_wait():
-            raise Cold("comparing decoded keys")
         records, truncated = find_by_decoding(
             snapshot.commit_log, snapshot.index, snapshot.tail, snapshot.queues, query
         )
@@ -297,23 +315,23 @@ def store_host_of(record: memoryview) -> HostAddress:
     return decode_message(record, check_crc=False).store_host
 
 
-def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> StoreView:
+def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> Lookup[StoreView]:
     """A view whose tail also proposes queue units with the tag's hash, where index files keep no tags."""
     tag = java_hash(query.key)
-    found = [
+    found = yield from all_of(
         _offsets_with_tag(snapshot, query.topic, tag, start, stop) for start, stop in snapshot.index.without_tags()
-    ]
+    )
     tail = merge_candidates(snapshot.tail, index_hash(needle.decode("utf-8", "replace")), np.concatenate(found))
     return snapshot.view.with_runs(tail.view)
 
 
-def _offsets_with_tag(snapshot: Snapshot, topic: str, tag: int, start: int, stop: int) -> npt.NDArray[np.int64]:
+def _offsets_with_tag(snapshot: Snapshot, topic: str, tag: int, start: int, stop: int) -> Lookup[npt.NDArray[np.int64]]:
     """What the queues propose; nothing where they cannot be listed, which `_missing_queues` reports."""
     try:
         snapshot.queues.queue_ids(topic)
     except StoreError:
         return np.empty(0, np.int64)
-    return snapshot.queues.offsets_with_tag(topic, tag, start, stop)
+    return (yield from snapshot.queues.offsets_with_tag_lookup(topic, tag, start, stop))
 
 
 def _refusal(query: KeyQuery, needle: bytes) -> str:
@@ -343,18 +361,19 @@ def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
     return None
 
 
-def _wait_for(found: Found) -> Cold:
-    """What a lookup that stopped would have to wait for."""
+def _after_wait(
+    found: Found, view: StoreView, query: KeyQuery, needle: bytes, topic: int, key: int, *, tags_only: bool = False
+) -> Lookup[Found]:
+    """What the kernel finds when it is run to its end, after the wait before which it stopped."""
     if found.status == kernel.STOPPED_LONG:
-        return Cold("a long chain of index entries", kind=ColdKind.CHAIN)
-    file, position, length = cast(MappedFile, found.cold_file), found.cold_position, found.cold_length
-    return Cold(f"{file.path.name} is cold at {position}", lambda: file.warm(position, length))
+        yield Wait("a long chain of index entries", kind=WaitKind.CHAIN)
+    else:
+        yield cast(MappedFile, found.cold_file).cold(found.cold_position, found.cold_length)
+    return run_lookup(view, query, needle, topic, key, 0, tags_only=tags_only)
 
 
 def _answer(snapshot: Snapshot, found: Found) -> QueryAnswer:
-    """The answer that a lookup found; raises Cold where it stopped."""
-    if found.status != kernel.FOUND:
-        raise _wait_for(found)
+    """The answer that a lookup found."""
     return QueryAnswer(found.records, found.count, found.truncated, snapshot.incomplete, snapshot, found)
 
 

@@ -40,7 +40,8 @@ def find_topic(store: MessageStore, topic: str) -> TopicConfig | None:
     """How a topic is configured, with as many queues at least as it has on the disk; None for one that is nowhere.
 
     The retry topic of any consumer group is there, with one queue: clients ask for its route before the first message
-    that failed, and some do nothing without it. Raises StoreError where it is not known what there is.
+    that failed, and some do nothing without it. Raises StoreError where it is not known what there is. May wait unless
+    the store's queues are `listed`, as that of all topics' names.
     """
     config = store.config.topics.get(topic)
     queue_ids = store.queues.queue_ids(topic)

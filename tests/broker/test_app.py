@@ -17,7 +17,7 @@ from protocol.codes import RequestCode
 from protocol.command import Response
 from protocol.headers import EmptyRequestHeader
 from protocol.message import decode_message
-from storage.files.residency import Cold, may_wait
+from storage.files.waiting import Lookup, Wait
 from storage.store.message_store import MessageStore
 
 pytestmark = pytest.mark.asyncio
@@ -37,13 +37,11 @@ class Greeter:
 
     @handles(HELLO, EmptyRequestHeader)
     def hello(self, header: EmptyRequestHeader, request: Request) -> Response:
-        assert not may_wait()
         return Response(body=str(request.connection.local_address).encode())
 
     @handles(COLD, EmptyRequestHeader)
-    def cold(self, header: EmptyRequestHeader) -> Response:
-        if not may_wait():
-            raise Cold("page")
+    def cold(self, header: EmptyRequestHeader) -> Lookup[Response]:
+        yield Wait("page")
         self.entered.set()
         assert self.release.wait(60)
         return Response(body=b"done")

@@ -18,7 +18,7 @@ from protocol.command import Response, encode_request
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader
 from still_clock import StillClock
-from storage.files.residency import Cold, may_wait
+from storage.files.waiting import Lookup, Wait
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -216,9 +216,8 @@ class Patient:
         self.released = threading.Event()
 
     @handles(RequestCode.GET_MAX_OFFSET, EmptyRequestHeader)
-    def look_up(self, header: EmptyRequestHeader) -> Response:
-        if not may_wait():
-            raise Cold("page")
+    def look_up(self, header: EmptyRequestHeader) -> Lookup[Response]:
+        yield Wait("page")
         assert self.released.wait(60)
         return Response(body=b"found")
 

@@ -26,6 +26,7 @@ from protocol.errors import StoreError
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
+from storage.files.waiting import Lookup
 from storage.query.get_message import GetMessageResult
 from storage.store.message_store import MessageStore
 from trial_client import MAXIMUM, MINIMUM, PULL, QUERY, SUCCESS, TIME_SEARCH, VIEW, Answer, TrialClient
@@ -141,13 +142,13 @@ def test_the_judge_notices(lie: str, trials: Trials) -> None:
 
 
 def test_the_judge_notices_a_server_that_skips_a_message(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    truth = pull_message.get_message
+    truth = pull_message.get_message_lookup
 
-    def skip(*asked: object, **more: object) -> GetMessageResult:
-        result = truth(*asked, **more)  # type: ignore[arg-type]
+    def skip(*asked: object, **more: object) -> Lookup[GetMessageResult]:
+        result = yield from truth(*asked, **more)  # type: ignore[arg-type]
         return replace(result, records=result.records[:-1]) if len(result.records) > 9 else result
 
-    monkeypatch.setattr(pull_message, "get_message", skip)
+    monkeypatch.setattr(pull_message, "get_message_lookup", skip)
     verdict = judge_good(trials.good("small"), every=6)
     assert verdict.missed > 0
     assert {failure.split(":")[0] for failure in verdict.failures} == {"missed"}

@@ -33,6 +33,7 @@ from interop.jars import OLD_CLIENT_VERSION, jars, tool
 from protocol.codes import RequestCode
 from protocol.command import Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
+from storage.files.waiting import finish
 
 pytestmark = pytest.mark.interop
 
@@ -173,7 +174,7 @@ def _compare(guard: Guard, ask: Ask, frame: bytes, host: str) -> bool:
     """Ask both about one request; whether they admit it."""
     expected = ask({"frame": base64.b64encode(frame).decode(), "host": host})
     (whole,) = FrameDecoder().feed(frame)
-    answer = guard.admit(decode_command(whole), Peer(host))
+    answer = finish(guard.admit(decode_command(whole), Peer(host)))
     is_admitted = not isinstance(answer, Response)
     assert is_admitted == (expected == "admitted"), (frame, host, expected, answer)
     return is_admitted

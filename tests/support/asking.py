@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from broker.endpoint import Endpoint
-from broker.service.dispatcher import Dispatcher
+from broker.service.dispatcher import Dispatcher, Step
 from broker.service.processors.pull_message import Learn
 from broker.service.request_families import build_processors
 from broker.service.served_brokers import ServedBrokers
 from broker_harness import service_of
 from golden_frames import value_of
-from protocol.command import Response, decode_command, encode_request
+from protocol.command import Command, Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
+from storage.files.waiting import Unfinished
 from storage.store.message_store import MessageStore
 
 BROKER = Endpoint("127.0.0.1", 10911)
@@ -55,11 +56,27 @@ class Asker:
         *,
         oneway: bool = False,
     ) -> Response:
-        """The answer to one request."""
-        (frame,) = FrameDecoder().feed(encode_request(code, fields or {}, opaque=1, body=body, oneway=oneway))
-        answer = self._dispatcher.dispatch(decode_command(frame), connection or self.connection)
+        """The answer to one request, made by a thread that may wait."""
+        step = self.step(code, fields, body, connection, oneway=oneway)
+        try:
+            answer = step.finish() if isinstance(step, Unfinished) else step
+        except Exception as error:
+            answer = self._dispatcher.failure(Command(code=code), error)
         assert isinstance(answer, Response)
         return answer
+
+    def step(
+        self,
+        code: int,
+        fields: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        connection: FakeConnection | None = None,
+        *,
+        oneway: bool = False,
+    ) -> Step:
+        """What becomes of a request on the event loop."""
+        (frame,) = FrameDecoder().feed(encode_request(code, fields or {}, opaque=1, body=body, oneway=oneway))
+        return self._dispatcher.dispatch(decode_command(frame), connection or self.connection)
 
     def value(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> Any:
         """The body of a successful answer, as a value."""

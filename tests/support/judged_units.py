@@ -1,9 +1,8 @@
 """Units that say themselves what they are, for tests of how a queue's bounds are found among them."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
+from storage.files.waiting import Lookup, all_of
 from storage.queue.unit_standing import BROKEN, EMPTY, Places, Standing
 
 LOG_BEGIN, LOG_END = 1000, 2000
@@ -24,16 +23,19 @@ class FakeUnits:
         self.units = units
         self.judged: list[int] = []
 
-    def standing(self, number: int) -> Standing:
+    def standing(self, number: int) -> Lookup[Standing]:
         self.judged.append(number)
+        yield from ()
         return {"good": Standing.SOUND, "expired": Standing.EXPIRED}.get(self.units[number], Standing.DOUBTFUL)
 
-    def physical_offset(self, number: int) -> int:
+    def physical_offset(self, number: int) -> Lookup[int]:
+        yield from ()
         places = {"lost": EMPTY, "broken": BROKEN, "expired": number, "beyond": LOG_END + number}
         return places.get(self.units[number], LOG_BEGIN + number)
 
-    def physical_offsets(self, start: int, stop: int) -> Iterator[tuple[int, Places]]:
-        for first in reversed(range(0, len(self.units), 7)):
-            begin, end = max(first, start), min(first + 7, stop)
-            if begin < end:
-                yield begin, np.array([self.physical_offset(number) for number in range(begin, end)], np.int64)
+    def blocks(self, start: int, stop: int) -> list[tuple[int, int]]:
+        found = [(max(first, start), min(first + 7, stop)) for first in range(0, len(self.units), 7)]
+        return [(begin, end) for begin, end in found if begin < end]
+
+    def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
+        return np.array((yield from all_of(map(self.physical_offset, range(first, stop)))), np.int64)

@@ -16,12 +16,13 @@ from broker.net.scheduler import Scheduler
 from broker.net.session_settings import SessionSettings
 from broker.net.transport import OpenConnections, SessionTransport
 from broker.service.broker_service import BrokerService
-from broker.service.dispatcher import Dispatcher
+from broker.service.dispatcher import ClientConnection, Dispatcher, Step
 from broker.service.processors.pull_message import Learn
 from broker.service.request_families import build_processors
 from protocol.codes import SerializeType
-from protocol.command import Response
+from protocol.command import Command, Response
 from protocol.kernels.responses import OPAQUE, ResponseTemplate
+from storage.files.waiting import Unfinished
 
 VIEW, QUERY, PULL, LITE_PULL = 33, 12, 11, 361
 FOREVER = 2**63 - 1
@@ -69,6 +70,14 @@ class Wire:
     write_eof = abort = close
 
 
+class PatientDispatcher(Dispatcher):
+    """Finishes look-ups where they were begun, so that answers come in the order of their requests."""
+
+    def dispatch(self, command: Command, connection: ClientConnection) -> Step:
+        step = super().dispatch(command, connection)
+        return self._finish(command, step, step.wait.warm) if isinstance(step, Unfinished) else step
+
+
 class Road:
     """Connections to a service, with the fast lane (`lane`) or without."""
 
@@ -83,7 +92,7 @@ class Road:
         """`learn` takes notice of pulls where there is no lane."""
         self.lane = FastLane(service) if has_lane else None
         self._settings = SessionSettings(
-            Dispatcher(build_processors(service, learn=learn if self.lane is None else self.lane.learn)),
+            PatientDispatcher(build_processors(service, learn=learn if self.lane is None else self.lane.learn)),
             budget or ConnectionBudget(DEFAULT_LIMITS, time.monotonic),
             Scheduler(lambda work: asyncio.get_running_loop().call_soon(work)),
             service.options.frame_limit,

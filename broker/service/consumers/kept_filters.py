@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
-from broker.service.long_work import spend_on_loop
+from broker.service.long_work import Parsing
 from broker.service.registry_budget import BudgetSpent, Room, room_apart, size_of
 from protocol.errors import BadCommand, FilterSyntaxError
+from storage.files.waiting import Lookup, plainly
 from storage.filter.base import MessageFilter
 from storage.filter.expression import SQL92_TYPE, ExpressionFilter
 from storage.filter.sql92 import LONGEST, parse
@@ -82,11 +83,15 @@ class KeptFilters:
         self._costs: dict[Key, int] = {}
         self._kept_bytes = 0
 
-    def make(self, text: str | None, expression_type: str | None) -> MessageFilter:
+    def known(self, text: str | None, expression_type: str | None) -> MessageFilter | None:
+        """The filter of a subscription that was made before; None where there is none yet, or can be none."""
+        found = self._find((text, expression_type))
+        return None if isinstance(found, Failed) else found
+
+    def make_lookup(self, text: str | None, expression_type: str | None) -> Lookup[MessageFilter]:
         """The filter of a subscription, by its text and type alone; one object for equal ones.
 
-        Raises `FilterSyntaxError` for what does not compile, `BudgetSpent` for want of room, and on the event loop
-        `LongParse` where making it takes long.
+        Raises `FilterSyntaxError` for what does not compile, and `BudgetSpent` for want of room.
         """
         key = text, expression_type
         found = self._find(key)
@@ -94,16 +99,18 @@ class KeptFilters:
             size = len(text or "")
             if text is not None and size > LONGEST_EXPRESSIONS:
                 raise FilterSyntaxError(text, (0, 1), f"{size} characters, more than {LONGEST_EXPRESSIONS}")
-            spend_on_loop(_units(key), f"a subscription of {size} characters", partial(self._warm, key))
-            found = self._make(key)
+            yield Parsing(f"a subscription of {size} characters", _units(key), partial(self._warm, key))
+            found = self._find(key) or self._make(key)
         if isinstance(found, Failed):
             raise FilterSyntaxError(found.source, found.span, found.reason)
         return found
 
-    def make_all(self, keys: Iterable[Key], *, is_trusted: bool = False) -> dict[Key, Made]:
+    make = plainly(make_lookup)
+
+    def make_all(self, keys: Iterable[Key], *, is_trusted: bool = False) -> Lookup[dict[Key, Made]]:
         """The filters of a request, or why there is none, by text and type.
 
-        Raises `LongParse` as `make` does, and `BadCommand` for too many new characters altogether, unless `is_trusted`:
+        Raises `BadCommand` for too many new characters altogether, unless `is_trusted`:
         another worker has made them already.
         """
         found = {key: self._find(key) for key in keys}
@@ -111,7 +118,8 @@ class KeptFilters:
         size = sum(len(text or "") for text, _ in missing)
         if size > LONGEST_EXPRESSIONS and not is_trusted:
             raise BadCommand(f"subString: {size} characters of new expressions, more than {LONGEST_EXPRESSIONS}")
-        spend_on_loop(sum(map(_units, missing)), f"{len(missing)} subscriptions of {size} characters")
+        if missing:
+            yield Parsing(f"{len(missing)} subscriptions of {size} characters", sum(map(_units, missing)))
         made_now = {key: self._made_or_why_not(key) for key in missing}
         return {key: made_now[key] if made is None else made for key, made in found.items()}
 

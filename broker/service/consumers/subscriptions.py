@@ -16,6 +16,7 @@ from broker.service.consumers.kept_filters import Failed, KeptFilters, Key, Made
 from broker.service.registry_budget import BudgetSpent
 from protocol.bodies import SubscriptionData
 from protocol.errors import FilterSyntaxError
+from storage.files.waiting import Lookup
 from storage.filter.base import MessageFilter
 from storage.filter.expression import Evaluations, ExpressionFilter, bits_of_subscription
 from storage.filter.retry import RetryFilter, group_of_retry_topic
@@ -110,21 +111,26 @@ class Subscriptions:
         self._with_bits: dict[tuple[str, str], tuple[ConsumerFilter, ExpressionFilter]] = {}
         self.evaluations = Evaluations()
 
-    def in_pull(self, topic: str, text: str | None, expression_type: str | None) -> MessageFilter:
+    def known_in_pull(self, topic: str, text: str | None, expression_type: str | None) -> MessageFilter | None:
+        """The filter of a subscription that comes with a pull if it was made before; None where it is to be made."""
+        known = self.filters.known(text, expression_type)
+        return None if known is None else self._on_retries(topic, known)
+
+    def in_pull(self, topic: str, text: str | None, expression_type: str | None) -> Lookup[MessageFilter]:
         """The filter of a subscription that comes with a pull. Raises what `KeptFilters.make` does."""
-        return self._on_retries(topic, self.filters.make(text, expression_type))
+        return self._on_retries(topic, (yield from self.filters.make_lookup(text, expression_type)))
 
     def of_group(
         self, group: str, subscription: SubscriptionData, reported: GroupFilter | None
-    ) -> MessageFilter | None:
+    ) -> Lookup[MessageFilter | None]:
         """The filter of a group's subscription; `reported` is the one that it has on the topic, if it is an expression.
 
         None for an expression that is none of the group's filters. Raises what `KeptFilters.make` does for tags.
         """
         if subscription.class_filter_mode:
-            return self.filters.make(EVERYTHING, None)
+            return (yield from self.filters.make_lookup(EVERYTHING, None))
         if is_tag_type(subscription.expression_type):
-            return self.filters.make(subscription.sub_string, subscription.expression_type)
+            return (yield from self.filters.make_lookup(subscription.sub_string, subscription.expression_type))
         if reported is None:
             return None
         return self._on_retries(subscription.topic, self._by_bits(group, subscription.topic, reported.chosen))

@@ -14,6 +14,7 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.headers import ConsumeMessageDirectlyResultRequestHeader, GetConsumerRunningInfoRequestHeader
 from protocol.message_id import decode_message_id
+from storage.files.waiting import Lookup
 
 
 class AskConsumerProcessor:
@@ -33,12 +34,12 @@ class AskConsumerProcessor:
         return self._call(RequestCode.GET_CONSUMER_RUNNING_INFO, header.consumer_group, header.client_id, fields)
 
     @handles(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyResultRequestHeader)
-    def consume_directly(self, header: ConsumeMessageDirectlyResultRequestHeader) -> Answer:
+    def consume_directly(self, header: ConsumeMessageDirectlyResultRequestHeader) -> Lookup[Answer]:
         """How a member fares with one message that it is given out of turn; the id names it by its physical offset."""
         offset = decode_message_id(header.msg_id or "").physical_offset
-        record = self._service.store.record_at(offset)
+        record = yield from self._service.store.record_at_lookup(offset)
         if record is None:
-            reason = self._service.store.explain_absence(offset)
+            reason = yield from self._service.store.explain_absence_lookup(offset)
             return Response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}: {reason}")
         fields = {
             "consumerGroup": header.consumer_group,

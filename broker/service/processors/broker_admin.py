@@ -17,6 +17,7 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import StoreError
 from protocol.headers import EmptyRequestHeader, ViewBrokerStatsDataRequestHeader
+from storage.files.waiting import Lookup
 from storage.layout.store_config import DELAY_OFFSETS
 from storage.queue.queue import SCHEDULE_TOPIC
 from storage.store.file_sizes import file_sizes
@@ -65,9 +66,11 @@ class BrokerAdminProcessor:
         self._store = service.store
 
     @handles(RequestCode.GET_BROKER_RUNTIME_INFO, EmptyRequestHeader)
-    def get_runtime_info(self, _header: EmptyRequestHeader) -> Response:
+    def get_runtime_info(self, _header: EmptyRequestHeader) -> Lookup[Response]:
         """The table behind clusterList and brokerStatus."""
-        table = _idle_figures() | self._figures_of_process() | self._figures_of_store() | self._schedule_offsets()
+        table = _idle_figures() | self._figures_of_process()
+        table |= yield from self._figures_of_store()
+        table |= yield from self._schedule_offsets()
         return Response(body=encode_json(KVTable(dict(sorted(table.items())))))
 
     def _figures_of_process(self) -> dict[str, str]:
@@ -88,21 +91,21 @@ class BrokerAdminProcessor:
             "runtime": _format_duration(time.time_ns() // 1_000_000 - self._service.started_timestamp),
         }
 
-    def _figures_of_store(self) -> dict[str, str]:
+    def _figures_of_store(self) -> Lookup[dict[str, str]]:
         log = self._store.commit_log
-        first = log.store_timestamp_at(log.minimum, min(HEAD_BYTES, log.end - log.minimum))
+        first = yield from log.store_timestamp_at_lookup(log.minimum, min(HEAD_BYTES, log.end - log.minimum))
         return {
             "commitLogMinOffset": str(log.minimum),
             "commitLogMaxOffset": str(log.end),
             "earliestMessageTimeStamp": str(first),
         }
 
-    def _schedule_offsets(self) -> dict[str, str]:
+    def _schedule_offsets(self) -> Lookup[dict[str, str]]:
         """Of each delay level, the next message to deliver and the next to come, as far as that is known."""
         figures = {}
         for level, offset in self._store.config.delay_offsets.items():
             try:
-                queue = self._store.queues.queue(SCHEDULE_TOPIC, level - 1)
+                queue = yield from self._store.queues.queue_lookup(SCHEDULE_TOPIC, level - 1)
                 end = 0 if queue is None else queue.max_offset
             except StoreError:
                 continue
@@ -146,7 +149,7 @@ class BrokerAdminProcessor:
         )
 
     @handles(RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader)
-    def view_stats(self, header: ViewBrokerStatsDataRequestHeader) -> Response:
+    def view_stats(self, header: ViewBrokerStatsDataRequestHeader) -> Lookup[Response]:
         """How many messages came and went lately: none came; went what groups have consumed, by their commits.
 
         A broker has such a figure once it has counted anything, so there is none of what is put into a topic.
@@ -154,6 +157,7 @@ class BrokerAdminProcessor:
         name, key = header.stats_name, header.stats_key
         rates = self._service.offsets.rates
         topic, _, group = key.partition("@")
+        yield from self._store.queues.listed()
         if name in BROKER_COUNTS and key == self._service.cluster:
             found = rates.total() if name == "BROKER_GET_NUMS" else (Rate(), Rate(), Rate())
         elif name.startswith("GROUP_GET_") and self._has_group(topic, group):

@@ -25,6 +25,7 @@ from protocol.headers import (
     GetProducerConnectionListRequestHeader,
     UnregisterClientRequestHeader,
 )
+from storage.files.waiting import Lookup
 from storage.filter.tag import is_tag_type
 
 
@@ -36,15 +37,15 @@ class ClientManageProcessor:
         self._filters = service.subscriptions.filters
 
     @handles(RequestCode.HEART_BEAT, EmptyRequestHeader)
-    def heart_beat(self, _header: EmptyRequestHeader, request: Request) -> Response:
+    def heart_beat(self, _header: EmptyRequestHeader, request: Request) -> Lookup[Response]:
         """Take in which groups a client belongs to, and what they subscribe to.
 
         The answer names no features, so that clients keep sending all they have to say (remoting-protocol §4.18).
         """
-        data = parse_body(request.command.body, HeartbeatData)
+        data = yield from parse_body(request.command.body, HeartbeatData)
         check_heartbeat(data)
         reported = (each for consumer in data.consumer_data_set for each in consumer.subscription_data_set)
-        made = self._filters.make_all(expressions_of(reported))
+        made = yield from self._filters.make_all(expressions_of(reported))
         language = request.command.language_code.name
         if not self._clients.heartbeat(request.connection, data, language, request.command.version, made):
             return Response(ResponseCode.SYSTEM_BUSY, "too many groups have members already")
@@ -58,32 +59,32 @@ class ClientManageProcessor:
         return Response(ext_fields={})
 
     @handles(RequestCode.CHECK_CLIENT_CONFIG, EmptyRequestHeader)
-    def check_client_config(self, _header: EmptyRequestHeader, request: Request) -> Response:
+    def check_client_config(self, _header: EmptyRequestHeader, request: Request) -> Lookup[Response]:
         """Whether the expression of a subscription compiles; those by tags, or none at all, are not asked about."""
         body = request.command.body
-        subscription = parse_body(body, CheckClientRequestBody).subscription_data if body else None
+        subscription = (yield from parse_body(body, CheckClientRequestBody)).subscription_data if body else None
         if subscription is None or is_tag_type(subscription.expression_type):
             return Response()
         check_subscription(subscription)
         try:
-            self._filters.make(subscription.sub_string, subscription.expression_type)
+            yield from self._filters.make_lookup(subscription.sub_string, subscription.expression_type)
         except FilterSyntaxError as error:
             return Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return Response()
 
     @handles(RequestCode.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequestHeader)
-    def get_producer_connections(self, header: GetProducerConnectionListRequestHeader) -> Response:
+    def get_producer_connections(self, header: GetProducerConnectionListRequestHeader) -> Lookup[Response]:
         """The connections of a producer group."""
-        leave_to_a_thread(self._clients.count_of(header.producer_group))
+        yield from leave_to_a_thread(self._clients.count_of(header.producer_group))
         members = self._clients.producers(header.producer_group)
         if not members:
             return Response(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producer_group}] not exist")
         return Response(body=encode_json(ProducerConnection([as_connection(member) for member in members])))
 
     @handles(RequestCode.GET_ALL_PRODUCER_INFO, EmptyRequestHeader)
-    def get_all_producers(self, _header: EmptyRequestHeader) -> Response:
+    def get_all_producers(self, _header: EmptyRequestHeader) -> Lookup[Response]:
         """All producer groups with their connections."""
-        leave_to_a_thread(len(self._clients))
+        yield from leave_to_a_thread(len(self._clients))
         groups = self._clients.producer_groups()
         table = {group: [_as_producer(member) for member in groups[group]] for group in sorted(groups)}
         return Response(body=encode_json(ProducerTableInfo(table)))

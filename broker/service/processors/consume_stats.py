@@ -3,8 +3,9 @@
 Source: remoting-protocol §2.2 (consumerProgress), §4.5, §4.6, §4.15; store-format §5.6.
 """
 
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Request, handles
@@ -26,6 +27,7 @@ from protocol.headers import (
     GetConsumeStatsRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
 )
+from storage.files.waiting import Lookup, all_of
 from storage.layout.store_config import GROUPS
 from storage.queue.queue import NO_TIMESTAMP, Queue
 from storage.store.topic_catalog import find_topic
@@ -39,11 +41,13 @@ class ConsumeStatsProcessor:
         self._store = service.store
 
     @handles(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader)
-    def get_consume_stats(self, header: GetConsumeStatsRequestHeader) -> Response:
+    def get_consume_stats(self, header: GetConsumeStatsRequestHeader) -> Lookup[Response]:
         """How far a group is in each queue of its topics; none for a group that never committed an offset."""
         group, topics = header.consumer_group, self._topics_of(header)
-        leave_to_a_thread(sum(map(self._count, topics)))
-        progress = [entry for topic in topics for entry in self._progress(group, topic)]
+        yield from self._store.queues.listed()
+        yield from leave_to_a_thread(sum(map(self._count, topics)))
+        each = yield from all_of(self._progress(group, topic) for topic in topics)
+        progress = list(itertools.chain.from_iterable(each))
         rate = sum(self._service.offsets.rates.rates(group, topic)[0].per_second for topic in topics)
         return Response(body=encode_json(ConsumeStats(message_queue_map(progress), rate)))
 
@@ -59,20 +63,22 @@ class ConsumeStatsProcessor:
             return topics
         return [topic for topic in topics if topic in group.subscriptions]
 
-    def _progress(self, group: str, topic: str) -> Iterator[tuple[MessageQueue, OffsetWrapper]]:
-        pulled = self._pulled(group, topic)
-        for name, queue in self._queues(topic):
-            consumed = self._consumed(group, name)
-            ahead = pulled.get(name.queue_id, self._service.offsets.pulled(group, topic, name.queue_id))
-            yield (
-                name,
-                OffsetWrapper(
-                    broker_offset=0 if queue is None else queue.max_offset,
-                    consumer_offset=consumed,
-                    last_timestamp=max(_timestamp(queue, consumed - 1), 0) if consumed else 0,
-                    pull_offset=max(consumed, ahead),
-                ),
-            )
+    def _progress(self, group: str, topic: str) -> Lookup[list[tuple[MessageQueue, OffsetWrapper]]]:
+        """How far a group is in every queue that a topic's configuration counts."""
+        pulled, names = self._pulled(group, topic), self._queues(topic)
+        offsets = yield from all_of(self._progress_in(group, name, pulled) for name in names)
+        return list(zip(names, offsets, strict=True))
+
+    def _progress_in(self, group: str, name: MessageQueue, pulled: Mapping[int, int]) -> Lookup[OffsetWrapper]:
+        queue = yield from self._store.queues.queue_lookup(name.topic, name.queue_id)
+        consumed = self._consumed(group, name)
+        ahead = pulled.get(name.queue_id, self._service.offsets.pulled(group, name.topic, name.queue_id))
+        return OffsetWrapper(
+            broker_offset=0 if queue is None else queue.max_offset,
+            consumer_offset=consumed,
+            last_timestamp=max((yield from _timestamp(queue, consumed - 1)), 0) if consumed else 0,
+            pull_offset=max(consumed, ahead),
+        )
 
     def _pulled(self, group: str, topic: str) -> dict[int, int]:
         """How far a group with live members has pulled here; without them what the store's broker recorded counts."""
@@ -82,23 +88,22 @@ class ConsumeStatsProcessor:
     def _consumed(self, group: str, queue: MessageQueue) -> int:
         return max(self._service.offsets.committed(group, queue.topic, queue.queue_id) or 0, 0)
 
-    def _queues(self, topic: str) -> Iterator[tuple[MessageQueue, Queue | None]]:
+    def _queues(self, topic: str) -> list[MessageQueue]:
         """Every queue that a topic's configuration counts, whether or not it has ever held a message."""
-        for queue_id in range(self._count(topic)):
-            name = MessageQueue(self._service.broker_name, queue_id, topic)
-            yield name, self._store.queues.queue(topic, queue_id)
+        return [MessageQueue(self._service.broker_name, queue_id, topic) for queue_id in range(self._count(topic))]
 
     def _count(self, topic: str) -> int:
         config = find_topic(self._store, topic)
         return 0 if config is None else config.read_queue_nums
 
     @handles(RequestCode.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader)
-    def get_all_consume_stats(self, header: GetConsumeStatsInBrokerHeader, request: Request) -> Response:
+    def get_all_consume_stats(self, header: GetConsumeStatsInBrokerHeader, request: Request) -> Lookup[Response]:
         """How far every group is, topic by topic; only in ordered topics if asked so."""
         self._store.config.refuse_unknown(GROUPS)
         groups_by_name = sorted(self._store.config.subscription_groups)
         topics = {group: self._service.offsets.topics_of(group) for group in groups_by_name}
-        leave_to_a_thread(sum(self._count(topic) for names in topics.values() for topic in names))
+        yield from self._store.queues.listed()
+        yield from leave_to_a_thread(sum(self._count(topic) for names in topics.values() for topic in names))
         total = in_flight = 0
         groups: list[dict[str, list[ConsumeStats]]] = []
         for group, names in topics.items():
@@ -107,7 +112,7 @@ class ConsumeStatsProcessor:
                 config = find_topic(self._store, topic)
                 if config is None or (header.is_order and not config.order):
                     continue
-                progress = list(self._progress(group, topic))
+                progress = yield from self._progress(group, topic)
                 for _, wrapper in progress:
                     # A broker fills in no pull offset here, and so counts what is in flight as negative.
                     wrapper.pull_offset = 0
@@ -119,29 +124,29 @@ class ConsumeStatsProcessor:
         return Response(body=encode_json(ConsumeStatsList(address, groups, total, in_flight)))
 
     @handles(RequestCode.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpanRequestHeader)
-    def query_consume_time_span(self, header: QueryConsumeTimeSpanRequestHeader) -> Response:
+    def query_consume_time_span(self, header: QueryConsumeTimeSpanRequestHeader) -> Lookup[Response]:
         """Of each queue: the times of its first and last message and of the last one consumed, and how late that is."""
+        yield from self._store.queues.listed()
         if find_topic(self._store, header.topic) is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
-        leave_to_a_thread(self._count(header.topic))
+        yield from leave_to_a_thread(self._count(header.topic))
         now = time.time_ns() // 1_000_000
-        spans = []
-        for name, queue in self._queues(header.topic):
-            spans.append(_time_span(name, queue, self._consumed(header.group, name), now))
+        spans = yield from all_of(self._time_span(header.group, name, now) for name in self._queues(header.topic))
         return Response(body=encode_json(QueryConsumeTimeSpanBody(spans)))
 
+    def _time_span(self, group: str, name: MessageQueue, now: int) -> Lookup[QueueTimeSpan]:
+        queue = yield from self._store.queues.queue_lookup(name.topic, name.queue_id)
+        consumed = self._consumed(group, name)
+        first = NO_TIMESTAMP if queue is None else (yield from _timestamp(queue, queue.min_offset))
+        end = 0 if queue is None else queue.max_offset
+        return QueueTimeSpan(
+            message_queue=name,
+            min_time_stamp=first,
+            max_time_stamp=(yield from _timestamp(queue, end - 1)),
+            consume_time_stamp=(yield from _timestamp(queue, consumed - 1)) if consumed else first,
+            delay_time=now - (yield from _timestamp(queue, consumed)) if consumed < end else 0,
+        )
 
-def _time_span(name: MessageQueue, queue: Queue | None, consumed: int, now: int) -> QueueTimeSpan:
-    first = NO_TIMESTAMP if queue is None else _timestamp(queue, queue.min_offset)
-    end = 0 if queue is None else queue.max_offset
-    return QueueTimeSpan(
-        message_queue=name,
-        min_time_stamp=first,
-        max_time_stamp=_timestamp(queue, end - 1),
-        consume_time_stamp=_timestamp(queue, consumed - 1) if consumed else first,
-        delay_time=now - _timestamp(queue, consumed) if consumed < end else 0,
-    )
 
-
-def _timestamp(queue: Queue | None, queue_offset: int) -> int:
-    return NO_TIMESTAMP if queue is None else queue.store_timestamp_at(queue_offset)
+def _timestamp(queue: Queue | None, queue_offset: int) -> Lookup[int]:
+    return NO_TIMESTAMP if queue is None else (yield from queue.store_timestamp_at_lookup(queue_offset))

@@ -34,6 +34,7 @@ from protocol.headers import (
     QueryTopicsByConsumerRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from storage.files.waiting import Lookup
 from storage.layout.store_config import GROUPS, OFFSETS
 from storage.store.topic_catalog import find_topic
 
@@ -53,18 +54,18 @@ class ConsumerManageProcessor:
     # ------------------------------------------------------------------ members
 
     @handles(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader)
-    def get_consumer_list(self, header: GetConsumerListByGroupRequestHeader) -> Response:
+    def get_consumer_list(self, header: GetConsumerListByGroupRequestHeader) -> Lookup[Response]:
         """The client ids of a group, by which its members share out the queues."""
-        leave_to_a_thread(self._clients.count_of(header.consumer_group))
+        yield from leave_to_a_thread(self._clients.count_of(header.consumer_group))
         client_ids = sorted({member.client_id for member in self._clients.members_of(header.consumer_group)})
         if not client_ids:
             return Response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumer_group}")
         return Response(body=encode_json(GetConsumerListByGroupResponseBody(client_ids)))
 
     @handles(RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader)
-    def get_consumer_connections(self, header: GetConsumerConnectionListRequestHeader) -> Response:
+    def get_consumer_connections(self, header: GetConsumerConnectionListRequestHeader) -> Lookup[Response]:
         """The connections of a group and what it subscribes to."""
-        leave_to_a_thread(self._clients.count_of(header.consumer_group))
+        yield from leave_to_a_thread(self._clients.count_of(header.consumer_group))
         group = self._clients.consumer_group(header.consumer_group)
         if group is None:
             remark = f"the consumer group[{header.consumer_group}] not online"
@@ -79,9 +80,9 @@ class ConsumerManageProcessor:
         return Response(body=encode_json(body))
 
     @handles(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWhoRequestHeader)
-    def query_topic_consume_by_who(self, header: QueryTopicConsumeByWhoRequestHeader) -> Response:
+    def query_topic_consume_by_who(self, header: QueryTopicConsumeByWhoRequestHeader) -> Lookup[Response]:
         """The groups that consume a topic: those that committed an offset in it, and those that subscribe to it now."""
-        leave_to_a_thread(len(self._clients))
+        yield from leave_to_a_thread(len(self._clients))
         groups = {*self._offsets.groups_of(header.topic), *self._clients.groups_subscribed_to(header.topic)}
         return Response(body=encode_json(GroupList(sorted(groups))))
 
@@ -102,13 +103,13 @@ class ConsumerManageProcessor:
     # ------------------------------------------------------------------ configuration
 
     @handles(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GetAllSubscriptionGroupRequestHeader)
-    def get_all_groups(self, header: GetAllSubscriptionGroupRequestHeader) -> Response:
+    def get_all_groups(self, header: GetAllSubscriptionGroupRequestHeader) -> Lookup[Response]:
         """How all groups are configured, in pages for clients that ask for pages."""
         config = self._store.config
         config.refuse_unknown(GROUPS)
         names, version = sorted(config.subscription_groups), config.subscription_groups_version
         page = page_of(names, header.group_seq, header.max_group_num, header.data_version, version)
-        leave_to_a_thread(len(page))
+        yield from leave_to_a_thread(len(page))
         body = {
             "dataVersion": version,
             "forbiddenTable": {name: config.forbidden[name] for name in page if name in config.forbidden},
@@ -129,7 +130,7 @@ class ConsumerManageProcessor:
     # ------------------------------------------------------------------ offsets
 
     @handles(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequestHeader)
-    def query_consumer_offset(self, header: QueryConsumerOffsetRequestHeader) -> Response:
+    def query_consumer_offset(self, header: QueryConsumerOffsetRequestHeader) -> Lookup[Response]:
         """The next offset of a group in a queue; a group new to a queue that is whole starts at 0.
 
         Raises RocketLensError where it is not known, which is no answer: see
@@ -141,19 +142,20 @@ class ConsumerManageProcessor:
         if header.set_zero_if_not_found is False:
             remark = "Not found, do not set to zero, maybe this group boot first"
             return Response(ResponseCode.QUERY_NOT_FOUND, remark)
-        queue = self._store.queues.queue(header.topic, header.queue_id)
+        queue = yield from self._store.queues.queue_lookup(header.topic, header.queue_id)
         if queue is not None and queue.min_offset <= 0 < queue.max_offset:
             return Response(ext_fields={"offset": "0"})
         remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
         return Response(ResponseCode.QUERY_NOT_FOUND, remark)
 
     @handles(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader)
-    def update_consumer_offset(self, header: UpdateConsumerOffsetRequestHeader, request: Request) -> Response:
+    def update_consumer_offset(self, header: UpdateConsumerOffsetRequestHeader, request: Request) -> Lookup[Response]:
         """Remember how far a group has come, as its members tell.
 
         Consumers do not wait for the answer, and commit before their first heartbeat after a restart: that is held. Who
         waits is a tool (cloneGroupOffset), which would be told a success that no broker ever sees.
         """
+        yield from self._store.queues.listed()
         topic = find_topic(self._store, header.topic)
         if topic is None or not 0 <= header.queue_id < topic.read_queue_nums:
             remark = f"there is no queue {header.queue_id} of topic {header.topic}"
@@ -168,12 +170,12 @@ class ConsumerManageProcessor:
         return Response()
 
     @handles(RequestCode.GET_ALL_CONSUMER_OFFSET, EmptyRequestHeader)
-    def get_all_consumer_offsets(self, _header: EmptyRequestHeader) -> Response:
+    def get_all_consumer_offsets(self, _header: EmptyRequestHeader) -> Lookup[Response]:
         """The committed offsets of all groups."""
         self._offsets.refuse_unknown()
         if self._store.config.has_unknown_offsets:
             raise StoreError(self._store.layout.config / OFFSETS, what="some entries are damaged")
-        leave_to_a_thread(len(self._store.config.consumer_offsets) + len(self._offsets))
+        yield from leave_to_a_thread(len(self._store.config.consumer_offsets) + len(self._offsets))
         table = {
             f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in offsets.items()}
             for (group, topic), offsets in self._offsets.everything().items()

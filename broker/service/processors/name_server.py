@@ -22,6 +22,7 @@ from protocol.headers import (
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
 )
+from storage.files.waiting import Lookup
 from storage.store.topic_catalog import READ_ONLY_PERM, topic_names
 
 NO_ROUTE = (
@@ -45,8 +46,9 @@ class NameServerProcessor:
         self._brokers = brokers
 
     @handles(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader)
-    def get_route(self, header: GetRouteInfoRequestHeader, request: Request) -> Response:
+    def get_route(self, header: GetRouteInfoRequestHeader, request: Request) -> Lookup[Response]:
         """The brokers and the readable queues of a topic."""
+        yield from self._brokers.listed()
         found = list(self._brokers.with_topic(header.topic))
         if not found:
             return Response(ResponseCode.TOPIC_NOT_EXIST, NO_ROUTE.format(header.topic))
@@ -81,15 +83,15 @@ class NameServerProcessor:
         return Response(body=encode_json({"brokerMemberGroup": group}))
 
     @handles(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, EmptyRequestHeader)
-    def get_all_topics(self, _header: EmptyRequestHeader) -> Response:
+    def get_all_topics(self, _header: EmptyRequestHeader) -> Lookup[Response]:
         """Every topic, system and retry topics included."""
-        return _topic_list(self._all_topics(self._brokers.services))
+        return _topic_list((yield from self._all_topics(self._brokers.services)))
 
     @handles(RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader)
-    def get_topics_by_cluster(self, header: GetTopicsByClusterRequestHeader) -> Response:
+    def get_topics_by_cluster(self, header: GetTopicsByClusterRequestHeader) -> Lookup[Response]:
         """Every topic for our cluster, none for another one."""
         services = [service for service in self._brokers.services if service.cluster == header.cluster]
-        return _topic_list(self._all_topics(services))
+        return _topic_list((yield from self._all_topics(services)))
 
     @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, EmptyRequestHeader)
     def get_system_topics(self, _header: EmptyRequestHeader, request: Request) -> Response:
@@ -146,9 +148,10 @@ class NameServerProcessor:
             broker_addrs={"0": self._brokers.address_of(service, self._service, request.connection)},
         )
 
-    def _all_topics(self, services: Iterable[BrokerService]) -> list[str]:
+    def _all_topics(self, services: Iterable[BrokerService]) -> Lookup[list[str]]:
         stores = [service.store for service in services]
-        leave_to_a_thread(sum(len(store.config.topics) for store in stores))
+        yield from self._brokers.listed()
+        yield from leave_to_a_thread(sum(len(store.config.topics) for store in stores))
         return sorted({name for store in stores for name in topic_names(store)})
 
     def _topics_with(self, mask: int, value: int) -> list[str]:

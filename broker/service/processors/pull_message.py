@@ -29,12 +29,12 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import BeingSearched, FilterSyntaxError
 from protocol.headers import PullMessageRequestHeader
-from storage.files.residency import Cold, may_wait
+from storage.files.waiting import Lookup, Wait
 from storage.filter.base import MessageFilter
 from storage.filter.tag import is_tag_type
 from storage.kernels.pulls import Choice
 from storage.layout.store_config import TopicConfig
-from storage.query.get_message import GetMessageResult, GetMessageStatus, Lost, get_message
+from storage.query.get_message import GetMessageResult, GetMessageStatus, Lost, get_message_lookup
 from storage.store.message_store import Snapshot
 from storage.store.topic_catalog import find_topic
 
@@ -50,10 +50,10 @@ HEADER_RESERVE = 8 * 1024
 """Bytes of a frame kept for its header."""
 
 SCANS_ON_LOOP = 2
-"""Scans of 16,000 bytes of queue units, without a match, that the event loop is spent on."""
+"""Scans of 16,000 bytes of queue units, without a match, before a pull asks for a thread that may wait."""
 
 SCANS_IN_POOL = 4096
-"""The same on a thread, some three million messages; then the client is told where to go on."""
+"""Such scans altogether, some three million messages; after them the answer names the offset to go on from."""
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
@@ -122,16 +122,18 @@ class PullMessageProcessor:
 
     @handles(RequestCode.PULL_MESSAGE, PullMessageRequestHeader)
     @handles(RequestCode.LITE_PULL_MESSAGE, PullMessageRequestHeader)
-    def pull_message(self, header: PullMessageRequestHeader, request: Request) -> Answer:
+    def pull_message(self, header: PullMessageRequestHeader, request: Request) -> Lookup[Answer]:
         """The messages from a queue offset on; the header fields say where to go on."""
         snapshot, group_changes = self._store.snapshot, self._service.clients.changes
         try:
+            if not snapshot.queues.is_listed:
+                yield from snapshot.queues.listed()
             topic = self._topic(header, request)
             if self._polls.is_stopping:
                 self._commit(header, request)
                 return self._polls.refusal()
-            message_filter = self._filter(header)
-            result = self._look(snapshot, header, header.queue_offset, message_filter)
+            message_filter = self._known_filter(header) or (yield from self._filter(header))
+            result = yield from self._look(snapshot, header, header.queue_offset, message_filter)
         except Refused as refused:
             return refused.response
         except BeingSearched:
@@ -154,10 +156,10 @@ class PullMessageProcessor:
             learn(FoundPull(request.command.code, header, choice, *flags, *now))
         return self.answer(header, topic, result)
 
-    def look_again(self, question: "HeldQuestion") -> Response | None:
+    def look_again(self, question: "HeldQuestion") -> Lookup[Response | None]:
         """Make a held pull again from where it stopped; None where still nothing passes its filter."""
         queue_offset = question.result.next_begin_offset
-        result = self._look(self._store.snapshot, question.header, queue_offset, question.message_filter)
+        result = yield from self._look(self._store.snapshot, question.header, queue_offset, question.message_filter)
         if question.result.lost is not None:
             result = replace(result, lost=question.result.lost + result.lost)
         passed_over = result.status in LOOK_ON and result.next_begin_offset >= result.max_offset
@@ -185,11 +187,18 @@ class PullMessageProcessor:
             raise Refused(Response(ResponseCode.INVALID_PARAMETER, remark))
         return topic
 
-    def _filter(self, header: PullMessageRequestHeader) -> MessageFilter:
+    def _known_filter(self, header: PullMessageRequestHeader) -> MessageFilter | None:
+        """The filter of a subscription in the request that was made for an earlier one; None without one."""
+        if not header.sys_flag & SUBSCRIPTION_FLAG:
+            return None
+        return self._service.subscriptions.known_in_pull(header.topic, header.subscription, header.expression_type)
+
+    def _filter(self, header: PullMessageRequestHeader) -> Lookup[MessageFilter]:
         """The subscription in the request, else the one that the group's members reported with their heartbeats."""
         if header.sys_flag & SUBSCRIPTION_FLAG:
             try:
-                return self._service.subscriptions.in_pull(header.topic, header.subscription, header.expression_type)
+                subscriptions = self._service.subscriptions
+                return (yield from subscriptions.in_pull(header.topic, header.subscription, header.expression_type))
             except FilterSyntaxError as error:
                 raise Refused(_unparsed(error)) from error
         group = self._service.clients.consumer_group(header.consumer_group)
@@ -203,7 +212,7 @@ class PullMessageProcessor:
             )
         if subscription.sub_version < header.sub_version:
             raise Refused(Response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"))
-        return self._reported_filter(group, subscription, header.sub_version)
+        return (yield from self._reported_filter(group, subscription, header.sub_version))
 
     def _refuse_forbidden(self, group: ConsumerGroup, topic: str) -> None:
         """Refuse a group that may not broadcast, or not read this topic, by the store's configuration."""
@@ -215,15 +224,18 @@ class PullMessageProcessor:
             remark = f"the consumer group[{group.name}] is forbidden for topic[{topic}]"
             raise Refused(Response(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": SUBSCRIPTION_FORBIDDEN}))
 
-    def _reported_filter(self, group: ConsumerGroup, subscription: SubscriptionData, sub_version: int) -> MessageFilter:
+    def _reported_filter(
+        self, group: ConsumerGroup, subscription: SubscriptionData, sub_version: int
+    ) -> Lookup[MessageFilter]:
         """The filter of a heartbeat's subscription, which was not refused when it was reported."""
         reported = group.filters.get(subscription.topic)
         try:
-            chosen = self._service.subscriptions.of_group(group.name, subscription, reported)
+            chosen = yield from self._service.subscriptions.of_group(group.name, subscription, reported)
         except FilterSyntaxError as error:
             raise Refused(_unparsed(error)) from error
         if chosen is None:
-            remark = NO_FILTER_DATA + _why_no_filter(self._service.subscriptions.filters, subscription)
+            why_none = yield from _why_no_filter(self._service.subscriptions.filters, subscription)
+            remark = NO_FILTER_DATA + why_none
             raise Refused(Response(ResponseCode.FILTER_DATA_NOT_EXIST, remark))
         is_by_tags = is_tag_type(subscription.expression_type)
         if reported is not None and reported.version < sub_version and not is_by_tags:
@@ -233,14 +245,16 @@ class PullMessageProcessor:
 
     def _look(
         self, snapshot: Snapshot, header: PullMessageRequestHeader, queue_offset: int, message_filter: MessageFilter
-    ) -> GetMessageResult:
+    ) -> Lookup[GetMessageResult]:
         """Scan until a message passes the filter, the queue ends, or it takes too long. Raises BeingSearched."""
         limits = limits_of(header, self._service.options)
         result: GetMessageResult | None = None
         lost: Lost | None = None
-        for _ in range(SCANS_IN_POOL if may_wait() else SCANS_ON_LOOP):
+        for number in range(SCANS_IN_POOL):
+            if number == SCANS_ON_LOOP:
+                yield Wait("no message of many passes the filter")
             try:
-                result = get_message(
+                result = yield from get_message_lookup(
                     snapshot.queues,
                     header.topic,
                     header.queue_id,
@@ -256,9 +270,6 @@ class PullMessageProcessor:
             if result.status not in LOOK_ON or not queue_offset < result.next_begin_offset < result.max_offset:
                 break
             queue_offset = result.next_begin_offset
-        else:
-            if not may_wait():
-                raise Cold("no message of many passes the filter")
         assert result is not None
         if snapshot.commit_log.unreadable and CODES[result.status] is ResponseCode.PULL_OFFSET_MOVED:
             snapshot.commit_log.refuse_hidden_ends()
@@ -316,10 +327,10 @@ def _unparsed(error: FilterSyntaxError) -> Response:
     return Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
 
 
-def _why_no_filter(filters: KeptFilters, subscription: SubscriptionData) -> str:
+def _why_no_filter(filters: KeptFilters, subscription: SubscriptionData) -> Lookup[str]:
     """Where the expression of a group without a filter is wrong."""
     try:
-        filters.make(subscription.sub_string, subscription.expression_type)
+        yield from filters.make_lookup(subscription.sub_string, subscription.expression_type)
     except FilterSyntaxError as error:
         return f": {error}"
     return ""
@@ -351,7 +362,7 @@ class HeldQuestion(msgspec.Struct, gc=False):
         wanted = header.max_msg_nums, header.max_msg_bytes, header.sys_flag, header.consumer_group
         return header.queue_offset, id(self.message_filter), self.topic.topic_sys_flag, wanted
 
-    def look(self) -> Response | None:
+    def look(self) -> Lookup[Response | None]:
         """The answer, or None while nothing arrived that passes the filter."""
         return self.processor.look_again(self)
 

@@ -22,6 +22,7 @@ from protocol.bodies import (
 from protocol.codes import RequestCode
 from protocol.command import Response
 from protocol.headers import EmptyRequestHeader
+from storage.files.waiting import Lookup
 
 
 class QueryAssignmentProcessor:
@@ -32,10 +33,11 @@ class QueryAssignmentProcessor:
         self._brokers = brokers
 
     @handles(RequestCode.QUERY_ASSIGNMENT, EmptyRequestHeader)
-    def query_assignment(self, _header: EmptyRequestHeader, request: Request) -> Response:
+    def query_assignment(self, _header: EmptyRequestHeader, request: Request) -> Lookup[Response]:
         """The queues that a client is to pull from; without a list it keeps those that it has."""
-        body = parse_body(request.command.body, QueryAssignmentRequestBody)
-        leave_to_a_thread(self._service.clients.count_of(body.consumer_group))
+        body = yield from parse_body(request.command.body, QueryAssignmentRequestBody)
+        yield from leave_to_a_thread(self._service.clients.count_of(body.consumer_group))
+        yield from self._brokers.listed()
         queues = self._share(body)
         if queues is None:
             return Response(body=encode_json(QueryAssignmentResponseBody()))

@@ -22,7 +22,7 @@ from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
 from protocol.message import HostAddress, decode_message, with_store_host, without_property
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.properties import UNIQ_KEY
-from storage.files.residency import Cold, may_wait
+from storage.files.waiting import Lookup, Wait, finish
 from storage.life.message_copies import copy_topics, is_known_by, query_with_copies
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.key_search import FIRST_PAGE, KINDS, explain_nothing
@@ -62,17 +62,25 @@ class QueryMessageProcessor:
         self._found_fields = found_fields(0, 0)
 
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
-    def view_message_by_id(self, header: ViewMessageRequestHeader, request: Request) -> Response:
+    def view_message_by_id(self, header: ViewMessageRequestHeader, request: Request) -> Response | Lookup[Response]:
         """The one record that starts at a physical offset, byte for byte; else why none starts there.
 
         A request that names a topic gets no record of another one, as from a broker 5.5.1; a record that waits or was
         retried is known by its first topic too, one of light queues by theirs.
         """
-        record = self._store.record_at(header.offset)
+        record = self._store.hot_record_at(header.offset)
+        return self._look_at(header, request) if record is None else self._view(record, header, request)
+
+    def _look_at(self, header: ViewMessageRequestHeader, request: Request) -> Lookup[Response]:
+        """Answer a view of what is not in memory, or not there."""
+        record = yield from self._store.record_at_lookup(header.offset)
         if record is None:
-            reason = self._store.explain_absence(header.offset)
+            reason = yield from self._store.explain_absence_lookup(header.offset)
             remark = _cut(f"{NOT_FOUND_BY_OFFSET}, {header.offset}: {reason}")
             return Response(ResponseCode.SYSTEM_ERROR, remark)
+        return self._view(record, header, request)
+
+    def _view(self, record: memoryview, header: ViewMessageRequestHeader, request: Request) -> Response:
         if header.topic and not _is_called(record, header.topic, request.command):
             return Response(ResponseCode.NO_PERMISSION, OTHER_TOPIC)
         if len(record) > self._body_limit:
@@ -82,25 +90,25 @@ class QueryMessageProcessor:
         return Response(body=record)
 
     @handles(RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader)
-    def query_message(self, header: QueryMessageRequestHeader, request: Request) -> Response:
+    def query_message(self, header: QueryMessageRequestHeader, request: Request) -> Lookup[Response]:
         """The newest messages with a key, unique key or tag, in ascending order of their physical offsets."""
         query = _key_query(header, self._body_limit)
         if wants_copies(request.command):
-            return self._with_copies(header, query, request)
+            return (yield from self._with_copies(header, query, request))
         if query.kind is UNIQUE and is_offset_message_id_candidate(header.key):
-            record = self._record_of_offset_id(decode_message_id(header.key), request)
+            record = yield from self._record_of_offset_id(decode_message_id(header.key), request)
             if record is not None:
                 return self._found(record, NOTHING_TO_DISCLOSE)
-        answer = self._searched(query)
+        answer = yield from self._searched(query)
         if not answer.records:
-            answer = self._query_in_namespace(query, request) or answer
+            answer = (yield from self._query_in_namespace(query, request)) or answer
         if not answer.records:
-            return self._none(header, answer)
+            return (yield from self._none(header, answer))
         records = self._rewritten(answer.records, request) if self._rewrite else answer.records
         return self._found(records, _disclosures(answer))
 
-    def _searched(self, query: KeyQuery) -> QueryAnswer:
-        answer = self._store.query(query)
+    def _searched(self, query: KeyQuery) -> Lookup[QueryAnswer]:
+        answer = yield from self._store.query_lookup(query)
         if self._service.meter is not None:
             self._service.meter.searched(answer.found)
         return answer
@@ -112,21 +120,21 @@ class QueryMessageProcessor:
             self._found_fields = found_fields(*last_update)
         return found(self._found_fields, disclosures, records)
 
-    def _with_copies(self, header: QueryMessageRequestHeader, query: KeyQuery, request: Request) -> Response:
+    def _with_copies(self, header: QueryMessageRequestHeader, query: KeyQuery, request: Request) -> Lookup[Response]:
         """Answer with the copies too; never on the event loop, since every group has a topic to look into."""
-        if not may_wait():
-            raise Cold("copies under many topics")
-        found = query_with_copies(self._searched, query, copy_topics(self._store))
+        yield Wait("copies under many topics")
+        found = query_with_copies(lambda each: finish(self._searched(each)), query, copy_topics(self._store))
         if not found.messages:
-            return self._none(header, found.answer)
+            return (yield from self._none(header, found.answer))
         records = b"".join(found.records)
         disclosures = disclose(found.cursor, found.incomplete)
         return self._found(self._rewritten(records, request) if self._rewrite else records, disclosures)
 
-    def _none(self, header: QueryMessageRequestHeader, answer: QueryAnswer) -> Response:
+    def _none(self, header: QueryMessageRequestHeader, answer: QueryAnswer) -> Lookup[Response]:
         """Say that nothing was found, in the broker's words, then why."""
         if answer.truncated:
             return Response(ResponseCode.SYSTEM_ERROR, f"the newest match is longer than {self._body_limit} bytes")
+        yield from self._store.queues.listed()
         remark = f"{NOT_FOUND}; {explain_nothing(self._store, header.topic, answer)}"
         return Response(ResponseCode.QUERY_NOT_FOUND, _cut(remark), found_fields(0, 0) | _disclosures(answer))
 
@@ -136,23 +144,23 @@ class QueryMessageProcessor:
             f"the record at physical offset {physical_offset} has {size} bytes, one answer at most {self._body_limit}",
         )
 
-    def _query_in_namespace(self, query: KeyQuery, request: Request) -> QueryAnswer | None:
+    def _query_in_namespace(self, query: KeyQuery, request: Request) -> Lookup[QueryAnswer | None]:
         """Ask again for the topic that a client means which leaves wrapping to the server (remoting-protocol §7)."""
         topic = _in_namespace(query.topic, request.command)
         if topic is None:
             return None
-        answer = self._searched(msgspec.structs.replace(query, topic=topic))
+        answer = yield from self._searched(msgspec.structs.replace(query, topic=topic))
         return answer if answer.records else None
 
-    def _record_of_offset_id(self, message_id: MessageId, request: Request) -> bytes | memoryview | None:
+    def _record_of_offset_id(self, message_id: MessageId, request: Request) -> Lookup[bytes | memoryview | None]:
         """The record an offset id names, in the form in which Java clients take it for an answer to that id.
 
         They keep a hit whose UNIQ_KEY equals the id, and one without UNIQ_KEY if the id computed from the record does
         (remoting-protocol §8.3); so the property goes, and the store host stays unless the id names our own address.
         """
-        record: bytes | memoryview | None = self._store.message_by_offset_id(message_id)
+        record: bytes | memoryview | None = yield from self._store.message_by_offset_id_lookup(message_id)
         if record is None and self._rewrite and message_id.address == self._own_address(request):
-            record = self._store.record_at(message_id.physical_offset)
+            record = yield from self._store.record_at_lookup(message_id.physical_offset)
             record = None if record is None else with_store_host(record, message_id.address)
         if record is None or len(record) > self._body_limit:
             return None

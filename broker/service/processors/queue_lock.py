@@ -11,6 +11,7 @@ from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, encode_
 from protocol.codes import RequestCode
 from protocol.command import Response
 from protocol.headers import EmptyRequestHeader
+from storage.files.waiting import Lookup
 
 
 class QueueLockProcessor:
@@ -20,21 +21,21 @@ class QueueLockProcessor:
         self._locks = service.locks
 
     @handles(RequestCode.LOCK_BATCH_MQ, EmptyRequestHeader)
-    def lock_queues(self, _header: EmptyRequestHeader, request: Request) -> Response:
+    def lock_queues(self, _header: EmptyRequestHeader, request: Request) -> Lookup[Response]:
         """Lock queues for a client; the answer names those that it has to itself now."""
-        body = _body_of(request)
+        body = yield from _body_of(request)
         granted = self._locks.lock(body.consumer_group, body.client_id, body.mq_set)
         return Response(body=encode_json(LockBatchResponseBody(granted)))
 
     @handles(RequestCode.UNLOCK_BATCH_MQ, EmptyRequestHeader)
-    def unlock_queues(self, _header: EmptyRequestHeader, request: Request) -> Response:
+    def unlock_queues(self, _header: EmptyRequestHeader, request: Request) -> Lookup[Response]:
         """Make a client's queues free for the others."""
-        body = _body_of(request)
+        body = yield from _body_of(request)
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
         return Response()
 
 
-def _body_of(request: Request) -> LockBatchRequestBody:
-    body = parse_body(request.command.body, LockBatchRequestBody)
+def _body_of(request: Request) -> Lookup[LockBatchRequestBody]:
+    body = yield from parse_body(request.command.body, LockBatchRequestBody)
     check_locks(body)
     return body

@@ -36,6 +36,7 @@ from protocol.headers import (
     QueryConsumeQueueRequestHeader,
     SearchOffsetRequestHeader,
 )
+from storage.files.waiting import Lookup, all_of
 from storage.filter.base import MessageFilter
 from storage.layout.store_config import DataVersion
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
@@ -56,45 +57,46 @@ class TopicAdminProcessor:
     # ------------------------------------------------------------------ topics
 
     @handles(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader)
-    def get_topic_stats(self, header: GetTopicStatsInfoRequestHeader) -> Response:
+    def get_topic_stats(self, header: GetTopicStatsInfoRequestHeader) -> Lookup[Response]:
         """First and next offset of each queue of a topic, and when its last message was stored."""
+        yield from self._store.queues.listed()
         topic = find_topic(self._store, header.topic)
         if topic is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
         queue_ids = range(max(topic.read_queue_nums, topic.write_queue_nums))
-        leave_to_a_thread(len(queue_ids))
-        offsets = [
-            (MessageQueue(self._service.broker_name, queue_id, header.topic), self._offsets(header.topic, queue_id))
-            for queue_id in queue_ids
-        ]
-        return Response(body=encode_json(TopicStatsTable(message_queue_map(offsets))))
+        yield from leave_to_a_thread(len(queue_ids))
+        names = [MessageQueue(self._service.broker_name, queue_id, header.topic) for queue_id in queue_ids]
+        offsets = yield from all_of(self._offsets(header.topic, queue_id) for queue_id in queue_ids)
+        return Response(body=encode_json(TopicStatsTable(message_queue_map(zip(names, offsets, strict=True)))))
 
-    def _queue(self, topic: str, queue_id: int) -> Queue | None:
+    def _queue(self, topic: str, queue_id: int) -> Lookup[Queue | None]:
         """A queue whose first and last offset are asked for; StoreError where it is not known which they are."""
         self._store.commit_log.refuse_hidden_ends()
-        return self._store.queues.queue(topic, queue_id)
+        return (yield from self._store.queues.queue_lookup(topic, queue_id))
 
-    def _offsets(self, topic: str, queue_id: int) -> TopicOffset:
-        queue = self._queue(topic, queue_id)
+    def _offsets(self, topic: str, queue_id: int) -> Lookup[TopicOffset]:
+        queue = yield from self._queue(topic, queue_id)
         if queue is None:
             return TopicOffset(last_update_timestamp=0, max_offset=0, min_offset=0)
-        last = queue.store_timestamp_at(queue.max_offset - 1) if queue.max_offset else 0
+        last = (yield from queue.store_timestamp_at_lookup(queue.max_offset - 1)) if queue.max_offset else 0
         return TopicOffset(last_update_timestamp=last, max_offset=queue.max_offset, min_offset=queue.min_offset)
 
     @handles(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader)
-    def get_topic_config(self, header: GetTopicConfigRequestHeader) -> Response:
+    def get_topic_config(self, header: GetTopicConfigRequestHeader) -> Lookup[Response]:
         """How a topic is configured; permissions are the store's own here, for they are facts of it."""
+        yield from self._store.queues.listed()
         topic = find_topic(self._store, header.topic)
         if topic is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
         return Response(body=encode_json(topic))
 
     @handles(RequestCode.GET_ALL_TOPIC_CONFIG, GetAllTopicConfigRequestHeader)
-    def get_all_topic_config(self, header: GetAllTopicConfigRequestHeader) -> Response:
+    def get_all_topic_config(self, header: GetAllTopicConfigRequestHeader) -> Lookup[Response]:
         """How all topics are configured, in pages for clients that ask for pages."""
+        yield from self._store.queues.listed()
         names, version = topic_names(self._store), self._store.config.topics_version
         page = page_of(names, header.topic_seq, header.max_topic_num, header.data_version, version)
-        leave_to_a_thread(len(page))
+        yield from leave_to_a_thread(len(page))
         body = {
             "dataVersion": version,
             "mappingDataVersion": DataVersion(),
@@ -105,53 +107,59 @@ class TopicAdminProcessor:
         return Response(ext_fields={"totalTopicNum": str(len(names))}, body=encode_json(body))
 
     @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, EmptyRequestHeader)
-    def get_system_topics(self, _header: EmptyRequestHeader) -> Response:
+    def get_system_topics(self, _header: EmptyRequestHeader) -> Lookup[Response]:
         """The topics that are the broker's own."""
+        yield from self._store.queues.listed()
         topics = system_topics(self._store, self._service.broker_name, self._service.cluster)
         return Response(body=encode_json(TopicList(topics)))
 
     # ------------------------------------------------------------------ offsets
 
     @handles(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader)
-    def get_max_offset(self, header: GetMaxOffsetRequestHeader) -> Response:
+    def get_max_offset(self, header: GetMaxOffsetRequestHeader) -> Lookup[Response]:
         """The offset that the next message of a queue would get."""
-        queue = self._queue(header.topic, header.queue_id)
+        queue = yield from self._queue(header.topic, header.queue_id)
         return _offset(0 if queue is None else queue.max_offset)
 
     @handles(RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader)
-    def get_min_offset(self, header: GetMinOffsetRequestHeader) -> Response:
+    def get_min_offset(self, header: GetMinOffsetRequestHeader) -> Lookup[Response]:
         """The offset of the first message of a queue that is still there."""
-        queue = self._queue(header.topic, header.queue_id)
+        queue = yield from self._queue(header.topic, header.queue_id)
         return _offset(0 if queue is None else queue.min_offset)
 
     @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequestHeader)
-    def search_offset(self, header: SearchOffsetRequestHeader) -> Response:
+    def search_offset(self, header: SearchOffsetRequestHeader) -> Lookup[Response]:
         """The first message at a time or after it, or the last at that time or before it."""
-        queue = self._queue(header.topic, header.queue_id)
+        queue = yield from self._queue(header.topic, header.queue_id)
         if queue is None:
             return _offset(0)
-        return _offset(queue.offset_by_timestamp(header.timestamp, TimeBoundary[header.boundary_type.name]))
+        boundary = TimeBoundary[header.boundary_type.name]
+        return _offset((yield from queue.offset_by_timestamp_lookup(header.timestamp, boundary)))
 
     @handles(RequestCode.GET_EARLIEST_MSG_STORETIME, GetEarliestMsgStoretimeRequestHeader)
-    def get_earliest_store_timestamp(self, header: GetEarliestMsgStoretimeRequestHeader) -> Response:
+    def get_earliest_store_timestamp(self, header: GetEarliestMsgStoretimeRequestHeader) -> Lookup[Response]:
         """When the first message of a queue that is still there was stored, −1 for an empty queue."""
-        queue = self._queue(header.topic, header.queue_id)
-        timestamp = NO_TIMESTAMP if queue is None else queue.store_timestamp_at(queue.min_offset)
+        queue = yield from self._queue(header.topic, header.queue_id)
+        timestamp = NO_TIMESTAMP
+        if queue is not None:
+            timestamp = yield from queue.store_timestamp_at_lookup(queue.min_offset)
         return Response(ext_fields={"timestamp": str(timestamp)})
 
     # ------------------------------------------------------------------ queue units
 
     @handles(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequestHeader)
-    def query_consume_queue(self, header: QueryConsumeQueueRequestHeader) -> Response:
+    def query_consume_queue(self, header: QueryConsumeQueueRequestHeader) -> Lookup[Response]:
         """The units of a queue as they are, with what a group's subscription makes of them."""
-        queue = self._store.queues.queue(header.topic, header.queue_id)
+        queue = yield from self._store.queues.queue_lookup(header.topic, header.queue_id)
         if queue is None:
             return Response(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
         count = max(min(header.count, ENTRIES_LIMIT, queue.max_offset - header.index), 0)
-        leave_to_a_thread(count)
+        yield from leave_to_a_thread(count)
         subscription, filter_data = self._subscription(header)
-        entries = queue.entries(header.index, count) if count else []
-        chosen = None if subscription is UNSET else self._filter(header.consumer_group, subscription)
+        entries = (yield from queue.entries_lookup(header.index, count)) if count else []
+        chosen = None
+        if subscription is not UNSET:
+            chosen = yield from self._filter(header.consumer_group, subscription)
         body = QueryConsumeQueueResponseBody(
             max_queue_index=queue.max_offset,
             min_queue_index=queue.min_offset,
@@ -180,11 +188,11 @@ class TopicAdminProcessor:
         data = filter_data(group, topic, reported, stored, self._service.started_timestamp)
         return subscription, NO_FILTER if data is None else data.text()
 
-    def _filter(self, group: str | None, subscription: SubscriptionData) -> MessageFilter | None:
+    def _filter(self, group: str | None, subscription: SubscriptionData) -> Lookup[MessageFilter | None]:
         """The filter of a group's subscription, None for one that does not compile."""
         reported = self._service.clients.filters_of(group or "").get(subscription.topic)
         try:
-            return self._service.subscriptions.of_group(group or "", subscription, reported)
+            return (yield from self._service.subscriptions.of_group(group or "", subscription, reported))
         except FilterSyntaxError:
             return None
 

@@ -41,7 +41,7 @@ from protocol.codes import RequestCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.errors import StoreError
 from protocol.frame import FrameDecoder
-from storage.files.residency import Cold
+from storage.files.waiting import Lookup, Wait
 from storage.kernels.pulls import EVERYTHING, Choice
 from storage.queue.consume_queue import ConsumeQueue
 from storage.store.message_store import MessageStore
@@ -332,14 +332,16 @@ def test_a_row_keeps_its_file_until_it_is_released() -> None:
     assert (len(known), known.pulled()) == (1, [(0, 0)])
 
 
-@pytest.mark.parametrize("error", [Cold("a cold page"), StoreError(Path("0"), what="cannot be opened")])
+@pytest.mark.parametrize("is_cold", [True, False])
 def test_a_row_that_would_have_to_wait_is_not_made(
-    error: Exception, service: BrokerService, monkeypatch: pytest.MonkeyPatch
+    is_cold: bool, service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The row of a pull at a file's start looks at the file before it, which may be cold, or expired by then."""
 
-    def fail(*_: object) -> None:
-        raise error
+    def fail(*_: object) -> Lookup[None]:
+        if is_cold:
+            yield Wait("a cold page")
+        raise StoreError(Path("0"), what="cannot be opened")
 
     road = Road(service, has_lane=True)
     with monkeypatch.context() as patch:
@@ -359,7 +361,12 @@ def test_a_pull_that_starts_at_a_unit_out_of_order_is_not_learned(
 ) -> None:
     """The kernel sees no unit before the first of a file, so it must not judge one that leads back behind that."""
     road = Road(service, has_lane=True)
-    monkeypatch.setattr(ConsumeQueue, "starts_out_of_order", lambda *_: True)
+
+    def is_so(*_: object) -> Lookup[bool]:
+        yield from ()
+        return True
+
+    monkeypatch.setattr(ConsumeQueue, "starts_out_of_order", is_so)
     for _ in range(4):
         assert told(asyncio.run(road.answer([pull("T")]))) == told(
             asyncio.run(Road(service, has_lane=False).answer([pull("T")]))

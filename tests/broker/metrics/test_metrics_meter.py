@@ -30,7 +30,7 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader
-from storage.files.residency import Cold, ColdKind, may_wait
+from storage.files.waiting import Lookup, Wait, WaitKind
 from storage.kernels.lookups import Found
 from storage.store.message_store import MessageStore
 
@@ -180,23 +180,22 @@ class ColdShelf:
     def __init__(self) -> None:
         self.release = threading.Event()
 
-    def _look_up(self, kind: ColdKind) -> Response:
-        if not may_wait():
-            raise Cold("it is there", kind=kind)
+    def _look_up(self, kind: WaitKind) -> Lookup[Response]:
+        yield Wait("it is there", kind=kind)
         assert self.release.wait(60)
         return Response()
 
     @handles(RequestCode.GET_MAX_OFFSET, EmptyRequestHeader)
-    def page(self, header: EmptyRequestHeader) -> Response:
-        return self._look_up(ColdKind.PAGE)
+    def page(self, header: EmptyRequestHeader) -> Lookup[Response]:
+        return self._look_up(WaitKind.PAGE)
 
     @handles(RequestCode.GET_MIN_OFFSET, EmptyRequestHeader)
-    def chain(self, header: EmptyRequestHeader) -> Response:
-        return self._look_up(ColdKind.CHAIN)
+    def chain(self, header: EmptyRequestHeader) -> Lookup[Response]:
+        return self._look_up(WaitKind.CHAIN)
 
     @handles(RequestCode.GET_EARLIEST_MSG_STORETIME, EmptyRequestHeader)
-    def scan(self, header: EmptyRequestHeader) -> Response:
-        return self._look_up(ColdKind.SCAN)
+    def scan(self, header: EmptyRequestHeader) -> Lookup[Response]:
+        return self._look_up(WaitKind.SCAN)
 
 
 async def test_requests_that_wait_are_counted_by_reason_and_take_as_long_as_they_wait() -> None:
@@ -259,4 +258,5 @@ async def test_threads_and_the_loop_count_searches_without_losing_any() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert list(meter.row[rows.POOL_SEARCH : rows.POOL_SEARCH + 5]) == [8000, 24_000, 8000, 16_000, 8000]
+    meter.add_up()
+    assert list(meter.row[rows.SEARCH : rows.SEARCH + 5]) == [8000, 24_000, 8000, 16_000, 8000]

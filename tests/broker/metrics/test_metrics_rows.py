@@ -19,7 +19,6 @@ def test_places_do_not_overlap() -> None:
         first + number
         for first, count in (
             (rows.SEARCH, len(rows.SEARCH_FIGURES)),
-            (rows.POOL_SEARCH, len(rows.SEARCH_FIGURES)),
             (rows.WAITED, len(rows.REASONS)),
             (rows.SLOW, len(rows.REASONS)),
             (rows.HOLE_MESSAGES, len(rows.HOLE_OUTCOMES)),

@@ -14,7 +14,7 @@ from protocol.codes import RequestCode
 from protocol.command import Command, Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader
-from storage.files.residency import Cold, ColdKind, may_wait
+from storage.files.waiting import Lookup, Wait, WaitKind
 
 SECRET = "order-4711-of-somebody"
 MILLISECOND = 1_000_000
@@ -25,8 +25,8 @@ def command_of(**fields: str) -> Command:
     return decode_command(frame)
 
 
-def visit_of(queued: int, disk: int, kind: ColdKind = ColdKind.PAGE) -> Visit:
-    visit = Visit(Cold("000 is cold at 7", kind=kind))
+def visit_of(queued: int, disk: int, kind: WaitKind = WaitKind.PAGE) -> Visit:
+    visit = Visit(Wait("000 is cold at 7", kind=kind))
     visit.begun = visit.asked + queued * MILLISECOND
     visit.warmed = visit.begun + disk * MILLISECOND
     return visit
@@ -60,8 +60,8 @@ def test_a_line_names_topic_group_and_reason_but_no_key(caplog: pytest.LogCaptur
     ("visit", "reason"),
     [
         (visit_of(2, 900), rows.COLD),
-        (visit_of(2, 0, ColdKind.CHAIN), rows.LONG_CHAIN),
-        (visit_of(2, 0, ColdKind.SCAN), rows.SCAN),
+        (visit_of(2, 0, WaitKind.CHAIN), rows.LONG_CHAIN),
+        (visit_of(2, 0, WaitKind.SCAN), rows.SCAN),
         (visit_of(600, 300), rows.POOL_QUEUE),
         (Visit(), rows.ASKED_ANOTHER),
     ],
@@ -104,9 +104,8 @@ class Sleeper:
         return Response()
 
     @handles(RequestCode.GET_MIN_OFFSET, EmptyRequestHeader)
-    def on_a_thread(self, header: EmptyRequestHeader) -> Response:
-        if not may_wait():
-            raise Cold("somewhere deep")
+    def on_a_thread(self, header: EmptyRequestHeader) -> Lookup[Response]:
+        yield Wait("somewhere deep")
         self.now += 250 * MILLISECOND
         return Response()
 

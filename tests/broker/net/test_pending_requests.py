@@ -10,6 +10,7 @@ from broker.net.budget import PENDING_REQUEST_BYTES, ConnectionBudget
 from broker.net.pending_requests import FIELD_COST, PendingRequest, PendingRequests
 from broker.service.pending_reply import PENDING_REPLY_BYTES, PendingReply
 from protocol.command import Command, Response
+from storage.files.waiting import Lookup, Unfinished, Wait
 
 
 class Given(PendingReply):
@@ -42,8 +43,14 @@ def pending_with(**limits: int) -> tuple[PendingRequests, ConnectionBudget]:
 PULL = Command(code=11)
 
 
+def waiting() -> Lookup[Response]:
+    yield Wait("a page")
+    return Response()
+
+
 def look_up(command: Command = PULL) -> PendingRequest:
-    return PendingRequest(command, Visit())
+    wait = Wait("a page")
+    return PendingRequest(command, Visit(wait), Unfinished(wait, waiting()))
 
 
 @pytest.fixture

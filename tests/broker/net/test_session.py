@@ -19,7 +19,7 @@ from protocol.command import Command, Response, decode_command, encode_request, 
 from protocol.frame import PREFIX, FrameDecoder
 from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
 from still_clock import StillClock
-from storage.files.residency import Cold
+from storage.files.waiting import Lookup, Wait
 
 OPEN, QUEUED, HELD = SessionState.OPEN, SessionState.QUEUED, SessionState.HELD
 ENDING, FINISHED, LOST = SessionState.ENDING, SessionState.FINISHED, SessionState.LOST
@@ -75,8 +75,9 @@ class Families:
         return self.awaitables[-1]
 
     @handles(COLD, EmptyRequestHeader)
-    def cold(self, header: EmptyRequestHeader) -> Response:
-        raise Cold("page")
+    def cold(self, header: EmptyRequestHeader) -> Lookup[Response]:
+        yield Wait("page")
+        return Response(body=b"cold")
 
     @handles(WITH_OTHERS, EmptyRequestHeader)
     def with_others(self, header: EmptyRequestHeader) -> PendingReply:

@@ -29,6 +29,7 @@ from protocol.command import Response, decode_command, decode_header, encode_req
 from protocol.errors import BadCommand, ConfigError
 from protocol.frame import FrameDecoder
 from protocol.headers import QueryMessageRequestHeader
+from storage.files.waiting import finish
 from storage.store.message_store import MessageStore
 
 Admit = Callable[..., object]
@@ -58,7 +59,7 @@ def guard(acl: Path) -> Guard:
 
 def admit(guard: Guard, frame: bytes) -> object:
     (whole,) = FrameDecoder().feed(frame)
-    return guard.admit(decode_command(whole), Peer())
+    return finish(guard.admit(decode_command(whole), Peer()))
 
 
 def is_admitted(guard: Guard, frame: bytes) -> bool:
@@ -129,7 +130,7 @@ def test_a_handler_gets_the_fields_that_were_checked(guard: Guard) -> None:
     frame = (len(frame) - 4).to_bytes(4) + (len(frame) - 8).to_bytes(4) + frame[8:]
     (whole,) = FrameDecoder().feed(frame)
     command = decode_command(whole)
-    assert not isinstance(guard.admit(command, Peer()), Response)
+    assert not isinstance(finish(guard.admit(command, Peer())), Response)
     assert ext_fields_of(command) == fields
     assert decode_header(command, QueryMessageRequestHeader).topic == fields["topic"]
 

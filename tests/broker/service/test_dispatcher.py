@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from protocol.command import Command, Response, decode_command, encode_request
 from protocol.errors import BadHeader, BeingSearched, CorruptRecord
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
-from storage.files.residency import Cold, allow_waiting, forbid_waiting, may_wait
+from storage.files.waiting import Lookup, Unfinished, Wait
 
 
 class Peer:
@@ -41,14 +42,17 @@ class Viewer:
         self.warmed = 0
 
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
-    def view(self, header: ViewMessageRequestHeader) -> Response:
+    def view(self, header: ViewMessageRequestHeader) -> Lookup[Response]:
         self.threads.append(threading.get_ident())
         if header.offset == 1:
             raise CorruptRecord(Path("/store/commitlog/00000000000000000000"), 1, 0xDAA320A7, 0, "magic")
         if header.offset == 2:
             raise ZeroDivisionError("a secret of /etc/passwd")
-        if header.offset == 3 and not may_wait():
-            raise Cold("page", self.warm)
+        if header.offset >= 3:
+            yield Wait("page", self.warm)
+            self.threads.append(threading.get_ident())
+        if header.offset == 5:
+            raise ZeroDivisionError("a secret of /etc/passwd")
         return Response(body=b"%d" % header.offset)
 
     def warm(self) -> None:
@@ -71,7 +75,7 @@ def answer(code: int, processors: list[object] | None = None, **fields: str) -> 
 
 
 def test_a_code_is_answered_by_its_method_with_a_typed_header() -> None:
-    assert answer(RequestCode.VIEW_MESSAGE_BY_ID, offset="42") == Response(body=b"42")
+    assert answer(RequestCode.VIEW_MESSAGE_BY_ID, offset="0") == Response(body=b"0")
 
 
 def test_a_method_with_a_second_parameter_gets_the_request_and_may_answer_several_codes() -> None:
@@ -129,25 +133,37 @@ def test_the_codes_with_a_handler_are_known() -> None:
     assert Dispatcher([Viewer(), Greeter()]).codes == {33, 34, 35}
 
 
+def unfinished(dispatcher: Dispatcher, command: Command) -> "Unfinished[Any]":
+    step = dispatcher.dispatch(command, PEER)
+    assert isinstance(step, Unfinished)
+    return step
+
+
 @pytest.mark.asyncio
-async def test_a_cold_request_runs_again_on_a_thread_that_may_wait() -> None:
+async def test_a_look_up_that_has_to_wait_goes_on_on_a_thread_that_may() -> None:
     viewer = Viewer()
     dispatcher = Dispatcher([viewer])
     command = command_of(RequestCode.VIEW_MESSAGE_BY_ID, offset="3")
-    forbid_waiting()
-    try:
-        with pytest.raises(Cold) as caught:
-            dispatcher.dispatch(command, PEER)
-        assert not viewer.warmed
-        future = dispatcher.dispatch_in_pool(command, PEER, caught.value)
-        assert not dispatcher.is_idle
-        assert await future == Response(body=b"3")
-    finally:
-        allow_waiting()
-        dispatcher.close()
+    step = unfinished(dispatcher, command)
+    assert not viewer.warmed
+    future = dispatcher.finish_in_pool(command, PEER, step)
+    assert not dispatcher.is_idle
+    assert await future == Response(body=b"3")
+    dispatcher.close()
     assert viewer.warmed == 1
     assert viewer.threads[0] == threading.get_ident() != viewer.threads[1]
+    assert len(viewer.threads) == 2, "it was begun once"
     assert dispatcher.is_idle
+
+
+@pytest.mark.asyncio
+async def test_an_error_on_a_thread_is_answered_as_on_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    dispatcher = Dispatcher([Viewer()])
+    command = command_of(RequestCode.VIEW_MESSAGE_BY_ID, offset="5")
+    found = await dispatcher.finish_in_pool(command, PEER, unfinished(dispatcher, command))
+    dispatcher.close()
+    assert found == dispatcher.failure(command, ZeroDivisionError())
+    assert "ZeroDivisionError: a secret" in caplog.text
 
 
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.QUERY_MESSAGE])
@@ -169,12 +185,12 @@ async def test_more_requests_than_may_wait_are_answered_busy(monkeypatch: pytest
     held = threading.Event()
     dispatcher = Dispatcher([Viewer()])
     command = command_of(RequestCode.VIEW_MESSAGE_BY_ID, offset="4")
-    first = dispatcher.dispatch_in_pool(command, PEER, Cold("page", lambda: held.wait(60) and None))
-    refused = await dispatcher.dispatch_in_pool(command, PEER, Cold("page"))
+    first = dispatcher.finish_in_pool(command, PEER, unfinished(dispatcher, command), lambda: held.wait(60) and None)
+    refused = await dispatcher.finish_in_pool(command, PEER, unfinished(dispatcher, command))
     held.set()
     assert isinstance(refused, Response)
     assert refused.code == ResponseCode.SYSTEM_BUSY
     assert await first == Response(body=b"4")
     await asyncio.sleep(0)
-    assert await dispatcher.dispatch_in_pool(command, PEER, Cold("page")) == Response(body=b"4")
+    assert await dispatcher.finish_in_pool(command, PEER, unfinished(dispatcher, command)) == Response(body=b"4")
     dispatcher.close()

@@ -11,7 +11,7 @@ from broker.service import long_polling
 from broker.service.long_polling import LongPolling
 from broker_harness import until
 from protocol.command import Response
-from storage.files.residency import Cold
+from storage.files.waiting import Lookup, Wait
 from storage.queue.queue_store import QueueStore
 
 pytestmark = pytest.mark.asyncio
@@ -31,7 +31,7 @@ class FakeStore:
 
 
 class FakeQuestion:
-    """Answers with what it is given, in turn; an exception is raised."""
+    """Answers with what it is given, in turn; an exception is raised, and what is to be waited for waited for."""
 
     queue_key = ("T", 0)
     queue_offset = 0
@@ -42,11 +42,12 @@ class FakeQuestion:
     def sameness(self) -> object:
         return self.same or id(self)
 
-    def __init__(self, *answers: Response | Exception | None) -> None:
-        self._answers: Iterator[Response | Exception | None] = iter(answers)
+    def __init__(self, *answers: Response | Exception | Wait | None) -> None:
+        self._answers: Iterator[Response | Exception | Wait | None] = iter(answers)
 
-    def look(self) -> Response | None:
-        answer = next(self._answers)
+    def look(self) -> Lookup[Response | None]:
+        while isinstance(answer := next(self._answers), Wait):
+            yield answer
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -75,15 +76,15 @@ async def test_a_look_that_would_wait_for_the_disk_is_made_on_a_thread() -> None
     store = FakeStore()
     polls = polling(store)
     warmed: list[bool] = []
-    cold = Cold("a queue file", lambda: warmed.append(True))
+    cold = Wait("a queue file", lambda: warmed.append(True))
     pull = polls.hold(FakeQuestion(cold, Response(FOUND)), 10, object())  # type: ignore[arg-type]
     assert not isinstance(pull, Response)
     assert (await pull).code == FOUND
     assert warmed == [True]
 
 
-@pytest.mark.parametrize("answers", [(ValueError("odd"),), (Cold("a file"), ValueError("odd"))])
-async def test_a_look_that_fails_ends_the_wait_with_its_error(answers: tuple[Exception, ...]) -> None:
+@pytest.mark.parametrize("answers", [(ValueError("odd"),), (Wait("a file"), ValueError("odd"))])
+async def test_a_look_that_fails_ends_the_wait_with_its_error(answers: tuple[Exception | Wait, ...]) -> None:
     pull = polling(FakeStore()).hold(FakeQuestion(*answers), 10, object())  # type: ignore[arg-type]
     assert not isinstance(pull, Response)
     with pytest.raises(ValueError, match="odd"):
@@ -105,7 +106,7 @@ async def test_while_a_look_waits_for_the_disk_others_join_it_and_what_arrives_i
     store = FakeStore()
     polls = polling(store)
     entered, leave = threading.Event(), threading.Event()
-    cold = Cold("a queue file", lambda: (entered.set(), leave.wait(60)))
+    cold = Wait("a queue file", lambda: (entered.set(), leave.wait(60)))
     question = FakeQuestion(cold, None, Response(FOUND))
     question.same = "the same"
     first = polls.hold(question, 10, object())  # type: ignore[arg-type]

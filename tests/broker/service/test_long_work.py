@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -15,29 +16,25 @@ from broker.service.long_work import (
     LOOKUPS_ON_LOOP,
     PARSED_BODIES,
     UNITS_A_TURN,
-    LongParse,
+    Parsing,
+    begin_on_loop,
+    go_on_on_loop,
     leave_to_a_thread,
     parse_body,
-    spend_on_loop,
 )
 from broker.service.request_families import build_processors
 from broker_harness import connected, serving
 from heartbeats import consumer, heartbeat
+from lookups import at_once, wait_of
 from protocol.bodies import HeartbeatData
 from protocol.codes import RequestCode
 from protocol.errors import BadCommand
-from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from storage.files.waiting import Lookup, Unfinished, Wait, finish
 
 
-def test_only_the_event_loop_refuses_and_only_long_work() -> None:
-    leave_to_a_thread(LOOKUPS_ON_LOOP + 1)
-    forbid_waiting()
-    try:
-        leave_to_a_thread(LOOKUPS_ON_LOOP)
-        with pytest.raises(Cold, match="1001 look-ups"):
-            leave_to_a_thread(LOOKUPS_ON_LOOP + 1)
-    finally:
-        allow_waiting()
+def test_only_long_work_waits_for_a_thread() -> None:
+    at_once(leave_to_a_thread(LOOKUPS_ON_LOOP))
+    assert str(wait_of(leave_to_a_thread(LOOKUPS_ON_LOOP + 1))) == "1001 look-ups"
 
 
 @pytest.mark.parametrize(
@@ -60,13 +57,12 @@ def test_answers_made_of_many_look_ups_are_made_on_a_thread(
 ) -> None:
     asker = Asker(g1_store)
     asker.value(code, fields)
+    monkeypatch.setattr(time, "time_ns", lambda: 1_900_000_000_000_000_000)  # delays are counted up to it
     monkeypatch.setattr(long_work, "LOOKUPS_ON_LOOP", 3)
-    forbid_waiting()
-    try:
-        with pytest.raises(Cold):
-            asker.ask(code, fields)
-    finally:
-        allow_waiting()
+    step = asker.step(code, fields)
+    assert isinstance(step, Unfinished)
+    assert "look-ups" in str(step.wait)
+    assert step.finish() == asker.ask(code, fields)
     asker.value(code, fields)
 
 
@@ -96,12 +92,10 @@ def test_answers_made_of_what_many_clients_told_are_made_on_a_thread(
         assert asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, asked, oneway=True).code == 0
     asker.value(code, fields, body)
     monkeypatch.setattr(long_work, "LOOKUPS_ON_LOOP", 3)
-    forbid_waiting()
-    try:
-        with pytest.raises(Cold):
-            asker.ask(code, fields, body)
-    finally:
-        allow_waiting()
+    step = asker.step(code, fields, body)
+    assert isinstance(step, Unfinished)
+    assert "look-ups" in str(step.wait)
+    assert step.finish() == asker.ask(code, fields, body)
     asker.value(code, fields, body)
 
 
@@ -114,37 +108,54 @@ def test_all_requests_whose_body_is_read_are_held_to_its_limit(g1_store: Path) -
     assert read == set(PARSED_BODIES) == set(BODIES)
 
 
+def parse(units: int, what: str = "it", *, is_part: bool = False) -> Lookup[str]:
+    yield Parsing(what, units, (lambda: None) if is_part else None)
+    return what
+
+
 @pytest.mark.asyncio
 async def test_a_turn_of_the_event_loop_parses_so_much_and_the_next_one_again() -> None:
-    forbid_waiting()
-    try:
-        spend_on_loop(UNITS_A_TURN - 1, "first")
-        with pytest.raises(LongParse, match="second") as caught:
-            spend_on_loop(2, "second")
-        assert (caught.value.units, caught.value.is_part) == (2, False)
-        spend_on_loop(1, "third")
-        await asyncio.sleep(0)
-        spend_on_loop(UNITS_A_TURN, "next turn")
-        with pytest.raises(LongParse):
-            spend_on_loop(1, "and no more")
-        await asyncio.to_thread(spend_on_loop, UNITS_A_TURN + 1, "elsewhere")
-    finally:
-        allow_waiting()
+    assert begin_on_loop(parse(UNITS_A_TURN - 1, "first")) == "first"
+    step = begin_on_loop(parse(2, "second"))
+    assert isinstance(step, Unfinished)
+    assert isinstance(step.wait, Parsing)
+    assert (str(step.wait), step.wait.units, step.wait.is_part) == ("second", 2, False)
+    assert await asyncio.to_thread(step.finish) == "second"
+    assert begin_on_loop(parse(1, "third")) == "third"
+    await asyncio.sleep(0)
+    assert begin_on_loop(parse(UNITS_A_TURN, "next turn")) == "next turn"
+    assert isinstance(begin_on_loop(parse(1, "and no more")), Unfinished)
+    assert await asyncio.to_thread(finish, parse(UNITS_A_TURN + 1, "elsewhere")) == "elsewhere"
+
+
+@pytest.mark.asyncio
+async def test_a_look_up_goes_on_on_the_loop_after_its_parsing_up_to_the_next_wait() -> None:
+    def parse_twice_and_look() -> Lookup[str]:
+        yield from parse(UNITS_A_TURN + 1, is_part=True)
+        yield from parse(UNITS_A_TURN)
+        yield Wait("a page")
+        return "found"
+
+    step = begin_on_loop(parse_twice_and_look())
+    assert isinstance(step, Unfinished)
+    following = go_on_on_loop(step)
+    assert isinstance(following, Unfinished)
+    assert str(following.wait) == "a page"
+    assert following.finish() == "found"
 
 
 def test_what_is_no_plain_json_is_parsed_on_a_thread_and_only_up_to_a_length() -> None:
     plain, odd = b'{"clientID":"c"}', b"{clientID:'c'" + b" " * 8000
-    forbid_waiting()
-    try:
-        assert parse_body(plain, HeartbeatData).client_id == "c"
-        with pytest.raises(LongParse, match="no plain JSON"):
-            parse_body(odd, HeartbeatData)
-    finally:
-        allow_waiting()
+    told = begin_on_loop(parse_body(plain, HeartbeatData))
+    assert not isinstance(told, Unfinished)
+    assert told.client_id == "c"
+    step = begin_on_loop(parse_body(odd, HeartbeatData))
+    assert isinstance(step, Unfinished)
+    assert "no plain JSON" in str(step.wait)
     with pytest.raises(BadCommand, match="no JSON at character"):
-        parse_body(odd, HeartbeatData)
+        step.finish()
     with pytest.raises(BadCommand, match="and 131073 bytes are more than the 131072"):
-        parse_body(b"[" + b" " * 131072, HeartbeatData)
+        finish(parse_body(b"[" + b" " * 131072, HeartbeatData))
 
 
 @pytest.mark.asyncio

@@ -66,7 +66,7 @@ def expected(store: int) -> Iterator[tuple[str, dict[str, str], float]]:
         for number, reason in enumerate(rows.REASONS):
             if name == "slow_queries" or number not in (rows.POOL_QUEUE, rows.EVENT_LOOP):
                 yield name, {"reason": reason}, total_of(store, first + number)
-    cost = [total_of(store, rows.SEARCH + at) + total_of(store, rows.POOL_SEARCH + at) for at in range(5)]
+    cost = [total_of(store, rows.SEARCH + at) for at in range(5)]
     yield from ((name, {}, value) for name, value in zip(OF_SEARCHES, cost[:3], strict=True))
     yield from (("damage_met", {"kind": kind}, value) for kind, value in zip(KINDS, cost[3:], strict=True))
     for number, outcome in enumerate(("found", "lost")):

@@ -16,7 +16,7 @@ from heartbeats import subscription
 from protocol.bodies import SubscriptionData, decode_json, encode_json
 from protocol.command import Command
 from protocol.headers import EmptyRequestHeader
-from storage.files.residency import allow_waiting, forbid_waiting
+from storage.files.waiting import finish
 from storage.store.message_store import MessageStore
 
 
@@ -25,7 +25,8 @@ def told(*subscriptions: dict[str, object]) -> bytes:
 
 
 def put(registry: CopiedRegistry, name: str, *subscriptions: dict[str, object]) -> None:
-    registry.put(name, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", told(*subscriptions))
+    fields = name, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", told(*subscriptions)
+    registry.take(finish(registry.read(*fields)))
 
 
 def test_whoever_remembers_what_a_group_chooses_by_can_tell_when_to_forget() -> None:
@@ -65,7 +66,6 @@ async def test_groups_that_take_long_to_read_are_read_on_a_thread_and_all_are_kn
     link = Link(lambda _link, _message: None, lambda _link: None)
     long = [subscription(f"T{number}", f"a > {number} AND b > 1 AND c > 2", kind="SQL92") for number in range(60)]
     assert len(told(*long)) < long_work.UNITS_A_TURN * long_work.BYTES_A_UNIT
-    forbid_waiting()
     try:
         member._take(link, group("G", *long))
         assert clients.consumer_group("G") is None, "not on the event loop"
@@ -75,7 +75,6 @@ async def test_groups_that_take_long_to_read_are_read_on_a_thread_and_all_are_kn
         member._take(link, group("I", subscription("T", "A", 2)))
         await until(lambda: not member._notices)
     finally:
-        allow_waiting()
         member.stop()
     assert clients.consumer_group("G") is None
     assert clients.consumer_group("H") is not None

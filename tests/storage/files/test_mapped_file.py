@@ -4,13 +4,13 @@ import gc
 import mmap
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lookups import at_once, wait_of
 from protocol.errors import StoreError, TruncatedFile
 from storage.files.mapped_file import (
     FileIdentity,
@@ -20,7 +20,6 @@ from storage.files.mapped_file import (
     read_head,
     read_piece,
 )
-from storage.files.residency import Cold, allow_waiting, forbid_waiting
 from storage.kernels.store_view import PROBE_BYTES
 from store_files import write_file
 
@@ -235,24 +234,16 @@ class TestHoles:
 
 
 class TestHeat:
-    @pytest.fixture(autouse=True)
-    def impatient(self) -> Iterator[None]:
-        forbid_waiting()
-        yield
-        allow_waiting()
-
     def test_cold_bytes_are_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file = file_of(tmp_path / "file", bytes(3 * PROBE_BYTES))
         monkeypatch.setattr(MappedFile, "is_hot", lambda *_: False)
-        with pytest.raises(Cold, match="file is cold at 70000"):
-            file.read(70_000, 5)
-        allow_waiting()
+        assert str(wait_of(file.read_lookup(70_000, 5))) == "file is cold at 70000"
         assert len(file.read(70_000, 5)) == 5
 
     def test_nothing_is_hot_without_being_looked_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file = file_of(tmp_path / "file", bytes(10))
         monkeypatch.setattr(MappedFile, "is_hot", lambda *_: False)
-        assert bytes(file.read(10, 0)) == b""
+        assert bytes(at_once(file.read_lookup(10, 0))) == b""
 
     @pytest.mark.parametrize(("position", "length"), [(0, 1), (65_535, 2), (100_000, 100_000), (199_999, 1), (0, 0)])
     def test_warming_reads_the_units_around_and_stays_inside(self, tmp_path: Path, position: int, length: int) -> None:
@@ -266,10 +257,9 @@ class TestHeat:
         file = file_of(tmp_path / "file", bytes(200_000))
         with monkeypatch.context() as patched:
             patched.setattr(MappedFile, "is_hot", lambda *_: False)
-            with pytest.raises(Cold) as caught:
-                file.read(150_000, 10)
-        caught.value.warm()
-        assert len(file.read(150_000, 10)) == 10
+            wait = wait_of(file.read_lookup(150_000, 10))
+        wait.warm()
+        assert len(at_once(file.read_lookup(150_000, 10))) == 10
 
 
 class TestListing:

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import oracles
 from kernel_memory import HeldFile, record_at
+from lookups import at_once, wait_of
 from protocol.message import decode_messages
 from storage.files.mapped_file import MappedFile
-from storage.files.residency import Cold, allow_waiting, forbid_waiting
-from storage.log.absence import SEARCH_BACK_BYTES, explain_absence
+from storage.log.absence import SEARCH_BACK_BYTES, explain_absence, explain_absence_lookup
 from storage.log.commit_log import CommitLog, Segment
 from store_writer import StoreWriter
 
@@ -175,21 +175,14 @@ class TestBounds:
 
 
 class TestWaiting:
-    @pytest.fixture
-    def impatient(self) -> Any:
-        forbid_waiting()
-        yield
-        allow_waiting()
-
-    def test_a_search_is_left_to_a_thread_that_may_wait(self, impatient: object) -> None:
+    def test_a_search_is_left_to_a_thread_that_may_wait(self) -> None:
         log = log_in_memory(record_at(0))
-        with pytest.raises(Cold):
-            explain_absence(log, 5)
+        assert str(wait_of(explain_absence_lookup(log, 5))) == "looking for the record around an offset"
 
-    def test_what_needs_no_search_is_answered_at_once(self, impatient: object) -> None:
+    def test_what_needs_no_search_is_answered_at_once(self) -> None:
         log = log_in_memory(record_at(0), base_offset=0)
-        assert "before the log's start" in explain_absence(log, -1)
-        assert "past the end" in explain_absence(log, 10_000)
+        assert "before the log's start" in at_once(explain_absence_lookup(log, -1))
+        assert "past the end" in at_once(explain_absence_lookup(log, 10_000))
 
 
 def test_records_decode_where_absence_says_they_start(g1_store: Path) -> None:

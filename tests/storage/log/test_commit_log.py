@@ -6,17 +6,17 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 import oracles
 from golden_store import GOLDEN, unpack
 from kernel_memory import headers_in_one_another, record_at
+from lookups import at_once
 from oracles import packed
 from protocol.errors import StoreError
 from small_logs import G2, SEGMENT, fill, opened
-from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from storage.files.waiting import Unfinished, begin
 from storage.kernels import records as codes
 from storage.log.commit_log import CommitLog
 from store_files import write_file
@@ -342,28 +342,32 @@ class TestGolden:
 
 
 class TestCold:
-    @pytest.fixture
-    def impatient(self) -> Any:
-        forbid_waiting()
-        yield
-        allow_waiting()
-
+    @pytest.mark.parametrize("look", ["record_at", "unchecked_record_at"])
     def test_what_is_cold_is_asked_for_and_then_there(
-        self, tmp_path: Path, impatient: object, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, look: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        allow_waiting()
         writer = StoreWriter(tmp_path, segment_size=1 << 20)
         written = writer.append("T", bytes(200_000))
         log = opened(writer)
-        forbid_waiting()
-        monkeypatch.setattr(
-            log, "view", SimpleNamespace(record_at=lambda *_: codes.COLD, find_segment=log.view.find_segment)
-        )
-        with pytest.raises(Cold, match="physical offset 0 is cold") as caught:
-            log.record_at(0)
-        monkeypatch.undo()
-        caught.value.warm()
-        assert log.record_at(0) == written.record
+        view = log.view
+
+        def cold_at_first(physical_offset: int, tick: int) -> memoryview | int:
+            return codes.COLD if tick else getattr(view, look)(physical_offset, tick)
+
+        monkeypatch.setattr(log, "view", SimpleNamespace(**{look: cold_at_first, "find_segment": view.find_segment}))
+        step = begin(getattr(log, f"{look}_lookup")(0))
+        assert isinstance(step, Unfinished)
+        assert str(step.wait) == "physical offset 0 is cold"
+        assert step.finish() == getattr(log, look)(0) == written.record
+
+    def test_what_is_there_is_not_waited_for(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        written = writer.append("T", b"body")
+        log = opened(writer)
+        assert at_once(log.record_at_lookup(0)) == at_once(log.unchecked_record_at_lookup(0)) == written.record
+        assert at_once(log.store_timestamp_at_lookup(0, written.size)) == log.store_timestamp_at(0, written.size) > 0
+        assert at_once(log.record_lookup(0, 8)) == log.record(0, 8) == written.record[:8]
+        assert at_once(log.record_at_lookup(1)) is at_once(log.unchecked_record_at_lookup(1)) is None
 
     def test_cold_names_an_offset_in_no_segment_too(self) -> None:
         CommitLog([], []).cold(5).warm()

@@ -14,16 +14,19 @@ from hypothesis import strategies as st
 
 from golden_frames import Exchange, pair_up, sessions
 from golden_store import G1
+from lookups import at_once, wait_of
 from oracles import Record, java_hash
 from protocol.errors import TruncatedFile
 from protocol.properties import property_value
 from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes
-from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from storage.files.mapped_file import MappedFile
+from storage.files.waiting import Unfinished, begin
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.kernels.pulls import RECORD_COLD, UNITS_COLD
-from storage.query.get_message import GetMessageResult, GetMessageStatus, Lost, get_message
+from storage.kernels.pulls import pull as kernel_pull
+from storage.query.get_message import GetMessageResult, GetMessageStatus, Lost, get_message, get_message_lookup
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from store_files import write_file
@@ -433,21 +436,28 @@ def test_tags_of_equal_hash_are_delivered_for_the_client_to_tell_apart(tmp_path:
     assert result.next_begin_offset == 3
 
 
-# --- threads that may not wait ----------------------------------------------------------------------------------------
+# --- what a pull waits for --------------------------------------------------------------------------------------------
 
 
 def test_where_a_record_is_cold_the_pull_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_store(tmp_path, 3)
 
     warmed: list[tuple[int, int]] = []
-    file = SimpleNamespace(path=Path("segment"), warm=lambda *place: warmed.append(place))
+    queues, _ = open_queues(tmp_path)
+    file = queues.commit_log.segments[0].file
+    monkeypatch.setattr(MappedFile, "warm", lambda _, *place: warmed.append(place))
     for status in (UNITS_COLD, RECORD_COLD):
-        cold = SimpleNamespace(passed=status, decided=0, cold_file=file, cold_position=4711, cold_length=status)
-        monkeypatch.setattr("storage.query.get_message.pull", lambda *_, cold=cold: cold)
-        with pytest.raises(Cold, match="segment is cold at 4711") as caught:
-            pull(tmp_path)
-        caught.value.warm()
-    assert warmed == [(4711, UNITS_COLD), (4711, RECORD_COLD)]
+        cold = SimpleNamespace(passed=status, decided=0, cold_file=file, cold_position=47, cold_length=status)
+
+        def cold_at_first(*asked: Any, cold: Any = cold) -> Any:
+            return cold if asked[-1] else kernel_pull(*asked)
+
+        monkeypatch.setattr("storage.query.get_message.pull", cold_at_first)
+        step = begin(get_message_lookup(queues, "T", 0, 0, 32, PLENTY))
+        assert isinstance(step, Unfinished)
+        assert str(step.wait) == f"{file.path.name} is cold at 47"
+        assert len(step.finish().records) == 3
+    assert warmed == [(47, UNITS_COLD), (47, RECORD_COLD)]
 
 
 def test_units_of_a_file_that_was_cut_since_it_was_listed_are_not_looked_at(
@@ -465,24 +475,20 @@ def test_units_of_a_file_that_was_cut_since_it_was_listed_are_not_looked_at(
         pull(tmp_path)
 
 
-def test_a_thread_that_may_not_wait_refuses_an_expression_of_very_many_steps(tmp_path: Path) -> None:
+def test_an_expression_of_very_many_steps_is_left_to_a_thread_that_may_wait(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     for _ in range(40):
         writer.append("T", b"")
     writer.flush()
     queues, _ = open_queues(tmp_path)
     long = ExpressionFilter(parse(" OR ".join(f"a = {number}" for number in range(7000))))
-    forbid_waiting()
-    try:
-        with pytest.raises(Cold, match="a long expression"):
-            get_message(queues, "T", 0, 0, 32, PLENTY, long)
-        assert get_message(queues, "T", 0, 0, 32, PLENTY, ExpressionFilter(parse("a = 1"))).records == []
-    finally:
-        allow_waiting()
+    assert "a long expression" in str(wait_of(get_message_lookup(queues, "T", 0, 0, 32, PLENTY, long)))
+    short = ExpressionFilter(parse("a = 1"))
+    assert at_once(get_message_lookup(queues, "T", 0, 0, 32, PLENTY, short)).records == []
     assert get_message(queues, "T", 0, 0, 32, PLENTY, long).records == []
 
 
-def test_a_thread_that_may_not_wait_refuses_a_long_pull_only(tmp_path: Path) -> None:
+def test_a_long_pull_alone_is_left_to_a_thread_that_may_wait(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path, queue_file_size=200_000)
     for _ in range(5000):
         writer.append("T", b"")
@@ -491,10 +497,5 @@ def test_a_thread_that_may_not_wait_refuses_a_long_pull_only(tmp_path: Path) -> 
     queue = queues.queue("T", 0)
     assert queue is not None
     assert queue.max_offset == 5000
-    forbid_waiting()
-    try:
-        assert len(get_message(queues, "T", 0, 0, 32, PLENTY).records) == 32
-        with pytest.raises(Cold, match="long scan"):
-            get_message(queues, "T", 0, 0, 5000, PLENTY)
-    finally:
-        allow_waiting()
+    assert len(at_once(get_message_lookup(queues, "T", 0, 0, 32, PLENTY)).records) == 32
+    assert "long scan" in str(wait_of(get_message_lookup(queues, "T", 0, 0, 5000, PLENTY)))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lookups import at_once, wait_of
 from oracles import java_hash, packed
 from queue_stores import open_queues
-from storage.files.residency import Cold, allow_waiting, forbid_waiting
 from storage.queue.batch_consume_queue import UNIT, UNIT_DTYPE, BatchConsumeQueue
 from storage.queue.queue import TimeBoundary
 from store_files import write_file
@@ -65,7 +65,7 @@ def test_outside_its_bounds_a_queue_has_no_batch(queue_offset: int, tmp_path: Pa
     make_store(tmp_path, [3, 3])
     queue = queue_of(tmp_path)
     assert queue.entry_at(queue_offset) is None
-    assert queue.walk(queue_offset, 9) is None
+    assert at_once(queue.walk(queue_offset, 9)) is None
     assert queue.store_timestamp_at(queue_offset) == -1
 
 
@@ -78,7 +78,7 @@ def test_entries_are_the_batches_of_a_range_of_offsets(tmp_path: Path) -> None:
 
 def test_a_walk_starts_inside_a_batch_and_ends_with_the_file(tmp_path: Path) -> None:
     make_store(tmp_path, [3, 1, 5, 2, 2, 4])
-    walked = queue_of(tmp_path).walk(5, 100)
+    walked = at_once(queue_of(tmp_path).walk(5, 100))
     assert walked is not None
     assert [found[:2] for found in walked] == [(4, 9), (9, 11)]
 
@@ -91,11 +91,11 @@ def test_a_gap_between_batches_leads_to_the_next_one(tmp_path: Path) -> None:
     writer.flush()
     queue = queue_of(tmp_path)
     assert queue.entry_at(5) is None
-    walked = queue.walk(5, 9)
+    walked = at_once(queue.walk(5, 9))
     assert walked is not None
     assert [found[:2] for found in walked] == [(10, 12)]
     assert queue.entry_at(2) is not None
-    assert queue.newest_physical_offset > first.physical_offset
+    assert at_once(queue.newest_physical_offset()) > first.physical_offset
 
 
 def test_a_queue_without_units_begins_nowhere(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_records_with_a_tag_are_found_in_a_range_of_the_log(tmp_path: Path) -> N
 
 def test_there_is_no_extension(tmp_path: Path) -> None:
     make_store(tmp_path, [2])
-    assert queue_of(tmp_path).extension_at(-(1 << 63)) is None
+    assert at_once(queue_of(tmp_path).extension_at(-(1 << 63))) is None
 
 
 def test_what_lies_between_two_batches_is_looked_for_between_their_records(tmp_path: Path) -> None:
@@ -188,16 +188,11 @@ def test_what_lies_between_two_batches_is_looked_for_between_their_records(tmp_p
     assert [hole.after(number) for number in (4, 5, 6)] == [7, 7, 7]
 
 
-def test_a_thread_that_may_not_wait_does_not_scan_a_long_queue(tmp_path: Path) -> None:
+def test_a_long_queue_is_scanned_by_a_thread_that_may_wait(tmp_path: Path) -> None:
     writer = make_store(tmp_path, [1])
     content = unit(writer.written[0], 0, 1) * 30_000
     write_file(directory_of(tmp_path) / f"{0:020d}", len(content), {0: content})
-    forbid_waiting()
-    try:
-        with pytest.raises(Cold, match="long scan"):
-            assert queue_of(tmp_path).max_offset
-    finally:
-        allow_waiting()
+    assert "long scan" in str(wait_of(queue_of(tmp_path).measured()))
 
 
 def test_the_dtype_reads_what_the_struct_packs() -> None:

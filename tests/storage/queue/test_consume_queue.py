@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from golden_frames import sessions, value_of
+from lookups import at_once, wait_of
 from oracles import Record, java_hash, queue_unit, read_log
 from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes, write_units
-from storage.files.residency import Cold, allow_waiting, forbid_waiting
 from storage.queue.consume_queue import UNIT, UNIT_DTYPE, ConsumeQueue
 from storage.queue.queue import ConsumeQueueEntry, Queue
 from store_files import write_file
@@ -129,14 +129,14 @@ def test_outside_its_bounds_a_queue_has_no_entry(queue_offset: int, tmp_path: Pa
     queue = queue_of(tmp_path)
     assert queue.entry_at(queue_offset) is None
     assert queue.entries(queue_offset, 5) == []
-    assert queue.walk(queue_offset, 5) is None
+    assert at_once(queue.walk(queue_offset, 5)) is None
     assert queue.store_timestamp_at(queue_offset) == -1
 
 
 def test_a_walk_ends_with_the_file(tmp_path: Path) -> None:
     make_store(tmp_path, 24)
     queue = queue_of(tmp_path)
-    walked = queue.walk(3, 100)
+    walked = at_once(queue.walk(3, 100))
     assert walked is not None
     assert [unit[:2] for unit in walked] == [(3, 4), (4, 5)]
 
@@ -166,7 +166,7 @@ def test_an_empty_directory_is_an_empty_queue(tmp_path: Path) -> None:
     make_store(tmp_path)
     directory_of(tmp_path, "T", 5).mkdir()
     queue = queue_of(tmp_path, queue_id=5)
-    assert (queue.min_offset, queue.max_offset, queue.newest_physical_offset) == (0, 0, -1)
+    assert (queue.min_offset, queue.max_offset, at_once(queue.newest_physical_offset())) == (0, 0, -1)
     assert queue.entries(0, 5) == []
     assert queue.units().size == 0
 
@@ -213,7 +213,7 @@ def test_a_file_cut_short_ends_there_and_the_next_goes_on(tmp_path: Path) -> Non
     assert queue.max_offset == 12
     assert queue.entry_at(6) is not None
     assert queue.entry_at(7) is None
-    assert queue.walk(8, 5) is None
+    assert at_once(queue.walk(8, 5)) is None
     hole = queue.hole_at(8)
     assert (hole.first, hole.stop, hole.lost) == (7, 10, 0)
     assert [queue.message_in_log(number) for number in (7, 8, 9)] == written_offsets(writer)[7:10]
@@ -260,7 +260,7 @@ def test_units_beyond_the_end_of_the_log_are_left_out(tmp_path: Path) -> None:
     writer.overwrite(last, bytes(writer.log.end - last))  # the log ends here
     queue = queue_of(tmp_path)
     assert queue.max_offset == 9
-    assert queue.newest_physical_offset == written_offsets(writer)[8]
+    assert at_once(queue.newest_physical_offset()) == written_offsets(writer)[8]
 
 
 def test_stale_units_that_point_to_another_queues_records_are_left_out(tmp_path: Path) -> None:
@@ -444,27 +444,18 @@ def test_a_message_whose_extension_is_lost_may_have_any_tag(tmp_path: Path) -> N
     assert (entry.extension, entry.valid_tags_code) == (None, None)
 
 
-# --- threads that may not wait ----------------------------------------------------------------------------------------
+# --- what a look-up waits for -----------------------------------------------------------------------------------------
 
 
-def test_a_thread_that_may_not_wait_does_not_scan_a_long_queue(tmp_path: Path) -> None:
+def test_a_long_queue_is_scanned_by_a_thread_that_may_wait(tmp_path: Path) -> None:
     make_store(tmp_path)
     path = directory_of(tmp_path) / f"{0:020d}"
     path.write_bytes(path.read_bytes() + bytes(20 * 60_000))  # zeros on the disk, not a hole
     (path.parent / f"{FILE_SIZE:020d}").unlink()
     queue = queue_of(tmp_path)
-    forbid_waiting()
-    try:
-        with pytest.raises(Cold, match="long scan"):
-            assert queue.max_offset
-    finally:
-        allow_waiting()
+    assert "long scan" in str(wait_of(queue.measured()))
     known = queue.max_offset
-    forbid_waiting()
-    try:
-        assert queue.max_offset == known
-    finally:
-        allow_waiting()
+    assert at_once(queue.measured()).max_offset == known
 
 
 def test_unit_blocks_are_one_a_file(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from damaged_units import QueueImage, expire
 from doctoring import put
 from oracles import packed
 from queue_stores import open_queues
+from storage.files.waiting import finish
 from storage.queue.batch_consume_queue import UNIT_DTYPE, BatchConsumeQueue
 from store_writer import StoreWriter, Written
 
@@ -41,7 +42,7 @@ def places(queue: BatchConsumeQueue) -> list[tuple[int, int, int]]:
     """Base offset, batch size and physical offset of every batch of the queue, as a consumer walks over them."""
     found, offset = [], queue.min_offset
     while offset < queue.max_offset:
-        units = list(queue.walk(offset, 100) or ())
+        units = list(finish(queue.walk(offset, 100)) or ())
         found += [(base, after - base, physical) for base, after, physical, _, _ in units]
         assert units
         assert units[-1][1] > offset

@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 from damaged_units import BROKEN, QueueImage, damage, expire, leave_over, make_store, truth
 from doctoring import put
 from judged_units import FakeUnits
+from lookups import at_once, wait_of
 from queue_stores import open_queues, unit_bytes
 from storage.files.mapped_file import MappedFile
-from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from storage.files.waiting import finish
 from storage.queue.consume_queue import ConsumeQueue
-from storage.queue.queue_end import LONG_SCAN, find_end, refuse_long_scan
+from storage.queue.queue_end import find_end
 from storage.queue.unit_standing import JudgedUnits
 from store_writer import StoreWriter
 
 
 def end_of(units: FakeUnits, floor: int, written: int) -> int:
-    return find_end(cast(JudgedUnits, units), floor, written)
+    return finish(find_end(cast(JudgedUnits, units), floor, written))
 
 
 @given(
@@ -52,17 +53,10 @@ def test_few_units_are_judged() -> None:
     assert len(queue.judged) < 40
 
 
-def test_only_a_thread_that_may_not_wait_is_refused_a_long_scan() -> None:
-    refuse_long_scan(LONG_SCAN + 1, "anything")
-    forbid_waiting()
-    try:
-        refuse_long_scan(LONG_SCAN, "anything")
-        with pytest.raises(Cold, match="a long scan: anything"):
-            refuse_long_scan(LONG_SCAN + 1, "anything")
-        with pytest.raises(Cold):
-            refuse_long_scan(6, "anything", 5)
-    finally:
-        allow_waiting()
+def test_many_judgements_are_left_to_a_thread_that_may_wait() -> None:
+    units = cast(JudgedUnits, FakeUnits(["good"] + ["stray"] * 300))
+    assert str(wait_of(find_end(units, 0, 301))) == "a long scan: the last unit of T 0"
+    assert at_once(find_end(cast(JudgedUnits, FakeUnits(["good"] + ["stray"] * 200)), 0, 201)) == 1
 
 
 # --- on a store, against what is known from what was written ----------------------------------------------------------

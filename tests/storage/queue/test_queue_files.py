@@ -10,6 +10,7 @@ import pytest
 from protocol.errors import StoreError, TruncatedFile
 from storage.files.mapped_file import MappedFile
 from storage.files.open_files import OpenFiles
+from storage.files.waiting import finish
 from storage.queue.queue_files import LARGEST_STEP, QueueFiles, last_written
 
 KEEP_WRITING = """
@@ -102,7 +103,7 @@ def test_the_end_is_found_while_a_broker_writes(tmp_path: Path) -> None:
             # On a busy machine the writer may not run for many looks.
             deadline = time.monotonic() + 60
             while len(ends) < 300 or (len(set(ends)) == 1 and time.monotonic() < deadline):
-                ends.append(last_written(file, 0, LARGEST_STEP)[0])
+                ends.append(finish(last_written(file, 0, LARGEST_STEP))[0])
         finally:
             writer.kill()
     assert 1 <= min(ends) <= max(ends) <= LARGEST_STEP

@@ -12,6 +12,7 @@ from damaged_units import DAMAGES, QueueImage
 from judged_units import LOG_END, FakeUnits
 from queue_stores import unit_bytes
 from storage.files.open_files import OpenFiles
+from storage.files.waiting import finish
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_files import QueueFiles
@@ -28,7 +29,7 @@ class TestEndAfter:
         return Known(None, None, 0, log_end, 0, end, written, None, looked)  # type: ignore[arg-type]
 
     def end(self, queue: FakeUnits, known: Known, written: int) -> int:
-        return end_after(cast(JudgedUnits, queue), known, 0, written, is_mended=False)
+        return finish(end_after(cast(JudgedUnits, queue), known, 0, written, is_mended=False))
 
     def test_of_units_that_came_the_last_good_one_ends_the_queue(self) -> None:
         queue = FakeUnits(["good"] * 5)

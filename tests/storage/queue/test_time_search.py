@@ -1,6 +1,8 @@
 """Searching a queue for a time: a model that looks at every message, and the broker's oddities where it has some."""
 
 import os
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from doctoring import put
 from queue_stores import open_queues
+from storage.files.waiting import Lookup, finish
 from storage.queue.queue import Queue, TimeBoundary
 from storage.queue.time_search import FileOfUnits, offset_by_timestamp
 from store_writer import StoreWriter
@@ -24,11 +27,19 @@ def model(times: list[int], minimum: int, timestamp: int, boundary: TimeBoundary
     return max((number for number in numbers if times[number] <= timestamp), default=minimum)
 
 
+def time_in(times: Mapping[int, int] | Sequence[int]) -> Callable[[int], Lookup[int]]:
+    def time_of(queue_offset: int) -> Lookup[int]:
+        yield from ()
+        return times[queue_offset]
+
+    return time_of
+
+
 def search(times: list[int], per_file: int, minimum: int, timestamp: int, boundary: TimeBoundary) -> int:
     """The search under test over `times` cut into files, clamped as its caller does."""
     starts = range(0, len(times), per_file)
     files = [FileOfUnits(start, min(start + per_file, len(times)) - 1) for start in starts]
-    found = offset_by_timestamp(files, minimum, timestamp, boundary, times.__getitem__)
+    found = finish(offset_by_timestamp(files, minimum, timestamp, boundary, time_in(times)))
     return min(max(found, minimum), len(times))
 
 
@@ -79,25 +90,25 @@ def test_a_time_in_the_gap_between_two_files_is_answered_from_either_side() -> N
 
 
 def test_without_units_the_answer_is_nought() -> None:
-    assert offset_by_timestamp([], 0, 5, LOWER, lambda _: -1) == 0
-    assert offset_by_timestamp([], 0, 5, UPPER, lambda _: -1) == 0
+    assert finish(offset_by_timestamp([], 0, 5, LOWER, time_in(defaultdict(lambda: -1)))) == 0
+    assert finish(offset_by_timestamp([], 0, 5, UPPER, time_in(defaultdict(lambda: -1)))) == 0
 
 
 def test_before_everything_lower_is_the_files_first_unit_and_upper_is_nought() -> None:
     files = [FileOfUnits(10, 19)]
-    assert offset_by_timestamp(files, 12, 5, LOWER, lambda _: 100) == 10
-    assert offset_by_timestamp(files, 12, 5, UPPER, lambda _: 100) == 0
+    assert finish(offset_by_timestamp(files, 12, 5, LOWER, time_in(defaultdict(lambda: 100)))) == 10
+    assert finish(offset_by_timestamp(files, 12, 5, UPPER, time_in(defaultdict(lambda: 100)))) == 0
 
 
 def test_an_unreadable_message_in_the_middle_makes_the_answer_nought() -> None:
     times = [10, 20, -1, 40, 50]
-    assert offset_by_timestamp([FileOfUnits(0, 4)], 0, 20, LOWER, times.__getitem__) == 0
+    assert finish(offset_by_timestamp([FileOfUnits(0, 4)], 0, 20, LOWER, time_in(times))) == 0
 
 
 def test_an_unreadable_last_message_counts_as_older_than_any_time() -> None:
     times = [10, 20, 30, -1]
-    assert offset_by_timestamp([FileOfUnits(0, 3)], 0, 20, LOWER, times.__getitem__) == 4
-    assert offset_by_timestamp([FileOfUnits(0, 3)], 0, 20, UPPER, times.__getitem__) == 3
+    assert finish(offset_by_timestamp([FileOfUnits(0, 3)], 0, 20, LOWER, time_in(times))) == 4
+    assert finish(offset_by_timestamp([FileOfUnits(0, 3)], 0, 20, UPPER, time_in(times))) == 3
 
 
 @given(

@@ -1,8 +1,9 @@
 """The store's answers against the oracle that scans everything, page by page, on random and recorded stores."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,10 +14,12 @@ from golden_store import GOLDEN
 from oracles import END_OF_TIME
 from protocol.message import decode_messages
 from protocol.message_id import decode_message_id
-from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from storage.files.waiting import Unfinished, Wait, WaitKind, begin
+from storage.kernels.lookups import STOPPED_LONG, Found
+from storage.kernels.store_view import StoreView
 from storage.query import lookup_call
-from storage.query.lookup_call import KeyKind, KeyQuery
-from storage.store.message_store import MessageStore, QueryAnswer, StoreOptions
+from storage.query.lookup_call import KeyKind, KeyQuery, run_lookup
+from storage.store.message_store import MessageStore, StoreOptions
 from store_files import write_file
 from store_queries import KINDS, found, open_written
 from store_writer import StoreWriter
@@ -193,41 +196,49 @@ class TestOffsetIds:
 
 
 class TestWaiting:
-    """On a thread that may not wait, storage says so instead of waiting."""
+    """A look-up says what it waits for instead of waiting."""
 
-    @pytest.fixture
-    def impatient(self) -> object:
-        forbid_waiting()
-        yield
-        allow_waiting()
-
-    def test_a_long_chain_is_left_to_another_thread(
-        self, tmp_path: Path, impatient: object, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        allow_waiting()
+    def test_a_long_chain_is_left_to_another_thread(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         writer = StoreWriter(tmp_path, index_slots=1, index_entries=200)
         first = writer.append("T", keys="first")
         for _ in range(100):
             writer.append("T", keys="x")
         store = open_written(writer, tmp_path)
         monkeypatch.setattr(lookup_call, "STEPS_AT_ONCE", 50)
-        forbid_waiting()
-        assert ask_until_warm(lambda: store.query(KeyQuery("T", "x", maximum=10))).count == 10
-        with pytest.raises(Cold, match="long chain"):
-            ask_until_warm(lambda: store.query(KeyQuery("T", "first")), patience=20)
-        allow_waiting()
+        assert ask_until_warm(store, KeyQuery("T", "x", maximum=10)) is None
+        wait = ask_until_warm(store, KeyQuery("T", "first"))
+        assert wait is not None
+        assert (wait.kind, str(wait)) == (WaitKind.CHAIN, "a long chain of index entries")
         assert found(store, "T", "first") == [first.physical_offset]
 
+    def test_the_same_look_up_goes_on_to_the_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        writer = StoreWriter(tmp_path)
+        written = writer.append("T", keys="x")
+        store = open_written(writer, tmp_path)
+        query = KeyQuery("T", "x")
 
-def ask_until_warm(ask: Callable[[], QueryAnswer], patience: int = 200) -> QueryAnswer:
-    """Repeat a query, bringing in what it found cold, as the dispatcher does."""
-    for _ in range(patience):
-        try:
-            return ask()
-        except Cold as cold:
-            if "chain" in str(cold):
-                raise
-            cold.warm()
+        def cold_at_first(
+            view: StoreView, query: KeyQuery, needle: bytes, topic: int, key: int, tick: int, **more: bool
+        ) -> Found:
+            stopped = cast(Found, SimpleNamespace(status=STOPPED_LONG))
+            return stopped if tick else run_lookup(view, query, needle, topic, key, tick, **more)
+
+        monkeypatch.setattr("storage.store.message_store.run_lookup", cold_at_first)
+        step = begin(store.query_lookup(query))
+        assert isinstance(step, Unfinished)
+        assert step.wait.kind is WaitKind.CHAIN
+        assert step.finish().physical_offsets == (written.physical_offset,)
+
+
+def ask_until_warm(store: MessageStore, query: KeyQuery) -> Wait | None:
+    """What a query waits for besides pages, which are brought in; None where it is answered."""
+    for _ in range(200):
+        step = begin(store.query_lookup(query))
+        if not isinstance(step, Unfinished):
+            return None
+        if step.wait.kind is not WaitKind.PAGE:
+            return step.wait
+        step.wait.warm()
     raise AssertionError("still cold")
 
 

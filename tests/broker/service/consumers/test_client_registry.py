@@ -13,6 +13,7 @@ from broker.service.registry_budget import BudgetSpent, RegistryBudget
 from heartbeats import consumer, heartbeat, subscription
 from protocol.bodies import HeartbeatData, decode_json
 from still_clock import StillClock
+from storage.files.waiting import finish
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def registry(clock: StillClock) -> ClientRegistry:
 def beat(registry: ClientRegistry, connection: FakeConnection, client_id: str, *consumers: Any, **members: Any) -> bool:
     data = decode_json(heartbeat(client_id, *consumers, **members), HeartbeatData)
     told = (each for group in data.consumer_data_set for each in group.subscription_data_set)
-    return registry.heartbeat(connection, data, "JAVA", 479, KeptFilters().make_all(expressions_of(told)))
+    return registry.heartbeat(connection, data, "JAVA", 479, finish(KeptFilters().make_all(expressions_of(told))))
 
 
 def ids(registry: ClientRegistry, group: str) -> list[str]:

@@ -1,16 +1,16 @@
 """Filters are made once, kept while they are used, counted in bytes, and made off the event loop where that is long."""
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 
 from broker.service.consumers import kept_filters
 from broker.service.consumers.kept_filters import Failed, KeptFilters
-from broker.service.long_work import UNITS_A_TURN, LongParse
+from broker.service.long_work import UNITS_A_TURN, Parsing, begin_on_loop
 from broker.service.registry_budget import BudgetSpent, RegistryBudget, Room
+from lookups import at_once
 from protocol.errors import BadCommand, FilterSyntaxError
-from storage.files.residency import allow_waiting, forbid_waiting
+from storage.files.waiting import Unfinished, finish
 
 BOOK = " OR ".join(f"a = {number}" for number in range(600))
 
@@ -23,13 +23,6 @@ def room() -> Room:
 @pytest.fixture
 def filters(room: Room) -> KeptFilters:
     return KeptFilters(room)
-
-
-@pytest.fixture
-def as_event_loop() -> Iterator[None]:
-    forbid_waiting()
-    yield
-    allow_waiting()
 
 
 def expression(number: int, terms: int = 20) -> str:
@@ -108,7 +101,7 @@ def test_where_all_filters_are_used_a_further_one_is_refused_and_those_go_on() -
         used.extend(filters.make(expression(number), "SQL92") for number in range(100))
     assert filters.make(expression(0), "SQL92") is used[0]
     assert room.used <= room.limit
-    made = filters.make_all([(expression(0), "SQL92"), (expression(200), "SQL92"), ("a >", "SQL92")])
+    made = finish(filters.make_all([(expression(0), "SQL92"), (expression(200), "SQL92"), ("a >", "SQL92")]))
     assert made[expression(0), "SQL92"] is used[0]
     assert isinstance(made[expression(200), "SQL92"], BudgetSpent)
     assert isinstance(made["a >", "SQL92"], Failed)
@@ -116,24 +109,31 @@ def test_where_all_filters_are_used_a_further_one_is_refused_and_those_go_on() -
 
 def test_one_request_may_bring_so_many_characters_anew(filters: KeptFilters) -> None:
     half = [(f"'{number}' = '{'x' * 1000}'", "SQL92") for number in range(200)]
-    filters.make_all(half)
-    filters.make_all([*half, *((text.replace("x", "y"), kind) for text, kind in half)])
+    finish(filters.make_all(half))
+    finish(filters.make_all([*half, *((text.replace("x", "y"), kind) for text, kind in half)]))
     with pytest.raises(BadCommand, match=r"subString: .* characters of new expressions, more than 262144"):
-        filters.make_all((f"'{number}' = '{'z' * 1000}'", "SQL92") for number in range(300))
+        finish(filters.make_all((f"'{number}' = '{'z' * 1000}'", "SQL92") for number in range(300)))
 
 
-@pytest.mark.usefixtures("as_event_loop")
+def parsing_of(step: object) -> Parsing:
+    assert isinstance(step, Unfinished)
+    assert isinstance(step.wait, Parsing)
+    return step.wait
+
+
 def test_on_the_event_loop_only_what_is_short_is_made_and_the_rest_says_what_would_make_it(
-    filters: KeptFilters,
+    filters: KeptFilters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filters.make("a > 1", "SQL92")
-    with pytest.raises(LongParse) as caught:
-        filters.make(BOOK, "SQL92")
-    assert (caught.value.is_part, caught.value.units > UNITS_A_TURN) == (True, True)
-    caught.value.warm()
-    assert filters.make(BOOK, "SQL92").matches_commit_log(b"a\x01100\x02")
-    with pytest.raises(LongParse) as caught:
-        filters.make_all((expression(number), "SQL92") for number in range(30))
-    assert not caught.value.is_part
-    with pytest.raises(LongParse):
-        filters.make("||".join(map(str, range(5000))), None)
+    assert not isinstance(begin_on_loop(filters.make_lookup("a > 1", "SQL92")), Unfinished)
+    step = begin_on_loop(filters.make_lookup(BOOK, "SQL92"))
+    wait = parsing_of(step)
+    assert (wait.is_part, wait.units > UNITS_A_TURN) == (True, True)
+    wait.warm()
+    assert at_once(filters.make_lookup(BOOK, "SQL92")).matches_commit_log(b"a\x01100\x02")
+    with monkeypatch.context() as patched:
+        patched.setattr(kept_filters, "compile_filter", None)
+        assert isinstance(step, Unfinished)
+        assert step.go_on() is at_once(filters.make_lookup(BOOK, "SQL92")), "it was made already"
+    many = begin_on_loop(filters.make_all((expression(number), "SQL92") for number in range(30)))
+    assert not parsing_of(many).is_part
+    parsing_of(begin_on_loop(filters.make_lookup("||".join(map(str, range(5000))), None)))

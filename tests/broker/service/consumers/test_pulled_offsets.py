@@ -1,6 +1,5 @@
 """What is in flight to groups that consume here: pulled and not committed."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from lane_requests import pull
 from protocol.codes import RequestCode
 from protocol.command import decode_command, ext_fields_of
 from protocol.frame import FrameDecoder
-from storage.files.residency import allow_waiting, forbid_waiting
 from store_writer import StoreWriter
 
 GROUP, TOPIC = "G", "TopicTest"
@@ -105,15 +103,6 @@ def test_what_a_live_group_has_pulled_and_not_committed_is_in_flight(asker: Aske
     assert progress(asker) == (20, 32)
 
 
-@pytest.fixture
-def as_event_loop() -> Iterator[None]:
-    """The lane's thread never waits: it tells hot pages by the time."""
-    forbid_waiting()
-    yield
-    allow_waiting()
-
-
-@pytest.mark.usefixtures("as_event_loop")
 @pytest.mark.lane
 def test_pulls_of_the_fast_lane_count_alike(asker: Asker) -> None:
     lane = FastLane(asker.service)

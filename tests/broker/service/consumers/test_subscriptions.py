@@ -13,6 +13,7 @@ from broker.service.consumers.subscriptions import GroupFilter, Subscriptions, e
 from broker.service.consumers.subscriptions import reported_filters as reported_filters_of
 from protocol.bodies import SubscriptionData
 from protocol.properties import encode_properties
+from storage.files.waiting import finish
 from storage.filter.base import MessageFilter
 from storage.filter.expression import ExpressionFilter
 from storage.filter.retry import RetryFilter
@@ -47,8 +48,8 @@ def by_expression(text: str = EXPRESSION, topic: str = "TopicTest", version: int
     return SubscriptionData(topic, text, expression_type="SQL92", sub_version=version)
 
 
-def reported_filters(known: dict[str, GroupFilter], told: list[SubscriptionData]) -> dict[str, GroupFilter]:
-    return reported_filters_of(known, told, FILTERS.make_all(expressions_of(told)))
+def reported_filters(known: dict[str, GroupFilter], reported: list[SubscriptionData]) -> dict[str, GroupFilter]:
+    return reported_filters_of(known, reported, finish(FILTERS.make_all(expressions_of(reported))))
 
 
 def subscriptions_on(store: Any, *, supports_retry: bool = False, **told: GroupFilter) -> Subscriptions:
@@ -58,8 +59,8 @@ def subscriptions_on(store: Any, *, supports_retry: bool = False, **told: GroupF
 
 def chosen_by(subscriptions: Subscriptions, group: str, subscription: SubscriptionData) -> MessageFilter | None:
     """The filter of a group that has just told a subscription."""
-    told = reported_filters({}, [subscription])
-    return subscriptions.of_group(group, subscription, told.get(subscription.topic))
+    reported = reported_filters({}, [subscription])
+    return finish(subscriptions.of_group(group, subscription, reported.get(subscription.topic)))
 
 
 @pytest.mark.parametrize("kind", [None, "", "TAG"])
@@ -179,26 +180,26 @@ def test_a_topic_that_is_told_twice_has_the_newest_filter() -> None:
 
 def test_retry_topics_are_filtered_as_others_unless_that_is_asked_for() -> None:
     plain, supporting = subscriptions_on(Store()), subscriptions_on(Store(), supports_retry=True)
-    assert isinstance(plain.in_pull("%RETRY%CG_SQL", "a > 1", "SQL92"), ExpressionFilter)
-    assert isinstance(supporting.in_pull("%RETRY%CG_SQL", "a > 1", "SQL92"), RetryFilter)
-    assert isinstance(supporting.in_pull("%RETRY%CG_SQL", "A", None), TagFilter)
-    assert isinstance(supporting.in_pull("TopicTest", "a > 1", "SQL92"), ExpressionFilter)
+    assert isinstance(finish(plain.in_pull("%RETRY%CG_SQL", "a > 1", "SQL92")), ExpressionFilter)
+    assert isinstance(finish(supporting.in_pull("%RETRY%CG_SQL", "a > 1", "SQL92")), RetryFilter)
+    assert isinstance(finish(supporting.in_pull("%RETRY%CG_SQL", "A", None)), TagFilter)
+    assert isinstance(finish(supporting.in_pull("TopicTest", "a > 1", "SQL92")), ExpressionFilter)
 
 
 def test_the_filter_of_members_comes_before_that_of_the_store() -> None:
     message, other = (encode_properties({"RETRY_TOPIC": "TopicTest", "a": value}) for value in "65")
     stored = subscriptions_on(Store(), supports_retry=True)
-    assert stored.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92").matches_commit_log(message)
-    assert not stored.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92").matches_commit_log(other)
-    assert stored.in_pull("%RETRY%CG_OTHER", "a > 99", "SQL92").matches_commit_log(other)
+    assert finish(stored.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92")).matches_commit_log(message)
+    assert not finish(stored.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92")).matches_commit_log(other)
+    assert finish(stored.in_pull("%RETRY%CG_OTHER", "a > 99", "SQL92")).matches_commit_log(other)
     told = reported_filters({}, [by_expression("a < 6")])
     live = subscriptions_on(Store(), supports_retry=True, **told)
-    assert not live.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92").matches_commit_log(message)
+    assert not finish(live.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92")).matches_commit_log(message)
 
 
 @pytest.mark.parametrize(("text", "kind"), [("a >", "SQL92"), (None, "SQL92"), ("a > 5", "FOO")])
 def test_a_stored_filter_that_does_not_compile_lets_everything_through(text: str | None, kind: str) -> None:
     broken = ConsumerFilter("CG_SQL", "TopicTest", text, kind)
     subscriptions = subscriptions_on(Store(Config({"TopicTest": {"CG_SQL": broken}})), supports_retry=True)
-    chosen = subscriptions.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92")
+    chosen = finish(subscriptions.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92"))
     assert chosen.matches_commit_log(encode_properties({"RETRY_TOPIC": "TopicTest", "a": "1"}))

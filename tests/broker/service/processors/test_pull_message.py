@@ -13,14 +13,14 @@ from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
 from protocol.command import Response
 from protocol.message import decode_messages
-from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from storage.files.waiting import Unfinished
 from store_writer import StoreWriter
 
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 FOUND, NOT_FOUND, RETRY, MOVED = 0, 19, 20, 21
 
 
-def pull(asker: Asker, topic: str, queue_id: int, queue_offset: int, code: int = 11, **fields: str | int) -> Response:
+def fields_of(topic: str, queue_id: int, queue_offset: int, **fields: str | int) -> dict[str, str]:
     header = {
         "consumerGroup": "G",
         "topic": topic,
@@ -33,7 +33,11 @@ def pull(asker: Asker, topic: str, queue_id: int, queue_offset: int, code: int =
         "subVersion": 0,
         **fields,
     }
-    return asker.ask(code, {name: str(value) for name, value in header.items()})
+    return {name: str(value) for name, value in header.items()}
+
+
+def pull(asker: Asker, topic: str, queue_id: int, queue_offset: int, code: int = 11, **fields: str | int) -> Response:
+    return asker.ask(code, fields_of(topic, queue_id, queue_offset, **fields))
 
 
 def bounds(answer: Response) -> tuple[int, int, int, int]:
@@ -255,12 +259,11 @@ def test_a_pull_that_finds_nothing_ends_at_the_end_of_the_queue(sparse: Asker) -
 
 
 def test_looking_on_for_long_is_left_to_a_thread(sparse: Asker) -> None:
-    forbid_waiting()
-    try:
-        with pytest.raises(Cold, match="filter"):
-            pull(sparse, "Sparse", 0, 0, subscription="Never")
-    finally:
-        allow_waiting()
+    fields = fields_of("Sparse", 0, 0, subscription="Never")
+    step = sparse.step(RequestCode.PULL_MESSAGE, fields)
+    assert isinstance(step, Unfinished)
+    assert str(step.wait) == "no message of many passes the filter"
+    assert step.finish() == pull(sparse, "Sparse", 0, 0, subscription="Never")
 
 
 def test_looking_on_ends_at_some_point_and_the_next_pull_goes_on_there(

@@ -19,6 +19,9 @@ from protocol.command import Response
 from protocol.errors import BadHeader
 from protocol.message import HostAddress, Message, decode_message, decode_messages
 from protocol.message_id import decode_message_id, encode_message_id
+from storage.files.waiting import Lookup
+from storage.query.lookup_call import KeyQuery
+from storage.store.message_store import QueryAnswer
 
 VIEW, QUERY = 33, 12
 FOREVER = "9223372036854775807"
@@ -350,14 +353,14 @@ def test_a_record_longer_than_any_frame_is_said_to_be(g1_store: Path, monkeypatc
 
 
 def test_what_an_answer_may_lack_is_said(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = asker.store.query
+    real = asker.store.query_lookup
 
-    def incomplete(question: object) -> object:
-        answer = real(question)  # type: ignore[arg-type]
+    def incomplete(question: KeyQuery) -> Lookup[QueryAnswer]:
+        answer = yield from real(question)
         answer.incomplete = "no segment holds physical offsets 5 to 9"
         return answer
 
-    monkeypatch.setattr(asker.store, "query", incomplete)
+    monkeypatch.setattr(asker.store, "query_lookup", incomplete)
     for response in (query(asker), query(asker, key="nosuchkey")):
         assert (response.ext_fields or {})["rocketlensIncomplete"] == "no segment holds physical offsets 5 to 9"
     assert "may be missing: no segment holds" in (query(asker).remark or "")

@@ -1,0 +1,124 @@
+"""Look-ups in steps: what they wait for, who goes on with them, and where."""
+
+import threading
+
+import pytest
+
+from lookups import at_once, wait_of
+from storage.files.waiting import (
+    Allowance,
+    Lookup,
+    Unfinished,
+    Wait,
+    WaitKind,
+    all_of,
+    begin,
+    current_tick,
+    finish,
+    long_scan,
+    plainly,
+)
+
+
+class Steps:
+    """A look-up that waits so many times, and what was done for it in which order."""
+
+    def __init__(self, waits: int) -> None:
+        self.waits = waits
+        self.done: list[str] = []
+
+    def look_lookup(self, result: str = "found") -> Lookup[str]:
+        """Say the result."""
+        for number in range(self.waits):
+            self.done.append(f"step {number}")
+            yield Wait(f"page {number}", lambda number=number: self.done.append(f"warm {number}"))
+        self.done.append("end")
+        return result
+
+    look = plainly(look_lookup)
+
+
+def test_what_needs_no_wait_is_answered_by_the_first_step() -> None:
+    assert begin(Steps(0).look_lookup()) == "found"
+    assert at_once(Steps(0).look_lookup("else")) == "else"
+
+
+def test_a_look_up_goes_on_from_where_it_waited_once_what_is_missing_is_there() -> None:
+    steps = Steps(2)
+    step = begin(steps.look_lookup())
+    assert isinstance(step, Unfinished)
+    assert str(step.wait) == "page 0"
+    assert steps.done == ["step 0"]
+    assert step.finish() == "found"
+    assert steps.done == ["step 0", "warm 0", "step 1", "warm 1", "end"]
+
+
+def test_another_thread_may_go_on() -> None:
+    steps, found = Steps(1), list[str]()
+    step = begin(steps.look_lookup())
+    assert isinstance(step, Unfinished)
+    thread = threading.Thread(target=lambda: found.append(step.finish()))
+    thread.start()
+    thread.join()
+    assert found == ["found"]
+    assert steps.done == ["step 0", "warm 0", "end"]
+
+
+def test_one_may_go_on_up_to_the_next_wait() -> None:
+    steps = Steps(2)
+    step = begin(steps.look_lookup())
+    assert isinstance(step, Unfinished)
+    following = step.go_on()
+    assert isinstance(following, Unfinished)
+    assert str(following.wait) == "page 1"
+    assert following.go_on() == "found"
+    assert steps.done == ["step 0", "step 1", "end"], "whoever goes on warms"
+
+
+def test_the_plain_method_waits_for_all_and_says_the_same() -> None:
+    steps = Steps(3)
+    assert steps.look("this") == finish(Steps(1).look_lookup("this")) == "this"
+    assert steps.done == ["step 0", "warm 0", "step 1", "warm 1", "step 2", "warm 2", "end"]
+    assert Steps.look.__doc__ == Steps.look_lookup.__doc__
+
+
+def test_errors_pass_through_whoever_goes_on() -> None:
+    def look() -> Lookup[None]:
+        yield Wait("a page")
+        raise ValueError("odd")
+
+    step = begin(look())
+    assert isinstance(step, Unfinished)
+    with pytest.raises(ValueError, match="odd"):
+        step.finish()
+    with pytest.raises(ValueError, match="odd"):
+        finish(look())
+
+
+def test_several_look_ups_are_made_in_order() -> None:
+    steps = [Steps(1), Steps(0), Steps(1)]
+    lookups = all_of(each.look_lookup(str(number)) for number, each in enumerate(steps))
+    step = begin(lookups)
+    assert isinstance(step, Unfinished)
+    assert [each.done for each in steps] == [["step 0"], [], []]
+    assert step.finish() == ["0", "1", "2"]
+
+
+def test_a_wait_without_anything_to_bring_in_is_for_a_scan() -> None:
+    wait = long_scan("all of it")
+    wait.warm()
+    assert (str(wait), wait.kind) == ("a long scan: all of it", WaitKind.SCAN)
+    assert Wait("a page", lambda: None).kind is WaitKind.PAGE
+    assert Wait("a chain", kind=WaitKind.CHAIN).kind is WaitKind.CHAIN
+    assert str(wait_of(Steps(1).look_lookup())) == "page 0"
+
+
+def test_an_allowance_is_used_up_once() -> None:
+    allowance = Allowance(10)
+    assert [allowance.is_used_up_by(length) for length in (4, 6, 0, 1, 5, 100)] == [False] * 3 + [True] + [False] * 2
+
+
+def test_a_tick_is_a_second() -> None:
+    first = current_tick()
+    assert first > 0
+    assert first <= current_tick() <= first + 60

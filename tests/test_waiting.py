@@ -1,0 +1,85 @@
+"""That waiting is explicit: nothing declares what a thread may, and the event loop calls no plain method of storage."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import storage.log
+import storage.query
+import storage.queue
+import storage.store
+
+ROOT = Path(__file__).parent.parent
+ON_THE_LOOP = ("broker/service", "broker/net", "broker/lane", "broker/security", "broker/workers")
+"""Folders whose code answers requests on the event loop."""
+
+ELSEWHERE = {
+    ("broker/service/long_polling.py", "queue"): "`wake` may wait: the thread that follows the store calls it",
+    ("broker/service/consumers/subscriptions.py", "make"): "a filter of the store's own configuration",
+}
+"""Plain methods that are called there on a thread that may wait, and why."""
+
+
+def sources(*folders: str) -> Iterator[tuple[str, ast.Module]]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+
+
+def twins() -> set[str]:
+    """Names of methods that wait for the disk, and that have a look-up beside them."""
+    found = {"make"}
+    for package in (storage.log, storage.query, storage.queue, storage.store):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+                found |= {name for name in dir(kind) if hasattr(kind, f"{name}_lookup")}
+    return found - {"read"}  # files of all kinds are read
+
+
+def calls(tree: ast.Module, names: set[str]) -> set[str]:
+    """Which of some methods a module calls, or hands on."""
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & names
+
+
+def test_the_plain_methods_are_known() -> None:
+    assert {"record_at", "query", "queue", "entries", "store_timestamp_at", "message_in_log", "hole_at"} <= twins()
+
+
+def test_what_answers_requests_calls_no_method_that_waits() -> None:
+    # `queue` and `entries` are names of other things too; as methods they are called.
+    found = set()
+    for path, tree in sources(*ON_THE_LOOP):
+        called = {
+            node.func.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        }
+        found |= {(path, name) for name in called & twins()}
+    assert found == set(ELSEWHERE)
+
+
+def test_a_plain_call_that_is_planted_is_found() -> None:
+    tree = ast.parse("def view(self, header):\n    return self._store.record_at(header.offset)\n")
+    assert calls(tree, twins()) == {"record_at"}
+
+
+@pytest.mark.parametrize("folder", ["storage", "broker", "protocol", "spark_jobs"])
+def test_nothing_hangs_on_the_thread_that_calls(folder: str) -> None:
+    """No thread-local says whether a look-up may wait, and no exception ends one that has to.
+
+    The one thread-local that there is holds a buffer for writing.
+    """
+    for path, tree in sources(folder):
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+        assert not names & {"Cold", "may_wait", "forbid_waiting", "allow_waiting"}, path
+        has_local = any(
+            isinstance(node, ast.Attribute) and ast.unparse(node) == "threading.local" for node in ast.walk(tree)
+        )
+        assert has_local == (path == "storage/files/direct_writer.py"), path
