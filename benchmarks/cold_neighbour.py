@@ -83,7 +83,7 @@ def drop_from_memory(store: Path) -> None:
 
 
 def read_all_over(port: int, offsets: Sequence[int], stop: threading.Event, answered: list[int]) -> None:
-    """Ask for messages in random order until told to stop."""
+    """Ask for messages in random order until `stop` is set."""
     client, chooser = Client(port), random.Random(7)
     client.send([view(chooser.choice(offsets)) for _ in range(IN_FLIGHT)])
     while not stop.is_set():

@@ -3,8 +3,8 @@
     python -m benchmarks.data_source                   8,000,000 messages, 4.2 GB of log
     python -m benchmarks.data_source --count 1000000
 
-A topic is counted on two cores, with one column and with all, because Spark tells a Python data source nothing of the
-columns that it needs. The export is of all messages to Parquet, on one core: by the clock from where
+A topic is counted on two cores, with one column and with all, because a Python data source does not learn from Spark
+which columns are needed. The export is of all messages to Parquet, on one core: by the clock from where
 Spark is ready, which includes the start of Python's workers, and by what the parts took, a worker's steady rate.
 """
 

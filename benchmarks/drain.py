@@ -73,10 +73,10 @@ class Consumer:
         line = next((line for line in self._output if line.startswith("{")), None)
         if line is None:
             raise RuntimeError("the consumer ended")
-        told: dict[str, Any] = json.loads(line)
-        seconds = told["last_seconds"] - told["first_seconds"]
+        results: dict[str, Any] = json.loads(line)
+        seconds = results["last_seconds"] - results["first_seconds"]
         cpu_seconds = (cpu_ns(side.pid) - before) / 1e9
-        return Drained(told["received"], told["repeated"], told["first_seconds"], seconds, cpu_seconds)
+        return Drained(results["received"], results["repeated"], results["first_seconds"], seconds, cpu_seconds)
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def consumer(jars: Path, work: Path) -> Iterator[Consumer]:
 
 
 def wait_for_route(side: Side, process: ServerProcess) -> None:
-    """Return once the name server of a side knows the topic; a broker tells it some time after its start."""
+    """Return once the name server of a side knows the topic; a broker registers it some time after its start."""
 
     def is_known() -> bool:
         with Peer(side.name_server) as peer:

@@ -4,7 +4,7 @@
 
 The document, its style, its scripts and the first two answers of the API are fetched one after the other over one
 connection, as a browser with a single one would: the sum is what the server takes, aim 100 ms. The first round of a
-server that has answered nothing yet is told apart. Where Chromium and its driver are there, the browser's own figures
+server that has answered nothing yet is listed apart. Where Chromium and its driver are there, the browser's own figures
 stand beside it: first contentful paint, and when the first line of the list was there.
 """
 
@@ -90,7 +90,7 @@ def fetch_all(port: int) -> tuple[float, int]:
 
 
 def paint_in_browser(port: int, scratch: Path, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds from the start of the navigation, as the browser tells them; a profile of its own each time."""
+    """Milliseconds from the start of the navigation, as the browser reports them; a profile of its own each time."""
     from web_browser import Browser
 
     figures: dict[str, list[float]] = {"first contentful paint": [], "first line of the list": []}

@@ -5,8 +5,8 @@
 
 The Java broker rebuilds by replaying its log after a crash without queues, index and checkpoint; its rate is taken from
 the first entry it writes to the moment it answers, so that neither side's start is in it. Ours is `rocketlens rebuild
-all`; its rate is from the first byte read to the last file published, and the whole command is told beside it. What
-both built is compared byte for byte before any figure is printed.
+all`; its rate is from the first byte read to the last file published, and that of the whole command is listed beside
+it. What both built is compared byte for byte before any figure is printed.
 """
 
 import json

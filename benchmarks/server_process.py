@@ -87,7 +87,7 @@ class ServerProcess:
         self.wait_for(lambda: _is_open(self.port), timeout_seconds, f"listener on port {self.port}")
 
     def first_answer(self, physical_offset: int, timeout_seconds: float = 120) -> FirstAnswer:
-        """Waits for the port, asks for one message at once, and tells when each came."""
+        """Waits for the port, asks for one message at once; returns when each came."""
         self.wait_until_open(timeout_seconds)
         opened = time.perf_counter()
         with Peer(self.port, timeout_seconds=timeout_seconds) as peer:
@@ -133,8 +133,8 @@ def private_mb(pid: int) -> float:
 def free_port(neighbours: Sequence[int] = (), host: str = "127.0.0.1") -> int:
     """A port of a loopback address that is free, and so are its neighbours.
 
-    It is taken later, so it is below those that the system gives to outgoing connections and to whoever asks for any:
-    nobody gets it meanwhile who was not told it.
+    It is taken later, so it is below those that the system gives to outgoing connections and for port 0: only a process
+    that names it can take it meanwhile.
     """
     while True:
         port = random.SystemRandom().randrange(*_PORTS_OF_SERVERS)

@@ -58,15 +58,15 @@ if status:
     sys.exit(f"{sys.argv[1:]} failed")
 print(used.ru_utime + used.ru_stime, time.perf_counter() - began, used.ru_maxrss * 1024 / 1e6)
 """
-"""Runs a command. Linux counts the memory of who starts a process as the process's own, so a small one starts it."""
+"""Runs a command. Linux counts the memory of the parent as the process's own, so a small process starts it."""
 
-TOLD = """
+WITH_MEMORY = """
 import atexit, runpy, sys
 
-def tell():
+def report():
     sys.stderr.write(next(line for line in open("/proc/self/smaps_rollup") if line.startswith("Private_Dirty")))
 
-atexit.register(tell)
+atexit.register(report)
 del sys.argv[0]
 if sys.argv[:1] == ["-c"]:
     exec(sys.argv.pop(1))
@@ -90,9 +90,9 @@ def cost_of(*script: str, before: Callable[[], None] = lambda: None) -> Cost:
     run = [sys.executable, "-I", "-S", "-c", MEASURED, *command]
     used = map(float, subprocess.run(run, stdout=subprocess.PIPE, cwd=ROOT, check=True).stdout.split())
     before()
-    run = [sys.executable, "-c", TOLD, *script]
-    told = subprocess.run(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT, check=True).stderr
-    return Cost(*used, int(told.split()[-2]) * 1024 / 1e6)
+    run = [sys.executable, "-c", WITH_MEMORY, *script]
+    printed = subprocess.run(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT, check=True).stderr
+    return Cost(*used, int(printed.split()[-2]) * 1024 / 1e6)
 
 
 def cost_of_a_start(store: Path, state_directory: Path, physical_offset: int) -> Cost:

@@ -1,4 +1,4 @@
-"""Who knows whom: everything that a server process is made of is put together here, and nowhere else.
+"""Put together everything that a server process is made of; this is done here, and nowhere else.
 
 From the bottom up: what is remembered of clients, the service that answers for a store, the lane and the dispatcher
 that bring requests to it, what all sessions share, the server that accepts them. What is made here gets what it needs
@@ -174,7 +174,7 @@ def build_keeper(options: ServeOptions, store: MessageStore, offsets: ConsumerOf
 
 
 def _default_directory(root: Path, store: MessageStore) -> Path:
-    """Where the state of a store is kept; its names stand in topics.json, which perhaps cannot be read this time."""
+    """Where the state of a store is kept; its names are in topics.json, which perhaps cannot be read this time."""
     known = known_state_directory(root) if store.config.is_unknown(TOPICS) else None
     return known or default_state_directory(root, store.identity)
 

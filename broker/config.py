@@ -15,7 +15,7 @@ from protocol.errors import ConfigError
 from storage.files.write_guard import check_outside
 
 VIP_PORT_DISTANCE = 2
-"""Old clients and the dashboard dial this much below the port they were told (remoting-protocol §8.7)."""
+"""Old clients and the dashboard connect to the port this much below the one they know (remoting-protocol §8.7)."""
 
 STORE_PORT_DISTANCE = 10
 """Between the ports of one store and the next; brokers themselves use the port below and two below theirs."""
@@ -135,15 +135,15 @@ def _is_any(host: str) -> bool:
 class ServeOptions:
     """The options of `rocketlens serve`; the defaults are those of the command line.
 
-    `advertise` None: clients are told the local address of their own connection. `broker_name`, `cluster` None: as the
-    store tells. `commit_log_directories` empty: `STORE/commitlog`. `index_slots` and `index_entries` go together.
+    `advertise` None: clients get the local address of their own connection. `broker_name`, `cluster` None: as the store
+    has them. `commit_log_directories` empty: `STORE/commitlog`. `index_slots` and `index_entries` go together.
     Without `fast_lane` every request goes the ordinary way, to the same answers.
     `filter_support_retry`: expressions on retry topics give way to those on the topics that messages came from.
     `frame_limit` in bytes, `stop_timeout_seconds` in seconds; `workers` processes serve under a supervisor, 0 in the
     one there is; in each, `lookup_threads` wait for the disk at most at once. One whose event loop stands still for
     `worker_timeout_seconds` is replaced, never when that is 0.
     `limits` bound what clients may cost. Connections from `proxies` begin with a PROXY header.
-    `acl`: the file of accounts that requests must be signed by; `audit_log`: the file of looks at messages.
+    `acl`: the file of accounts by which requests must be signed; `audit_log`: the file that lists reads of messages.
     `register`: the name servers to register with.
     `http` is where the page, metrics and health are served, None nowhere, and `http_hosts` are names under which it is
     asked for besides IP addresses and this machine's; `http_proxies` are trusted to name the address that asks.

@@ -1,8 +1,8 @@
-"""What clients may cost at most, each bound under a name: `serve --limit NAME=VALUE`.
+"""Limits on what clients may cost, each under a name: `serve --limit NAME=VALUE`.
 
-Bytes are counted as they are held here; what lies in the kernel's socket buffers is the kernel's. A bound over all
-connections is kept by closing first whoever has kept us waiting longest, so that clients who send whole requests and
-read their answers are not touched by those who do not.
+Bytes are counted as they are held here; the kernel's socket buffers do not count. To keep a limit over all connections,
+the connection that has kept us waiting longest is closed first, so that clients that send whole requests and read their
+answers are not affected by those that do not.
 """
 
 from dataclasses import dataclass, field, fields, replace

@@ -2,7 +2,7 @@
 
 Stopping is nine steps in order: take ourselves off the lists of name servers; close the listening sockets; refuse the
 pulls that wait for messages; where there are consumers, do the same for a moment with the pulls that are on their way;
-read nothing further, and answer what was received; after the timeout cut off who has not read his answers; close the
+read nothing further, and answer what was received; after the timeout close connections with unread answers; close the
 HTTP port, which has said all the while that we stop; let go of the thread pool; write down how far consumer groups have
 come.
 """
@@ -63,11 +63,11 @@ if TYPE_CHECKING:  # a server without an HTTP port starts without what that load
 logger = logging.getLogger(__name__)
 
 FAREWELL_SECONDS = 0.2
-"""How long consumers are told that the server stops before their connections are closed: what is on its way then is
-lost, and clients up to 4.9 wait 30 s for the answer."""
+"""How long pulls are answered that the server stops before connections are closed: a pull that is on its way when its
+connection closes is lost, and clients up to 4.9 wait 30 s for the answer."""
 
 SWITCH_SECONDS = 0.001
-"""How long a thread that parses for one client keeps the event loop from going on; five times as long unless told."""
+"""How long a thread that parses for one client may keep the event loop waiting; Python's default is five times this."""
 
 TRIM_SECONDS = 5.0
 """How often memory that a burst of requests took is given back."""
@@ -190,7 +190,7 @@ class Server:
         if self._colleagues is not None:
             await self._colleagues.start()
         for listener in self._listeners:
-            # Not left to the loop: uvloop does not say that it failed.
+            # Not by the loop: uvloop does not report that it failed.
             listen(listener)
             factory = partial(SessionTransport, self._sessions, self.connections, listener.port_distance)
             if self._reception is not None:
@@ -269,7 +269,7 @@ class Server:
             self._scanner = self._start_thread("scan", self._finish_scan)
 
     def _finish_scan(self) -> None:
-        """Do what opening the store has left of that."""
+        """Check and scan what opening the store has not."""
         try:
             self._service.store.finish_scan(self._scan_must_stop.is_set)
         except Exception:

@@ -288,7 +288,7 @@ class ProducerData(_Body):
 
 
 class HeartbeatData(_Body):
-    """Code 34's request; with `without_sub` it leaves out subscriptions it has told before."""
+    """Code 34's request; with `without_sub` it leaves out subscriptions that it has reported before."""
 
     client_id: str = msgspec.field(name="clientID")
     producer_data_set: list[ProducerData] = []
@@ -395,7 +395,7 @@ class ProducerTableInfo(_Body):
 
 
 class ConsumeQueueData(_Body):
-    """One unit of a consume queue; `eval` tells whether the asking group's filter lets it pass."""
+    """One unit of a consume queue; `eval` says whether the filter of the group in the request lets it pass."""
 
     physic_offset: int
     physic_size: int

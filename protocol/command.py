@@ -91,14 +91,14 @@ def _opaque_of(header: bytes) -> int:
 
 
 decode_response = decode_command
-"""The same for a client: whether a command is a request or a response is a bit of its flag."""
+"""Decode the header of a response; a bit of the flag says whether a command is a request or a response."""
 
 
 def decode_header(command: Command, header_type: type[Header]) -> Header:
     """Convert a command's own fields to `header_type`; fields it does not know are ignored.
 
-    What Java converts converts to the same; besides, integers may be written `1.0` or `1e3`. Raises `BadHeader` naming
-    a field that is missing, or malformed with its value.
+    Every text that Java converts is converted to the same value; integers may also be written `1.0` or `1e3`. Raises
+    `BadHeader` naming a field that is missing, or one that is malformed, with its value.
     """
     try:
         header = _convert(command.ext_fields, header_type, strict=False)

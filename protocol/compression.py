@@ -42,7 +42,7 @@ def _decompress_zlib(data: bytes | memoryview, limit: int) -> bytes:
 
 
 def _decompress_lz4(data: bytes | memoryview, limit: int) -> bytes:
-    import lz4.frame  # messages that are not compressed so do without
+    import lz4.frame  # imported here: stores without LZ4 bodies start without it
 
     body, rest = bytearray(), bytes(data)
     while rest and len(body) <= limit:

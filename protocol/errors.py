@@ -9,8 +9,8 @@
     │   ├── CorruptRecord
     │   ├── TruncatedFile
     │   └── NotAStore
-    ├── BeingSearched                  what is asked for is being looked for: ask again in a moment
-    │   └── QueueBeingSearched         a StoreError as well: of a queue nothing is known yet
+    ├── BeingSearched                  the answer is still being searched for: ask again in a moment
+    │   └── QueueBeingSearched         a StoreError as well: a queue's begin or end is not known yet
     ├── FilterSyntaxError              source and span, drawn under the text
     ├── FilterEvaluationError          the message counts as not matching
     └── ConfigError
@@ -179,11 +179,11 @@ class NotAStore(StoreError):
 
 
 class BeingSearched(RocketLensError):
-    """What is asked for is being looked for, which takes longer than anybody waits: ask again in a moment."""
+    """The answer is still being searched for, which takes longer than a client waits: ask again in a moment."""
 
 
 class QueueBeingSearched(StoreError, BeingSearched):
-    """Where a queue begins or ends is being looked for in the log, and nothing can be said of it before."""
+    """The begin or end of a queue is being searched in the log; the queue cannot be read before it is found."""
 
 
 class FilterSyntaxError(RocketLensError):
@@ -221,11 +221,11 @@ class ConfigError(RocketLensError):
 
 
 OUT_OF_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a disk says that takes no more."""
+"""Error numbers of a disk that is full, and of a quota or a file-size limit that is reached."""
 
 
 def is_out_of_room(error: BaseException | None) -> bool:
-    """Whether an error, or one that it was raised from, says that a disk takes no more."""
+    """Whether an error, or one that it was raised from, says that the disk is full."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in OUT_OF_ROOM:
             return True

@@ -23,13 +23,13 @@ LENGTH_SIZE: Final = 4
 HEADER_LENGTH_MASK: Final = 0xFFFFFF
 
 FRAME_LIMIT: Final = 16 * 1024 * 1024
-"""Bytes of a whole frame, length field included, that a Java peer accepts unless told otherwise."""
+"""Bytes of a whole frame, length field included, that a Java peer accepts by default."""
 
 _unpack = PREFIX.unpack_from
 
 
 class SkippedBody(bytes):
-    """The body of a frame that was not kept: it has no content, only its length is known, which `len` tells."""
+    """The body of a frame that was not kept: it has no content, and `len` returns the length it had."""
 
     _length: int
 
@@ -49,9 +49,9 @@ class FrameDecoder:
     A header of more than `header_limit` bytes is refused before it is received. A stream that is found bad stays bad:
     its error is raised again by every later `feed`.
 
-    Of a frame that has not come as a whole, and whose body has more than `body_limit` bytes, `skips` is asked as soon
-    as its header has come whether the body is not wanted. Such a frame is handed out at once, with a `SkippedBody`; the
-    bytes of its body are thrown away as they come.
+    `skips` decides about a frame that is not complete yet and whose body has more than `body_limit` bytes: it gets the
+    header as soon as that has come, and returns True if the body is not wanted. Such a frame is handed out at once,
+    with a `SkippedBody`, and the bytes of its body are thrown away as they come.
     """
 
     def __init__(
@@ -122,14 +122,14 @@ class FrameDecoder:
         return frames
 
     def _is_skipped(self, data: bytes, header: int, body: int) -> bool:
-        """Whether the body is not wanted of the frame whose header lies between two positions, once that is here."""
+        """Whether a frame's body is not wanted; its header lies between two positions, and may not be complete yet."""
         if body > len(data):
             self._wanted = body - header + PREFIX.size
             return False
         return self._skips is not None and self._skips(data[header - 4], data[header:body])
 
     def _joined(self, data: bytes) -> bytes | None:
-        """What is kept and `data` in one piece, once that completes a frame or a prefix.
+        """Join the bytes that are kept and `data` into one piece once they complete a frame or a prefix; None before.
 
         Bytes are appended to one growing buffer and leave it once, so that a frame in many pieces costs its length.
         """

@@ -11,8 +11,8 @@ PAGE: Final = 64
 class KeyQuestion:
     """What QUERY_MESSAGE asks. `index_type` is K (key), U (unique key) or T (tag); times in milliseconds.
 
-    `cursor` is the `rocketlensCursor` of the page before; with `copies` also the copies of the topic's messages are
-    asked for that a broker keeps under topics of its own. Other brokers than ours ignore both.
+    `cursor` is the `rocketlensCursor` of the page before. `copies`: also find the copies of the topic's messages that a
+    broker keeps under topics of its own. Brokers other than ours ignore both.
     """
 
     topic: str

@@ -1,6 +1,6 @@
 """A stored message, decoded: the one record type of the commit log, which goes out to clients byte for byte.
 
-The layout stands in `protocol.message_layout`. Both versions (V1 and V2, which differ in the width of the topic's
+The layout is in `protocol.message_layout`. Both versions (V1 and V2, which differ in the width of the topic's
 length) and all combinations of IPv4 and IPv6 hosts are read; what the parts mean follows the Java client: store-format
 §2, remoting-protocol §2.1 and §8.
 """
@@ -167,7 +167,7 @@ class Message:
         ]
 
     def detached(self) -> "Message":
-        """The same message with copies of its bytes, which stay as they are whatever becomes of the store's files."""
+        """Copy the message and its bytes, which then do not change when the store's files do."""
         return replace(self, stored_body=bytes(self.stored_body), properties_bytes=bytes(self.properties_bytes))
 
     def __repr__(self) -> str:
@@ -177,7 +177,7 @@ class Message:
 
 def to_datetime(timestamp: int) -> "datetime | None":
     """A timestamp in ms as a time in UTC; None for what is outside the calendar."""
-    from datetime import UTC, datetime, timedelta  # which few need
+    from datetime import UTC, datetime, timedelta  # imported here: few commands need it
 
     try:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp)

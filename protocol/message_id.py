@@ -8,8 +8,8 @@ offset  size  type   field            meaning
 4       4     i32    port             0 to 65535 in any id that a client can dial
 8       8     i64    physical_offset
 
-A unique key, made by the producer, has the same lengths, and its process id stands where the port's upper half does:
-that tells the two apart, but for process ids that are multiples of 65536.
+A unique key, made by the producer, has the same lengths, and its process id is where the port's upper half is: so the
+two can be distinguished, except for process ids that are multiples of 65536.
 Source: store-format §2.12, remoting-protocol §8.1.
 """
 
@@ -64,7 +64,7 @@ def is_offset_message_id_candidate(text: str) -> bool:
     """Whether `text` may be an offset message id: of its length, all hex, and with a port that can be."""
     if len(text) not in (V4_ID_LENGTH, V6_ID_LENGTH):
         return False
-    # The port first: it tells nearly every unique key apart, and costs less.
+    # The port first: it rules out nearly every unique key, and costs less.
     port_digits = len(text) - 2 * (V4_MESSAGE_ID.size - 4)
     return text.startswith("0000", port_digits) and _HEX_DIGITS.issuperset(text)
 

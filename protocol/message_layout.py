@@ -1,6 +1,6 @@
-"""Where everything stands in a stored message, and how long it may be: the byte layout of CommitLog records.
+"""The byte layout of CommitLog records: where each part of a stored message is, and how long it may be.
 
-Whatever stands in the log begins alike, a BLANK, which fills a segment up to its end, consisting of nothing more:
+All records begin alike. A BLANK, which fills a segment up to its end, has nothing more than this:
 
 RECORD_START
 offset  size  type   field       meaning
@@ -73,7 +73,7 @@ BORN_HOST_POSITION: Final = 48
 MINIMUM_SIZE: Final = V4_V4_FIXED.size + V1_TOPIC_LENGTH.size + PROPERTIES_LENGTH.size
 
 _FIXED: Final = (V4_V4_FIXED, V6_V4_FIXED, V4_V6_FIXED, V6_V6_FIXED)
-RECORD: Final = "record"  # stands for the path in errors about bytes of which only the caller knows the file
+RECORD: Final = "record"  # in place of the path in errors about bytes whose file only the caller knows
 # bits 4 and 5 of sysFlag, shifted down, number the four host combinations
 _HOST_BITS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _HOST_SHIFT: Final = 4

@@ -2,7 +2,7 @@
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that a terminal would obey, but line ends and tabs."""
+    """Escape everything in a text that a terminal would obey, except line ends and tabs."""
     if text.isprintable():
         return text
     return "".join(

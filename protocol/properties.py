@@ -99,7 +99,7 @@ def remove_property(data: bytes | memoryview, name: str) -> bytes:
         return bytes(data)
     if kept and not pieces[-1].startswith(prefix):
         return PROPERTY_SEPARATOR.join(kept)
-    # The removed entry was the last and lacked its terminator: the one before keeps its own.
+    # The removed entry was the last and had no terminator: the one before keeps its own.
     return b"".join(piece + PROPERTY_SEPARATOR for piece in kept)
 
 

@@ -1,4 +1,4 @@
-"""What traced clients tell of a message: the bodies of the trace topic (RMQ_SYS_TRACE_TOPIC, or one of one's own).
+"""What traced clients report about a message: the bodies of the trace topic (RMQ_SYS_TRACE_TOPIC, or one's own).
 
 A body is a row of records, each ended by 0x02, of fields with 0x01 between them, the first naming the kind. What the
 fields are can be read in `TraceDataEncoder` of the 5.5.0 client; older clients leave out the last ones.
@@ -20,7 +20,7 @@ OUTCOMES: Final = ("SUCCESS", "TIME_OUT", "EXCEPTION", "RETURNNULL", "FAILED")
 
 
 class TraceKind(Enum):
-    """What a client did; the value is how it says so."""
+    """What a client did; the value is its name in a record."""
 
     SENT = "Pub"
     CONSUMING = "SubBefore"
@@ -30,7 +30,7 @@ class TraceKind(Enum):
 
 
 class Trace(msgspec.Struct, frozen=True, rename="camel"):
-    """One record of a trace; times in milliseconds. Absent is what the kind or the client's version does not tell."""
+    """One record of a trace; times in milliseconds. Fields are None if the kind or the client does not report them."""
 
     kind: TraceKind
     message_id: str
@@ -48,7 +48,7 @@ class Trace(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def decode_traces(body: bytes | memoryview) -> Iterator[Trace]:
-    """Yield the records of a trace message's body; what is none is left out."""
+    """Yield the records of a trace message's body; bytes that are no record are left out."""
     for record in bytes(body).decode("utf-8", "replace").split(RECORD_END):
         fields = record.split(FIELD_END)
         try:

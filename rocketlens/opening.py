@@ -21,7 +21,7 @@ ENTRIES: Final = "entries"
 
 
 class StoreArguments(msgspec.Struct, frozen=True):
-    """What is said of a store that is opened; None where nothing is."""
+    """The options of opening a store; None for those that are not given."""
 
     commit_log_directories: tuple[Path, ...] | None = None
     index_slots: int | None = None

@@ -249,7 +249,7 @@ class AsyncRemoteStore:
             offsets: dict[str, dict[str, dict[int, int]]] = {name: {} for name in await self._client.groups(server)}
             committed = await self._client.consumer_offsets(server)
         except ResponseError as error:
-            raise _told_from_broker(server, error) from error
+            raise _broker_error(server, error) from None
         for place, of_queues in committed.items():
             topic, _, group = place.rpartition("@")
             offsets.setdefault(group, {})[topic] = of_queues
@@ -297,8 +297,8 @@ class AsyncRemoteStore:
         try:
             record = await self._client.view(server, physical_offset, topic or "")
         except ResponseError as error:
-            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                raise _told_from_broker(server, error) from error
+            if error.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION):
+                raise _broker_error(server, error) from None
             return Messages(reason=str(error))
         try:
             return Messages((decode_message(record, physical_offset=physical_offset),))
@@ -354,7 +354,7 @@ class AsyncRemoteStore:
 def _found(
     answers: Sequence[tuple[str, Messages]], text: str, names: Sequence[str], topic: str | None, maximum: int
 ) -> FoundMessages:
-    """What was found by each of the things that a text may be, each message once."""
+    """Join the answers to each meaning of a text; each message is listed once."""
     found: dict[tuple[object, int], tuple[Message, str]] = {}
     notes: dict[str, None] = {}
     for kind, each in answers:
@@ -418,8 +418,8 @@ def _named(brokers: dict[str, Endpoint]) -> str:
     return ", ".join(f"{name} ({endpoint})" for name, endpoint in brokers.items())
 
 
-def _told_from_broker(server: Endpoint, error: ResponseError) -> ClientError:
-    """What a request that brokers alone answer says of a server that did not."""
+def _broker_error(server: Endpoint, error: ResponseError) -> ClientError:
+    """The error to raise for a request that only brokers answer: it says so if the server does not know the request."""
     if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return ClientError(f"{server} is not a broker (perhaps a name server): connect to a broker")
     return error

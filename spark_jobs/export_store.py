@@ -31,7 +31,7 @@ def export(options: JobOptions, progress: "JobProgress", launch: "Launch | None"
 
 
 def check(options: JobOptions) -> None:
-    """Raise ConfigError for what can be told before Spark is started."""
+    """Raise ConfigError for errors that can be found before Spark is started."""
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")

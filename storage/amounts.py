@@ -31,7 +31,7 @@ def amount_text(count: int, unit: str) -> str:
 
 
 def share_text(done: int, total: int, unit: str) -> str:
-    """So much of so much; of bytes, both in the scale of the whole."""
+    """A part of a total, as in `2.7 of 4.3 GB`; of bytes, both in the scale of the total."""
     if unit != "bytes":
         return f"{count_text(done)} of {count_text(total)} {unit}"
     name, size = _scale(total)
@@ -39,7 +39,7 @@ def share_text(done: int, total: int, unit: str) -> str:
 
 
 def rate_text(rate: float, unit: str) -> str:
-    """So much of a unit a second."""
+    """A rate: an amount of a unit each second."""
     if unit == "bytes":
         return f"{bytes_text(rate)}/s"
     for name, size in _COUNTS:
@@ -74,7 +74,7 @@ def _scale(count: float) -> tuple[str, int]:
 
 
 def _digits(value: float) -> str:
-    """Three digits that count, and none behind the point of a whole number."""
+    """A number with three significant digits, and none behind the point of a whole number."""
     if value >= 99.95 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

@@ -1,7 +1,7 @@
 """Pythons that we start: they run our code, and never what lies in the directory that somebody happens to be in.
 
 `python -c` and `python -m` look for modules in the current directory first, which may be a store or an archive that
-anybody could write to. Every Python that we start is therefore told not to (-P), and finds our packages where this
+anybody could write to. Every Python that we start gets -P, which prevents this, and finds our packages where this
 process has them: behind everything else, so that they stand in front of nobody's modules.
 """
 

@@ -13,9 +13,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970, or an ISO 8601 time, which is this machine's local time unless it has an offset.
+    """Read milliseconds since 1970, or an ISO 8601 time, which is this machine's local time unless it has an offset.
 
-    In ms; raises ConfigError.
+    Returns milliseconds since 1970; raises ConfigError for any other text.
     """
     if re.fullmatch(r"[0-9]{1,19}", text):
         return min(int(text), LARGEST)

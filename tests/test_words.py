@@ -1,4 +1,4 @@
-"""Plain words: phrases that a tired reader stumbles over stand in no page, no message and no help text."""
+"""Plain words: phrases that a tired reader stumbles over are in no page, message, help text or docstring."""
 
 import ast
 import re
@@ -9,10 +9,17 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "docker-compose.yml"])
-PACKAGES = ("broker", "protocol", "storage", "spark_jobs", "rocketlens")
+PACKAGES = ("broker", "protocol", "storage", "spark_jobs", "rocketlens", "benchmarks", "tests/support")
 
-DOCSTRINGS_ARE_READ = ("rocketlens",)
-"""Folders and packages whose docstrings are held to the same words as their messages."""
+NOT_READ_YET = (
+    "broker/service",
+    "spark_jobs/verify",
+    "storage/log/commit_log.py",
+    "storage/query",
+    "storage/queue",
+    "storage/store/message_store.py",
+)
+"""Folders and modules whose messages alone are held to plain words; everywhere else docstrings are too."""
 
 INSTEAD = {
     r"whoever|whomever": "say who",
@@ -69,13 +76,13 @@ def test_a_page_is_in_plain_words(page: Path) -> None:
     assert stilted(page.read_text()) == []
 
 
-def test_messages_and_help_are_in_plain_words() -> None:
+def test_messages_help_and_docstrings_are_in_plain_words() -> None:
     found = [
         (str(path.relative_to(ROOT)), phrase, text)
         for path in sources()
         for text in texts_of(
             path.read_text(),
-            docstrings=any(path.is_relative_to(ROOT / read) for read in DOCSTRINGS_ARE_READ),
+            docstrings=not any(path.is_relative_to(ROOT / unread) for unread in NOT_READ_YET),
         )
         for phrase in stilted(text)
     ]

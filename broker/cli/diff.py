@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HEADINGS = ("WHAT", "TOPIC", "QUEUE", "FROM", "TO", "MESSAGES", "PHYSICAL")
 MOST_LISTED = 50
-"""Ranges and places of damage that a person is told; a program is told all that are listed."""
+"""Ranges and places of damage that are printed for people; a program gets all that are listed."""
 
 
 @click.command()
@@ -55,7 +55,7 @@ def diff(a: Path, b: Path, work: Path | None, as_json: bool) -> None:
     if as_json:
         sys.stdout.buffer.write(_json(found) + b"\n")
     else:
-        _tell(found)
+        _print(found)
     sys.exit(FOUND if found.is_none else NOT_FOUND)
 
 
@@ -81,8 +81,8 @@ def _fields(each: object) -> dict[str, object]:
     return fields
 
 
-def _tell(found: "Difference") -> None:
-    """For a person."""
+def _print(found: "Difference") -> None:
+    """Print the outcome for people."""
     for name in ("a", "b"):
         damage = found.damage[name]
         for text in damage[:MOST_LISTED]:

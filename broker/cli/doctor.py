@@ -1,4 +1,4 @@
-"""`rocketlens doctor`: what is wrong with a store, where, what it means, and what mends it."""
+"""`rocketlens doctor`: what is wrong with a store, where, what it means, and how to fix it."""
 
 import re
 import shutil
@@ -81,7 +81,7 @@ def doctor(
 
 
 def _verify(store: Path, logs: tuple[Path, ...], *, as_json: bool) -> "AnyReport":
-    """All of the store, by the bulk job."""
+    """Run the bulk job that verifies all of the store."""
     from spark_jobs.commands.command_run import run_job, verify
 
     options: dict[str, Any] = {"store": str(store), "commit_log_directories": tuple(map(str, logs))}
@@ -114,7 +114,7 @@ def _in_camel_case(value: Any) -> Any:
 
 
 def _print(diagnosis: "Diagnosis", report: "AnyReport | None") -> None:
-    """For a person."""
+    """Print the diagnosis for people."""
     from broker.cli.coverage_picture import draw_coverage
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
@@ -138,7 +138,7 @@ def _head(diagnosis: "Diagnosis") -> str:
 
 
 def _print_finding(finding: "DoctorFinding") -> None:
-    """Severity and place on a line, and below it what is there, what that means, and what mends it."""
+    """Print severity and place on a line, and below it what is there, what that means, and how to fix it."""
     severity = click.style(f"{finding.severity:<8}", **STYLES[finding.severity])
     click.echo(severity + one_line(f"{finding.check}: {finding.place}"))
     for label, text in (("", finding.found), ("means: ", finding.meaning), ("fix: ", finding.remedy)):

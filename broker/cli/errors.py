@@ -19,22 +19,23 @@ NOT_FOUND = 1
 USAGE = 2
 STORE_ERROR = 3
 STOPPED = 130
-"""As shells tell a command that Ctrl-C ended."""
+"""The exit code that shells report for a command that Ctrl-C ended."""
 NOBODY_READS = 141
-"""As shells tell of a command that SIGPIPE ended: who reads its output has gone, as `head` does when it has enough."""
+"""The exit code that shells report for a command that SIGPIPE ended: the reader of its output has closed the pipe, as
+`head` does when it has enough."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 SMALLEST_ADDRESS_SPACE = 640 * 1024 * 1024
-"""Bytes below which libraries end the process with words of their own, before there is a store to read."""
+"""Bytes below which libraries end the process with messages of their own, before a store is opened."""
 FEWEST_DESCRIPTORS = 64
-"""Fewer do not do for our own files and libraries, and the store's."""
+"""The least number of open files with which our libraries load and a small store is opened."""
 
 
 def refuse_small_limits() -> None:
-    """End with a line where the process may not have what every command needs."""
+    """End with one line on stderr if the limits of the process are too low for any command."""
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
     if 0 <= space < SMALLEST_ADDRESS_SPACE:
         least = SMALLEST_ADDRESS_SPACE >> 20
@@ -49,7 +50,7 @@ def refuse_small_limits() -> None:
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal something beside the answer, as one line on stderr."""
+    """Print something besides the answer, as one line on stderr."""
     click.echo(f"rocketlens: {one_line(text)}", err=True)
 
 
@@ -76,10 +77,10 @@ def plain_errors(command: Callable[Parameters, Result]) -> Callable[Parameters, 
 
 @contextlib.contextmanager
 def ending_with_the_reader() -> Iterator[None]:
-    """End without a word where nobody reads our output any more, and with a line where there is no room for it,
-    or where Ctrl-C was pressed.
+    """End silently when the output pipe is closed, and with one line on stderr when the disk is full or Ctrl-C was
+    pressed.
 
-    What there is to clean up is cleaned up first.
+    The commands' own cleaning up comes first.
     """
     _open_streams()
     try:
@@ -109,24 +110,24 @@ def ending_with_the_reader() -> Iterator[None]:
 
 
 def _open_streams() -> None:
-    """Let who closed our output get none: Python has no stream then, and a file of ours would get its number."""
+    """Open /dev/null for an output that is closed: else one of our files would get its descriptor."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process
 
 
 def _forget(stream: IO[str]) -> None:
-    """Let go of what a stream could not write: the interpreter flushes once more when it ends."""
+    """Discard what a stream could not write: the interpreter flushes it once more when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def _is_unread(stream: IO[str]) -> bool:
-    """Whether a stream is a pipe or a connection that nobody will read any more."""
+    """Whether a stream is a pipe or a connection whose other end is closed."""
     try:
         poll = select.poll()
         poll.register(stream.fileno(), 0)
         return bool(poll.poll(0))
-    except (OSError, ValueError):  # of a stream that is no file
+    except (OSError, ValueError):  # the stream is no file
         return False

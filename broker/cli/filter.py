@@ -29,7 +29,7 @@ BYTES_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FilterChoice:
-    """A filter: its two stages as a broker asks them, whether a consumer gets a message in the end, and why."""
+    """A filter: its two stages as a broker calls them, whether a consumer gets a message in the end, and why."""
 
     stages: "MessageFilter"
     delivers: Callable[[Message], bool]

@@ -1,4 +1,4 @@
-"""A group of commands that are imported when asked for, not to be listed; all end where nobody reads on."""
+"""A group of commands that are imported when they run, not to be listed; all end when the output pipe is closed."""
 
 import importlib
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ class Later(NamedTuple):
     where: str
     """``package.module:attribute``."""
     summary: str
-    """What the list of commands says of it, in one line."""
+    """Its line in the list of commands."""
 
 
 class LazyGroup(click.Group):
@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, self._later[name].summary) for name in self.list_commands(context)])
 
     def invoke(self, context: click.Context) -> Any:
-        """Run a command until it ends, or until nobody reads what it writes."""
+        """Run a command until it ends, or until its output pipe is closed."""
         with ending_with_the_reader():
             refuse_small_limits()
             return super().invoke(context)

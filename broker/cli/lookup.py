@@ -30,18 +30,18 @@ MOST_NAMED = 5
 
 
 class Rows(Protocol):
-    """Where rows go."""
+    """The interface of outputs that rows are written to."""
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows."""
         ...
 
     def close(self) -> None:
-        """Make it whole."""
+        """Complete the output."""
         ...
 
     def drop(self) -> None:
-        """Let the file go, as far as it was written."""
+        """Close an output that is not complete."""
         ...
 
 
@@ -140,12 +140,12 @@ def lookup(
         if part is not None:
             rows.drop()
             part.unlink(missing_ok=True)
-    _tell(len(set(wanted)), missing, notes)
+    _report(len(set(wanted)), missing, notes)
     sys.exit(NOT_FOUND if missing else FOUND)
 
 
 def _check_free(out: Path, replace: bool) -> None:
-    """Raise ConfigError where a file would take the place of something that is to stay."""
+    """Raise ConfigError if --out is a directory, or a file that may not be replaced."""
     if out.is_dir():
         raise ConfigError(f"--out: {out} is a directory, name a file")
     if os.path.lexists(out) and not replace:
@@ -153,7 +153,7 @@ def _check_free(out: Path, replace: bool) -> None:
 
 
 def _lines(file: str) -> list[str]:
-    """The lines that hold something; raises ConfigError for what is no text."""
+    """The lines that are not empty; raises ConfigError for a file that is no UTF-8 text."""
     try:
         with click.open_file(file, "rb") as stream:
             lines = stream.read().decode("utf-8-sig").split("\n")
@@ -202,18 +202,18 @@ class JsonRows:
         self._stream.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
 
     def close(self) -> None:
-        """Write out what waits."""
+        """Flush, and close a file of ours."""
         self._stream.flush()
         if self._closes:
             self._stream.close()
 
     def drop(self) -> None:
-        """Let a file of ours go, as far as it was written."""
+        """Close a stream that is not complete."""
         with contextlib.suppress(OSError):
             self._stream.close()
 
 
-def _tell(count: int, missing: Mapping[str, None], notes: Sequence[str]) -> None:
+def _report(count: int, missing: Mapping[str, None], notes: Sequence[str]) -> None:
     for note in notes:
         say(note)
     summary = f"{count - len(missing):,} of {count:,} found"

@@ -19,8 +19,8 @@ SPELLED: Final = {
 def open_store(path: Path, arguments: StoreArguments = NO_ARGUMENTS) -> "Store":
     """Open a store as the shared options say.
 
-    Raises `ConfigError` for options that cannot be, in the words of the command line, `StoreError` for what is no
-    store.
+    Raises `ConfigError` for options that are wrong, named as on the command line, and `StoreError` for a directory that
+    is no store.
     """
     from rocketlens.store import Store
 

@@ -14,10 +14,10 @@ from storage.times import parse_time
 
 
 def gathered(**structs: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Hand a command the values of some options as one struct a group, each under the name given here.
+    """Pass the values of some options to a command as structs, each under the name given here.
 
-    The fields of a struct are named as click names the options' values. To be put below the options, which stay as
-    they are: help and errors know nothing of the groups.
+    The fields of a struct are named as click names the options' values. Put this decorator below the options; these
+    stay as they are, so help and errors do not show the groups.
     """
 
     def gather(command: Callable[..., None]) -> Callable[..., None]:

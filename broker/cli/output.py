@@ -33,10 +33,10 @@ LONGEST_BODY = 20_000
 """Characters of a body shown to a person; programs get all."""
 
 CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-"""Bytes that are none of a text, in whatever place: UTF-8 has them for these characters alone."""
+"""Control characters, which no text contains; in UTF-8 these bytes are never part of another character."""
 
 NUMBERS = ("QUEUE", "OFFSET", "PHYSICAL")
-"""Columns of a table that stand to the right."""
+"""Columns of a table that are aligned to the right."""
 
 GROWING = ("MESSAGE ID", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY")
 """Columns of a list that grows."""
@@ -94,7 +94,7 @@ def time_text(timestamp: int) -> str:
 
 
 def json_fields(message: Message) -> Fields:
-    """The same with the body as text or base64, as JSON has it."""
+    """The fields of a message for JSON: as `message_fields`, with the body as text or base64."""
     fields = message_fields(message)
     text = text_of(fields["body"])
     fields["bodyEncoding"] = "base64" if text is None else "text"

@@ -24,7 +24,7 @@ def network(text: str) -> Network:
 
 
 class PortArguments(msgspec.Struct, frozen=True):
-    """What these options say."""
+    """The values of these options."""
 
     tls_mode: str
     tls_cert: Path | None
@@ -95,7 +95,7 @@ _PORT_OPTIONS = (
 
 
 def port_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add them to a command, which gets them as `port`."""
+    """Add these options to a command, which gets their values as `port`."""
     command = gathered(port=PortArguments)(command)
     for option in reversed(_PORT_OPTIONS):
         command = option(command)

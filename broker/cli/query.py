@@ -11,6 +11,7 @@ from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, endpoint, gathered, store_options, timestamp
 from broker.cli.output import format_options, staged_writer, writer
+from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
 from protocol.key_question import PAGE
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
@@ -71,6 +72,7 @@ class QueryArguments(msgspec.Struct, frozen=True):
     "which it is stored.",
 )
 @format_options
+@server_options
 @store_options
 @gathered(wanted=QueryArguments)
 @plain_errors
@@ -79,6 +81,7 @@ def query(
     server: Endpoint | None,
     wanted: QueryArguments,
     output_format: str,
+    server_arguments: ServerArguments,
     store_arguments: StoreArguments,
 ) -> None:
     """List the newest messages with a key, a unique key or a tag, from the store in STORE or from running brokers.
@@ -89,7 +92,7 @@ def query(
     """
     write = staged_writer(output_format) if wanted.copies else writer(output_format, detailed=False)
     wanted.check()
-    with _opened(store, server, store_arguments) as source:
+    with _opened(store, server, store_arguments, server_arguments) as source:
         found = source.query(**msgspec.structs.asdict(wanted))
     for note in found.notes:
         say(note)
@@ -102,13 +105,15 @@ def query(
 
 
 def _opened(
-    store: Path | None, server: Endpoint | None, store_arguments: StoreArguments
+    store: Path | None, server: Endpoint | None, store_arguments: StoreArguments, server_arguments: ServerArguments
 ) -> "rocketlens.Store | rocketlens.RemoteStore":
-    """What is asked: a store, or brokers."""
+    """Open the store, or connect to the brokers, that the arguments name."""
     if store is not None and server is None:
+        server_arguments.refuse()
         return open_store(store, store_arguments)
     if server is None or store is not None:
         raise click.UsageError("expected either STORE or --server")
     if store_arguments != NO_ARGUMENTS:
         raise click.UsageError("options of a STORE cannot be used with a server")
-    return rocketlens.connect(str(server))
+    server_arguments.check()
+    return server_arguments.connect(server)

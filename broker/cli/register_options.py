@@ -1,4 +1,4 @@
-"""Options of `serve` that say which name servers are told of it, and as what."""
+"""Options of `serve` that say with which name servers it registers, and as what."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ def name_servers(text: str) -> tuple[Endpoint, ...]:
 
 
 class RegisterArguments(msgspec.Struct, frozen=True):
-    """What these options say."""
+    """The values of these options."""
 
     name_servers: tuple[Endpoint, ...]
     register_as: str
@@ -24,7 +24,7 @@ class RegisterArguments(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> RegisterOptions:
-        """The same as the server has it."""
+        """The options of the registration as the server takes them."""
         return RegisterOptions(self.name_servers, self.register_as == "replica", self.register_id)
 
 
@@ -58,7 +58,7 @@ _OPTIONS = (
 
 
 def register_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add them to a command, which gets them as `register`."""
+    """Add these options to a command, which gets their values as `register`."""
     command = gathered(register=RegisterArguments)(command)
     for option in reversed(_OPTIONS):
         command = option(command)

@@ -1,4 +1,4 @@
-"""`rocketlens search`: find messages by what they say."""
+"""`rocketlens search`: find messages by their content."""
 
 import contextlib
 import os
@@ -188,7 +188,7 @@ def _search(
 
 
 def _show(found: "rocketlens.Search", write: Writer) -> None:
-    """Write messages as they come, and how far the search is, if somebody watches."""
+    """Write messages as they come, and on a terminal how far the search is."""
     with SearchProgress() as progress:
         for messages in found.pieces():
             if messages:

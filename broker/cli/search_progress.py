@@ -1,4 +1,4 @@
-"""How far a search is, in one line on stderr that goes again; only where somebody watches."""
+"""Show how far a search is, in one line on stderr that is removed again; only on a terminal."""
 
 import contextlib
 import sys
@@ -14,7 +14,7 @@ SHOWN_EVERY_SECONDS: Final = 0.1
 
 
 class SearchProgress:
-    """The line, while it is entered; nothing at all where stderr is no terminal."""
+    """Shows the line inside a `with` block; does nothing if stderr is no terminal."""
 
     def __init__(self) -> None:
         self._live: Any = None
@@ -36,7 +36,7 @@ class SearchProgress:
             self._live.stop()
 
     def show(self, progress: "ProgressReport") -> None:
-        """Say how far it is, some times a second."""
+        """Show how far the search is, some times a second."""
         now = time.monotonic()
         if self._live is not None and now - self._shown >= SHOWN_EVERY_SECONDS:
             from rich.text import Text

@@ -55,12 +55,12 @@ WEB_MODULES = ("broker.web.metrics_collector", "broker.web.api.application", "br
 
 
 AllOptions = Sequence[ServeOptions]
-"""Those of each store; what concerns the process as a whole is the same in all of them, and read off the first."""
+"""The options of each store; those of the process as a whole are equal in all, and are read from the first."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What is made before workers are forked: sockets for each, for HTTP, for one another, and their figures.
+    """The resources made before workers are forked: their sockets, those for HTTP and between workers, and the metrics.
 
     `bound` has the sockets by worker, then by store; `meetings` by store, none where there is one worker; `journals`
     by store, none where nobody is forked.
@@ -80,7 +80,7 @@ class Shared:
             close_listeners(listeners)
 
     def of(self, number: int) -> "Shared":
-        """Close what is not for a worker; what is left."""
+        """Close what other workers use, and return the rest."""
         http = [] if number else self.http
         others = replace(self, bound=self.bound[:number] + self.bound[number + 1 :], http=self.http if number else [])
         others.close()
@@ -88,7 +88,7 @@ class Shared:
 
 
 def run_server(all_options: AllOptions) -> int:
-    """Serve stores until told to stop, in worker processes or in this one; the exit code.
+    """Serve stores until SIGTERM or SIGINT, in worker processes or in this one; returns the exit code.
 
     Raises `CannotListen` for an address that cannot be had, `ConfigError` and `StoreError` as `open_store` does.
     """
@@ -114,7 +114,7 @@ def run_server(all_options: AllOptions) -> int:
         work = partial(_work, all_options, shared)
         limit_seconds = options.worker_timeout_seconds
         watch = LoopWatch(shared.rows, limit_seconds) if limit_seconds else None
-        # Closed before workers stop, so that nobody connects to wait for a server that will not come.
+        # Closed before workers stop: else clients would connect and wait for a server that never answers.
         supervisor = Supervisor(work, options.workers, announce, options.stop_timeout_seconds, watch, shared.close)
         # What is loaded stays in pages shared with the workers as long as nobody writes to them.
         gc.collect()

@@ -1,22 +1,26 @@
 """`rocketlens view`: show messages by their ids."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import endpoint, store_options
+from broker.cli.options import endpoint, gathered, store_options
 from broker.cli.output import format_options, writer
+from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
 
-if TYPE_CHECKING:
-    from rocketlens.answers import Messages
+
+class ViewArguments(msgspec.Struct, frozen=True):
+    """The options of this command alone: where ids are looked up, and what is shown."""
+
+    from_id: bool
+    topic: str | None
+    damaged: bool
 
 
 @click.command()
@@ -26,15 +30,16 @@ if TYPE_CHECKING:
 @click.option("--topic", help="Topic of unique keys; without it every topic is searched.")
 @click.option("--damaged", is_flag=True, help="Also show records whose CRC is wrong.")
 @format_options
+@server_options
 @store_options
+@gathered(wanted=ViewArguments)
 @plain_errors
 def view(
     arguments: tuple[str, ...],
     server: Endpoint | None,
-    from_id: bool,
-    topic: str | None,
-    damaged: bool,
+    wanted: ViewArguments,
     output_format: str,
+    server_arguments: ServerArguments,
     store_arguments: StoreArguments,
 ) -> None:
     """Show the messages that the IDs name, from the store in STORE or from a running broker.
@@ -47,14 +52,17 @@ def view(
     write = writer(output_format, detailed=True)
     if not all(arguments):
         raise click.UsageError("an ID is empty")
-    if server is None and not from_id:
+    if server is None and not wanted.from_id:
         if len(arguments) < 2:
             raise click.UsageError("expected STORE and at least one ID (or --server, or --from-id)")
+        server_arguments.refuse()
         with open_store(Path(arguments[0]), store_arguments) as store:
-            answers = [store.view(text, topic=topic, damaged=damaged) for text in arguments[1:]]
+            answers = [store.view(text, topic=wanted.topic, damaged=wanted.damaged) for text in arguments[1:]]
     else:
-        _check_remote(server, from_id, damaged, store_arguments)
-        answers = _ask(server, arguments, topic)
+        _check_remote(server, wanted, store_arguments)
+        server_arguments.check()
+        with server_arguments.connect(server) as remote:
+            answers = [remote.view(text, topic=wanted.topic) for text in arguments]
     for found in answers:
         for text in (*found.notes, *filter(None, (found.reason,))):
             say(text)
@@ -62,16 +70,11 @@ def view(
     sys.exit(FOUND if all(answers) else NOT_FOUND)
 
 
-def _ask(server: Endpoint | None, ids: Sequence[str], topic: str | None) -> "list[Messages]":
-    with rocketlens.connect(None if server is None else str(server)) as remote:
-        return [remote.view(text, topic=topic) for text in ids]
-
-
-def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_arguments: StoreArguments) -> None:
+def _check_remote(server: Endpoint | None, wanted: ViewArguments, store_arguments: StoreArguments) -> None:
     """Refuse options that contradict asking a server."""
-    if server is not None and from_id:
+    if server is not None and wanted.from_id:
         raise click.UsageError("--server and --from-id exclude each other")
-    if damaged:
+    if wanted.damaged:
         raise click.UsageError("--damaged needs a STORE: brokers do not return damaged records")
     if store_arguments != NO_ARGUMENTS:
         raise click.UsageError("options of a STORE cannot be used with a server")

@@ -19,7 +19,7 @@ def http_endpoint(text: str) -> Endpoint:
 
 
 class WatchArguments(msgspec.Struct, frozen=True):
-    """What these options say."""
+    """The values of these options."""
 
     http: Endpoint | None
     http_hosts: tuple[str, ...]
@@ -75,7 +75,7 @@ _WATCH_OPTIONS = (
 
 
 def watch_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add them to a command, which gets them as `watch`."""
+    """Add these options to a command, which gets their values as `watch`."""
     command = gathered(watch=WatchArguments)(command)
     for option in reversed(_WATCH_OPTIONS):
         command = option(command)

@@ -1,4 +1,4 @@
-"""Its place among brokers: the names it stands for, and the name servers that it registers with."""
+"""The server among other brokers: the broker names that it serves, its registration, and our client."""
 
 from typing import Final
 

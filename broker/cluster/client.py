@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # commands that ask a server in plain text do without it
 Body = TypeVar("Body")
 
 SUBSCRIBES: Final = 4
-"""The bit of a pull's sysFlag that says that the subscription stands in the request."""
+"""The bit of a pull's sysFlag that says that the subscription is in the request."""
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 """The consumer group of RocketMQ's own tools, which every broker knows: a pull makes no new group there."""
@@ -52,7 +52,7 @@ NOTHING_BUT_SUCCESS: Final = (ResponseCode.SUCCESS,)
 
 
 class ClientError(RocketLensError):
-    """A server cannot be reached, does not answer in time, or answers what is no answer."""
+    """A server cannot be reached, does not answer in time, or sends an answer that cannot be read."""
 
 
 class ResponseError(ClientError):
@@ -72,7 +72,7 @@ class ResponseError(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What signs requests where a broker asks for it (ACL)."""
+    """An access key and its secret, which sign requests for brokers with ACL."""
 
     access_key: str
     secret_key: str
@@ -144,7 +144,7 @@ class Page:
 
 
 class _Channel(asyncio.Protocol):
-    """One connection: requests out, answers to whoever waits for them."""
+    """One connection: sends requests, and gives each answer to the call that waits for it."""
 
     def __init__(self, endpoint: Endpoint, frame_limit: int) -> None:
         self.endpoint = endpoint
@@ -321,7 +321,7 @@ class Client:
             raise ClientError(f"{endpoint} answered a route without a usable address: {error}") from error
 
     async def pull(self, endpoint: Endpoint, question: QueueQuestion) -> PullAnswer:
-        """The messages of a queue from an offset on; without any where it has none there."""
+        """The messages of a queue from an offset on, perhaps none."""
         answer = await self.call(endpoint, RequestCode.PULL_MESSAGE, question.ext_fields(), expected=PULL_ANSWERS)
         body = bytes(answer.body) if answer.code == ResponseCode.SUCCESS else b""
         numbers = [_number(endpoint, answer, name) for name in ("nextBeginOffset", "minOffset", "maxOffset")]

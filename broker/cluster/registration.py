@@ -1,8 +1,8 @@
-"""Tells real name servers of this server, again and again, and takes it off their lists at the end.
+"""Registers this server with real name servers, again and again, and removes it from their lists at the end.
 
 As a *replica* it joins the broker whose store it serves, under a high id, so that consumers find it when the master is
-gone; as a *broker* it stands for itself, with the store's topics to be read. What a name server makes of that is
-remoting-protocol §5.3, whose points are named where they are heeded; what clients do then, in docs/cluster.md.
+gone; as a *broker* it stands for itself, with the store's topics to be read. Remoting-protocol §5.3 describes what a
+name server does then; the code names its points. docs/cluster.md describes what clients do.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ UNREGISTERED_TOPICS = frozenset({"TBW102"})
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker:
-    """What is registered: an address under a broker's name and id."""
+    """The entry of a registration: an address under a broker's name and id."""
 
     cluster: str
     broker_name: str
@@ -48,7 +48,7 @@ class RegisteredBroker:
     address: Endpoint
 
     def fields(self) -> dict[str, str]:
-        """The header fields that name it."""
+        """The header fields of the entry."""
         return {
             "brokerName": self.broker_name,
             "brokerAddr": str(self.address),
@@ -87,17 +87,17 @@ class Registration:
         return list(self._outcomes.values()).count("")
 
     async def _keep(self, name_server: Endpoint) -> None:
-        """Register with one name server for ever; what goes wrong is said once."""
+        """Register with one name server for ever; a problem is logged once."""
         while True:
             try:
                 await self._register(name_server)
             except RocketLensError as error:
-                self._tell(name_server, str(error))
+                self._report(name_server, str(error))
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            self._tell(name_server, "")
+            self._report(name_server, "")
             if await self._client.wait_lost(name_server, REPEAT_SECONDS):
-                self._tell(name_server, f"the connection to name server {name_server} was lost")
+                self._report(name_server, f"the connection to name server {name_server} was lost")
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _register(self, name_server: Endpoint) -> None:
@@ -110,7 +110,7 @@ class Registration:
             )
         if known is not None and taken is not None and self._may_stand_in(known):
             # To register again, when the master has gone since we asked, could cost the broker its routes (point 3);
-            # this too tells that we live.
+            # this request too shows that we are alive.
             version = encode_json(DataVersion())
             await self._client.call(name_server, RequestCode.QUERY_DATA_VERSION, self.entry.fields(), version)
             return
@@ -156,7 +156,7 @@ class Registration:
         }
 
     def _topics(self) -> dict[str, object]:
-        """What can be read of the store; and what every broker has, for one topic alone is refused (point 2)."""
+        """The topics that can be read, and those that every broker has: one topic alone is refused (point 2)."""
         store, cluster = self._service.store, self.entry.cluster
         own = (self.entry.broker_name, cluster, f"{cluster}_REPLY_TOPIC")
         names = {*own, *topic_names(store)} - UNREGISTERED_TOPICS
@@ -168,8 +168,8 @@ class Registration:
             async with asyncio.timeout(FAREWELL_SECONDS):
                 await self._client.call(name_server, RequestCode.UNREGISTER_BROKER, self.entry.fields())
 
-    def _tell(self, name_server: Endpoint, problem: str) -> None:
-        """Say what came of a registration, when that is another thing than the last time."""
+    def _report(self, name_server: Endpoint, problem: str) -> None:
+        """Log the outcome of a registration, if it differs from the last one."""
         if self._outcomes.get(name_server) == problem:
             return
         self._outcomes[name_server] = problem

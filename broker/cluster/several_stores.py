@@ -89,7 +89,7 @@ def _shifted(endpoint: Endpoint, number: int) -> Endpoint:
 
 
 def folder_of(store: Path) -> str:
-    """The name of a store's folder below `--state-dir`: what its path ends with, and a hash that tells it apart.
+    """The name of a store's folder below `--state-dir`: the last part of its path, and a hash of all of it.
 
     It does not depend on which stores are served beside it, nor on their order.
     """
@@ -104,11 +104,11 @@ def folder_of(store: Path) -> str:
 def settle_names(
     all_options: Sequence[ServeOptions], identities: "Sequence[StoreIdentity]"
 ) -> tuple[ServeOptions, ...]:
-    """The same options with the broker and cluster names under which the stores are served together.
+    """Return the options with the broker and cluster names under which the stores are served together.
 
     One cluster holds all, that of the first store unless `--cluster` names one. Of stores whose brokers have the same
-    name, the later ones get a number behind it. Raises `ConfigError` where such a change would be told to real name
-    servers, which know the brokers by their own names.
+    name, the later ones get a number behind it. Raises `ConfigError` where such a change would be registered with real
+    name servers, which know the brokers by their own names.
     """
     cluster = all_options[0].cluster or identities[0].cluster
     names = list(_different(_wanted(all_options, identities)))
@@ -120,7 +120,7 @@ def settle_names(
 
 
 def describe_names(settled: Sequence[ServeOptions], identities: "Sequence[StoreIdentity]") -> Iterator[str]:
-    """A line for each store on what it is called, and why it is not called as its broker was."""
+    """A line for each store with its broker name, and why that is not the name its broker had."""
     for options, identity in zip(settled, identities, strict=True):
         line = f"{options.store} is broker {options.broker_name} of cluster {options.cluster}"
         own_names = []
@@ -137,7 +137,7 @@ def _wanted(all_options: Sequence[ServeOptions], identities: "Sequence[StoreIden
 
 
 def _different(wanted: Iterator[str]) -> Iterator[str]:
-    """Each name, those that were there before with the next number that is free; told names keep theirs."""
+    """Each name, repeated ones with the next free number behind them; names that the user gave are kept."""
     names = list(wanted)
     taken = set(names)
     seen: set[str] = set()

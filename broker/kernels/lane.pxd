@@ -27,7 +27,7 @@ cpdef enum:
     # Messages of one answer, as QueryMessageProcessor caps them.
     MAXIMUM_BY_KEY = 64
     MAXIMUM_BY_UNIQUE_KEY = 32
-    # A known pull is for a run of so many units at most, so that those of one queue are told apart by their hash.
+    # A known pull is for a run of so many units at most, so that pulls of one queue differ in their hash.
     RUN_SHIFT = 16
 
 

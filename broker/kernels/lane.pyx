@@ -264,7 +264,7 @@ cdef inline bint may_be_offset_id(const Text *key) noexcept:
 
 @cython.final
 cdef class Lane:
-    """Answers of one thread; see broker/lane/fast_lane.py for what it is told."""
+    """Answers of one thread; broker/lane/fast_lane.py sets the headers and the limits."""
 
     def __cinit__(
         self, KnownPulls known not None, int64_t frame_limit, int64_t body_limit, int64_t turn_frames, int64_t turn_bytes
@@ -420,7 +420,7 @@ cdef void fetch_first(Lane lane, const Store *store, int count, int64_t tick) no
 
 
 cdef int answer_frames(Lane lane, const Store *store, Output *output, int64_t tick) except -1:
-    """Answer frames as long as all are plain hits; why it stopped, and where is told by the lane.
+    """Answer frames as long as all are plain hits; returns why it stopped. The lane holds the position.
 
     Requests are read some at a time, so that memory can be asked for what all of them need. After one that was read
     and not taken they are fewer, since those behind it are read once more.
@@ -475,7 +475,7 @@ cdef bint answer_view(Lane lane, const Store *store, const Request *request, Out
 
 
 cdef bint answer_query(Lane lane, const Store *store, const Request *request, Output *output, int64_t tick) except -1:
-    """Answer with the newest messages of a key; where older ones match, their place is told as the ordinary way does."""
+    """Answer with the newest messages of a key; where older ones match, the cursor is given as on the ordinary way."""
     cdef Query query
     cdef Lookup lookup
     cdef Text numbers[3]

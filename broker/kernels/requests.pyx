@@ -101,7 +101,7 @@ _EXT_FIELDS = (
     (b"proxyFrowardClientId", SOME_TEXT, 0),
     (b"suspendTimeoutMillis", I64, <size_t>&sample.ignored - <size_t>&sample),
 )
-"""The same. An answer that the lane writes is the same whatever stands in what is only skipped or ignored."""
+"""As above, for a request's own fields. The values of skipped and ignored ones do not change the lane's answer."""
 
 
 cdef int list_names() except -1:

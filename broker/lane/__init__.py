@@ -1,4 +1,4 @@
-"""The short way of plain requests: the same answers in fewer steps. Without it everything is answered still."""
+"""The short way of plain requests: the same answers in fewer steps. Without it everything is still answered."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
 """The fast lane: one call of compiled code answers all plain requests at the front of a read.
 
-What it answers, and that it answers as the ordinary way does, is said in broker/kernels/lane.pyx. Here it is told what
-holds for a snapshot: the headers of its answers, as the ordinary way renders them. A lane belongs to one thread, the
-event loop.
+broker/kernels/lane.pyx says what it answers, and that its answers equal those of the ordinary way. This module gives it
+what holds for a snapshot: the headers of its answers, as the ordinary way renders them. A lane belongs to one thread,
+the event loop.
 """
 
 import weakref
@@ -32,8 +32,8 @@ from storage.store.message_store import Snapshot
 STOPS = (LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE)
 
 CURSOR = '"rocketlensCursor":"'
-CURSOR_TOLD = "the next page is at lastKey "
-"""What stands before the numbers in an answer's header."""
+CURSOR_IN_REMARK = "the next page is at lastKey "
+"""The texts before the numbers in an answer's header."""
 
 
 class FastLane:
@@ -95,7 +95,7 @@ class FastLane:
         self._lane.follow(
             self._view_header,
             ResponseTemplate(SerializeType.JSON, found(fields, {})),
-            ResponseTemplate(SerializeType.JSON, found(fields, disclose(0, None)), (CURSOR, OPAQUE, CURSOR_TOLD)),
+            ResponseTemplate(SerializeType.JSON, found(fields, disclose(0, None)), (CURSOR, OPAQUE, CURSOR_IN_REMARK)),
             snapshot.incomplete is None,
             not snapshot.index.untagged,
         )

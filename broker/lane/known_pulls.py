@@ -28,7 +28,7 @@ from storage.queue.consume_queue import ConsumeQueue
 from storage.store.message_store import Snapshot
 
 KEPT = 256
-"""Pulls that wait to be taken notice of; of more, the oldest are forgotten."""
+"""Pulls that wait to be taken in; of more, the oldest are forgotten."""
 
 ROWS = 4096
 SLOTS = 4 * ROWS
@@ -44,13 +44,10 @@ LONGEST_SUBSCRIPTION = 4096
 RUN_SHIFT = kernel.RUN_SHIFT
 UNBOUNDED = 1 << 60
 COSTS = {EVERYTHING: 0, BY_TAG: 1, BY_EXPRESSION: 16}
-"""What going through a unit costs, in sixteenths of a step along an index's chain: not all who ask pay for it alone.
-
-Of an expression so much for each of its parts.
-"""
+"""The cost of going through a unit, in sixteenths of a step along an index's chain; for an expression, of each part."""
 
 NEXT_OFFSET = '"nextBeginOffset":"'
-"""What stands before the number in an answer's header that no two answers share, but for the opaque."""
+"""The text before the next offset in an answer's header: besides the opaque, the only number that differs."""
 
 
 class KnownPulls:

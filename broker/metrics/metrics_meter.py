@@ -1,4 +1,4 @@
-"""What the server's hot path tells: plain additions to Python's own numbers, once a turn as far as possible.
+"""The counters of the server's hot path: plain additions to Python's own numbers, once a turn as far as possible.
 
 A turn is what becomes of one read. Its requests are noted by number and counted together when their answers were
 handed to the socket; each of them took as long as the turn. What the fast lane answers is counted by compiled code and
@@ -75,7 +75,7 @@ class LaneCounts(Protocol):
     """A fast lane, as far as it counts."""
 
     def counts(self) -> list[int]:
-        """What it has done so far: requests by LANE_CODES, then what its key queries cost."""
+        """Its counts so far: requests by LANE_CODES, then the costs of its key queries."""
 
 
 class MeteredClient(Protocol):
@@ -87,7 +87,7 @@ class MeteredClient(Protocol):
 
 
 class Meter:
-    """Counts what one worker does for one store; `slow` None tells of no slow query.
+    """Counts what one worker does for one store; `slow` None: slow queries are not logged.
 
     A session appends each answer that it makes to `answers`. Of the meters of a worker with several stores one
     `counts_cpu`.
@@ -110,7 +110,7 @@ class Meter:
         self._reported_cpu = 0
         self._counts_cpu = counts_cpu
 
-    # ------------------------------------------------------------------ what connections tell
+    # ------------------------------------------------------------------ what connections report
 
     def note_received(self, size: int) -> None:
         """Count bytes that came."""
@@ -130,7 +130,7 @@ class Meter:
         elapsed = time.perf_counter_ns() - started
         self._note_turn(elapsed)
         if elapsed > self._limit:
-            self._tell_turn(elapsed, client.peer_address)
+            self._report_turn(elapsed, client.peer_address)
         if self.answers:
             self._note_answers(elapsed)
 
@@ -147,12 +147,12 @@ class Meter:
         if len(self._keys) >= MOST_NOTED:
             self._add_requests()
 
-    def _tell_turn(self, elapsed: int, peer: object) -> None:
-        """Tell of a turn that took too long; before its answers are counted."""
+    def _report_turn(self, elapsed: int, peer: object) -> None:
+        """Log a turn that took too long; before its answers are counted."""
         if self._slow is not None:
             self.row[SLOW + EVENT_LOOP] += 1
             first = self.answers[0] if self.answers else 0
-            self._slow.tell_turn(first >> RESULT_BITS, first & RESULT_MASK, len(self.answers), peer, elapsed)
+            self._slow.report_turn(first >> RESULT_BITS, first & RESULT_MASK, len(self.answers), peer, elapsed)
 
     def begin_wait(self, visit: Visit) -> None:
         """Count a request that cannot be answered at once."""
@@ -165,11 +165,11 @@ class Meter:
         self.row[POOL_WAIT] += visit.queued
         if elapsed > self._limit and self._slow is not None:
             self.row[SLOW + visit.reason(elapsed)] += 1
-            self._slow.tell_waited(command, self.answers[0] & RESULT_MASK, peer, elapsed, visit)
+            self._slow.report_waited(command, self.answers[0] & RESULT_MASK, peer, elapsed, visit)
         self._note_answers(elapsed)
 
     def answered_later(self, code: int, result: int, count: int) -> None:
-        """Count requests that were held until there was something to tell; how long says nothing."""
+        """Count requests that were held until messages came; their durations mean nothing and are not counted."""
         self.row[places_of(code, result)[0]] += count
 
     def held(self) -> None:
@@ -184,7 +184,7 @@ class Meter:
         """Count a connection that is closed because of what its client does, or because there are too many."""
         self.row[DROPPED] += 1
 
-    # ------------------------------------------------------------------ what others tell
+    # ------------------------------------------------------------------ what others report
 
     def searched(self, found: Found) -> None:
         """Note what a key query cost, by what its lookup found; on any thread."""

@@ -1,4 +1,4 @@
-"""Where the figures of all workers stand: a row of int64 for each store that each serves, in memory that they share.
+"""The figures of all workers: a row of int64 for each store that each serves, in memory that they share.
 
 The supervisor makes the memory before it forks, so that a row outlives the worker that writes to it: its successor
 counts on, and no counter ever goes back. A place of a row has one writer, the worker's event loop, but for
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from protocol.codes import RequestCode, ResponseCode
 
 Row = memoryview
-"""Of native int64."""
+"""A row of native int64."""
 
 # State of the worker.
 HEARTBEAT: Final = 0
@@ -33,7 +33,7 @@ STATE: Final = 1
 PROCESS: Final = 2
 STARTS: Final = 3
 CPU: Final = 4
-"""ns of CPU, as far as workers told before they died."""
+"""ns of CPU, as last reported by each worker, those that died included."""
 
 # What is so at present; nothing once the worker is gone.
 CONNECTIONS: Final = 5
@@ -79,7 +79,7 @@ REASONS: Final = ("cold", "long_chain", "scan", "pool_queue", "asked_another", "
 """Why a request waits or is slow; docs/metrics.md says what each means."""
 
 GONE, SERVING, STOPPING = range(3)
-"""What STATE says."""
+"""The values of STATE."""
 
 OTHER: Final = "OTHER"
 UNREADABLE: Final = "UNREADABLE"

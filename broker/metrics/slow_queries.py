@@ -40,7 +40,7 @@ class Visit:
         self.begun = self.warmed = 0
 
     def warm(self) -> None:
-        """Bring in what was missing, on the thread whose turn has come."""
+        """Read the missing bytes into memory, on the thread that answers the request."""
         self.begun = time.perf_counter_ns()
         if self.wait is not None:
             self.wait.warm()
@@ -57,7 +57,7 @@ class Visit:
         return max(self.begun - self.asked, 0)
 
     def reason(self, elapsed: int) -> int:
-        """What most of `elapsed` ns were lost to, as a number of REASONS."""
+        """The reason that took most of `elapsed` ns, as a number of REASONS."""
         return POOL_QUEUE if self.wait is not None and 2 * self.queued > elapsed else self.kind
 
 
@@ -115,7 +115,7 @@ class SlowQuery:
 
 
 class SlowQueries:
-    """Tells of queries that take `milliseconds` or longer; the event loop's alone.
+    """Logs queries that take `milliseconds` or longer; for the event loop alone.
 
     `broker` is named in each line, where one process serves several stores.
     """
@@ -123,12 +123,12 @@ class SlowQueries:
     def __init__(self, milliseconds: float = DEFAULT_MILLISECONDS, broker: str | None = None) -> None:
         self._broker = broker
         self.limit = int(milliseconds * 1e6)
-        """In ns."""
+        """The limit in ns."""
         self._lines = 0
         self._end_seconds = 0.0
 
-    def tell_waited(self, command: Command, result: int, peer: object, elapsed: int, visit: Visit) -> None:
-        """Tell of one that could not be answered at once; `elapsed` in ns."""
+    def report_waited(self, command: Command, result: int, peer: object, elapsed: int, visit: Visit) -> None:
+        """Log a query that could not be answered at once; `elapsed` in ns."""
         topic, group = _names(command)
         reason = REASONS[visit.reason(elapsed)]
         queued = disk = detail = None
@@ -138,8 +138,8 @@ class SlowQueries:
         code, ended = code_name(command.code), result_name(result)
         self._log(SlowQuery(code, ended, str(peer), _milliseconds(elapsed), reason, topic, group, queued, disk, detail))
 
-    def tell_turn(self, code: int, result: int, requests: int, peer: object, elapsed: int) -> None:
-        """Tell of a turn of the event loop that took so long.
+    def report_turn(self, code: int, result: int, requests: int, peer: object, elapsed: int) -> None:
+        """Log a turn of the event loop that took this long.
 
         `code` and `result` are those of the first of its `requests`, as far as they are known one by one.
         """

@@ -1,7 +1,7 @@
-"""The budget of all connections of a server, and who is closed first when that is too much.
+"""The budget of all connections of a server, and which connection is closed first when it is exceeded.
 
-Whoever holds part of a request, and whoever does not read, stands in a line in the order in which that began; the head
-of a line is the one to go. Everything here happens on the event loop.
+Connections whose clients have sent part of a request are in one line, those whose clients do not read in another, in
+the order in which that began; the first of a line is closed first. Everything here happens on the event loop.
 """
 
 import logging
@@ -74,15 +74,15 @@ class ConnectionBudget:
             self._drop_first_sender("more bytes of unfinished requests are held than received_bytes allows")
 
     def reads_slowly(self, connection: BudgetedConnection) -> None:
-        """Note that a client is answered no further until it has read."""
+        """Note that a client gets no further answers until it has read."""
         self._slow_readers.setdefault(connection, self._clock_seconds())
 
     def reads_again(self, connection: BudgetedConnection) -> None:
-        """Note that it has read."""
+        """Note that a client has read again."""
         self._slow_readers.pop(connection, None)
 
     def forget(self, connection: BudgetedConnection) -> None:
-        """Count a connection that is gone out of all lines."""
+        """Remove a connection that is gone from all lines."""
         size, _ = self._senders.pop(connection, (0, 0.0))
         self.received -= size
         self._slow_readers.pop(connection, None)
@@ -90,9 +90,9 @@ class ConnectionBudget:
     # ------------------------------------------------------------------ what the server asks
 
     def sweep(self, unsent: Mapping[Any, Callable[[], int]]) -> None:
-        """Close whoever has been too slow for too long, or for too many bytes.
+        """Close connections that have been slow for too long, or hold too many bytes.
 
-        `unsent` has for each open connection what says how many bytes wait for its client to read them.
+        `unsent` has for each open connection a function that returns how many bytes wait for its client to read them.
         """
         now = self._clock_seconds()
         self._sweep_senders(now)
@@ -138,7 +138,7 @@ class ConnectionBudget:
         connection.drop(reason)
 
     def _drop_readers(self, unsent: dict[BudgetedConnection, int]) -> None:
-        """Close who has not read longest, then who has most to read, until the sum is below its limit."""
+        """Close clients that have not read for longest, then those with most to read, until the sum is in its limit."""
         rest = sorted(unsent.keys() - self._slow_readers.keys(), key=lambda each: -unsent[each])
         for connection in [*self._slow_readers, *rest]:
             if self.unsent <= self.limits.unsent_bytes:

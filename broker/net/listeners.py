@@ -1,4 +1,4 @@
-"""The sockets a server listens on: bound before the store opens, so that a port in use is said at once.
+"""The sockets a server listens on: bound before the store opens, so that a port in use is reported at once.
 
 Bound is not yet listening: until `Server` starts them, a client that connects is refused.
 """

@@ -60,7 +60,7 @@ class PendingRequest:
             work.cancel()
 
     def give_up(self) -> None:
-        """Wait no longer: nobody is there to be answered."""
+        """Stop waiting: the client is gone."""
         self._is_given_up = True
         if self._running is not None:
             self._running.cancel()
@@ -83,7 +83,7 @@ class PendingRequests:
         return len(self._requests) + len(self._replies)
 
     def is_much(self) -> bool:
-        """Whether it is as much as one connection may have waiting."""
+        """Whether the waiting requests reach the limit of one connection."""
         limits = self._budget.limits
         return (
             self._look_ups >= limits.lookups_per_connection
@@ -122,7 +122,7 @@ class PendingRequests:
             self._count(-sum(self._long.pop(each, 0) for each in replies))
 
     def give_up(self, *, but_look_ups: bool = False) -> None:
-        """Wait for nothing any more: nobody is there to be answered. Look-ups end soon by themselves.
+        """Give up all requests, because the client is gone; with `but_look_ups` look-ups are left to end by themselves.
 
         A request is counted until what is done for it has ended.
         """

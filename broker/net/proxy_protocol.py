@@ -1,10 +1,10 @@
-"""The header that a proxy puts before a connection, to tell whose it is (HAProxy PROXY protocol, versions 1 and 2).
+"""The header that a proxy puts before a connection, with the client's address (HAProxy PROXY protocol, 1 and 2).
 
 VERSION_2
 offset  size  type   field      meaning
 0       12    12s    signature  fixed bytes that no other protocol begins with
 12      1     u8     command    2 in the high four bits; 0 the proxy's own connection, 1 a client's
-13      1     u8     family     0x11 TCP over IPv4, 0x21 TCP over IPv6, others tell nothing of use
+13      1     u8     family     0x11 TCP over IPv4, 0x21 TCP over IPv6, others have no address
 14      2     u16    length     bytes that follow: two addresses, two ports, then extensions
 
 Version 1 is one line, `PROXY TCP4 source destination source-port destination-port`. Source: the specification of 2020,
@@ -32,7 +32,7 @@ class BadProxyHeader(ProtocolError):
 
 
 class ProxyHeader(NamedTuple):
-    """A whole header: its length in bytes, and the two ends of the client's connection where it tells them."""
+    """A whole header: its length in bytes, and the two ends of the client's connection if it has them."""
 
     length: int
     source: Endpoint | None = None
@@ -65,7 +65,7 @@ def _parse_line(data: bytes) -> ProxyHeader | None:
             for host, port in ((source, source_port), (destination, destination_port))
         ]
     except (ValueError, KeyError) as error:
-        raise BadProxyHeader(f"a PROXY header that tells no addresses: {data[:end]!r}") from error
+        raise BadProxyHeader(f"a PROXY header without addresses: {data[:end]!r}") from error
     return ProxyHeader(end + 2, *ends)
 
 

@@ -58,7 +58,7 @@ class Reception:
         asyncio.get_running_loop().add_reader(listening, self._accept, listening, make_protocol)
 
     def close(self) -> None:
-        """Accept no more, and close who has not come far enough to have a transport."""
+        """Accept no more, and close connections that have no transport yet."""
         loop = asyncio.get_running_loop()
         for listening in self._listening:
             loop.remove_reader(listening)
@@ -113,7 +113,7 @@ class Arrival:
         self._needs_header = any(ip_address(peer.host) in network for network in reception.proxies)
         self._task: asyncio.Task[None] | None = None
         self._loop.add_reader(accepted, self._look)
-        # Who has sent nothing may be idle for as long as any client.
+        # A client that has sent nothing may be idle for as long as any other.
         seconds = self._limits.handshake_seconds if self._needs_header else self._limits.idle_seconds
         self._timer = self._loop.call_later(seconds, self._give_up, "sent nothing in time")
 

@@ -87,7 +87,7 @@ class RequestAnswerer:
         """The requests of replies that wait; kept only where answers are checked before they leave."""
         self._is_lost = False
 
-    # ------------------------------------------------------------------ what the session asks
+    # ------------------------------------------------------------------ what the session reads
 
     @property
     def is_held(self) -> bool:

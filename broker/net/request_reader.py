@@ -77,7 +77,7 @@ class RequestReader:
         self._has_rest = False
         self._is_put_off = False
 
-    # ------------------------------------------------------------------ what the session asks
+    # ------------------------------------------------------------------ what the session reads
 
     @property
     def has_unanswered(self) -> bool:

@@ -1,8 +1,8 @@
-"""Whose burst goes on next, so that nobody waits for more than a fraction of a millisecond of somebody else's.
+"""Decide whose burst of requests is answered next, so that no client waits long for the bursts of others.
 
-A connection answers what it reads at once, up to the length of one turn. What a burst leaves over stands in a line that
-all connections share: of it, each turn of the event loop serves one connection, and then looks at the sockets again.
-And when the bursts that were read in one turn of the loop have had their share, further ones join that line unanswered.
+A connection answers what it reads at once, up to the length of one turn. The rest of a burst waits in a line that all
+connections share: each turn of the event loop serves one connection of it, and then looks at the sockets again. And
+when the bursts that were read in one turn of the loop have had their share, further ones join that line unanswered.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ TURN_FRAMES = 128
 """Requests after which a turn is over."""
 
 SLICE_FRAMES = 32
-"""The same while other bursts wait."""
+"""Requests after which a turn is over while other bursts wait."""
 
 SMALL_READ = 8 * 1024
 """Bytes of requests up to which a read is no burst: some eighty views, a fifth of a millisecond."""
@@ -63,7 +63,7 @@ class Scheduler:
             self._run_soon()
 
     def join(self, connection: ScheduledConnection) -> None:
-        """Put a connection at the end of the line, unless it stands there."""
+        """Put a connection at the end of the line, unless it is in the line already."""
         self._line[connection] = None
         self._run_soon()
 

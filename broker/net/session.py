@@ -37,7 +37,7 @@ IDLE_SWEEPS: Final = 2
 
 
 class SessionState(Enum):
-    """Where a session stands; the module's docstring has the table."""
+    """The states of a session; the module's docstring has the table."""
 
     OPEN = "open", True
     QUEUED = "queued", True
@@ -61,7 +61,7 @@ LOST: Final = SessionState.LOST
 
 
 class Session:
-    """One client's session: `state` is where it stands, and `answers` holds what its transport is to send and start.
+    """One client's session, with its `state`; `answers` holds what its transport is to send and start.
 
     Each report may change both.
     """
@@ -75,7 +75,7 @@ class Session:
         self._sweeps = 0
         self._unsent_bytes = 0
 
-    # ------------------------------------------------------------------ what may be asked
+    # ------------------------------------------------------------------ what others may read
 
     @property
     def pending(self) -> PendingRequests:
@@ -89,7 +89,7 @@ class Session:
 
     @property
     def wants_turn(self) -> bool:
-        """Whether it is to stand in the line for a turn."""
+        """Whether it is to join the line for a turn."""
         if self.state is ENDING:
             return self._reader.has_unanswered and not self.is_held
         return self.state is QUEUED
@@ -145,7 +145,7 @@ class Session:
         self.answers.resume()
 
     def connection_lost(self) -> None:
-        """Forget what waits: nobody is there to be answered."""
+        """Forget what waits: the client is gone."""
         self.state = LOST
         self._reader.lose()
         self.answers.lose()
@@ -204,7 +204,7 @@ class Session:
     # ------------------------------------------------------------------ from state to state
 
     def _settle(self) -> None:
-        """Say where the session stands after what happened."""
+        """Set the state of the session after what happened."""
         state, answers = self.state, self.answers
         if state.takes_requests:
             if self._reader.is_closed:

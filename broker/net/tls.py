@@ -1,4 +1,4 @@
-"""TLS on the port: the context made of certificate files."""
+"""TLS contexts made of certificate files: that of the port, and that of a client of ours."""
 
 import ssl
 from pathlib import Path
@@ -22,21 +22,58 @@ def load_context(options: TlsOptions) -> ssl.SSLContext:
     assert options.certificate is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    password = _password(options.key_password_file)
-    try:
-        # A password is always given: without one OpenSSL would ask for it on the terminal.
-        context.load_cert_chain(options.certificate, options.key, lambda: password)
-    except (OSError, ValueError) as error:
-        names = " and ".join(str(path) for path in (options.certificate, options.key) if path is not None)
-        raise ConfigError(f"TLS: {names} cannot be used: {_reason(error)}") from None
+    _present(context, options.certificate, options.key, options.key_password_file)
     if options.client_ca is not None:
-        try:
-            context.load_verify_locations(options.client_ca)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"TLS: {options.client_ca} cannot be used: {_reason(error)}") from error
+        _trust(context, options.client_ca)
         is_required = options.client_auth == "required"
         context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
     return context
+
+
+def client_context(
+    authorities: Path | None = None,
+    *,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    key_password_file: Path | None = None,
+    verify: bool = True,
+) -> ssl.SSLContext:
+    """A client's context of TLS 1.2 and later. Raises `ConfigError` naming the file that cannot be used.
+
+    The server's certificate must be signed by one of `authorities`, by default those that this machine trusts, and be
+    valid for the server's name; without `verify` any certificate will do. `certificate` is the client's own.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif authorities is None:
+        context.load_default_certs()
+    else:
+        _trust(context, authorities)
+    if certificate is not None:
+        _present(context, certificate, key, key_password_file)
+    return context
+
+
+def _present(context: ssl.SSLContext, certificate: Path, key: Path | None, key_password_file: Path | None) -> None:
+    """Give a context its own certificate and key."""
+    password = _password(key_password_file)
+    try:
+        # A password is always given: without one OpenSSL would ask for it on the terminal.
+        context.load_cert_chain(certificate, key, lambda: password)
+    except (OSError, ValueError) as error:
+        names = " and ".join(str(path) for path in (certificate, key) if path is not None)
+        raise ConfigError(f"TLS: {names} cannot be used: {_reason(error)}") from None
+
+
+def _trust(context: ssl.SSLContext, authorities: Path) -> None:
+    """Have a context accept certificates that these authorities signed."""
+    try:
+        context.load_verify_locations(authorities)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"TLS: {authorities} cannot be used: {_reason(error)}") from error
 
 
 def _password(path: Path | None) -> str:

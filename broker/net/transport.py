@@ -62,8 +62,8 @@ class OpenConnections:
 class SessionTransport(asyncio.Protocol):
     """The protocol object of one connection.
 
-    `local_address` is our address as this client reached it, `peer_address` the client's own; a PROXY `header` tells
-    both for a client behind a proxy. `port_distance` is what to add to the local port to get the main port, for
+    `local_address` is our address as this client reached it, `peer_address` the client's own; for a client behind a
+    proxy both are from the PROXY `header`. `port_distance` is what to add to the local port to get the main port, for
     connections to the VIP port.
     """
 
@@ -132,7 +132,7 @@ class SessionTransport(asyncio.Protocol):
         self._connections.add(self, transport.get_write_buffer_size)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is there to be answered."""
+        """Forget what waits: the client is gone."""
         self.session.connection_lost()
         self._budget.forget(self)
         self._connections.discard(self)
@@ -191,7 +191,7 @@ class SessionTransport(asyncio.Protocol):
         self._send_due()
         self.go_on()
 
-    # ------------------------------------------------------------------ what the session wishes
+    # ------------------------------------------------------------------ what the session wants
 
     def _carry_out(self) -> None:
         session = self.session
@@ -235,7 +235,7 @@ class SessionTransport(asyncio.Protocol):
             reply.deliver_to(self, command)
 
     def _follow_state(self) -> None:
-        """Read on or not, stand in the line for a turn, close: as the session's state says."""
+        """Read on or not, join the line for a turn, or close, as the session's state says."""
         before, state = self._state, self.session.state
         self._state = state
         if state is LOST:

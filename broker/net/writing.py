@@ -7,11 +7,10 @@ import termios
 
 JOIN_LIMIT = 64 * 1024
 SMALL_PIECE = 4096
-"""Bytes up to which the answers of one turn are joined into one buffer, and up to which pieces of this size on average
-are; longer ones are not copied."""
+"""Average bytes of an answer up to which all answers of one turn are joined into one buffer, which copies them."""
 
 LINGER_SECONDS = 0.5
-"""How long a client that was told the end may take to close its side."""
+"""How long a client may take to close its side after the server has closed its own."""
 
 MOST_LINGERS = 6
 """How often that time is given again because the client's bytes come faster than they are thrown away."""

@@ -99,24 +99,13 @@ def watched_accounts(path: Path) -> Watched[Accounts]:
 
 def load_accounts(path: Path) -> Accounts:
     """Read a file of accounts. Raises `ConfigError` naming the file and what is wrong, never a secret."""
-    # Only now: a server without accounts starts without it.
-    import yaml
-
     try:
         text = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"--acl {path}: {error.strerror}") from error
-    if not text.endswith(b"\n"):
-        raise ConfigError(f"--acl {path}: does not end in a newline, so it may be only the first part of a file")
-    try:
-        accounts = _accounts_of(yaml.safe_load(text))
-    except ConfigError as error:
-        raise ConfigError(f"--acl {path}: {error}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        place = getattr(error, "problem_mark", None)
-        line = f" in line {place.line + 1}" if place is not None else ""
-        # Not the error itself: it quotes the text around the place.
-        raise ConfigError(f"--acl {path}: not YAML{line}") from None
+        if not text.endswith(b"\n"):
+            raise ConfigError("does not end in a newline, so it may be only the first part of a file")
+        accounts = _accounts_of(_yaml_of(text))
+    except (OSError, ConfigError) as error:
+        raise ConfigError(f"--acl {path}: {_reason(error)}") from None
     for access_key in sorted(key for key, each in accounts.by_access_key.items() if each.has_no_resource):
         logger.warning(
             "--acl %s: administrator %s has no right to any topic or group; to grant all rights, write "
@@ -125,6 +114,40 @@ def load_accounts(path: Path) -> Accounts:
             access_key,
         )
     return accounts
+
+
+def load_credentials(path: Path) -> tuple[str, str]:
+    """Read access key and secret key from a file like RocketMQ's conf/tools.yml.
+
+    Raises `ConfigError` naming the file and what is wrong, never a secret.
+    """
+    try:
+        content = _yaml_of(path.read_bytes())
+        if not isinstance(content, dict):
+            raise ConfigError("expected accessKey and secretKey")
+        access_key, secret_key = _text(content.get("accessKey")), _text(content.get("secretKey"))
+        if not access_key or not secret_key:
+            raise ConfigError("expected accessKey and secretKey")
+    except (OSError, ConfigError) as error:
+        raise ConfigError(f"{path}: {_reason(error)}") from None
+    return access_key, secret_key
+
+
+def _reason(error: OSError | ConfigError) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+def _yaml_of(text: bytes) -> Any:
+    # Imported here: a server without accounts starts without it.
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        place = getattr(error, "problem_mark", None)
+        line = f" in line {place.line + 1}" if place is not None else ""
+        # Not the error itself: it quotes the text around the place.
+        raise ConfigError(f"not YAML{line}") from None
 
 
 def _accounts_of(content: Any) -> Accounts:

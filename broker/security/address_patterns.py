@@ -1,7 +1,7 @@
 """IP addresses as white lists of RocketMQ's plain_acl.yml write them.
 
 `192.168.0.1`, several joined by commas, `192.168.0.{1,2,3}` for the last part, `192.168.*.*` and `192.168.1-9.*` for
-any part, the same of IPv6 addresses with all their eight parts, `*` for everybody. A network like `10.0.0.0/8` is taken
+any part, IPv6 addresses with all their eight parts likewise, `*` for everybody. A network like `10.0.0.0/8` is taken
 too. Source: RemoteAddressStrategyFactory of rocketmq-acl 4.9.8, whose answers are the test's.
 """
 
@@ -19,7 +19,7 @@ EVERYBODY = ("*", "*.*.*.*", "*:*:*:*:*:*:*:*")
 
 
 def parse_address_pattern(text: str) -> Matches:
-    """Return what tells whether an IP address is in the pattern; a blank one matches nothing.
+    """Return a function that says whether an IP address is in the pattern; a blank pattern matches nothing.
 
     Raises `ConfigError`, so that a mistake in a white list is seen and opens no door.
     """

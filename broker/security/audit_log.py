@@ -2,7 +2,7 @@
 
 A look is a request for messages on the broker's port or at the HTTP port, whether it found any or was refused; a pull
 that waits in vain is none. The line is written before the answer leaves. Where it cannot be written, on a full disk for
-example, the request is refused: whoever asks for an audit log relies on its being complete.
+example, the request is refused: an audit log must be complete.
 
 Lines are appended in one piece each, so that several processes may write to one file. A file that was renamed or
 removed, as log rotation does, is made anew within a second.
@@ -44,7 +44,7 @@ ASKED: Final[Mapping[int, Sequence[str]]] = {
 """The requests that look at messages, and the fields of theirs that a line holds."""
 
 Who = Callable[[Command, ClientConnection], str | None]
-"""The access key of the account that makes a request, None where nobody has to say who he is."""
+"""Returns the access key of the account that makes a request, None where no account is needed."""
 
 
 class AuditError(RocketLensError):
@@ -86,7 +86,7 @@ class AuditLog:
         try:
             with self._lock:
                 written = os.write(self._descriptor, line)
-                if written < len(line):  # the disk has become full within the line: none is left in halves
+                if written < len(line):  # the disk has become full within the line: remove the part that was written
                     os.write(self._descriptor, b"\n")
                     raise OSError(0, "No space left on device")
         except OSError as error:
@@ -127,7 +127,7 @@ class AuditLog:
 
 
 class AuditedPort:
-    """Writes down the looks of one broker's port; `who` gives the account of a request that was admitted."""
+    """Writes down the looks at messages on one broker's port; `who` gives the account of an admitted request."""
 
     def __init__(self, audit_log: AuditLog, broker: str, who: Who) -> None:
         self._log, self._broker, self._who = audit_log, broker, who

@@ -29,7 +29,7 @@ class Guard:
         self._accounts = accounts
 
     def admit(self, command: Command, connection: ClientConnection) -> Lookup[Account | Response | None]:
-        """The account that makes a request, None for who needs none; a refusal if it may not.
+        """The account that makes a request, None for a client that needs none; a refusal if it may not make it.
 
         Raises `ProtocolError` for a header or body that cannot be read.
         """
@@ -49,7 +49,7 @@ class Guard:
         return account
 
     def account_of(self, command: Command, connection: ClientConnection) -> Account | Response | None:
-        """The account that a request names, None for who needs none; a refusal where there is none.
+        """The account that a request names, None for a client that needs none; a refusal if the account is unknown.
 
         Checks no signature. Raises `ProtocolError` for a header that cannot be read.
         """
@@ -67,7 +67,7 @@ class Guard:
 
 
 class GuardedDispatcher(Dispatcher):
-    """A dispatcher that has every request admitted first; `check_first` knows more than its fields tell."""
+    """A dispatcher that has every request admitted first; `check_first` also looks at what the request refers to."""
 
     def __init__(
         self,

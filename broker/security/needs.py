@@ -1,8 +1,8 @@
 """What each request needs: which right to which topic and group, an administrator, or no more than an account.
 
 Consumers' and producers' requests are as rocketmq-acl 4.9.8 has them (PlainAccessValidator). That leaves requests of
-tools open to every account, and would show any message to whoever guesses its offset; here a request that tells about
-a topic or a group needs a right to it, and one that tells about all of them an administrator.
+tools open to every account, and would show any message to a client that guesses its offset; here a request about a
+topic or a group needs a right to it, and one about all of them an administrator.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ Fields: TypeAlias = Mapping[str, str]
 
 
 class Needs(NamedTuple):
-    """Rights by resource, a group standing there by its retry topic; `admin`: only an administrator may."""
+    """Rights by resource, where a group is named by its retry topic; `admin`: only an administrator may."""
 
     rights: Mapping[str, Permission]
     admin: bool = False
@@ -66,7 +66,7 @@ FIELDS: dict[int, tuple[tuple[str, bool, Permission], ...]] = {
 """Per code: name of a field, whether it names a group, the right that is needed to what it names."""
 
 SIGNED_ALONE = frozenset({Code.GET_BROKER_CLUSTER_INFO, Code.GET_KV_CONFIG, Code.GET_KVLIST_BY_NAMESPACE})
-"""Codes that tell no more than addresses, which every tool asks for first."""
+"""Codes whose answers contain no more than addresses, which every tool requests first."""
 
 
 def group_resource(group: str) -> str:
@@ -77,7 +77,7 @@ def group_resource(group: str) -> str:
 def needs_of(code: int, fields: Fields, body: bytes) -> Lookup[Needs]:
     """What a request needs. Raises `BadCommand` for a body that cannot be read.
 
-    A field that is not there needs nothing: what a request must have, its handler asks for.
+    A missing field needs nothing: the handler checks which fields a request must have.
     """
     rows = FIELDS.get(code)
     if rows is not None:

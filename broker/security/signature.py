@@ -3,7 +3,7 @@
 Clients sign different sets of fields, and add some after signing (remoting-protocol §6.1): a signature is good if it is
 that of any of these sets. Every signature is compared in the same time, whatever is wrong with it.
 
-Apart from the guard, which calls it, so that the one piece of cryptography here can be read and tested alone.
+It is separate from the guard, which calls it, so that the only cryptography here can be read and tested alone.
 """
 
 import base64

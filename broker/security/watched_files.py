@@ -1,8 +1,8 @@
-"""Something made of files that is made anew when they change: certificates, accounts.
+"""Objects that are made of files, such as certificates and accounts, and made anew when these change.
 
-What cannot be read anew leaves the last good state in force; the error is logged once for each state of the files.
-Where half a file could be taken for a whole one, as with accounts, a file counts only once nothing has written to it
-for a while, and only if it did not change while it was read.
+If the files cannot be read anew the last good object stays in use; the error is logged once for each state of the
+files. Where half a file could be taken for a whole one, as with accounts, a file counts only once nothing has written
+to it for a while, and only if it did not change while it was read.
 """
 
 import logging
@@ -31,7 +31,7 @@ Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
 
 class Watched(Generic[Made]):
-    """What `load` made of the files last; raises what `load` raises when it fails at first.
+    """Holds the object that `load` made of the files last; the first load raises what `load` raises.
 
     Files that were written to less than `settle_seconds` ago are not read: at the start that is waited for, for
     `PATIENCE_SECONDS` at most, and a `ConfigError` raised then; later the next look reads them.
@@ -97,7 +97,7 @@ class Watched(Generic[Made]):
 
 
 def _stamp_of(path: Path) -> tuple[int, int, int, int] | None:
-    """What changes with a file's content; links are followed, as secrets are often mounted behind some."""
+    """The numbers that change with a file's content; links are followed, as secrets are often mounted behind some."""
     try:
         status = os.stat(path)
     except OSError:

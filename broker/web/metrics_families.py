@@ -1,4 +1,4 @@
-"""Every metric at `/metrics`: name, kind, labels, and what it says. docs/metrics.md has the same table.
+"""Every metric at `/metrics`: name, kind, labels and meaning. docs/metrics.md has the same table.
 
 Names follow Prometheus' conventions: base units, counters end in `_total`.
 """

@@ -42,7 +42,7 @@ HEADERS: Final = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-cache",
 }
-"""No script or style but our files', nothing from or to elsewhere, in nobody's frame; asked for again each time."""
+"""Allow only our own scripts and styles, no other servers, no frames of other pages, and no caching without a check."""
 
 
 @dataclass(frozen=True, slots=True)

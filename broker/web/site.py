@@ -1,7 +1,7 @@
 """What the HTTP port answers: `/metrics`, `/healthz`, `/readyz`, and where there is one the API and the page.
 
-GET and HEAD alone, never a traceback. Whoever asks for figures has to name a host that is ours, as for the page: a page
-of somebody else's must not read them. Health is told under any name, since probes name whatever they please.
+GET and HEAD alone, never a traceback. A request for metrics has to name a host that is ours, as for the page, so that
+foreign pages cannot read them. Health is answered under any name, since probes use any.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from broker.web.api.errors import ApiError
 from broker.web.page_files import page_routes
 
 RENDER_SECONDS: Final = 10.0
-"""How long a scrape may take; Prometheus gives up after as long unless told otherwise."""
+"""How long a scrape may take; Prometheus gives up after as long by default."""
 
 NO_STORE: Final = {"Cache-Control": "no-store"}
 

@@ -1,4 +1,4 @@
-"""A worker with much to do lets whoever runs on its core finish first, so that it finds more requests in each read.
+"""Let a busy worker wait until other threads on its core are done, so that it finds more requests in each read.
 
 Workers and clients of one machine may be more than its cores. Linux lets a thread that wakes up interrupt the one that
 runs: a worker then takes the first request from a client that is about to send more, and so does the next worker. Each
@@ -7,7 +7,7 @@ up waits until a core is free or a slice of some milliseconds is over. Where cor
 
 A worker that has little to do, or a single client, stays prompt: it has nothing to gain.
 
-Apart from `broker.server`, which starts it: it is about the scheduler of Linux, and a server runs without it.
+It is separate from `broker.server`, which starts it: it is about the scheduler of Linux, and a server runs without it.
 """
 
 import os
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 LOOK_SECONDS: Final = 0.1
-"""How often is looked at what the event loop has spent."""
+"""How often the CPU time of the event loop is looked at."""
 
 BUSY_SHARE: Final = 0.25
 IDLE_SHARE: Final = 0.1
@@ -29,7 +29,7 @@ class CoreSharing:
     """Sets the scheduling of the calling thread, by what that thread has done since it was last asked."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, spent: Callable[[], float] = time.thread_time):
-        """`clock` tells the time and `spent` the CPU time of the calling thread, both in seconds."""
+        """`clock` returns the time and `spent` the CPU time of the calling thread, both in seconds."""
         self._clock, self._spent = clock, spent
         self._last = clock(), spent()
         self.is_possible = hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER

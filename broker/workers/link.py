@@ -1,4 +1,4 @@
-"""What workers tell each other: msgpack arrays over a Unix socket, the first element saying which kind one is.
+"""Messages between workers: msgpack arrays over a Unix socket, whose first element is their kind.
 
 Worker 0 keeps groups, locks and offsets for all. A worker sends it whole requests about them, who went away, offsets
 that came with pulls, and what clients answer to worker 0's requests; worker 0 sends answers, frames for a worker's
@@ -99,7 +99,7 @@ class Link(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell that the other end is gone."""
+        """Report that the other end is gone."""
         self._transport = None
         self._lost(self)
 
@@ -125,6 +125,6 @@ class Link(asyncio.Protocol):
             self._transport.write(packed)
 
     def close(self) -> None:
-        """Send what was told to be sent, then close."""
+        """Send what is still to be sent, then close."""
         if self._transport is not None:
             self._transport.close()

@@ -1,4 +1,4 @@
-"""Tells the supervisor which workers no longer serve although they live: their event loops stand still.
+"""Finds workers that no longer serve although they live, because their event loops stand still.
 
 Each loop writes a sign of life to memory that it shares with the supervisor (`broker.metrics.metrics_rows`). A worker
 that waits for the disk or works on threads of its pool goes on giving it; one that was stopped, or computes without end

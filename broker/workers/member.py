@@ -1,7 +1,7 @@
-"""The workers besides worker 0: what is about groups, locks and offsets they have it answer.
+"""The workers besides worker 0: they forward requests about groups, locks and offsets to it.
 
 When worker 0 is replaced, its successor knows no group. So each worker keeps the last heartbeat of each connection and
-tells it again, before the requests that were not answered; all of them may be reported twice without harm.
+sends it again, before the requests that were not answered; all of them may be sent twice without harm.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class CopiedRegistry(ClientRegistry):
         self.changes += 1
 
     def doubt(self) -> None:
-        """Note that worker 0 was replaced: the new one tells of groups when it hears of them again."""
+        """Note that worker 0 was replaced: the new one announces groups when it hears of them again."""
         self._doubtful = set(self._copies)
 
     def drop_doubtful(self) -> None:
@@ -134,7 +134,7 @@ class ForwardedCommits(MemberCommits):
 
 
 class WorkerMember:
-    """The asking end of a link; `start` and `stop` on the event loop, `tell` anywhere."""
+    """The forwarding end of a link; call `start` and `stop` on the event loop, `commit` and `send` on any thread."""
 
     def __init__(self, registries: Registries, name: bytes | str) -> None:
         """`name` of worker 0's socket."""
@@ -153,7 +153,7 @@ class WorkerMember:
         self._heartbeats: dict[int, bytes] = {}
         self._unanswered: dict[int, tuple[asyncio.Future[Response], bytes]] = {}
         self._is_stopping = False
-        self._teller: asyncio.TimerHandle | None = None
+        self._report_timer: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -163,10 +163,10 @@ class WorkerMember:
         self._send_pulled()
 
     def stop(self) -> None:
-        """Tell worker 0 no more."""
+        """Send nothing more to worker 0."""
         self._is_stopping = True
-        if self._teller is not None:
-            self._teller.cancel()
+        if self._report_timer is not None:
+            self._report_timer.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
         self._reader.close()
@@ -202,7 +202,7 @@ class WorkerMember:
             self.send(Kind.COMMIT, self._key_of(connection), *addresses, *commit)
 
     def _keep_heartbeat(self, key: int, message: bytes) -> None:
-        """Remember what to tell a new worker 0; without room for it the client will tell that itself."""
+        """Keep a heartbeat for a new worker 0; without room for it, that gets it when the client sends it again."""
         self._forget_heartbeat(key)
         if self._room.take(len(message)):
             self._heartbeats[key] = message
@@ -213,7 +213,7 @@ class WorkerMember:
             self._room.give_back(len(message))
 
     def connection_lost(self, connection: ClientConnection) -> None:
-        """Tell worker 0 that a client is gone, if it knows him."""
+        """Report to worker 0 that a client is gone, if worker 0 knows it."""
         key = self._keys.pop(connection, None)
         if key is not None:
             del self._connections[key]
@@ -240,7 +240,7 @@ class WorkerMember:
     def _send_pulled(self) -> None:
         """Report to worker 0 how far groups have pulled since the last time."""
         assert self._loop is not None
-        self._teller = self._loop.call_later(PULLED_SECONDS, self._send_pulled)
+        self._report_timer = self._loop.call_later(PULLED_SECONDS, self._send_pulled)
         noted = self._pulled.settle()
         if noted:
             self.send(Kind.PULLED, noted)
@@ -255,7 +255,7 @@ class WorkerMember:
     # ------------------------------------------------------------------ the link
 
     async def _connect(self) -> None:
-        """Connect, and tell a new worker 0 what it has to know; the supervisor's socket takes us before it is up."""
+        """Connect, and send a new worker 0 what it has to know; the supervisor's socket accepts before it is up."""
         assert self._loop is not None
         while not self._is_stopping:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""Worker 0: answers for the others what is about groups, locks and offsets, and tells them what groups subscribe to."""
+"""Worker 0: answers requests about groups, locks and offsets for all workers, and announces groups to them."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ class RemoteConnection:
 
 
 class Owner:
-    """The listening end of all links."""
+    """The end of all links that listens."""
 
     def __init__(self, service: BrokerService, dispatcher: Dispatcher, listening: socket.socket) -> None:
         """`dispatcher` checks no signatures: they were checked where the client is connected."""
@@ -49,13 +49,13 @@ class Owner:
         self._thread = 0
 
     async def start(self) -> None:
-        """Hear the others from now on."""
+        """Accept links of other workers from now on."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._service.clients.listen(on_change=self._group_changed, on_heard=self._heard)
         self._server = await self._loop.create_unix_server(self._greet, sock=self._listening)
 
     def stop(self) -> None:
-        """Hear no more."""
+        """Close all links, and accept no more."""
         if self._server is not None:
             self._server.close()
         for link in list(self._connections):
@@ -70,7 +70,7 @@ class Owner:
         return link
 
     def welcome(self, link: Link) -> None:
-        """Tell a worker what is known so far."""
+        """Announce all known groups to a new worker."""
         for message in self._announced.values():
             link.send(*message)
 
@@ -158,17 +158,17 @@ class Owner:
     def _group_changed(self, group: ConsumerGroup) -> None:
         if not group.members and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(self._tell_gone, group.name)
+                self._loop.call_soon_threadsafe(self._announce_gone, group.name)
 
-    def _tell_gone(self, name: str) -> None:
-        """Tell the others of a group without members, unless it has some again."""
+    def _announce_gone(self, name: str) -> None:
+        """Announce that a group has no members, unless it has some again."""
         if name in self._announced and self._service.clients.consumer_group(name) is None:
             del self._announced[name]
             for link in self._connections:
                 link.send(Kind.GONE, name)
 
     def _heard(self, group: ConsumerGroup) -> None:
-        """Tell the others of a group, if they do not know it so already; on any thread."""
+        """Announce a group to the other workers if it has changed; on any thread."""
         subscriptions = encode_json(list(group.subscriptions.values()))
         message = (
             int(Kind.GROUP),
@@ -179,12 +179,12 @@ class Owner:
             subscriptions,
         )
         if threading.get_ident() == self._thread:
-            self._tell(message)
+            self._announce(message)
         elif self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(self._tell, message)
+                self._loop.call_soon_threadsafe(self._announce, message)
 
-    def _tell(self, message: tuple[Any, ...]) -> None:
+    def _announce(self, message: tuple[Any, ...]) -> None:
         name = message[1]
         if self._announced.get(name) != message:
             self._announced[name] = message

@@ -1,8 +1,8 @@
-"""Watches the processes that serve, and puts a new one in the place of one that died or does not go on.
+"""Watches the processes that serve, and replaces one that died or whose event loop stands still.
 
 A file that is cut under its map ends the process that reads it (SIGBUS), and no bounds check can prevent that: between
 check and use a file may always change. So the store is mapped by workers alone. The supervisor holds the listening
-sockets, which live on when a worker dies: who connects meanwhile waits for the next one and is not refused. A worker is
+sockets, which live on when a worker dies: a client that connects meanwhile waits for the next one. A worker is
 forked from a process that has loaded all code and all kernels, which takes milliseconds.
 
 It has no event loop and no thread, and reads neither store nor port; it sleeps in `select` until a signal comes, or
@@ -39,7 +39,7 @@ PATIENCE_SECONDS = 3.0
 """How much longer than their own timeout workers may take to stop before they are killed."""
 
 SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""What the supervisor listens to."""
+"""The signals that the supervisor waits for."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -76,7 +76,7 @@ class Supervisor:
         loop_watch: LoopWatch | None = None,
         before_stop: Announce | None = None,
     ) -> None:
-        """Watch the loops of `count` workers by `loop_watch`; `before_stop` is called before they are told to stop."""
+        """Watch the loops of `count` workers by `loop_watch`; `before_stop` is called before they get SIGTERM."""
         self._work, self._announce = work, announce
         self._loop_watch = loop_watch
         self._stop_timeout_seconds = stop_timeout_seconds
@@ -99,7 +99,7 @@ class Supervisor:
     # ------------------------------------------------------------------ watching
 
     def _watch(self) -> int:
-        """Keep every place filled until told to stop, or until the first start has failed."""
+        """Keep every place filled until a signal to stop, or until the first start has failed."""
         while True:
             self._fill(time.monotonic())
             self._sleep()

@@ -14,8 +14,8 @@ def read_json_header(
 ) -> _Command:
     """Make a command of what a header says: code, flag, opaque, version, language, remark and fields.
 
-    They are told in this order, then serialize type 0 and the body. Fields are texts as Java sees them, those that are
-    null left out; JSON in their place that is no object stays as it came, as bytes. Numbers may be written in quotes,
-    with a fraction of zero and with an exponent; of members with one name the last counts, as long as all are of the
+    `make` is called with them in this order, then serialize type 0 and the body. Fields are texts as Java sees them,
+    those that are null left out; JSON in their place that is no object stays as it came, as bytes. Numbers may be in
+    quotes, with a fraction of zero and with an exponent; of members with one name the last counts, if all are of the
     right type. Bytes that are no UTF-8 become U+FFFD, halves of characters `?`. Raises `BadCommand` for no command.
     """

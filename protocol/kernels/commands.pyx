@@ -164,7 +164,7 @@ cdef object nested_text(const Text *text):
 
 cdef enum:
     KEPT_NAMES = 256
-    LONGEST_KEPT = 64  # Bytes: whoever sends long names has none of them kept.
+    LONGEST_KEPT = 64  # Bytes: longer names of fields are not kept.
 
 cdef list kept_names = [""] * KEPT_NAMES
 

@@ -1,6 +1,6 @@
 """JSON objects read where they lie, member by member: the one reader of what the header of a command says.
 
-Whoever reads one walks through its members: names and values are places in it, and nothing is built. JSON is read as
+A reader walks through the members: names and values are places in the object, and nothing is built. JSON is read as
 RFC 8259 has it, but for texts that are no UTF-8, which Java takes: each malformed piece stands for U+FFFD.
 
 A header comes from a peer, and nothing in it is trusted: each function takes ``stop``, behind the last byte that there
@@ -248,7 +248,7 @@ cdef inline bint enter(Walk *walk, const uint8_t *at, const uint8_t *stop) noexc
 cdef inline int next_member(Walk *walk, Value *name) noexcept nogil:
     """Read the next name: 1 where the walk stands at its value then, 0 behind the end of the object; −1 if it is none.
 
-    Whoever walks reads the value and leaves the walk behind it.
+    The caller reads the value, which leaves the walk behind it.
     """
     cdef const uint8_t *at = skip_blanks(walk.at, walk.stop)
     if at >= walk.stop:

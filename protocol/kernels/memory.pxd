@@ -1,6 +1,6 @@
 """Loads from memory, the alphabet of every kernel: unaligned, and big-endian unless their names say otherwise.
 
-Everything in a RocketMQ store is big-endian. Nothing here checks bounds: whoever calls has done it.
+Everything in a RocketMQ store is big-endian. Nothing here checks bounds: the caller has to.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

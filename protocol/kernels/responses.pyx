@@ -25,7 +25,7 @@ cdef extern from *:
 cdef enum:
     OPAQUE_POSITION = 5
     OPAQUE_SIZE = 4
-    LONGEST_KEY = 0x7FFF  # Bytes that an i16 can tell; Java writes the low 16 bits of a longer length.
+    LONGEST_KEY = 0x7FFF  # The largest length that an i16 holds; Java writes the low 16 bits of a longer one.
     LONGEST_HEADER = 0xFFFFFF
     RESPONSE = 1  # flag
 

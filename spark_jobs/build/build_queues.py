@@ -47,7 +47,7 @@ Builder = QueueBuilder | BatchQueueBuilder
 
 
 class UnitBlocks(msgspec.Struct, frozen=True, array_like=True):
-    """Where the blocks of a bundle stand in a file that a scan left."""
+    """Where the blocks of a bundle are in a file that a scan left."""
 
     path: str
     positions: tuple[int, ...]

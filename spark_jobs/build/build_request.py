@@ -1,4 +1,4 @@
-"""What every job is asked that builds files of a store, checked before anything is started."""
+"""The options of all jobs that build files of a store, checked before anything is started."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The names of the index files that a job builds, chosen once: the present moves on while a job is killed and goes on.
+"""The names of the index files that a job builds, chosen once, since a job that continues later would choose others.
 
 Names lie between those that are kept and the present (:mod:`spark_jobs.build.index_names`), so those of a second choice
 would differ from what tasks have built already.

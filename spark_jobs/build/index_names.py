@@ -37,18 +37,18 @@ def parse_zone(text: str) -> tzinfo:
 
 
 def implied_zone(files: Sequence[tuple[str, int]]) -> tzinfo | None:
-    """The zone that names of index files imply, given each file's begin timestamp (ms); None where they tell none.
+    """The zone that names of index files imply, given each file's begin timestamp (ms); None where they imply none.
 
     A file is named when its first entry is about to be written, so both differ by the zone's offset and by little
     more. Most of the files must agree; the machine's own zone is taken where it explains that many as well.
     """
-    told = [
+    offsets = [
         (offset, timestamp) for name, timestamp in files if (offset := _implied_offset(name, timestamp)) is not None
     ]
-    if not told or all(_moment(timestamp).astimezone().utcoffset() == offset for offset, timestamp in told):
+    if not offsets or all(_moment(timestamp).astimezone().utcoffset() == offset for offset, timestamp in offsets):
         return None
-    offset, count = Counter(offset for offset, _ in told).most_common(1)[0]
-    return timezone(offset if count * 2 > len(told) else told[-1][0])
+    offset, count = Counter(offset for offset, _ in offsets).most_common(1)[0]
+    return timezone(offset if count * 2 > len(offsets) else offsets[-1][0])
 
 
 def name_files(timestamps: Sequence[int], zone: tzinfo | None, *, above: str, now: datetime) -> list[str]:

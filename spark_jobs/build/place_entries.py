@@ -1,4 +1,4 @@
-"""Which entry goes into which index file: decided by counting, before any file is built.
+"""Decide by counting which entry goes into which index file, before any file is built.
 
 The blocks of all segments, in order, hold the entries in the order in which a broker puts them. A file takes N − 1 of
 them, so running counts alone say where a file begins and ends (store-format §3.9). Only at the two ends of what is

@@ -1,4 +1,4 @@
-"""What the driver of a rebuild does about queues: deal them out to tasks, carry over the others, report on both."""
+"""The driver's part in rebuilding queues: assign them to tasks, carry over the others, report on both."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from storage.build.queue_carry import carry_queue
 from storage.build.queue_plan import QueueKey, QueuePlan, Verdict
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
-MOST_TOLD: Final = 20
+MOST_REPORTED: Final = 20
 """Topics and queues that a report names; it says how many more there are."""
 
 OTHER_TOPICS: Final = "otherTopics"
@@ -149,7 +149,7 @@ def staged_trees(plan: QueuePlan, work: WorkDirectory) -> list[str]:
 def carry_queues(
     plan: QueuePlan, work: WorkDirectory, bundles: Sequence[BuiltQueues], log: ReadableLog, *, in_place: bool
 ) -> dict[str, int]:
-    """Bring beside what was built what must not be lost of the old queues; what was done, in numbers."""
+    """Bring the old queues that must not be lost beside the queues that were built; returns counts."""
     built = {QueueKey(tree, topic, queue_id) for bundle in bundles for tree, topic, queue_id, _ in bundle["queues"]}
     counts: Counter[str] = Counter()
     for queue in plan.carried(built, in_place=in_place):
@@ -181,7 +181,7 @@ def queue_details(
         batch_queues=trees[BATCH_CONSUME_QUEUE],
         **{name: sums[name] for name in _SUMS},
         file_sizes=dict(plan.file_sizes),
-        unknown_topics=unknown[:MOST_TOLD],
+        unknown_topics=unknown[:MOST_REPORTED],
         unknown_topic_count=len(unknown),
         left_out=dict(left_out),
         carried_over=carried,
@@ -195,7 +195,7 @@ def queue_notes(plan: QueuePlan, details: QueueDetails) -> list[str]:
     notes += [f"{count} {text}" for name, text in _NOTES.items() if (count := getattr(details, name))]
     notes += [f"{counted(count, 'queue')} of the log: {what}" for what, count in details.left_out.items()]
     if count := details.unknown_topic_count:
-        named = ", ".join(details.unknown_topics) + (", …" if count > MOST_TOLD else "")
+        named = ", ".join(details.unknown_topics) + (", …" if count > MOST_REPORTED else "")
         notes.append(f"topics that topics.json does not know: {named}")
     if count := details.carried_over.get(WITHOUT_RECORDS, 0):
         notes.append(f"{counted(count, 'queue')} without messages in the log copied, so that the offsets continue")
@@ -216,4 +216,4 @@ def _remarkable(bundles: Iterable[BuiltQueues]) -> list[RemarkableQueue]:
         for tree, topic, queue_id, summary in bundle["queues"]
         if (odd := {name: summary[name] for name in _NOTES if name != "ext_units" and summary[name]})
     ]
-    return sorted(found, key=lambda each: each.queue)[:MOST_TOLD]
+    return sorted(found, key=lambda each: each.queue)[:MOST_REPORTED]

@@ -70,7 +70,7 @@ class Rebuild:
         context: "SparkContext",
         progress: JobProgress,
     ) -> None:
-        """Nothing is done yet."""
+        """Prepare a rebuild; nothing is read yet."""
         self._request, self._source, self._work = request, source, work
         self._context, self._progress = context, progress
         self._queue_plan = _queue_plan(request) if request.queues else None

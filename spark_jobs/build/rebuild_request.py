@@ -1,4 +1,4 @@
-"""What a rebuild is asked to do, checked before anything is started."""
+"""The options of a rebuild, checked before anything is started."""
 
 from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest

@@ -1,4 +1,4 @@
-"""What a person or a program asks for, and sees: options, progress, report.
+"""The command line of the bulk jobs: options, progress, report.
 
 Late imports: what runs a job, and with it pyspark, is imported when the job starts; a usage error does not wait for it.
 """

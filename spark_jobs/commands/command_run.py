@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # only for types: a usage error must not wait for what runs a
 USAGE: Final = 2
 STORE_ERROR: Final = 3
 STOPPED: Final = 130
-"""As shells tell a command that Ctrl-C ended; a report knows the other codes."""
+"""The exit code that shells report for a command that Ctrl-C ended; a report has the other codes."""
 
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process."""
@@ -117,7 +117,7 @@ def run_job(
 
 
 def check_places(options: JobOptions) -> None:
-    """Raise ConfigError where something would be written into a store that is to stay as it is, or into its midst.
+    """Raise ConfigError where something would be written into a store that must stay as it is.
 
     Also for a URL where a path belongs: everywhere but for the store of an export.
     """

@@ -80,7 +80,7 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
                 finish = make(source, work, context)
                 if lock is None:
                     report = _conclude(request, source, work, finish, lock)
-            if lock is not None:  # only now nothing of Spark's is open in the store
+            if lock is not None:  # here, since Spark has closed its files in the store by now
                 report = _conclude(request, source, work, finish, lock)
             report.resumed = resumed
             report.steady_seconds -= report.details.scan.began if report.details.scan is not None else began

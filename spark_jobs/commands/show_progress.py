@@ -35,7 +35,7 @@ class PhaseMeter:
     """How far a phase is, how fast and for how long yet."""
 
     def __init__(self, phase: str, total: int, unit: str, clock: Clock) -> None:
-        """A phase that is over at `total` of `unit` starts now; `clock` tells seconds."""
+        """A phase that is over at `total` of `unit` starts now; `clock` returns seconds."""
         self.phase, self.total, self.unit = phase, total, unit
         self.done = self.messages = 0
         self._clock = clock
@@ -97,7 +97,7 @@ class ProgressLines:
     """A line every few seconds and one at the end of each phase."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
-        """Write to `stream`; `clock` tells seconds."""
+        """Write to `stream`; `clock` returns seconds."""
         self._stream, self._clock = stream, clock
         self._meter: PhaseMeter | None = None
         self._said = 0.0
@@ -135,7 +135,7 @@ class ProgressBar:
     """A bar for each phase, on a terminal."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
-        """Draw on `stream`; `clock` tells seconds."""
+        """Draw on `stream`; `clock` returns seconds."""
         from rich.console import Console
 
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False)

@@ -1,4 +1,4 @@
-"""What a job did, for a person or for a program."""
+"""Print the report of a job, for people or for programs."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,14 +16,14 @@ from spark_jobs.run.report import AnyReport
 from spark_jobs.verify.verify_request import VerifyDetails
 from storage.amounts import bytes_text, count_text, counted, duration_text, rate_text
 
-MOST_TOLD: Final = 20
+MOST_REPORTED: Final = 20
 """Places of damage, and findings, that a person sees; a program gets all that are listed."""
 
 _VERBS: Final = {"rebuild": "rebuilt", "compact": "compacted", "verify": "verified", "export": "exported"}
 
 
 def print_report(report: AnyReport, *, as_json: bool) -> None:
-    """Write it to stdout."""
+    """Write a report to stdout."""
     if as_json:
         sys.stdout.buffer.write(report_json(report) + b"\n")
         sys.stdout.buffer.flush()
@@ -38,7 +38,7 @@ def report_json(report: AnyReport) -> bytes:
 
 
 def _as_texts(value: Any) -> Any:
-    """A value in which names of files and topics that are no UTF-8 are such that JSON can hold them."""
+    """A value whose names of files and topics are changed, where they are no UTF-8, so that JSON can hold them."""
     if isinstance(value, dict):
         return {_as_texts(name): _as_texts(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -111,11 +111,11 @@ def _damages(report: AnyReport) -> Iterable[str]:
         return
     passed = sum(damage.length for damage in report.damages)
     yield f"damage: {counted(count, 'place')}, {bytes_text(passed)} skipped"
-    for damage in report.damages[:MOST_TOLD]:
+    for damage in report.damages[:MOST_REPORTED]:
         yield f"damage: {damage.sentence()}"
-    if count > MOST_TOLD:
+    if count > MOST_REPORTED:
         listed = "" if report.more_damages else "; --json lists all"
-        yield f"damage: and {count_text(count - MOST_TOLD)} more{listed}"
+        yield f"damage: and {count_text(count - MOST_REPORTED)} more{listed}"
 
 
 def _findings(details: VerifyDetails) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _findings(details: VerifyDetails) -> Iterator[str]:
         yield "found: nothing that is wrong"
         return
     yield "found: " + ", ".join(f"{count_text(count)} {kind}" for kind, count in sorted(details.counts.items()))
-    yield from (f"found: {finding.sentence()}" for finding in details.findings[:MOST_TOLD])
-    left = len(details.findings) + details.more_findings - MOST_TOLD
+    yield from (f"found: {finding.sentence()}" for finding in details.findings[:MOST_REPORTED])
+    left = len(details.findings) + details.more_findings - MOST_REPORTED
     if left > 0:
         yield f"found: and {count_text(left)} more" + ("" if details.more_findings else "; --json lists all")

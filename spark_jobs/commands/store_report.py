@@ -1,4 +1,4 @@
-"""What a rebuild or a compaction answers: made of what was built, which is staged to be published at the same time."""
+"""The report of a rebuild or a compaction; making it also stages the result to be published."""
 
 from typing import TypeAlias
 

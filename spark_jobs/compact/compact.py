@@ -66,8 +66,8 @@ if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
 
 OUTSIDE: Final = ("below", "beyond", "nowhere")
 LEFT: Final = ("no_record", "duplicates", "of_topics", "of_tags")
-"""Why an entry was dropped: its record lies below the log's minimum, behind its end, in a hole of it; there is none
-where it points; it was there already; it was asked for."""
+"""Why entries were dropped: no record is where they point, the entry is repeated, or the request left out its topic or
+tags."""
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Compact:
         context: "SparkContext",
         progress: JobProgress,
     ) -> None:
-        """Nothing is done yet."""
+        """Prepare a compaction; nothing is read yet."""
         self._request, self._source, self._work = request, source, work
         self._context, self._progress = context, progress
 

@@ -1,4 +1,4 @@
-"""What a compaction of the index is asked to do, checked before anything is started."""
+"""The options of a compaction of the index, checked before anything is started."""
 
 from spark_jobs.build.build_request import BuildRequest
 

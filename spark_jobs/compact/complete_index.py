@@ -1,12 +1,12 @@
-"""Which files of a compacted index hold every key of the records that they span, and may say so.
+"""Decide which files of a compacted index hold every key of the records that they span, and may say so.
 
-Where an index file covers the log, a server takes a key that the file has not for one that no record has. A broker's
-file covers what lies between its first and its last entry; between two files something may be missing, and after they
-were merged nobody could see that any more. So it is looked at before: the records from the end of one to the begin of
-the next are read, and their keys looked for in both. Distances above 8 MiB stay visible, unless files that prove
+Where an index file covers the log, a server takes a key that is not in the file for one that no record has. A broker's
+file covers the log between its first and its last entry. Between two files something may be missing, and after they
+were merged that could not be seen any more. So it is checked before: the records from the end of one file to the begin
+of the next are read, and their keys looked up in both. Distances above 8 MiB stay visible, unless files that prove
 nothing (of topics that were left out, or not of this log) have entries there.
 
-The same goes for entries that pointed at no record when they were dropped: what lies there may be mended, or was
+Entries that pointed at no record when they were dropped are such places too: the log there may be repaired, or was
 written anew and never indexed.
 
 A compacted file also has to have its stretch of the log for itself. Where the clock stepped back, several files share
@@ -100,7 +100,7 @@ def find_holes(checks: Sequence[IndexFileFacts], joints: Sequence[tuple[JointTas
 
 
 def stretches_left_out(merges: Sequence[MergeSummary]) -> list[IndexHole]:
-    """Where entries were dropped because it was asked for; `merges` are summaries."""
+    """The ranges where entries were dropped because the request left them out; `merges` are summaries."""
     return [IndexHole(first, last) for summary in merges for first, last in summary["left_out"]]
 
 

@@ -1,7 +1,7 @@
 """Index entries in memory, grouped by their records: sorted, without doubles, and as the columns of a block.
 
 An entry is what its record's offset and its hash are, so both are packed into one number, and sorting numbers brings
-entries into the order of the log and doubles side by side. Entries of one record stand in the order of their hashes:
+entries into the order of the log and doubles side by side. Entries of one record are in the order of their hashes:
 nothing depends on that order, and so whatever an index is made from, it comes out the same.
 """
 

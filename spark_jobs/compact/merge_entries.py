@@ -1,9 +1,9 @@
 """The task that merges all index entries of one segment's records: each once, with its record's store time.
 
 A cell of the segment at a time: its entries are gathered from the blocks that splits of index files, or a scan of the
-segment, have left. What points at no record is dropped, and what was asked to be left out. The others are written as
-blocks like those of a scan, so that placing and building go on as for a rebuild; but each block by rising store time,
-which is what a look-up in a compacted file relies on.
+segment, have left. Entries that point at no record, or that the request leaves out, are dropped. The others are written
+as blocks like those of a scan, so that placing and building go on as for a rebuild; but each block by rising store
+time, which is what a look-up in a compacted file relies on.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What there is to know of the records that index entries point to: are they there, when were they stored.
+"""Facts about the records that index entries point to: whether they exist, and when they were stored.
 
 They are looked up in the order of the log, through a window that moves over their segment by block reads. Only where
 topics or tag entries are to be left out are records read whole; else the first bytes of each are enough.

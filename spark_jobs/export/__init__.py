@@ -1,4 +1,4 @@
-"""Messages as files: what is written, how, and the manifest that tells what was."""
+"""Messages as files: what is written, in which formats, and the manifest that lists it."""
 
 from typing import Final
 

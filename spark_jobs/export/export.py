@@ -151,7 +151,7 @@ def _finish(
 
 
 def _notes(request: ExportRequest, records: int) -> Iterator[str]:
-    """Sentences for who may not get what he hoped for: no message at all, or none of topics that are not there."""
+    """Sentences about an empty result: no message matched, or a topic does not exist."""
     if not records:
         yield "no message of the log matches"
     root, places = Path(request.store), (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)

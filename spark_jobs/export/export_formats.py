@@ -22,7 +22,7 @@ TEXT: Final = "utf-8"
 BASE64: Final = "base64"
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 LEVELS: Final = {"zstd": 1}
-"""How hard a codec of Parquet tries, where that can be told."""
+"""The compression level of Parquet codecs that have one."""
 ENCODED_BY_DIFFERENCE: Final = ("queue_offset", "physical_offset", "size", "store_timestamp", "born_timestamp")
 """Numbers near to those before them: their differences leave the codec little to do."""
 
@@ -77,7 +77,7 @@ class HashedFile(io.RawIOBase):
 
     def close(self) -> None:
         """Close the file, whether or not all of it was written."""
-        with contextlib.suppress(OSError):  # of what was not finished, which was told already
+        with contextlib.suppress(OSError):  # the file is not finished, and its error was reported already
             self._file.close()
         super().close()
 
@@ -98,7 +98,7 @@ class ParquetPart:
     """Row groups of some tens of megabytes."""
 
     def __init__(self, file: IO[bytes], names: Sequence[str], compression: str) -> None:
-        import pyarrow as pa  # which other formats do not need
+        import pyarrow as pa  # imported here: other formats do not need it
         import pyarrow.parquet as pq
 
         from spark_jobs.read.arrow_columns import arrow_schema, record_batch, word_paths

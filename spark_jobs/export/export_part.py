@@ -26,7 +26,7 @@ MOST_PROBLEMS: Final = 1000
 
 
 class ExportTask(msgspec.Struct, frozen=True):
-    """One segment and what to make of it; `name` tells this state of the segment from another."""
+    """One segment and what to make of it; `name` differs for each state of the segment."""
 
     name: str
     work: str
@@ -95,7 +95,7 @@ def _is_there(task: ExportTask, work: WorkDirectory, done: ExportedPart) -> bool
     try:
         if made.exists():
             return bool(made.stat().st_size == done["bytes"])
-        # Whoever brought it there may have brought the file of another attempt: the manifest vouches for the bytes.
+        # It may be the file of another attempt: the manifest has its checksum.
         with (Path(task.out) / task.part).open("rb") as file:
             return bool(hashlib.file_digest(file, "sha256").hexdigest() == done["sha256"])
     except OSError:

@@ -12,7 +12,7 @@ FORMAT_NAMES: Final = ("parquet", "ndjson", "csv", "msgpack")
 COMPRESSIONS: Final = ("zstd", "lz4", "snappy", "none")
 """Codecs of Parquet files; the first one unless another is asked for."""
 MANIFEST: Final = "_manifest.json"
-"""Spark and Arrow pass over names that start so: who reads the directory reads the parts."""
+"""Spark and Arrow skip names that start with `_`: reading the directory reads the parts."""
 WORK: Final = ".rocketlens-work"
 PART: Final = re.compile(rf"part-[0-9]{{20}}\.({'|'.join(FORMAT_NAMES)})")
 

@@ -1,4 +1,4 @@
-"""What an export is asked to do, and what it answers."""
+"""The options of an export, and the details of its report."""
 
 import msgspec
 
@@ -71,5 +71,5 @@ class ExportDetails(Details, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """1 where no message was as asked."""
+        """1 if no message matched."""
         return 0 if self.found else 1

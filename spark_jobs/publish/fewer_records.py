@@ -67,7 +67,7 @@ def refuse_fewer(
     trees = [tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE) if tree in names]
     if trees:
         kinds.append(_QueueUnits(log, left_out, [(root / tree, names[tree]) for tree in trees]))
-    found = [told for path, part in segments for kind in kinds if (told := kind.compare(path, part)) is not None]
+    found = [text for path, part in segments for kind in kinds if (text := kind.compare(path, part)) is not None]
     if found:
         more = "" if len(found) <= MOST_NAMED else f"; and {len(found) - MOST_NAMED} more"
         raise StoreError(
@@ -147,7 +147,7 @@ class _IndexEntries(_Kind):
         self._slots = slots
 
     def _read(self, directory: Path, part: Range) -> Iterator[tuple[str, Offsets, Offsets]]:
-        """By hash; files whose entries cannot be told lead nowhere."""
+        """By hash; files whose entries cannot be counted lead nowhere."""
         for name in sorted(os.listdir(directory)) if directory.is_dir() else ():
             try:
                 file = MappedFile.open(directory / name)

@@ -1,4 +1,4 @@
-"""Which processes have files of a store open for writing, as /proc tells.
+"""Find the processes that have files of a store open for writing, by /proc.
 
 A broker takes the store's lock only after it has loaded: for minutes it may have every file of the store mapped
 writable while nobody holds the lock. Files are known by device and inode, so that a broker in a container, which knows

@@ -1,4 +1,4 @@
-"""What must hold before anything of a store is changed: every reason against a publishing that can be known."""
+"""Check everything that could prevent a publishing, before anything of a store is changed."""
 
 import os
 import re

@@ -26,9 +26,9 @@ class JournalEntry(msgspec.Struct, frozen=True):
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """`root` is the inode of the store's directory; `lock` tells inode and last change of its lock file.
+    """`root` is the inode of the store's directory; `lock` are inode and time of the last change of its lock file.
 
-    `source` is the caller's word for what the new was made from.
+    `source` is the caller's name for what the new was made from.
     """
 
     version: int

@@ -75,7 +75,7 @@ def drop_backups(store: Path, time: str | None = None) -> list[Path]:
 
 
 def _kept(store: Path) -> Iterator[tuple[Path, str, str]]:
-    """Find what bears one of our names, as (path, "bak" or "new", time)."""
+    """Find everything with one of our names, as (path, "bak" or "new", time)."""
     try:
         entries = list(os.scandir(store))
     except OSError as error:

@@ -57,7 +57,7 @@ def _copy_range(source: int, destination: int, start: int, stop: int) -> None:
 
 
 def _seek(descriptor: int, position: int, whence: int, size: int) -> int:
-    """SEEK_DATA or SEEK_HOLE; where the file system cannot tell, everything is data."""
+    """SEEK_DATA or SEEK_HOLE; where the file system does not support them, everything is data."""
     try:
         return os.lseek(descriptor, position, whence)
     except OSError:

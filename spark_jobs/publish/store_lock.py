@@ -4,8 +4,8 @@ It is a POSIX record lock (fcntl, not flock) on byte 0 of `lock`, what Java's `F
 a broker that starts meanwhile ends with "Lock failed,MQ already started". A broker takes it only after loading, so
 files of the store that somebody has open for writing are looked for too. Source: store-format §1.5.
 
-Closing any descriptor of the file drops the lock, whoever of this process opened it. `storage.store.store_state` is
-told not to; for all other cases the lock is taken anew each time it is confirmed.
+Closing any descriptor of the file in this process drops the lock. `storage.store.store_state` knows this and does not
+open it; in case something else does, the lock is taken anew each time it is confirmed.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ from storage.store.store_state import FLOCK, LOCKED_HERE, identity_of, is_locked
 LOCK: Final = "lock"
 WHAT_ELSE: Final = "stop it first, or write beside the store with --out"
 _FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
-_PROCESSES_TOLD: Final = 5
+_PROCESSES_LISTED: Final = 5
 
 
 class StoreLock:
     """Holds a store's lock from `with` to the end of the block; raises StoreError where somebody else writes there.
 
     `elsewhere` are directories of the store outside of it (of its log); `work` is a directory in it that is ours;
-    `warn` is told once which processes could not be looked at.
+    `warn` is called once with a sentence about the processes that could not be examined.
     """
 
     def __init__(
@@ -120,9 +120,11 @@ class StoreLock:
             others = f" and {counted(more, 'other process')}" if more else ""
             raise StoreError(first.path, what=f"is open for writing by process {first}{others}: {WHAT_ELSE}")
         if unseen:
-            told = ", ".join(map(str, unseen[:_PROCESSES_TOLD])) + (", …" if len(unseen) > _PROCESSES_TOLD else "")
+            listed = ", ".join(map(str, unseen[:_PROCESSES_LISTED])) + (
+                ", …" if len(unseen) > _PROCESSES_LISTED else ""
+            )
             warn(
-                f"{counted(len(unseen), 'process')} of other users may not be examined ({told}): make sure that none "
+                f"{counted(len(unseen), 'process')} of other users may not be examined ({listed}): make sure that none "
                 f"of them is a broker that is starting on {self.store}, or run this as root"
             )
 

@@ -30,7 +30,7 @@ _TYPES: Final[dict[ColumnKind, Any]] = {
 
 
 NULLABLE: Final = OPTIONAL | {name for name, kind in KINDS.items() if kind is ColumnKind.TIME}
-"""Columns that may be null: of times, those that a timestamp cannot tell."""
+"""Columns that may be null; times are null if a timestamp cannot hold them."""
 
 WORD: Final = pa.dictionary(pa.int32(), pa.string())
 _REPEATED: Final[dict[str, pa.DataType]] = {

@@ -4,8 +4,8 @@
 
     spark.read.format("rocketlens").option("topic", "TopicTest").load("/path/to/store")
 
-Columns are those of :mod:`storage.columns.message_columns`; times are timestamps. Spark tells a Python data source
-nothing of the columns that a query needs, so who wants few says so, by the option `columns` or by a schema. With the
+Columns are those of :mod:`storage.columns.message_columns`; times are timestamps. A Python data source does not learn
+from Spark which columns a query needs, so name them by the option `columns` or by a schema to read fewer. With the
 option `push_filters` filters on topic, tags, queue_id, queue_offset, physical_offset and store_timestamp are decided
 where records are read; not without, since Spark applies them to other queries of the same frame too.
 """
@@ -131,7 +131,7 @@ class PushingReader(MessageReader):
 
 
 class DamageReader(Travelling, DataSourceReader):
-    """Reads what of a store is damaged or missing: what is known beforehand, then segment by segment."""
+    """Reads the damaged and missing parts of a store: those that are known beforehand, then segment by segment."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options

@@ -1,7 +1,7 @@
 """Which stretches of a log there are to read, of a store on this machine or behind any URL that fsspec knows.
 
-Of a local store it is known where its log ends, as the server knows it. Of a log behind a URL only names and sizes are
-looked at, and who reads its last segment finds the end.
+The end of a local store's log is found as the server finds it. Of a log behind a URL only names and sizes are looked
+at, and its end is found by reading the last segment.
 """
 
 import os
@@ -122,7 +122,7 @@ def find_ranges(path: str, commit_log: Sequence[str] = (), storage: str = "") ->
 
 
 def end_of(last: LogRange) -> int:
-    """Position behind the last record of a range whose end nobody has told; reads it."""
+    """Position behind the last record of a range whose end is not known; reads it."""
     with last.open() as window:
         wanted = Wanted(topics=frozenset())
         reader = RowReader(window, wanted, checksums=False, is_last=True, boundary=last.boundary)

@@ -1,4 +1,4 @@
-"""What Spark's filters say of the messages wanted, as far as our kernels can decide it.
+"""Translate Spark's filters into the messages wanted, as far as our kernels can decide them.
 
 Filters are known by the names of their classes: pyspark has them since 4.1, and hands none over before.
 """
@@ -91,7 +91,7 @@ _BOUNDS: Final[dict[str, Callable[[int, int], Range]]] = {
     "LessThan": lambda _, ceiling: (LOWEST, ceiling - 1),
     "LessThanOrEqual": lambda floor, _: (LOWEST, floor),
 }
-"""Whole numbers that stand so to a value, by the whole numbers next to it."""
+"""Ranges of whole numbers that compare so with a value, by the whole numbers next to it."""
 
 
 def _range(kind: str, floor: int, ceiling: int) -> Range | None:
@@ -103,7 +103,7 @@ def _range(kind: str, floor: int, ceiling: int) -> Range | None:
 
 
 def _times(kind: str, moment: datetime) -> Range | None:
-    """Milliseconds that stand so to a moment; of those only that timestamps tell: the others are null."""
+    """Milliseconds that compare so with a moment; only those that a timestamp can hold: other times are null."""
     microseconds = ((moment if moment.tzinfo else moment.astimezone()) - EPOCH) // MICROSECOND
     found = _range(kind, microseconds // 1000, -(-microseconds // 1000))
     return None if found is None else (max(found[0], FIRST_TIME), min(found[1], LAST_TIME))

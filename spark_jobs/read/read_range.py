@@ -17,7 +17,7 @@ from storage.columns.texts import Texts
 from storage.columns.wanted import Wanted
 from storage.log.damaged_ranges import DamagedRange, reason_of
 
-MOST_TOLD: Final = 5
+MOST_REPORTED: Final = 5
 """Places of damage of one stretch that are reported one by one."""
 
 Notify: TypeAlias = Callable[[Sequence[Problem]], None]
@@ -71,7 +71,7 @@ def read_messages(
     reader = RangeReader(range_, wanted, schema.names, fails_fast=fails_fast)
     for columns in reader.read():
         yield record_batch(columns, schema)
-    (notify or tell)(reader.problems)
+    (notify or report_problems)(reader.problems)
 
 
 def check_problems(found: LogRanges, *, fails_fast: bool, notify: Notify | None = None) -> None:
@@ -80,15 +80,15 @@ def check_problems(found: LogRanges, *, fails_fast: bool, notify: Notify | None 
         first = found.problems[0]
         missing = f"{counted(first.length, 'byte')} missing: {first.reason}"
         raise CorruptRecord(first.path, first.physical_offset, what=missing)
-    (notify or tell)(found.problems)
+    (notify or report_problems)(found.problems)
 
 
-def tell(problems: Sequence[Problem]) -> None:
+def report_problems(problems: Sequence[Problem]) -> None:
     """Name damage on stderr, which is the log of the executor."""
-    for problem in problems[:MOST_TOLD]:
+    for problem in problems[:MOST_REPORTED]:
         sys.stderr.write(f"rocketlens: {one_line(problem.sentence())}\n")
-    if len(problems) > MOST_TOLD:
-        more = counted(len(problems) - MOST_TOLD, "more place is", "more places are")
+    if len(problems) > MOST_REPORTED:
+        more = counted(len(problems) - MOST_REPORTED, "more place is", "more places are")
         sys.stderr.write(f"rocketlens: {more} damaged\n")
 
 

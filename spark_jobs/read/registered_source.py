@@ -1,6 +1,6 @@
-"""What a session keeps of the format `rocketlens`: a class that is pickled by value, as what it calls first is.
+"""The class of the format `rocketlens` that a session keeps; it and what it calls first are pickled by value.
 
-Spark's workers unpickle it before anything of ours is imported, so that it can say what keeps us from being imported.
+Spark's workers unpickle it before anything of ours is imported, so that it can say why that is not possible.
 """
 
 import importlib

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.read.data_source import LogPartition, check_schema
 from spark_jobs.read.log_ranges import LogRanges, Problem, end_of, find_ranges
-from spark_jobs.read.read_range import check_problems, read_messages, tell
+from spark_jobs.read.read_range import check_problems, read_messages, report_problems
 from spark_jobs.read.source_options import DAMAGE, SourceOptions
 from spark_jobs.run.arrival import Travelling
 
@@ -72,7 +72,7 @@ class MessageStreamReader(Travelling, DataSourceStreamReader):
             lost = found.minimum - start[OFFSET]
             self._complain(f"{lost} bytes from physical offset {start[OFFSET]} on have expired")
         check_problems(_within(found, start[OFFSET], end[OFFSET]), fails_fast=self._options.fails_fast)
-        # What is behind an offset that was told is read as far as it was told: a last segment has grown since.
+        # Read only up to the end that was returned before: the last segment has grown since.
         return [LogPartition(each) for each in found.within(start[OFFSET], end[OFFSET])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -97,7 +97,7 @@ class MessageStreamReader(Travelling, DataSourceStreamReader):
     def _complain(self, reason: str) -> None:
         if self._options.fails_fast:
             raise StoreError(self._options.path, what=reason)
-        tell([Problem(self._options.path, 0, 0, reason)])
+        report_problems([Problem(self._options.path, 0, 0, reason)])
 
 
 def _within(found: LogRanges, start: int, end: int) -> LogRanges:

@@ -2,7 +2,7 @@
 
 It is started while we still import our kernels, so that both take the time of one. pyspark starts it only when a
 context is made and then waits, and lets it compile what it never comes to use; but the words between the two, a file
-that tells port and secret, are pyspark's own.
+with port and secret, are pyspark's own.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ class Launch:
             self._words.start()
 
     def _environment(self, conf: "SparkConf") -> dict[str, str]:
-        """Ours, and what makes Spark's scripts quick; who tunes the JVM tunes it alone."""
+        """Our environment, with settings that make Spark's scripts quick unless the user tunes the JVM."""
         environment = {
             **child_environment(),
             "SPARK_HOME": str(self._home),
@@ -100,14 +100,14 @@ class Launch:
             time.sleep(_LOOK_AGAIN_SECONDS)
         data = self._connection.read_bytes()
         length = int.from_bytes(data[4:8], "big")
-        told = {_PORT: str(int.from_bytes(data[:4], "big")), _SECRET: data[8 : 8 + length].decode()}
+        gateway = {_PORT: str(int.from_bytes(data[:4], "big")), _SECRET: data[8 : 8 + length].decode()}
         shutil.rmtree(self._directory, ignore_errors=True)
         launch: Any = launch_gateway
-        os.environ.update(told)
+        os.environ.update(gateway)
         try:
             self._gateway = launch()
         finally:
-            for name in told:
+            for name in gateway:
                 del os.environ[name]
         return self._gateway
 
@@ -186,7 +186,7 @@ class SparkWords(threading.Thread):
         if self._log is None:
             self._early += data
         else:
-            with contextlib.suppress(OSError):  # of a full disk there is better to be said elsewhere
+            with contextlib.suppress(OSError):  # a full disk is reported elsewhere
                 os.write(self._log, data)
 
     def _close(self) -> None:

@@ -54,12 +54,12 @@ class Phase(NamedTuple):
 def shown(progress: JobProgress, work: WorkDirectory, phase: Phase) -> Iterator[None]:
     """Show the progress of a phase's tasks while the body runs."""
     progress.begin(phase.name, phase.total, phase.unit)
-    _tell(progress, work, phase.name)  # what an earlier run has done is no speed of this one
+    _show_once(progress, work, phase.name)  # what an earlier run has done is no speed of this one
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(INTERVAL_SECONDS):
-            _tell(progress, work, phase.name)
+            _show_once(progress, work, phase.name)
 
     watcher = threading.Thread(target=look, name=f"progress of {phase.name}", daemon=True)
     watcher.start()
@@ -68,10 +68,10 @@ def shown(progress: JobProgress, work: WorkDirectory, phase: Phase) -> Iterator[
     finally:
         over.set()
         watcher.join()
-        _tell(progress, work, phase.name)
+        _show_once(progress, work, phase.name)
         progress.end()
 
 
-def _tell(progress: JobProgress, work: WorkDirectory, phase: str) -> None:
+def _show_once(progress: JobProgress, work: WorkDirectory, phase: str) -> None:
     reports = list(work.progress(phase))
     progress.update(sum(done for done, _ in reports), sum(messages for _, messages in reports))

@@ -82,7 +82,7 @@ def spark_context(
 ) -> Iterator["SparkContext"]:
     """A context for one job; `settings` are Spark's own and win. A context that runs already is used and left running.
 
-    Without `master` it is the one that spark-submit was told, or `local[*]`. `local[...]` stays on the loopback
+    Without `master` it is the one that spark-submit was given, or `local[*]`. `local[...]` stays on the loopback
     address. Executors of a cluster get our packages as an archive, and need what those import on their image.
     `launch`: what :func:`launch_ahead` returned. `warm`: the module that workers of an embedded session import once,
     before they are forked.
@@ -124,7 +124,7 @@ def start_seconds(master: str, settings: dict[str, str]) -> float:
 
 
 def _submitted(name: str) -> str | None:
-    """A property that spark-submit was told, None where it did not start this process."""
+    """A property that spark-submit was given, None where it did not start this process."""
     from pyspark import SparkConf, SparkContext
 
     if SUBMITTED not in os.environ:
@@ -235,7 +235,7 @@ def _configuration(name: str, master: str, settings: dict[str, str]) -> "SparkCo
     from pyspark import SparkConf, SparkContext
 
     if SUBMITTED in os.environ:
-        SparkContext._ensure_initialized()  # else what spark-submit was told is not seen
+        SparkContext._ensure_initialized()  # else the options of spark-submit are not seen
     conf = SparkConf()
     master = master or conf.get("spark.master") or LOCAL
     for key, value in {**_QUIET, **_SAFE, **_where(master)}.items():

@@ -10,9 +10,9 @@
 
 Each attempt of a task has a name of its own: :mod:`spark_jobs.run.attempt`.
 
-A manifest of another source or with other options means another job: its directory is emptied. Who goes on with a job
-that was killed gives its directory a new name first: a task of the killed run that still lives finds nothing any more
-where it wants to put what it made. All executors must see the directory under the same path.
+A manifest of another source or with other options means another job: its directory is emptied. A run that continues a
+killed one first gives the directory a new name: then a task of the killed run that is still alive cannot write there
+any more. All executors must see the directory under the same path.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ _DONE: Final = ".msgpack"
 _LOCK: Final = "lock"
 _RUN: Final = "run-"
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-"""What a file system says that has no second names for a file."""
+"""Error numbers of file systems that have no hard links."""
 
 
 JobIdentity: TypeAlias = dict[str, Any]
@@ -56,7 +56,7 @@ StoredRecord: TypeAlias = dict[str, Any]
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """`identity` tells one job from another: the sources' identities and the options; `phase` is for people."""
+    """`identity` distinguishes jobs by the sources' identities and the options; `phase` is for people."""
 
     version: int
     identity: JobIdentity
@@ -161,7 +161,7 @@ class WorkDirectory:
         return _unpacked(packed)
 
     def forget(self, task: str) -> None:
-        """A finished task is not: its files are no longer what it left."""
+        """Note that a task is not finished after all, since its files have changed."""
         self._record(task).unlink(missing_ok=True)
 
     def keep_attempts(self, phase: str, kept: Container[str | None]) -> None:
@@ -221,7 +221,7 @@ class WorkDirectory:
             self.root.parent.rmdir()
 
     def close(self) -> None:
-        """Let others work here."""
+        """Give up the lock, so that another process may work here."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -248,7 +248,7 @@ class TaskProgress:
 
 
 def _refuse_others(base: Path) -> None:
-    """A directory that holds anything but ours is nobody's work directory."""
+    """Raise ConfigError for a directory that holds anything besides our files."""
     ours = {_LOCK, JOURNAL}
     other = next((name for name in sorted(os.listdir(base)) if name not in ours and not name.startswith(_RUN)), None)
     if other is not None and not other.startswith(JOURNAL):

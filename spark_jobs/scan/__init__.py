@@ -1,4 +1,4 @@
-"""What every job begins with: which files there are, and what their records lead to."""
+"""The first part of every job: list the files, and scan their records for index entries and queue units."""
 
 from typing import Final
 

@@ -1,9 +1,9 @@
 """Where a job takes the log to end, and what of it is damaged.
 
-Every segment tells where it broke off and where it goes on. What no record follows is the log's end, as a recovery
-finds it. A break with intact records behind it is damage, and passed over; but where the output replaces files of the
-store, and damage lies where the broker's own recovery is going to look, the broker will cut its log there, write on at
-that place, and index nothing below the last entry it finds. So there the log ends for us too.
+The summary of each segment says where it broke off and where it goes on. A break without a record behind it is the end
+of the log, as for a recovery. A break with intact records behind it is damage, and passed over. But if the output
+replaces files of the store, and the damage is where the broker's own recovery is going to look, the broker will cut its
+log there, write on at that place, and index nothing below the last entry it finds. So there the log ends for us too.
 """
 
 from collections.abc import Sequence

@@ -59,7 +59,7 @@ class IndexFileFacts(TypedDict, total=False):
     the physical offset of its last entries, of which there are `last_entries`; `next` is the entry that the file
     behind it must begin with, None where nothing follows in the log. `has_tags`: whether it was written with entries
     of tags, None where no tag was seen. `parts` are stretches of the log, from one record to another one, between
-    which it has every key, as far as its entries tell; `tags` says whether that of each tag is among them.
+    which it has every key, as far as its entries show; `tags` says whether the entry of each tag is among them.
     """
 
     name: Required[str]

@@ -1,4 +1,4 @@
-"""The store a job reads, as names, sizes and times tell it: the driver opens no segment."""
+"""The store a job reads, by names, sizes and times of its files: the driver opens no segment."""
 
 import os
 from pathlib import Path

@@ -45,7 +45,7 @@ class BatchQueueBuilder:
         self._writer.flush()
 
     def put_run(self, _first: int, units: memoryview, _timestamps: npt.NDArray[np.int64] | None = None) -> None:
-        """Add units as they are; their base offsets stand in them."""
+        """Add units as they are; they contain their base offsets."""
         batches = np.frombuffer(units, UNIT_DTYPE)
         # A unit that a broker takes for none would end the queue when it next starts.
         whole = (batches["base_offset"] >= 0) & (batches["batch_size"] > 0) & (batches["size"] > 0)
@@ -56,7 +56,7 @@ class BatchQueueBuilder:
         self._append(self._since_birth(batches))
 
     def settle(self) -> int:
-        """There are no more runs; the next queue offset, before anything is added to it."""
+        """End the runs; return the next queue offset, before anything is added to it."""
         return self._next_offset()
 
     def extend(self, next_offset: int, _log_end: int) -> None:

@@ -71,7 +71,7 @@ class DispatchBlock:
     Plain units of a run have consecutive queue offsets; batches are one run a queue, whatever their offsets.
     """
     units: npt.NDArray[np.uint8]
-    """Units as they stand in the files of the queues: 20 bytes each, 46 for a batch."""
+    """Units as they are in the files of the queues: 20 bytes each, 46 for a batch."""
     unit_timestamps: Numbers
     """When the message of each unit (of any kind) was stored, ms; empty unless asked for."""
 

@@ -36,7 +36,7 @@ Timestamps = npt.NDArray[np.int64]
 
 
 class QueueCounts(msgspec.Struct):
-    """What became of a queue's units while they are put, in numbers."""
+    """Counts of a queue's units while they are put."""
 
     units: int = 0
     """Units of records; not those that stand in for lost ones."""
@@ -57,7 +57,7 @@ class QueueCounts(msgspec.Struct):
 
 
 class QueueSummary(QueueCounts, kw_only=True):
-    """What became of a whole queue."""
+    """Counts and extent of a whole queue."""
 
     first: int = 0
     """The queue offset of the first unit from the log."""
@@ -75,8 +75,8 @@ class QueueSummary(QueueCounts, kw_only=True):
 class QueueBuilder:
     """Writes the files of one plain queue into `directory`; runs come in the order of the log.
 
-    `extension`: for stores with CQ-ext. `born_at`, asked at most once, answers to which physical offset the first unit
-    of the queue that is replaced points, None where there is none. `repeat` off: see `share_gap`.
+    `extension`: for stores with CQ-ext. `born_at`, which is called at most once, returns the physical offset to which
+    the first unit of the replaced queue points, None where there is none. `repeat` off: see `share_gap`.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class QueueBuilder:
             self._place(first, units, timestamps)
 
     def settle(self) -> int:
-        """There are no more runs; the next queue offset, before anything is added to it."""
+        """End the runs; return the next queue offset, before anything is added to it."""
         if self._held is not None:
             self._release(None)
         return max(self._next, 0)
@@ -205,7 +205,7 @@ class QueueBuilder:
         if self._born_at is None:
             return False
         birth = self._born_at()
-        self._born_at = lambda: birth  # asking means reading a file, and a bad log restarts often
+        self._born_at = lambda: birth  # each call reads a file, and a bad log restarts often
         if birth != physical_offset_of(units):
             return False
         self._earlier_life += self._counts.units + self._counts.dropped

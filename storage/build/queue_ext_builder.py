@@ -1,6 +1,6 @@
 """Build the extension of a queue: a unit without filter bitmap for each message.
 
-A bitmap depends on the filters that were registered when a message was stored, which the log does not tell; readers
+A bitmap depends on the filters that were registered when a message was stored, which the log does not say; readers
 take a unit without one as a match and look at the message. Source: store-format §5.7.
 """
 

@@ -1,7 +1,7 @@
 """What a rebuild of queues makes, and what it carries over: decided by a store's topics and queue directories alone.
 
 Nothing here opens a segment. File sizes are a matter of a broker's configuration and recorded nowhere but in the files'
-own lengths; which topics hold batches stands in topics.json; whether a broker keeps light queues and extensions shows
+own lengths; which topics hold batches is in topics.json; whether a broker keeps light queues and extensions shows
 by the directories that it made. Source: store-format §1.2, §2.9, §2.10, §5.7, §5.8.
 """
 

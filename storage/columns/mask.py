@@ -1,7 +1,7 @@
 """Put asterisks in the place of what a reader of an export may not see.
 
-What is masked is a column or a property (`properties.NAME`). Keys, tag and unique key stand in the properties too, so
-each of them is masked in both, and who masks all properties masks them too; with the body goes its CRC, by which it
+What is masked is a column or a property (`properties.NAME`). Keys, tag and unique key are properties too, so each of
+them is masked in both places, and masking all properties masks them too. Masking the body masks its CRC, by which it
 could be guessed.
 """
 

@@ -51,7 +51,7 @@ from storage.kernels.region import Region
 from storage.kernels.texts import bytes_at
 
 MessageRow: TypeAlias = dict[str, Any]
-"""One message by column; which columns there are is the choice of who asks."""
+"""One message by column; the caller chooses the columns."""
 
 Column: TypeAlias = Numbers | npt.NDArray[np.int32] | AnyTexts | TextLists | TextMaps
 

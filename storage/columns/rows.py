@@ -63,10 +63,10 @@ class MessageRows:
 
 
 class RowReader:
-    """The messages of one segment that are wanted; afterwards `damage` tells what holds none, and `seen` all there are.
+    """The wanted messages of one segment; afterwards `damage` lists bytes without a record, `seen` counts all records.
 
-    Records must start where reading starts. `is_last`: the segment is the last one, whose end nobody has told: where no
-    record follows that was stored later than those before, the log ends.
+    Records must start where reading starts. `is_last`: the segment is the last one and its end is not known: the log
+    ends where no record follows that was stored later than those before.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class RowReader:
     def _start(self, start: int, first: int) -> int:
         """Where a record starts from which it is not far to `first`, before which none is wanted; else `start`.
 
-        It lies before `first`, so that damage there is met. Where the log ends only who comes from its start can tell.
+        It lies before `first`, so that damage there is met. The end of the log can only be found from its start.
         """
         for distance in () if self._is_last else STEPS_BACK:
             if first - distance <= start:

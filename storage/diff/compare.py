@@ -1,9 +1,9 @@
-"""Compare the messages of two stores: what one has and the other has not, and what both have with other contents.
+"""Compare the messages of two stores: those that only one of them has, and those that have different contents.
 
-Messages are the same if they stand at the same offset of the same queue and a producer sent the same; where they lie in
-the log does not matter. But where most messages lie at the same physical offset in both, one log is a copy of the
-other, and then every byte of two records at the same physical offset must be the same.
-Segments that are the same byte for byte are not looked into.
+Two messages are equal if they have the same offset in the same queue and a producer sent the same; where they are in
+the log does not matter. But if most messages are at the same physical offset in both logs, one log is a copy of the
+other, and then every byte of two records at the same physical offset must be equal.
+Segments that are equal byte for byte are not read further.
 """
 
 import tempfile
@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from storage.diff.entries import ENTRY, Buckets, Entries, QueueNames, bucket_count, collect
-from storage.diff.log_pieces import OneLog, Tell, compare_segments, open_log
+from storage.diff.log_pieces import Notify, OneLog, compare_segments, open_log
 
 MISSING: Final = "missing"
 EXTRA: Final = "extra"
@@ -69,13 +69,13 @@ class Difference:
         return min(self.ranges, key=lambda each: each.physical_offset, default=None)
 
 
-def compare_stores(a: Path, b: Path, tell: Tell = lambda _: None, work: Path | None = None) -> Difference:
+def compare_stores(a: Path, b: Path, notify: Notify = lambda _: None, work: Path | None = None) -> Difference:
     """Compare two stores; `work` is where to keep what does not fit into memory. Raises StoreError."""
-    left, right, first = compare_segments(open_log(a), open_log(b), tell)
+    left, right, first = compare_segments(open_log(a), open_log(b), notify)
     found = Difference(_range(left), _range(right), first, left.size + right.size)
     if left.left or right.left:
         with tempfile.TemporaryDirectory(prefix="rocketlens-diff-", dir=work) as directory:
-            _compare_messages(left, right, Path(directory), found, tell)
+            _compare_messages(left, right, Path(directory), found, notify)
     for name, one in (("a", left), ("b", right)):
         found.damage[name] += [problem for problem in one.log.problems if problem not in found.damage[name]]
     return found
@@ -85,12 +85,12 @@ def _range(one: OneLog) -> tuple[int, int]:
     return one.log.minimum, one.log.end
 
 
-def _compare_messages(left: OneLog, right: OneLog, directory: Path, found: Difference, tell: Tell) -> None:
+def _compare_messages(left: OneLog, right: OneLog, directory: Path, found: Difference, notify: Notify) -> None:
     count, names = bucket_count(max(left.left_size, right.left_size)), QueueNames()
     sides = Buckets(directory, "a", count), Buckets(directory, "b", count)
     for one, name, buckets in ((left, "a", sides[_A]), (right, "b", sides[_B])):
         for segment in one.left:
-            damage = collect(segment, names, buckets, tell)
+            damage = collect(segment, names, buckets, notify)
             found.damage[name] += [each.sentence() for each in damage]
     ranges: list[QueueRange] = []
     rewritten = Rewritten()
@@ -109,7 +109,7 @@ def _compare_messages(left: OneLog, right: OneLog, directory: Path, found: Diffe
 
 @dataclass
 class Rewritten:
-    """Messages that say the same at the same physical offset in other bytes: of a copy of a log they differ."""
+    """Pairs of records with equal contents whose bytes differ; in a copy of a log they count as different."""
 
     pairs: int = 0
     in_place: int = 0
@@ -137,9 +137,9 @@ def _keep(ranges: Sequence[QueueRange], found: Difference) -> list[QueueRange]:
 
 
 def differing(a: Entries, b: Entries, rewritten: Rewritten) -> Iterator[tuple[str, Entries]]:
-    """Of two sets of entries those that only one has, or that differ.
+    """Yield the entries that only one of two sets has, and those that differ, by kind.
 
-    What says the same at the same place of a queue is paired first, then what stands at the same place.
+    Entries with equal contents at the same place of a queue are paired first, then entries at the same place.
     """
     same_a, same_b, a, b = _pair(a, b, ("queue", "offset", "content"))
     rewritten.note(same_a, same_b)

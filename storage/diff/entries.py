@@ -1,7 +1,7 @@
 """The messages of a log as entries that can be compared whatever their place: queue, offset, and digests of contents.
 
 Entries are dealt out to buckets by what they are compared by, so that only one bucket of both logs is in memory at a
-time. The *content* is what a producer sent and where the message stands in its queue; *raw* is the whole record.
+time. The *content* is what a producer sent and the message's place in its queue; *raw* is the whole record.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from protocol.java_hash import decode_java
 from protocol.message_layout import INT, V4_V4_FIXED, fixed_struct, locate
 from storage.columns.rows import PIECE_BYTES, MessageRows, RowReader
 from storage.columns.wanted import Wanted
-from storage.diff.log_pieces import Tell
+from storage.diff.log_pieces import Notify
 from storage.kernels.texts import bytes_at
 from storage.log.commit_log import Segment
 from storage.log.damaged_ranges import DamagedRange
@@ -86,14 +86,14 @@ def bucket_count(size: int) -> int:
     return min(max(-(-size // BYTES_A_BUCKET), 1), MOST_BUCKETS)
 
 
-def collect(segment: Segment, names: QueueNames, buckets: Buckets, tell: Tell) -> list[DamagedRange]:
-    """Put the entries of a segment into buckets; what of it is damaged."""
+def collect(segment: Segment, names: QueueNames, buckets: Buckets, notify: Notify) -> list[DamagedRange]:
+    """Put the entries of a segment into buckets; return its damaged ranges."""
     with LogWindow(LocalFile(segment.file.path), segment.base_offset, PIECE_BYTES) as window:
         reader = RowReader(window, Wanted(), boundary=segment.boundary)
         before = 0
         for rows in reader.read(0, segment.valid_length):
             buckets.add(entries_of(rows, names))
-            tell(reader.position - before)
+            notify(reader.position - before)
             before = reader.position
         return reader.damage
 
@@ -116,7 +116,7 @@ def entry_of(record: bytes, names: QueueNames) -> tuple[int, int, int, int, int]
     is_queued = sys_flag & 0xC in _QUEUED
     topic = record[places.topic : places.topic + places.topic_length]
     queue = names.number(topic, queue_id, is_queued=is_queued)
-    # Messages that are in no queue all say the same offset: there it is the content that tells them apart.
+    # Messages that are in no queue all have the same offset: there the content distinguishes them.
     offset = queue_offset if is_queued else content >> 1
     return queue, offset, content, _digest(record), physical_offset
 

@@ -16,8 +16,8 @@ from storage.queue.queue_place import has_another
 
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 
-Tell = Callable[[int], None]
-"""Is told how many bytes were read."""
+Notify = Callable[[int], None]
+"""Called with the number of bytes that were read."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def open_log(root: Path) -> OneLog:
     return OneLog(root, CommitLog.open(layout.commit_log_directories, None, None, partial(has_another, layout.root)))
 
 
-def compare_segments(a: OneLog, b: OneLog, tell: Tell) -> tuple[OneLog, OneLog, int | None]:
+def compare_segments(a: OneLog, b: OneLog, notify: Notify) -> tuple[OneLog, OneLog, int | None]:
     """Both logs with what is left, and the physical offset of the first byte at which both have another one."""
     others = {segment.base_offset: segment for segment in b.log.segments}
     same, first = set[int](), None
@@ -53,7 +53,7 @@ def compare_segments(a: OneLog, b: OneLog, tell: Tell) -> tuple[OneLog, OneLog, 
         other = others.get(segment.base_offset)
         if other is None:
             continue
-        differs = first_difference(segment, other, tell)
+        differs = first_difference(segment, other, notify)
         if differs is None and segment.valid_length == other.valid_length:
             same.add(segment.base_offset)
         if differs is not None and first is None:
@@ -61,7 +61,7 @@ def compare_segments(a: OneLog, b: OneLog, tell: Tell) -> tuple[OneLog, OneLog, 
     return _without(a, same), _without(b, same), first
 
 
-def first_difference(left: Segment, right: Segment, tell: Tell) -> int | None:
+def first_difference(left: Segment, right: Segment, notify: Notify) -> int | None:
     """Position of the first byte that differs in what both hold, None without one."""
     length = min(left.valid_length, right.valid_length)
     files = LocalFile(left.file.path), LocalFile(right.file.path)
@@ -71,7 +71,7 @@ def first_difference(left: Segment, right: Segment, tell: Tell) -> int | None:
             size = min(BLOCK_BYTES, length - start)
             for file, buffer in zip(files, buffers, strict=True):
                 _fill(file, buffer[:size], start)
-            tell(size)
+            notify(size)
             if not np.array_equal(buffers[0, :size], buffers[1, :size]):
                 return start + int(np.flatnonzero(buffers[0, :size] != buffers[1, :size])[0])
     finally:

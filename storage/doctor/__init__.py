@@ -1,9 +1,7 @@
-"""What is wrong with a store, found within seconds, each finding with its place.
-
-Each kind of check is a module of its own, however short.
+"""Find what is wrong with a store within seconds; each finding names its place.
 
 The examination reads what recovery and look-ups depend on, and samples the rest; `spark_jobs.verify.verify` reads
-everything.
+everything. Each kind of check is a module of its own, however short.
 """
 
 from typing import Final

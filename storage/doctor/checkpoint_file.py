@@ -1,4 +1,4 @@
-"""The checkpoint held against log, queues and index: will a broker's recovery start where it must?"""
+"""Compare the checkpoint with log, queues and index: will a broker's recovery start where it must?"""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,13 @@ from storage.times import format_timestamp
 MARGIN_MS = 60_000
 """A broker writes its checkpoint about once a second; what is ahead of the log by more is of another log."""
 
-HARMLESS = "nothing to be done for what is served; to be safe remove it before a broker starts: it then reads all again"
+HARMLESS = (
+    "no fix is needed to serve the store; to be safe remove it before a broker starts, which then reads all again"
+)
 
 
 def check_checkpoint(store: OpenedStore, samples: Sequence[Sample]) -> list[DoctorFinding]:
-    """A checkpoint that is there, whole, and not ahead of what it speaks of."""
+    """Check that the checkpoint exists, is complete, and is not ahead of log, queues or index."""
     findings, path = CheckFindings.of("checkpoint"), store.layout.checkpoint
     try:
         checkpoint = Checkpoint.read(path)
@@ -36,32 +38,37 @@ def check_checkpoint(store: OpenedStore, samples: Sequence[Sample]) -> list[Doct
 
 
 def _check_times(store: OpenedStore, checkpoint: Checkpoint, newest: int, findings: CheckFindings) -> None:
-    """Times that lie behind the newest message's, or nowhere."""
-    told = {
+    """Report times that are later than the newest message's, or that are 0."""
+    stated = {
         "physic_msg_timestamp": checkpoint.physic_msg_timestamp,
         "logics_msg_timestamp": checkpoint.logics_msg_timestamp,
         "index_msg_timestamp": checkpoint.index_msg_timestamp,
     }
-    for number, (name, timestamp) in enumerate(told.items()):
+    for number, (name, timestamp) in enumerate(stated.items()):
         if timestamp > newest + MARGIN_MS:
             found = f"{name} is {format_timestamp(timestamp)}, the newest message was stored {format_timestamp(newest)}"
-            meaning = "it speaks of another log, or the log was cut: a broker's recovery may start too late"
+            meaning = "it belongs to another log, or the log was cut: a broker's recovery may start too late"
             _add(store, findings, Severity.WARNING, found, meaning, HARMLESS, 8 * number)
         elif timestamp < 0:
-            found, meaning = f"{name} is {timestamp}", "it is no time: a broker's recovery starts at the first message"
+            found, meaning = (
+                f"{name} is {timestamp}",
+                "it is not a time: a broker's recovery starts at the first message",
+            )
             _add(store, findings, Severity.WARNING, found, meaning, HARMLESS, 8 * number)
 
 
 def _check_offsets(store: OpenedStore, checkpoint: Checkpoint, findings: CheckFindings) -> None:
-    """Physical offsets that the log does not reach."""
-    told = {
+    """Report physical offsets behind the end of the log."""
+    stated = {
         "confirm_physical_offset": (checkpoint.confirm_physical_offset, 32),
         "logics_physical_offset": (checkpoint.logics_physical_offset, 40),
     }
-    for name, (offset, position) in told.items():
+    for name, (offset, position) in stated.items():
         if offset > store.commit_log.end or offset < 0:
             found = f"{name} is {offset}, the log ends at {store.commit_log.end}"
-            meaning = "the log was cut, or this is another one's checkpoint: a broker's recovery may start too late"
+            meaning = (
+                "the log was cut, or the checkpoint belongs to another one: a broker's recovery may start too late"
+            )
             _add(store, findings, Severity.WARNING, found, meaning, HARMLESS, position)
 
 

@@ -1,4 +1,4 @@
-"""Did the broker's clock step back, or is it ahead of ours? Told from the store times of sampled messages."""
+"""Did the broker's clock step back, or is it ahead of ours? The store times of sampled messages show it."""
 
 import itertools
 import time
@@ -13,11 +13,11 @@ TOLERATED_MS = 1000
 """A step back by less is what NTP does to any machine."""
 
 AHEAD_MS = 24 * 60 * 60 * 1000
-REMEDY = "nothing to be done for what is served: every message's own time is compared"
+REMEDY = "no fix is needed to serve the store: every message's own time is compared"
 
 
 def check_clock(store: OpenedStore, samples: Sequence[Sample]) -> list[DoctorFinding]:
-    """Steps back between neighbouring samples, and times that have not come yet."""
+    """Report steps back between neighbouring samples, and times in the future."""
     findings = CheckFindings.of("clock")
     for before, after in itertools.pairwise(samples):
         step = before.store_timestamp - after.store_timestamp
@@ -30,8 +30,8 @@ def check_clock(store: OpenedStore, samples: Sequence[Sample]) -> list[DoctorFin
             _add(store, findings, after, found, meaning)
     ahead = [sample for sample in samples if sample.store_timestamp > time.time() * 1000 + AHEAD_MS]
     if ahead:
-        found = f"messages were stored at {format_timestamp(ahead[0].store_timestamp)}, which has not come yet"
-        _add(store, findings, ahead[0], found, "the broker's clock was wrong, or this machine's is")
+        found = f"messages were stored at {format_timestamp(ahead[0].store_timestamp)}, which is in the future"
+        _add(store, findings, ahead[0], found, "the clock of the broker was wrong, or that of this machine is")
     return findings.listed()
 
 

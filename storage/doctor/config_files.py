@@ -1,4 +1,4 @@
-"""The files of `config/`, and consumer offsets held against the queues."""
+"""The files of `config/`, and consumer offsets compared with the queues."""
 
 from pathlib import Path
 
@@ -20,23 +20,23 @@ MOST_OFFSETS = 50_000
 
 
 def check_config(store: OpenedStore) -> list[DoctorFinding]:
-    """Files that are missing or cannot be read, topics without an entry, offsets beyond their queues."""
+    """Report files that are missing or cannot be read, topics without an entry, and offsets beyond their queues."""
     findings, directory = CheckFindings.of("config"), store.layout.config
     if not directory.is_dir():
-        meaning = "topics are taken from the queues, groups start where clients say"
+        meaning = "topics are taken from the queues, and groups start where their clients say"
         findings.add(Severity.WARNING, directory, "is missing", meaning, "copy it from a slave or a backup")
         return findings.listed()
     for problem in store.config.problems:
         path = _path_in(problem, directory)
-        meaning = "what it said is not known here, and a broker that starts reads the same"
-        remedy = "mv the .bak beside it in its place, or copy it from a slave or a backup"
+        meaning = "its content is not known here, and a broker that starts reads the same file"
+        remedy = "replace it with its .bak file, or copy it from a slave or a backup"
         findings.add(Severity.WARNING, path, problem.removeprefix(path).lstrip(":, "), meaning, remedy)
     unknown = [topic for topic in store.queues.topics() if topic not in store.config.topics]
     if unknown and store.config.topics:
         shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
         found = f"{counted(len(unknown), 'topic has', 'topics have')} queues but no entry: {shown}"
         meaning = "deleted topics, or light queues; they are served as they are"
-        findings.add(Severity.INFO, directory / "topics.json", found, meaning, "nothing to be done")
+        findings.add(Severity.INFO, directory / "topics.json", found, meaning, "no fix is needed")
     _check_offsets(store, findings)
     return findings.listed()
 
@@ -59,7 +59,7 @@ def _check_offsets(store: OpenedStore, findings: CheckFindings) -> None:
             end = _end_of(store, topic, queue_id)
             if end is not None and offset > end:
                 found = f"group {group} is at offset {offset} of {topic} {queue_id}, which ends at {end}"
-                meaning = "the queue lost messages, or the file is newer than the queues: the group is led back"
+                meaning = "the queue lost messages, or the file is newer than the queues: the group is set back"
                 severity = Severity.INFO if store.state.is_live else Severity.WARNING
                 findings.add(severity, path, found, meaning, "mqadmin resetOffsetByTime, once a broker runs")
 

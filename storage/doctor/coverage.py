@@ -1,4 +1,4 @@
-"""A picture's worth of numbers: which stretches of the log are there, and which of them queues and index know."""
+"""The numbers of the coverage picture: which ranges of the log exist, and which of them are in queues and index."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ MOST_TIMES = 64
 class Coverage:
     """Ranges of physical offsets in [minimum, end): `log` holds intact messages, `queues` and `index` know them.
 
-    `times` are (physical offset, store time in ms) of messages here and there, ascending by offset. What `queues`
-    cover is told from samples.
+    `times` are (physical offset, store time in ms) of sampled messages, ascending by offset. `queues` is estimated from
+    samples.
     """
 
     minimum: int

@@ -1,4 +1,4 @@
-"""What an examination found: how bad it is, where, what it means, and the command that mends it."""
+"""The findings of an examination: how bad each is, where it is, what it means, and the command that fixes it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Final
 
 NOWHERE: Final = -1
-"""In place of a byte or a physical offset that a finding has none of."""
+"""The byte position or physical offset of a finding that has none."""
 
 MOST_OF_ONE_KIND: Final = 20
 """Findings of one check that are listed one by one; the rest is counted in one more."""
 
 
 class Severity(StrEnum):
-    """How bad a finding is; all but `INFO` make a store one with findings."""
+    """How bad a finding is; only stores without findings above `INFO` are clean."""
 
     INFO = "info"
     """Good to know; nothing is wrong."""
@@ -62,7 +62,7 @@ class CheckFindings:
 
     @classmethod
     def of(cls, check: str) -> "CheckFindings":
-        """None yet."""
+        """Start an empty list for one check."""
         return cls(check, [], {})
 
     def add(
@@ -76,7 +76,7 @@ class CheckFindings:
         position: int = NOWHERE,
         physical_offset: int = NOWHERE,
     ) -> None:
-        """Note one."""
+        """Add one finding."""
         if sum(finding.severity is severity for finding in self._listed) >= MOST_OF_ONE_KIND:
             self._more[severity] = self._more.get(severity, 0) + 1
             return

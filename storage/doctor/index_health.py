@@ -61,7 +61,7 @@ def measure_index_files(store: OpenedStore) -> list[IndexFileHealth]:
 
 
 def check_index_files(store: OpenedStore, measured: list[IndexFileHealth]) -> list[DoctorFinding]:
-    """What is wrong with single files."""
+    """Report what is wrong with each index file by itself."""
     findings = CheckFindings.of("index-files")
     sound = {file.index.file.path for file in store.index.files}
     for path in _paths(store.layout.index):
@@ -84,16 +84,16 @@ def _report_useless(store: OpenedStore, path: Path, findings: CheckFindings) -> 
     """Name a file that covers nothing: no index file, an empty one, or one that does not hold together."""
     if not is_index_name(path.name):
         meaning = "it is ignored here; a broker tries to read it as an index file"
-        findings.add(Severity.WARNING, path, "is no index file", meaning, f"mv it out of {path.parent}")
+        findings.add(Severity.WARNING, path, "is no index file", meaning, f"move it out of {path.parent}")
         return
     if os.path.isdir(path):
-        meaning = "it is ignored here; a broker that meets it does not load the index"
-        findings.add(Severity.WARNING, path, INDEX_DIRECTORY.sentence(), meaning, f"mv it out of {path.parent}")
+        meaning = "it is ignored here; a broker that finds it does not load the index"
+        findings.add(Severity.WARNING, path, INDEX_DIRECTORY.sentence(), meaning, f"move it out of {path.parent}")
         return
     lost = "keys in its range are looked for in the log instead, which takes memory; a broker does not find them"
     problem = next((text for text in store.index.problems if str(path) in text), "")
     if not problem:  # a broker has just made it
-        findings.add(Severity.INFO, path, "has no entries yet", "it covers nothing", "nothing to be done", position=40)
+        findings.add(Severity.INFO, path, "has no entries yet", "it covers nothing", "no fix is needed", position=40)
         return
     if KEYS_LEFT_OUT in problem:
         meaning = "its range is scanned from the log at each start; a broker does not find what was left out"
@@ -105,7 +105,7 @@ def _report_useless(store: OpenedStore, path: Path, findings: CheckFindings) -> 
 
 
 def _first_fault(store: OpenedStore, path: Path) -> tuple[int, str]:
-    """Byte and description of what does not follow from the entries before it, as far as that can be told."""
+    """Position and description of the first slot or entry that does not fit the entries before it, if one is found."""
     try:
         file = MappedFile.open(path)
     except StoreError:  # the problem says why
@@ -132,27 +132,28 @@ def _check_header(store: OpenedStore, index: IndexFile, health: IndexFileHealth,
     is_last = index is store.index.files[-1].index
     if store.state.is_live and is_last:
         return
-    told = {
+    stated = {
         "index_count": (header.index_count, health.entries + 1),
         "begin_physical_offset": (header.begin_physical_offset, health.first_physical_offset),
         "end_physical_offset": (header.end_physical_offset, health.last_physical_offset),
     }
     if index.shape.compacted == index.shape.entries and header.end_physical_offset > health.last_physical_offset:
-        del told["end_physical_offset"]  # a compaction leaves it where a broker is to go on, whatever entries it drops
+        # A compaction leaves it where a broker is to go on, whatever entries it drops.
+        del stated["end_physical_offset"]
     if health.used_slots >= 0:
-        told["slot_count"] = header.slot_count, health.used_slots
+        stated["slot_count"] = header.slot_count, health.used_slots
     wrong = [
         f"{header_field(name)}: {Words(str(should), str(has)).sentence()}"
-        for name, (has, should) in told.items()
+        for name, (has, should) in stated.items()
         if has != should
     ]
     if wrong:
-        meaning = "answers here do not depend on it; a broker looks for keys and writes on by it"
+        meaning = "answers here do not depend on it; a broker uses it to look for keys and to continue the file"
         findings.add(Severity.WARNING, health.path, "; ".join(wrong), meaning, store.command(REBUILD), position=0)
     if header.begin_timestamp > header.end_timestamp:
         found = f"its header begins at {header.begin_timestamp} ms and ends before, at {header.end_timestamp} ms"
         meaning = "the clock was set back while it was filled: a broker misses keys in searches by time"
-        findings.add(Severity.WARNING, health.path, found, meaning, "nothing to be done for what is served", position=0)
+        findings.add(Severity.WARNING, health.path, found, meaning, "no fix is needed to serve the store", position=0)
 
 
 def _check_health(store: OpenedStore, health: IndexFileHealth, findings: CheckFindings) -> None:
@@ -169,7 +170,7 @@ def _check_health(store: OpenedStore, health: IndexFileHealth, findings: CheckFi
         )
     if health.longest_chain > LONG_CHAIN:
         found = f"one slot holds {health.longest_chain} of {health.entries} entries"
-        meaning = "a look-up of a key in that slot goes over all of them; on a cold disk that takes long"
+        meaning = "a look-up of a key in that slot reads all of them; if they are not in memory that takes long"
         findings.add(Severity.INFO, health.path, found, meaning, store.command("compact index"))
 
 

@@ -1,7 +1,7 @@
-"""The index held against the log: which messages have keys that no index file holds?
+"""Compare the index with the log: which messages have keys that no index file holds?
 
-What no file covers is scanned, as a server does at its start. The messages at both ends of a file may have their keys
-in two of them, so for these each key is looked up.
+Ranges of the log that no file covers are scanned, as a server does at its start. The messages at both ends of a file
+may have their keys in two files, so each of their keys is looked up.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from storage.kernels.records import tag_entry_hash
 from storage.ranges import Range
 
 SCANNED_BYTES = 256 * 1024 * 1024
-"""Bytes of uncovered log that are scanned; of the rest it is taken for granted that it holds keys."""
+"""Bytes of uncovered log that are scanned; the rest is assumed to hold keys."""
 
 CHAIN_LIMIT = 1_000_000
 REBUILD = "rebuild index"
@@ -56,14 +56,14 @@ def measure_index_reach(store: OpenedStore) -> IndexReach:
 
 
 def check_index_reach(store: OpenedStore, reach: IndexReach) -> list[DoctorFinding]:
-    """Stretches of the log without index entries."""
+    """Report the ranges of the log without index entries."""
     findings = CheckFindings.of("index-reach")
     last = reach.uncovered[-1] if reach.uncovered else None
     for start, stop in reach.uncovered:
         lags = store.state.is_live and (start, stop) == last
         where = "behind the last index file" if (start, stop) == last else "between index files"
         if not store.index.files:
-            where = "which is all there is: no index file is of use"
+            where = "in the whole log: no index file can be used"
         meaning = (
             f"keys are looked for in the log there: nothing is missing here, but {stop - start} bytes are scanned "
             "at each start; a broker does not find them by key"

@@ -6,7 +6,7 @@ from storage.doctor.opened_store import OpenedStore
 
 
 def check_liveness(store: OpenedStore) -> list[DoctorFinding]:
-    """`lock` and `abort`."""
+    """Report what `lock` and `abort` say about the broker."""
     findings, state, root = CheckFindings.of("liveness"), store.state, store.layout.root
     if state.is_live:
         pid = state.lock_pid or state.broker_pid
@@ -14,7 +14,7 @@ def check_liveness(store: OpenedStore) -> list[DoctorFinding]:
             Severity.INFO,
             root / "lock",
             f"a broker runs on the store (process {pid})" if pid else "a broker runs on the store",
-            "what is being written may look like lag; index and queues can be rebuilt beside it only",
+            "messages that are being written may look like lag; index and queues can only be rebuilt elsewhere (--out)",
             store.command("rebuild all") + " --out DIR",
         )
     elif state.has_crashed:
@@ -23,9 +23,10 @@ def check_liveness(store: OpenedStore) -> list[DoctorFinding]:
         findings.add(
             Severity.WARNING,
             root / "abort",
-            "abort is there and nobody holds the lock: the broker crashed, or its store was copied while it ran",
+            "the file abort exists and no process holds the lock: the broker crashed, or the store was copied while it "
+            "ran",
             f"a broker that starts here reads its log again from where the checkpoint says{more}; "
-            "what it does not read again stays without index entries, unless these are built anew, which keeps them",
+            "messages that it does not read again stay without index entries, unless the index is rebuilt first",
             store.command("rebuild index"),
         )
     return findings.listed()

@@ -32,7 +32,7 @@ def check_log_end(store: OpenedStore) -> tuple[list[DoctorFinding], list[Range]]
                 segment.file.path,
                 f"{damaged_record(damage.code).sentence()} ({damage.length} bytes passed over)",
                 "the messages there are lost; all others are served",
-                f"{NO_COMMAND}; what is left of the first: {store.command('view --damaged')} {damage.start}",
+                f"{NO_COMMAND}; to see what is left of the first: {store.command('view --damaged')} {damage.start}",
                 position=damage.start - segment.base_offset,
                 physical_offset=damage.start,
             )
@@ -41,7 +41,7 @@ def check_log_end(store: OpenedStore) -> tuple[list[DoctorFinding], list[Range]]
 
 
 def _check_torn_end(store: OpenedStore, findings: CheckFindings) -> None:
-    """What lies where the log ends, if that is not nothing."""
+    """Report bytes that are behind the end of the log."""
     log = store.commit_log
     if log.torn_end is None:
         return
@@ -50,8 +50,8 @@ def _check_torn_end(store: OpenedStore, findings: CheckFindings) -> None:
         Severity.INFO if store.state.is_live else Severity.ERROR,
         last.file.path,
         torn.sentence(),
-        "a message was cut short, by a crash mostly, or old ones lie there; a broker that starts here cuts that off",
-        "nothing to be done for what is served",
+        "a message was cut short, mostly by a crash, or old ones are there; a broker that starts here cuts that off",
+        "no fix is needed to serve the store",
         position=torn.physical_offset - last.base_offset,
         physical_offset=torn.physical_offset,
     )

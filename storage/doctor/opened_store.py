@@ -17,7 +17,7 @@ from storage.queue.queue_place import has_another
 from storage.queue.queue_store import QueueStore
 from storage.store.store_state import StoreState, read_store_state
 
-NO_COMMAND: Final = "no command can: copy the file from a slave or a backup"
+NO_COMMAND: Final = "no command fixes this: copy the file from a slave or a backup"
 """What to do about bytes that are nowhere else in the store."""
 
 

@@ -1,4 +1,4 @@
-"""The queues held against the log: does every sampled message, and every one of the last, have its unit?"""
+"""Compare the queues with the log: does every sampled message, and every one of the last, have its unit?"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
 
 
 def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[DoctorFinding]:
-    """Messages without a unit: behind the end of dispatch, and before it."""
+    """Report messages without a unit, behind the end of dispatch and before it."""
     findings = CheckFindings.of("queue-reach")
     if store.layout.lacks_queues:
         return []

@@ -42,7 +42,7 @@ class _Directory:
 
 
 def check_queues(store: OpenedStore) -> list[DoctorFinding]:
-    """Sizes and adjacency of files, and units that no queue has any more, or not yet again."""
+    """Report wrong sizes and gaps of files, units that are lost, and units behind the end of a queue."""
     findings = CheckFindings.of("queues")
     for problem in store.queues.problems:
         findings.add(Severity.ERROR, store.layout.consume_queue, problem, "nobody can consume from it", "chmod or fsck")
@@ -82,7 +82,7 @@ def _directories(store: OpenedStore, findings: CheckFindings) -> Iterator[_Direc
                     left -= 1
                     if left < 0:
                         found = f"more than {MOST_QUEUES} queues"
-                        meaning = "the others were not looked into"
+                        meaning = "the others were not checked"
                         findings.add(
                             Severity.INFO, store.layout.root / tree, found, meaning, store.command("doctor --deep")
                         )
@@ -103,10 +103,10 @@ def _list(tree: str, topic: str, queue_id: int, path: Path, findings: CheckFindi
 
 
 def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int], findings: CheckFindings) -> None:
-    """Names, sizes and gaps."""
+    """Report wrong names, sizes and gaps of one queue's files."""
     for path in directory.foreign:
         meaning = "it is ignored here; a broker fails to start on a name that is no number"
-        findings.add(Severity.WARNING, path, "is no file of a queue", meaning, f"mv it out of {directory.path}")
+        findings.add(Severity.WARNING, path, "is no file of a queue", meaning, f"move it out of {directory.path}")
     common = sizes.most_common(1)[0][0] if sizes else 0
     named = UNITS_OF_PLAIN if directory.tree == CONSUME_QUEUE else UNITS_OF_BATCHES
     for fault in file_faults(directory.path, directory.files, directory.unit_size, common, named):
@@ -119,7 +119,7 @@ def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int],
 
 
 def _check_end(store: OpenedStore, directory: _Directory, findings: CheckFindings) -> None:
-    """Units of a plain queue that are lost between others, and what stands behind the last one that holds."""
+    """Report units of a plain queue that are lost between others, and units behind its end."""
     try:
         queue = store.queues.queue(directory.topic, directory.queue_id)
         first = None if queue is None else _first_unit_from(directory, queue.max_offset)

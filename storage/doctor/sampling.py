@@ -1,4 +1,4 @@
-"""Messages here and there in the log, and all of its last ones: what the other pieces are held against."""
+"""Sample messages all over the log, and take all of its last ones: other parts of the store are compared with them."""
 
 import itertools
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ REFUSES = "a broker refuses to start on such a log; here it is read as far as it
 
 
 def check_segments(store: OpenedStore) -> list[DoctorFinding]:
-    """Files of the log's directories, and the first record of each."""
+    """Report problems with the files of the log's directories, and with the first record of each."""
     findings = CheckFindings.of("segments")
     sizes = _list_files(store, findings)
     _check_sizes(sizes, findings)
@@ -31,7 +31,7 @@ def check_segments(store: OpenedStore) -> list[DoctorFinding]:
 
 
 def _list_files(store: OpenedStore, findings: CheckFindings) -> dict[Path, int]:
-    """Sizes of all segments; what is none, or one too many, is a finding."""
+    """Sizes of all segments; files that are no segment, or that repeat one, are findings."""
     used = {segment.file.path for segment in store.commit_log.segments}
     seen: dict[int, Path] = {}
     sizes = {}
@@ -44,20 +44,20 @@ def _list_files(store: OpenedStore, findings: CheckFindings) -> dict[Path, int]:
         for path in foreign:
             if not os.path.isdir(path):
                 meaning = "it is ignored here; a broker fails to start on a name that is no number"
-                findings.add(Severity.WARNING, path, "is no segment", meaning, f"mv it out of {directory}")
+                findings.add(Severity.WARNING, path, "is no segment", meaning, f"move it out of {directory}")
         for base_offset, path in files:
             sizes[path] = os.stat(path).st_size if os.path.exists(path) else 0
             if base_offset in seen:
                 kept = path if path in used else seen[base_offset]
                 dropped = seen[base_offset] if kept == path else path
                 meaning = f"{kept} is used; a broker loads both, and its offsets no longer agree with its files"
-                findings.add(Severity.WARNING, dropped, "repeats a segment", meaning, "mv the worse one of them away")
+                findings.add(Severity.WARNING, dropped, "repeats a segment", meaning, "move the worse of the two away")
             seen[base_offset] = path
     return sizes
 
 
 def _check_sizes(sizes: dict[Path, int], findings: CheckFindings) -> None:
-    """All segments of a store have one size."""
+    """Report segments of another size than the others, gaps and overlaps."""
     whole = segment_size(sorted((int(path.name), size) for path, size in sizes.items()))
     for path, size in sizes.items():
         if not size:
@@ -79,12 +79,12 @@ def _check_adjacency(store: OpenedStore, findings: CheckFindings) -> None:
         elif end > right.base_offset:
             found = f"reaches {end - right.base_offset} bytes beyond the start of {right.file.path}"
             position = right.base_offset - left.base_offset
-            meaning = "what it holds from there on is ignored"
+            meaning = "its bytes from there on are ignored"
             findings.add(Severity.WARNING, left.file.path, found, meaning, NO_COMMAND, position=position)
 
 
 def _check_head(store: OpenedStore, segment: Segment, findings: CheckFindings) -> None:
-    """Whether a segment that is not the last one starts with a record, or a BLANK."""
+    """Report a segment, not the last one, that starts with neither a record nor a BLANK."""
     head = segment.file.peek(0, 8)
     code = code_at(segment.base_offset, segment.file, 0, segment.boundary) if len(head) == 8 else BAD_SIZE
     if code >= 0:

@@ -1,4 +1,4 @@
-"""The words for what is wrong with a store, in one place: `doctor` and `verify` use the same for the same finding."""
+"""The words for what is wrong with a store, in one place: `doctor` and `verify` use the same for one finding."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ class Words(NamedTuple):
     found: str
 
     def sentence(self) -> str:
-        """For a person."""
+        """One clause for people."""
         return f"expected {self.expected}, found {self.found}"
 
 
@@ -27,7 +27,7 @@ MISPLACED_UNIT: Final = Words("a message of this queue", STRAY_UNIT)
 
 
 def damaged_record(code: int) -> Words:
-    """Bytes of the log that hold no intact record; `code` is ZEROS or one of the record check."""
+    """The words for bytes of the log that hold no intact record; `code` is ZEROS or one of the record check."""
     if code == ZEROS:
         return Words("an intact record", "zeros")
     if code == BAD_NUMBER:
@@ -46,7 +46,7 @@ def unit_name(first: int, count: int = 1) -> str:
 
 
 def lost_units(count: int) -> Words:
-    """Bytes in the middle of a queue that are no units."""
+    """The words for bytes in the middle of a queue that are no units."""
     return Words(f"units of {counted(count, 'message')}", "bytes that are no units")
 
 
@@ -62,10 +62,10 @@ class FileFault(NamedTuple):
 def file_faults(
     directory: Path, files: Sequence[tuple[int, int, Path]], unit: int, usual: int, named: str
 ) -> Iterator[FileFault]:
-    """What is wrong with files of a queue (start in the stream, size, path), in order.
+    """Yield the faults of a queue's files (start in the stream, size, path), in order.
 
-    A broker's have one length, the usual, and each starts where the one before it ends, with a whole unit. ``named`` is
-    what the units are called.
+    The files of a broker all have the usual length, and each starts where the one before it ends, with a whole unit.
+    ``named`` is what the units are called.
     """
     end = files[0][0] if files else 0
     for start, size, path in files:

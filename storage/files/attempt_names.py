@@ -1,8 +1,8 @@
 """Names that nobody else has chosen, for what is written before it takes its final name.
 
 The same work may be under way twice: Spark starts a second attempt of a task whose first one still runs, and a command
-may be started twice. Process ids tell such attempts apart on one machine only; in pods of a cluster they are the same.
-So whatever is half done bears a random name.
+may be started twice. Process ids distinguish such attempts on one machine only; in pods of a cluster they are equal.
+So unfinished files have random names.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def attempt_of(name: str) -> str | None:
 def written_beside(path: Path, directory: Path | None = None) -> Iterator[Path]:
     """A new name to write a file to, which takes the place of `path` when the block ends, and goes on any error.
 
-    It lies beside `path`, or in another `directory` of the same file system. Syncing is up to who writes.
+    It is beside `path`, or in another `directory` of the same file system. The caller syncs it.
     """
     beside = (directory or path.parent) / attempt_name(path.name)
     try:

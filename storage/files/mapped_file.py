@@ -1,7 +1,7 @@
 """One file of a store, mapped read-only, and the list of such files in a directory.
 
-A file is opened with O_RDONLY and mapped once, whole. The map is never closed by hand: whoever holds a slice of it
-keeps it alive, and the last one lets it go. How hot its pages are is remembered per 64 KiB for a second
+A file is opened with O_RDONLY and mapped once, whole. The map is never closed by hand: a slice of it keeps it
+alive, and it goes with the last slice. How hot its pages are is remembered per 64 KiB for a second
 (:mod:`storage.files.waiting`).
 """
 
@@ -25,7 +25,7 @@ LARGEST_OFFSET = 2**63 - 1
 
 
 class FileIdentity(NamedTuple):
-    """What tells one state of a file from another without reading it."""
+    """What distinguishes one state of a file from another without reading it."""
 
     device: int
     inode: int
@@ -96,7 +96,7 @@ def read_piece(path: Path, position: int, size: int) -> bytes:
 
 
 def lacks_means(error: BaseException) -> bool:
-    """Whether a file could not be opened or mapped since there is no descriptor or memory left, here or at all.
+    """Whether an error says that there is no descriptor or memory left to open or map a file.
 
     Then nothing is wrong with the file.
     """
@@ -248,7 +248,7 @@ def list_directory(directory: Path) -> list["os.DirEntry[str]"]:
     """The entries of a directory, none where there is no such directory.
 
     Only a directory that is missing holds nothing: raises StoreError, naming directory and reason, for one that cannot
-    be listed, and where a file stands in its place.
+    be listed, and where a file is in its place.
     """
     try:
         with os.scandir(directory) as entries:
@@ -260,17 +260,17 @@ def list_directory(directory: Path) -> list["os.DirEntry[str]"]:
 
 
 def is_file(entry: "os.DirEntry[str]") -> bool:
-    """Whether an entry is a file, or a link to one; raises StoreError where that cannot be told."""
+    """Whether an entry is a file, or a link to one; raises StoreError where the system refuses to say."""
     return _is_kind(entry, entry.is_file)
 
 
 def is_directory(entry: "os.DirEntry[str]") -> bool:
-    """Whether an entry is a directory, or a link to one; raises StoreError where that cannot be told."""
+    """Whether an entry is a directory, or a link to one; raises StoreError where the system refuses to say."""
     return _is_kind(entry, entry.is_dir)
 
 
 def _is_kind(entry: "os.DirEntry[str]", test: Callable[[], bool]) -> bool:
-    """A link that leads round in circles is nothing; one that leads where nobody may look may be anything."""
+    """Apply a test to an entry; a link that leads in circles is nothing, one into a forbidden directory an error."""
     try:
         return test()
     except OSError as error:
@@ -280,7 +280,7 @@ def _is_kind(entry: "os.DirEntry[str]", test: Callable[[], bool]) -> bool:
 
 
 def cannot_be_seen(path: "str | os.PathLike[str]", error: OSError) -> StoreError:
-    """The error for what may be there or not, since the system does not tell."""
+    """The error for a path that may exist or not, since the system refuses to say."""
     return StoreError(path, what=f"cannot be looked at: {os.strerror(error.errno or errno.EIO)}")
 
 

@@ -1,4 +1,4 @@
-"""At most so many queue files open at a time, those read last.
+"""Keep a bounded number of queue files open, those read last.
 
 A store can hold hundreds of thousands of queue files, each of which costs descriptors and a map, so they are opened
 when first read and forgotten when 1,024 others were read since. Forgetting drops a reference and closes nothing: a
@@ -29,7 +29,7 @@ class OpenFiles:
     def get(self, path: str, inode: int) -> MappedFile:
         """The map of a file, opened now if it is not open; raises StoreError where that is not possible.
 
-        The inode tells a file from a later one of the same name, of which an older snapshot knows nothing.
+        The inode distinguishes a file from a later one of the same name, which an older snapshot does not know.
         """
         return self._files.get((path, inode), lambda: self._open(Path(path)))
 

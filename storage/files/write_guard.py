@@ -1,4 +1,4 @@
-"""Everything that is written lies beside stores, never in them: one check for all. Stores and places are paths."""
+"""Check that everything is written outside of stores, never in them. Stores and places are paths."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ def is_inside(place: Path, directory: Path) -> bool:
 def check_outside(stores: Iterable[Path], places: Mapping[str, Path | None]) -> None:
     """Raise `ConfigError` for a place to write to, by its option, that is a store or lies inside one.
 
-    `stores` are their directories, those of their logs too where they lie elsewhere. None of all that may be a URL.
+    `stores` are their directories, and those of their logs if these are elsewhere. None of them may be a URL.
     """
     directories = tuple(stores)
     for directory in directories:

@@ -1,7 +1,7 @@
-"""What decides, of the messages of one queue, which a consumer wants.
+"""The interface of filters, which decide which messages of a queue a consumer gets.
 
-A pull asks a filter twice, as the broker does: first with what the queue unit holds, before the message is read;
-then, only if the filter says that it needs them, with the message's properties. Source: filters §1.4, §3.3.
+A pull calls a filter twice, as the broker does: first with what the queue unit holds, before the message is read; then,
+only if the filter says that it needs them, with the message's properties. Source: filters §1.4, §3.3.
 """
 
 from typing import Final, Protocol
@@ -17,7 +17,7 @@ class MessageFilter(Protocol):
 
     @property
     def matches_everything(self) -> bool:
-        """Whether both stages always say yes, so that nobody need ask."""
+        """Whether both stages always say yes, so that they need not be called."""
         ...
 
     @property

@@ -8,6 +8,7 @@ with the properties it looked at.
 from collections.abc import Iterator, Mapping
 
 from protocol.errors import FilterEvaluationError
+from storage.amounts import counted
 from storage.filter.sql92 import Expression
 from storage.filter.sql92.node import Node, PartKind
 from storage.filter.sql92.program import program_of
@@ -17,7 +18,7 @@ LONGEST_VALUE = 80
 """Characters of a property that are quoted."""
 
 MOST_CONDITIONS = 50
-"""Conditions told of one expression."""
+"""Conditions of one expression that are listed."""
 
 OUTCOMES = {True: "true", False: "false", None: "unknown"}
 
@@ -41,13 +42,13 @@ def explain_tag(expression: TagExpression, tag: str | None) -> str:
 
 def explain_expression(expression: Expression, properties: Mapping[str, str]) -> str:
     """What an expression came to for a message, and each of its conditions alone."""
-    told = [_explain(node, expression.text, properties) for node in _conditions(expression.root)]
-    if len(told) > MOST_CONDITIONS:
-        told = [*told[:MOST_CONDITIONS], f"and {len(told) - MOST_CONDITIONS} conditions more"]
-    if len(told) == 1:
-        return told[0]
+    texts = [_explain(node, expression.text, properties) for node in _conditions(expression.root)]
+    if len(texts) > MOST_CONDITIONS:
+        texts = [*texts[:MOST_CONDITIONS], f"and {counted(len(texts) - MOST_CONDITIONS, 'more condition')}"]
+    if len(texts) == 1:
+        return texts[0]
     outcome = _outcome(expression.root, properties)
-    return f"the expression is {outcome}: {'; '.join(told)}"
+    return f"the expression is {outcome}: {'; '.join(texts)}"
 
 
 def _conditions(root: Node) -> Iterator[Node]:
@@ -66,12 +67,12 @@ def _explain(node: Node, source: str, properties: Mapping[str, str]) -> str:
     values = ", ".join(
         f"{name} is {_quoted(properties[name])}" if name in properties else f"{name} is missing" for name in names
     )
-    told = f"{_cut(source[slice(*node.span)])} is {_outcome(node, properties)}"
-    return f"{told} ({values})" if values else told
+    text = f"{_cut(source[slice(*node.span)])} is {_outcome(node, properties)}"
+    return f"{text} ({values})" if values else text
 
 
 def _names(node: Node) -> Iterator[str]:
-    """The properties that a condition looks at, as they stand in it."""
+    """The properties that a condition looks at, as they are in it."""
     waiting = [node]
     while waiting:
         part = waiting.pop()

@@ -30,8 +30,8 @@ def group_of_retry_topic(topic: str) -> str | None:
 class RetryFilter:
     """The `MessageFilter` of an expression on one group's retry topic.
 
-    `registered` tells the filter that the group has on a topic, None for none. Then the message is delivered, as it is
-    when it does not say where it comes from (a broker fails at such a message, and consumers never get past it).
+    `registered` returns the filter that the group has on a topic. Where it returns None the message is delivered, and
+    so is a message that does not say where it comes from (a broker fails at it, and consumers never get past it).
     """
 
     __slots__ = ("_registered",)

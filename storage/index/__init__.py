@@ -1,4 +1,4 @@
-"""Index files: their bytes, what they are worth and cover, how they grow, and entries for what none of them covers."""
+"""Index files: their bytes, whether they are sound, what they cover, how they grow, and entries for the rest."""
 
 from typing import Final
 

@@ -102,11 +102,11 @@ class IndexCopy:
         return IndexHeader(*HEADER.unpack_from(self._memory, 0))
 
     def slots(self, slots: int) -> npt.NDArray[np.int32]:
-        """The slots, as they stand in the file."""
+        """The slots, as they are in the file."""
         return np.frombuffer(self._memory, SLOT_DTYPE, slots, INDEX_HEADER)
 
     def entries(self, slots: int, count: int) -> Entries:
-        """Entries 0 to ``count``, as they stand in the file."""
+        """Entries 0 to ``count``, as they are in the file."""
         return np.frombuffer(self._memory, ENTRY_DTYPE, count + 1, INDEX_HEADER + SLOT_BYTES * slots)
 
     def holds(self, memory: mmap.mmap, start: int, stop: int) -> bool:
@@ -135,7 +135,7 @@ class IndexCopy:
 
 
 def data_extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Ranges of a file that are no holes; all of it where the file system cannot tell."""
+    """Ranges of a file that are no holes; all of it where the file system does not report holes."""
     position = 0
     while position < size:
         try:
@@ -157,12 +157,12 @@ def _is_hole(descriptor: int) -> bool:
         return False
 
 
-def count_slots(copy: IndexCopy, told: Iterable[int] = ()) -> int:
-    """The slot count that explains a file best, 0 where none explains half of it; ``told``: what other files have."""
-    told = [slots for slots in told if slots > 0]
+def count_slots(copy: IndexCopy, others: Iterable[int] = ()) -> int:
+    """The slot count that explains a file best, 0 where none explains half of it; ``others``: what other files have."""
+    others = [slots for slots in others if slots > 0]
     if copy.size < INDEX_HEADER + ENTRY_BYTES:
         return 0
-    hints = [*told, DEFAULT_SLOTS]
+    hints = [*others, DEFAULT_SLOTS]
     if copy.last_data < INDEX_HEADER and copy.header.index_count <= 1:
         # Without entries any count explains the file: one of its length.
         hints += range(1, ENTRY_BYTES // SLOT_BYTES + 1)
@@ -173,11 +173,11 @@ def count_slots(copy: IndexCopy, told: Iterable[int] = ()) -> int:
             return slots
     exact = [slots for slots in candidates if _reproduces(copy, slots)]
     if len(exact) > 1:
-        exact = [slots for slots in exact if slots in told] or [slots for slots in exact if _fits(copy.size, slots)]
+        exact = [slots for slots in exact if slots in others] or [slots for slots in exact if _fits(copy.size, slots)]
     if exact:
         return exact[0]
-    if copy.header.index_count <= 1 and any(_fits(copy.size, slots) for slots in told):
-        return next(slots for slots in told if _fits(copy.size, slots))  # without entries nothing else can tell
+    if copy.header.index_count <= 1 and any(_fits(copy.size, slots) for slots in others):
+        return next(slots for slots in others if _fits(copy.size, slots))  # without entries there is no other evidence
     return _best(copy, candidates) or _best(copy, _guesses(copy))
 
 

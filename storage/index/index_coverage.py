@@ -1,9 +1,9 @@
-"""Which records an index file lacks although they lie between its first and its last entry.
+"""Find records between the first and the last entry of an index file that have no entry in it.
 
 A broker indexes nothing below its last entry's offset, so after a crash that cut the log under the index, what is
 written anew there is in no index; the same goes for what was dispatched while the index was off, or skipped behind a
 damaged record. The newest part of the log, where crashes leave such things, is therefore held against the entries
-record by record; further back only entries far apart (:data:`storage.kernels.indexes.GAP_BYTES`) tell of a gap.
+record by record; further back only entries far apart (:data:`storage.kernels.indexes.GAP_BYTES`) show a gap.
 
 A compacted file has two parts: entries that lie slot by slot, of which those of the newest part of the log are brought
 into its order here, and those that a broker has put behind them.

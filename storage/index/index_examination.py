@@ -1,5 +1,5 @@
-"""What one index file is worth: its shape, whether it belongs to the log, and what it covers; found once, kept while
-the file stays as it is.
+"""Examine one index file: its shape, whether it belongs to the log, and what it covers. The result is kept while the
+file stays as it is.
 
 A file that a broker goes on filling is looked at again only where it grew. One that there is no time to check is taken
 for what it seems to be at a first look (:mod:`storage.index.index_glance`), and checked later.
@@ -43,11 +43,11 @@ class CoveringFile:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What was found out about a file in a certain state, when its header counted ``index_count``.
+    """The result of examining a file in a certain state, when its header counted ``index_count``.
 
-    ``covering`` is None for a file of no use, and ``problem`` says why. A file without entries covers nothing yet. What
-    is not ``checked`` is what it seems to be at a first look; what is ``distrusted`` stays so while the file does.
-    ``ranges`` are what a file of our own was made for.
+    ``covering`` is None for a file of no use, and ``problem`` says why. A file without entries covers nothing yet. A
+    file that is not ``checked`` had a first look only; a ``distrusted`` one stays so until it changes. ``ranges`` are
+    those that a file of our own was made for.
     """
 
     file: MappedFile
@@ -81,7 +81,7 @@ def examine(
     if found is None:
         problem = (
             f"{file.path}: no slot count reproduces its slots and pointers; its range is scanned from the log "
-            "(--index-slots and --index-entries tell the counts if you know them)"
+            "(give the counts by --index-slots and --index-entries if you know them)"
         )
         return Examined(file, identity, index_count, None, problem, ranges=ranges)
     shape, sound, has_tags = _hold_against_log(IndexFile(file, found), commit_log, is_own=ranges is not None)
@@ -91,7 +91,7 @@ def examine(
 
 
 def recall(file: MappedFile, commit_log: CommitLog, cache: StateCache, ranges: Ranges | None = None) -> Examined | None:
-    """What the cache knows of a file in this state, None for nothing."""
+    """The examination that the cache has for a file in this state, None without one."""
     identity = identity_now(file)
     index_count = read_header(file).index_count
     known = cache.shape_of(file.path, identity)
@@ -153,7 +153,7 @@ def distrust(known: Examined, commit_log: CommitLog, cache: StateCache, physical
 
 
 def identity_now(file: MappedFile) -> FileIdentity:
-    """The state of a mapped file, or where that cannot be told the one it was mapped in."""
+    """The state of a mapped file now; the one in which it was mapped if the system refuses to say."""
     try:
         return FileIdentity.of(os.fstat(file.fileno()))
     except OSError:
@@ -192,7 +192,7 @@ def _hold_against_log(index: IndexFile, commit_log: CommitLog, *, is_own: bool) 
 
 
 def _may_have_tags(index: IndexFile) -> bool:
-    """Whether nothing but a sample can tell that a file lacks tag entries."""
+    """Whether only a sample can show that a file has no tag entries."""
     mark = read_mark(index.file.view, index.shape.slots) if index.shape.compacted else None
     return mark is None or mark.has_tags
 

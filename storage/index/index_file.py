@@ -19,8 +19,8 @@ offset  size  type  field            meaning
 12      4     i32   time_difference  whole seconds since begin_timestamp
 16      4     i32   previous         entry of the same slot before this one, 0 = none
 
-S and N stand nowhere. Candidates for S come from the last byte that is not zero, which lies in the last entry; those
-stay for which recomputing slots and pointers from the hashes reproduces the file, and the length 40 + 4S + 20N breaks
+S and N are not in the file. Candidates for S come from the last byte that is not zero, which is in the last entry. A
+candidate stays if recomputing slots and pointers from the hashes reproduces the file; the length 40 + 4S + 20N breaks
 ties. A length alone proves nothing: after a change of configuration it can be consistent and wrong.
 
 Entries lie in the order of the log, or, in a compacted file, slot by slot (:mod:`storage.index.index_mark`); what a
@@ -73,19 +73,19 @@ class IndexFile:
     """A mapped index file whose shape is known. ``shape.entries`` may be 0."""
 
     def __init__(self, file: MappedFile, shape: IndexShape, shortcuts: Shortcuts | None = None) -> None:
-        """Combine a map with its shape; nothing is read. ``shortcuts`` are none yet, unless told."""
+        """Combine a map with its shape; nothing is read. ``shortcuts`` start empty unless given."""
         self.file = file
         self.shape = shape
         self.shortcuts = Shortcuts() if shortcuts is None else shortcuts
         self.name = file.path.name
 
     def grown(self, shape: IndexShape) -> "IndexFile":
-        """The same file with entries that were put since: what is noted of its chains holds on."""
+        """Return this file with the entries that were put since; its shortcuts stay valid."""
         return IndexFile(self.file, shape, self.shortcuts)
 
     @property
     def header(self) -> IndexHeader:
-        """The header as it stands in the file now."""
+        """The header as it is in the file now."""
         return read_header(self.file)
 
     @property
@@ -171,7 +171,7 @@ def determine_shape(
     """Find slot and entry counts of a file; None where none, or more than one, explains its bytes.
 
     ``hints`` are slot counts to try first: those of neighbouring files, the default. ``vouched`` are the counts (S, N)
-    that somebody knows; they decide wherever they explain the bytes. A file without entries takes the first slots told.
+    that the user knows; they decide wherever they explain the bytes. A file without entries takes the first slot count.
     """
     hints = [*((vouched[0],) if vouched else ()), *hints]
     if file.size < INDEX_HEADER:
@@ -210,8 +210,8 @@ def end_of_entries(shape: IndexShape) -> int:
 def _reproduces(file: MappedFile, slots: int, last_data: int) -> int:
     """Number of entries under a slot count if slots and pointers can be recomputed from the hashes, else 0.
 
-    Where the last entry was not whole when its slot was read, or slots have moved on since, it is the header that tells
-    how many entries are: it counts an entry last of all.
+    Where the last entry was not complete when its slot was read, or slots have changed since, the header says how many
+    entries there are: a broker counts an entry there last of all.
     """
     entries = (last_data - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES
     capacity = (file.size - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES - 1

@@ -1,4 +1,4 @@
-"""A first look at an index file: may it be answered from before all of it has been checked?
+"""A first look at an index file: may queries use it before all of it has been checked?
 
 Checking a file means reading it, and a large store has hundreds of gigabytes of index. So a start looks at a few
 entries of most files: at the front, where pointers follow from hashes, at the end, whose slots must lead there, and at

@@ -1,4 +1,4 @@
-"""The header of an index file, for those who read nothing else of it (its table: :mod:`storage.index.index_file`)."""
+"""The header of an index file, for modules that read nothing else of it; see :mod:`storage.index.index_file`."""
 
 from dataclasses import dataclass
 from struct import Struct

@@ -37,7 +37,7 @@ TAGS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class IndexMark:
-    """The mark of a file; ``entries`` as above."""
+    """The mark of a file; its fields are in the table above."""
 
     entries: int
     is_complete: bool

@@ -1,4 +1,4 @@
-"""Hold an index file against the log: do its entries belong to these records, and does it keep tag entries?
+"""Compare an index file with the log: do its entries belong to these records, and does it keep tag entries?
 
 A file can be sound in itself and still speak of another log (one that was cut and written on, or copied together from
 two stores). So a sample of entries, the newest ones above all, is compared with the records they point to. On the way

@@ -1,4 +1,4 @@
-"""All index files of a store at one moment: which are sound, what they cover, what is left to be scanned.
+"""All index files of a store at one moment: which are sound, what they cover, what remains to be scanned.
 
 Coverage is a matter of physical offsets. A sound file covers the records between its first and its last entry, except
 in its gaps (:mod:`storage.index.index_coverage`); the records at both ends may have keys in the file before or after.
@@ -34,7 +34,7 @@ __all__ = ["CoveringFile", "IndexSet"]
 
 HEADER_BYTES = 40
 LARGEST_NUMBER = 2**31 - 1
-"""Of an entry: pointers are i32."""
+"""The largest number of an entry: pointers are i32."""
 
 
 class IndexSet:
@@ -52,13 +52,13 @@ class IndexSet:
         """Sound files in name order; ``problems`` are those of the directory. See :meth:`open`, :meth:`with_kept`."""
         self.files = tuple(files)
         self.last_update = last_update
-        self._told = tuple(problems)
+        self._own_problems = tuple(problems)
         self._examined = tuple(examined)
         self.examined_kept = tuple(kept)
         self.kept_state = kept_state
         self.kept = tuple(found.covering for found in self.examined_kept if found.covering is not None)
         """Files of our own that cover what the store's do not."""
-        self.problems = (*self._told, *(found.problem for found in self._examined if found.problem is not None))
+        self.problems = (*self._own_problems, *(found.problem for found in self._examined if found.problem is not None))
 
     @classmethod
     def open(
@@ -91,9 +91,9 @@ class IndexSet:
         ``thorough``: known ones too that were written to, whole; a broker writes to a file that it fills, so that would
         cost more than what changed. ``budget`` is as for :meth:`open`.
         """
-        told: list[str] = []
+        problems: list[str] = []
         known = {found.file: found for found in self._examined}
-        files = list(_open_files(directory, [found.file for found in self._examined], told))
+        files = list(_open_files(directory, [found.file for found in self._examined], problems))
         for file in [file for file in known if thorough and identity_now(file) != known[file].identity]:
             del known[file]
         new = {file: recall(file, commit_log, cache) for file in files if file not in known}
@@ -111,7 +111,7 @@ class IndexSet:
             shape = found.covering.index.shape if found.covering else None
             if shape and shape.entries and shape.slots not in hints:
                 hints.insert(0, shape.slots)
-        return _made_of(examined, told, self.examined_kept, self.kept_state)
+        return _made_of(examined, problems, self.examined_kept, self.kept_state)
 
     def with_checked(self, before: Examined, now: Examined) -> "IndexSet":
         """The set with another examination of one file; the set itself where it does not hold the one before."""
@@ -119,11 +119,11 @@ class IndexSet:
             return self
         examined = [now if found is before else found for found in self._examined]
         kept = [now if found is before else found for found in self.examined_kept]
-        return _made_of(examined, self._told, kept, self.kept_state)
+        return _made_of(examined, self._own_problems, kept, self.kept_state)
 
     def with_kept(self, state: FileIdentity | None, kept: Sequence[Examined]) -> "IndexSet":
-        """The set with these files of our own; ``state`` tells the manifest that named them from others."""
-        return _made_of(self._examined, self._told, kept, state)
+        """The set with these files of our own; ``state`` is that of the manifest that named them."""
+        return _made_of(self._examined, self._own_problems, kept, state)
 
     @property
     def all_files(self) -> tuple[CoveringFile, ...]:
@@ -215,10 +215,10 @@ def _beyond(budget: int | None, files: Sequence[MappedFile]) -> set[MappedFile]:
 
 
 def _made_of(
-    examined: Sequence[Examined], told: Iterable[str], kept: Sequence[Examined], kept_state: FileIdentity | None
+    examined: Sequence[Examined], problems: Iterable[str], kept: Sequence[Examined], kept_state: FileIdentity | None
 ) -> IndexSet:
     files = [found.covering for found in examined if found.covering and found.covering.index.shape.entries]
-    return IndexSet(files, told, _last_update([found.file for found in examined]), examined, kept, kept_state)
+    return IndexSet(files, problems, _last_update([found.file for found in examined]), examined, kept, kept_state)
 
 
 def _open_files(directory: Path, known: Iterable[MappedFile], problems: list[str]) -> Iterator[MappedFile]:

@@ -1,4 +1,4 @@
-"""What a start had to find out, kept for the next one: counts and coverage of index files, the end of valid data.
+"""Keep what a start had to find out for the next one: counts and coverage of index files, the end of valid data.
 
 A msgpack file in the state directory, written atomically. Everything in it is keyed by the identity (device, inode,
 size, modification time) of the file that it was found in, and of the segments that it was held against; what does not
@@ -22,7 +22,7 @@ END_OF_DATA = "end of data"
 
 
 class KnownShape(NamedTuple):
-    """What was found out about an index file: whether it is sound, has an entry for each tag, and fits a log.
+    """The cached result for an index file: whether it is sound, has an entry for each tag, and fits a log.
 
     ``segments`` are those of the log that its entries point into.
     """
@@ -34,7 +34,7 @@ class KnownShape(NamedTuple):
 
 
 Notes: TypeAlias = dict[str, Any]
-"""By path what was noted of a file; it comes from a file itself, so that anything may stand in it until it is read."""
+"""What was noted of each file, by path; it was read from a file, so that any value in it may be anything."""
 
 
 class StateCache:
@@ -69,7 +69,7 @@ class StateCache:
         return self
 
     def shape_of(self, path: Path, identity: FileIdentity) -> KnownShape | None:
-        """What was noted of an index file in the same state."""
+        """The result that was noted for an index file in this state, None without one."""
         found = self._fitting(path, identity)
         try:
             slots, entries, minimum, maximum, ascending, gaps, compacted, sound, has_tags, segments = found

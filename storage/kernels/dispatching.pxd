@@ -18,14 +18,14 @@ cpdef enum:
     PLAIN = 0
     BATCH = 1
     LIGHT = 2
-    # Bytes of their units as they stand in a queue's file.
+    # Bytes of their units as they are in a queue's file.
     PLAIN_BYTES = 20
     BATCH_BYTES = 46
     # Numbers of a run, each an int64.
     RUN_NUMBERS = 5
 
 
-cdef struct Queue:  # Told from others by its topic's bytes, its id, and whether messages are in it as in a light queue.
+cdef struct Queue:  # Known by its topic's bytes, its id, and whether messages are in it as in a light queue.
     uint64_t name_hash
     int64_t name  # Position of its topic among the names.
     int64_t name_length

@@ -29,7 +29,7 @@ LIGHT: Final = 2
 
 PLAIN_BYTES: Final = 20
 BATCH_BYTES: Final = 46
-"""Bytes of a unit as it stands in a queue's file."""
+"""Bytes of a unit as it is in a queue's file."""
 
 RUN_NUMBERS: Final = 5
 """Numbers of a run, each an int64: queue, kind, first queue offset, units, position in the units' bytes."""
@@ -97,7 +97,7 @@ class Gathered:
         one run a queue, whatever their offsets."""
     @property
     def units(self) -> bytearray:
-        """Units as they stand in the files of the queues: PLAIN_BYTES each, or BATCH_BYTES."""
+        """Units as they are in the files of the queues: PLAIN_BYTES each, or BATCH_BYTES."""
     @property
     def unit_timestamps(self) -> bytearray:
         """When the message of each unit was stored, ms; int64. Empty unless asked for."""

@@ -153,7 +153,7 @@ cdef void put_light_units(
 
 
 cdef inline int64_t tags_code(const Properties *found) noexcept nogil:
-    """That of a tag: its Java hash with its sign; 0 without a tag."""
+    """The tags code of a tag: its Java hash with its sign; 0 without a tag."""
     return 0 if found.tags.start == NULL else <int32_t>hash_utf8(0, found.tags.start, found.tags.length)
 
 

@@ -1,6 +1,6 @@
 """A file that is read through a map, piece by piece, and may be cut meanwhile.
 
-What was cut away reads as zeros where its map was looked at, in every thread and every kernel; `is_cut` tells so
+What was cut away reads as zeros where its map was looked at, in every thread and every kernel, and `is_cut` is true
 afterwards. No signal ends the process.
 """
 

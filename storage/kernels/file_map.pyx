@@ -1,6 +1,6 @@
 """A file that is read through a map, piece by piece, and may be cut meanwhile: see file_map.h.
 
-What was cut away reads as zeros, and :attr:`FileMap.is_cut` tells so afterwards.
+What was cut away reads as zeros, and :attr:`FileMap.is_cut` is true afterwards.
 """
 
 cimport cython

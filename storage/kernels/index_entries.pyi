@@ -2,7 +2,7 @@
 
 A compaction checks and deals out the entries of one index file, a stretch at a time, into the cells of the log that
 their offsets lie in. Then it goes over the records of a cell in the order of the log, through a window on the segment,
-and tells which of them are there, when they were stored, and what of them is to be left out.
+and notes which of them exist, when they were stored, and which are to be left out.
 """
 
 from typing import Final, final

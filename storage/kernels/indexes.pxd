@@ -1,6 +1,6 @@
 """Where things lie in an index file (store-format §3.4): header, slots, and entries, of which number 0 is never used.
 
-How many slots there are stands nowhere in the file; whoever calls says it.
+The number of slots is not in the file; the caller gives it.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
@@ -15,10 +15,10 @@ cpdef enum:
     ENTRY_BYTES = 20
     # A distance between neighbouring entries above which the index may have been switched off in between.
     GAP_BYTES = 8388608
-    # Of so many bytes of log the lowest and the highest entry tell every gap: one stretch at least lies inside it.
+    # The lowest and the highest entry of each stretch of so many bytes show every gap: it contains a whole stretch.
     STRETCH_BYTES = 4194304
     NO_ENTRY = -1
-    # So many first entries tell whether a slot count may be that of a file, and most of them that may be wrong.
+    # How many first entries show whether a slot count may be that of a file, and how many of them may be wrong.
     QUICK_ENTRIES = 48
     QUICK_FAILURES = 12
     # What is wrong: the pointer of an entry, or a slot.

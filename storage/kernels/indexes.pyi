@@ -28,14 +28,14 @@ GAP_BYTES: Final = 8388608
 """A distance between neighbouring entries above which the index may have been switched off in between."""
 
 STRETCH_BYTES: Final = 4194304
-"""Of so many bytes of log the lowest and the highest entry tell every gap: one stretch at least lies inside it."""
+"""The lowest and the highest entry of each stretch of so many bytes show every gap: it contains a whole stretch."""
 
 NO_ENTRY: Final = -1
 
 QUICK_ENTRIES: Final = 48
-"""So many first entries tell whether a slot count may be that of a file."""
+"""How many first entries show whether a slot count may be that of a file."""
 QUICK_FAILURES: Final = 12
-"""Most of them that may be wrong."""
+"""How many of them may be wrong."""
 
 BAD_POINTER: Final = 0
 """What is wrong: the pointer of an entry, or a slot."""
@@ -78,7 +78,7 @@ class EntrySpan:
         """How many of those there are."""
 
 def measure_entries(region: Region, slots: int, before: int, entries: int, most_gaps: int) -> EntrySpan:
-    """What the entries from ``before`` + 1 to ``entries`` cover; up to ``most_gaps`` gaps are told."""
+    """What the entries from ``before`` + 1 to ``entries`` cover; up to ``most_gaps`` gaps are listed."""
 
 @final
 class CompactedSpan:
@@ -125,7 +125,7 @@ class WrongPointer:
         """BAD_POINTER or BAD_SLOT."""
     @property
     def number(self) -> int:
-        """That of the entry, or of the slot."""
+        """The number of the entry, or of the slot."""
     @property
     def expected(self) -> int:
         """The entry it should point to."""
@@ -190,7 +190,7 @@ class IndexWriter:
         """Store time of the first entry's record, ms."""
     @property
     def end_timestamp(self) -> int:
-        """That of the last entry's record."""
+        """Store time of the last entry's record, ms."""
     @property
     def begin_physical_offset(self) -> int:
         """Where the first entry's record lies."""

@@ -405,9 +405,9 @@ cdef int64_t recompute(
 
 
 cdef WrongPointer wrong_pointer(const Wrong *wrong):
-    cdef WrongPointer told = WrongPointer()
-    told.kind, told.number, told.expected, told.found = wrong.kind, wrong.number, wrong.expected, wrong.found
-    return told
+    cdef WrongPointer noted = WrongPointer()
+    noted.kind, noted.number, noted.expected, noted.found = wrong.kind, wrong.number, wrong.expected, wrong.found
+    return noted
 
 
 def check_pointers(

@@ -19,7 +19,7 @@ cdef enum:
     INTEGER_READ = 0
     NO_INTEGER = 1
     BEYOND_RANGE = 2
-    # Digits that tell which double is the nearest; one more says whether anything but zeros follows them.
+    # Digits that decide which double is the nearest; one more says whether anything but zeros follows them.
     MOST_DIGITS = 800
     NUMBER_ROOM = MOST_DIGITS + 40
     EXACT_SCALE = 22  # the largest power of ten that is a double

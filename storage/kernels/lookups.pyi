@@ -36,16 +36,16 @@ class Found:
 
     @property
     def status(self) -> int:
-        """FOUND; else why the search ended before, without anything found."""
+        """FOUND, or why the search ended before anything was found."""
     @property
     def records(self) -> bytes:
         """The records one after the other, ascending by physical offset."""
     @property
     def count(self) -> int:
-        """How many there are."""
+        """How many records there are."""
     @property
     def physical_offsets(self) -> tuple[int, ...]:
-        """Where they start."""
+        """The physical offsets at which they start."""
     @property
     def sizes(self) -> tuple[int, ...]:
         """Bytes of each."""
@@ -72,16 +72,16 @@ class Found:
         """The index file in which the last of them stands, None where there is none."""
     @property
     def stray_offset(self) -> int:
-        """The physical offset that it says."""
+        """The physical offset in that entry."""
     @property
     def cold_file(self) -> FileView | None:
         """The file of which something is not in memory."""
     @property
     def cold_position(self) -> int:
-        """From where on."""
+        """Position of the bytes that are not in memory."""
     @property
     def cold_length(self) -> int:
-        """How much."""
+        """How many bytes are not in memory."""
 
 def look_up(
     view: StoreView,

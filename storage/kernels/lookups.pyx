@@ -211,7 +211,7 @@ cdef int stop_cold(Lookup *lookup, const IndexFileView *file, int64_t position, 
     return STOPPED_COLD
 
 
-# --- Shortcuts: a chain's entries of one hash in a row, which whoever looks for another one need not walk again ---
+# --- Shortcuts past a chain's entries of one hash in a row, which a search for another hash need not walk again ---
 
 
 cdef struct Row:

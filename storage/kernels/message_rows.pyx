@@ -1,6 +1,6 @@
 """Choose records of a stretch of the log, and note where their parts lie: the rows that columns are gathered from.
 
-A choice is made by what can be told from a record where it lies: topic, queue, queue offset, store time, tag. Bodies
+A choice is made by what can be read of a record in place: topic, queue, queue offset, store time, tag. Bodies
 are read only to hold those of the chosen records against their checksums.
 """
 

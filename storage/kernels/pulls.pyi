@@ -76,10 +76,10 @@ class Pulled:
         """The file of which something is not in memory."""
     @property
     def cold_position(self) -> int:
-        """From where on."""
+        """Position of the bytes that are not in memory."""
     @property
     def cold_length(self) -> int:
-        """How much."""
+        """How many bytes are not in memory."""
 
 def pull(
     log: LogView,
@@ -99,5 +99,5 @@ def pull(
     """Pull from a queue offset on: up to `messages`, MAXIMUM_FOUND at most, and `record_bytes`; one at least.
 
     Up to `scan` units are looked through. Units `first` to `stop` stand in the file from a position on, which raises
-    ValueError where they do not. Those around the ones that are looked through tell only whether these are in order.
+    ValueError where they do not. Units around the ones that are looked through only show whether these are in order.
     """

@@ -1,6 +1,6 @@
-"""Queues of a dispatch scan and their units: what is told from a name alone, and how a unit is written.
+"""Queues of a dispatch scan and their units: what a name alone says, and how a unit is written.
 
-A unit as it stands in a queue's file (store-format §5.1, §5.8):
+A unit as it is in a queue's file (store-format §5.1, §5.8):
 
 PLAIN  physical offset i64, size i32, tags code i64
 BATCH  the same, then store timestamp i64, base offset i64, batch size i16, −1 as i32, 0 as i32
@@ -50,7 +50,7 @@ cdef inline void note_traits(Queue *queue, const Text *topic) noexcept nogil:
 
 
 cdef inline int64_t write_unit(uint8_t *target, const Unit *unit, bint is_batch) noexcept nogil:
-    """Write a unit as it stands in its queue's file; its bytes."""
+    """Write a unit as it is in its queue's file; its bytes."""
     store_i64(target, unit.physical_offset)
     store_i32(target + 8, unit.size)
     store_i64(target + 12, unit.tags_code)

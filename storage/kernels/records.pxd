@@ -259,9 +259,9 @@ cdef inline int64_t check_checksums(const Record *record) noexcept nogil:
     return check_sums(record, None)
 
 
-# Records may be nested in one another, by accident two, by malice a million: whoever looks for an intact one among them
-# must not sum up all their bodies. The CRC of any bytes follows from those of what ends where they begin and where they
-# end, so these are kept, for every so many bytes. That costs something, and begins when much was summed up for nothing.
+# Records may be nested in one another, by accident two, by malice a million: a search for an intact one among them must
+# not sum up all their bodies. The CRC of a range follows from the CRCs of the bytes up to its begin and up to its end, so
+# these are kept at regular distances. That has a cost, so it begins only when much was summed up for nothing.
 
 
 @cython.final

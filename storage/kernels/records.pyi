@@ -69,7 +69,7 @@ AT_NOTHING: Final = 5
 """Nothing was written there yet, or nothing but the beginning of the first eight bytes."""
 AT_RECORD: Final = 6
 MAXIMUM_QUEUES: Final = 2048
-"""Those that one walk tells apart."""
+"""How many different queues one walk notes."""
 
 RECENT_PIECES: Final = 64
 SUM_STEP: Final = 1024
@@ -89,7 +89,7 @@ def crc32(buffer: ReadableBuffer | Region) -> int:
     """CRC-32 of some bytes, unsigned; a record keeps its low 31 bits."""
 
 def crc32_by(path: str, buffer: ReadableBuffer | Region) -> int:
-    """The same in a way of `CRC32_PATHS`; raises ValueError for any other."""
+    """CRC-32 of some bytes, made in a way of `CRC32_PATHS`; raises ValueError for any other."""
 
 def check_shape(region: Region, position: int, stop: int, physical_offset: int) -> int:
     """Size of the record at a position if its parts add up; reads no body.

@@ -143,7 +143,7 @@ cdef class Sums:
 
 
 cdef Sums begin_sums(Sums sums, Region region):
-    """Those of a pass, of which nothing is known in another region; new ones where None are handed in."""
+    """The sums of a pass, emptied if they are of another region; new ones for None."""
     if sums is None:
         sums = Sums()
     if sums.region is not region:
@@ -513,7 +513,7 @@ def find_record_by_entries(
 # --- Records that a running broker appends ---
 #
 # A record is being copied while it is looked at, by plain stores and without a mark that it is done. Appends are
-# serialised, so whatever has something behind it is whole; of the last one only its bytes tell (store-format §6.7).
+# serialised, so a record with something behind it is complete; the last one is judged by its bytes (store-format §6.7).
 
 
 cdef enum:

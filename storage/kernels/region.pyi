@@ -28,7 +28,7 @@ class Column:
 
 @final
 class Room:
-    """The same of an array that a kernel writes."""
+    """An array of whole numbers that a kernel writes."""
 
     def __new__(cls, array: npt.NDArray[np.integer] | WriteableBuffer, item_bytes: int) -> Room:
         """Hold an array of one dimension; raises ValueError for items that are no integers of so many bytes."""

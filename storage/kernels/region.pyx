@@ -1,7 +1,7 @@
 """Memory that kernels read and write, held by the buffer protocol for as long as anybody may look at it.
 
-A mapped file, a window's memory, a bytes object: whoever owns it hands it over as a buffer, once, and gives positions
-from then on. No address is computed in Python, and what a kernel reads cannot go away under it.
+A mapped file, a window's memory, a bytes object: its owner hands it over as a buffer, once, and gives positions from
+then on. No address is computed in Python, and memory that a kernel reads cannot be freed meanwhile.
 """
 
 cimport cython

@@ -106,7 +106,7 @@ cdef struct Finder:
 
 
 cdef int64_t find_plainly(const uint8_t *data, int64_t position, int64_t stop, const Text *wanted) noexcept nogil:
-    """The same as libc finds it, in a time that no bytes make longer."""
+    """As :c:func:`next_hit`, by libc, in a time that no bytes make longer."""
     cdef const void *found = memmem(
         data + position, stop - position + wanted.length - 1, wanted.start, wanted.length
     )

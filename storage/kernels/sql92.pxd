@@ -1,6 +1,6 @@
 """Compiled SQL92 expressions and their evaluation: see sql92.pyx.
 
-Whoever evaluates one for many messages opens an evaluation once, decides message after message, and closes it::
+To evaluate one for many messages, open an evaluation once, decide message after message, and close it::
 
     cdef Evaluation evaluation
     open_evaluation(&evaluation, program, LONGEST_PROPERTIES)

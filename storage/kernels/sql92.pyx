@@ -14,7 +14,7 @@ A step computes a condition from properties and constants and lays its outcome o
 | ASK_UNKNOWN | whether the uppermost outcome is unknown |
 | JOIN_ALL, JOIN_ANY | joins the uppermost to the one below, and goes to another step once that is decided |
 
-What the types of both sides decide, and what comes of nulls, is told in filters §2.4–§2.6. Texts are compared as
+What the types of both sides decide, and what nulls lead to, is described in filters §2.4–§2.6. Texts are compared as
 bytes: whatever well-formed UTF-8 a constant is, no other bytes stand for it. Only U+FFFD is what malformed bytes of a
 property are decoded to; where a constant has it, or two properties are compared, they are decoded as Java does.
 """
@@ -178,7 +178,7 @@ cdef bint says_true(const Text *text) noexcept nogil:
 
 
 cdef int compare_equal(Evaluation *evaluation, const Step *step, Value *left, Value *right) noexcept nogil:
-    """SAME or something else for values that are asked for being equal; below 0 where that cannot be told."""
+    """SAME for equal values, something else for others; below 0 where they cannot be compared."""
     if left.kind == TEXT and right.kind == TEXT:
         if are_same(&left.text, &right.text):
             return SAME
@@ -337,7 +337,7 @@ def in_order(text):
 
 
 cdef void *grown(void *items, int64_t count, int64_t *room, size_t size) except NULL:
-    """The same items with room for one more."""
+    """Make room for one more item; where the items are then."""
     cdef void *moved = items
     if count == room[0]:
         moved = realloc(items, (2 * count + 4) * size)

@@ -19,7 +19,7 @@ from storage.kernels.region cimport Column, Region, Room
 
 
 cpdef enum:
-    # Pages are told hot or cold in units of so many bytes.
+    # Pages count as hot or cold in units of so many bytes.
     PROBE_BYTES = 65536
     PROBE_SHIFT = 16
 
@@ -184,8 +184,8 @@ cdef inline void fetch_record(const uint8_t *record, int64_t size) noexcept nogi
 
 
 # The record at a place of a segment: its size if its shape is sound, else a code of records.pxd. COLD where its pages
-# are not known to be in memory, which `cold` tells then. With `expected` > 0 a record of another size counts as none;
-# who says it has asked memory for the record.
+# are not known to be in memory; `cold` says which. With `expected` > 0 a record of another size counts as none; who
+# gives that size has asked memory for the record.
 cdef int64_t locate_in(
     const Segment *segment, int64_t physical_offset, int64_t expected, int64_t tick, Record *record, ColdBytes *cold
 ) noexcept nogil

@@ -14,7 +14,7 @@ from typing_extensions import Buffer, disjoint_base
 from storage.kernels.region import Region
 
 PROBE_BYTES: Final = 65536
-"""Pages are told hot or cold in units of this many bytes."""
+"""Pages count as hot or cold in units of this many bytes."""
 PROBE_SHIFT: Final = 16
 
 @disjoint_base
@@ -24,8 +24,8 @@ class FileView:
     def __init__(self, view: memoryview, heat: Buffer, descriptor: int) -> None:
         """See a map; `heat` has a zero for each 64 KiB and one more: the tick at which they were last found in memory.
 
-        `descriptor` is what is asked whether pages are in memory, −1 where the file system cannot tell: then all count
-        as hot.
+        `descriptor` is asked whether pages are in memory; with −1, where the file system does not support that, all
+        count as hot.
         """
     @property
     def region(self) -> Region:
@@ -56,7 +56,7 @@ class LogView:
         """
     def __len__(self) -> int: ...
     def grown(self, valid_length: int) -> LogView:
-        """The same with so many valid bytes in the last segment."""
+        """Return the log with so many valid bytes in its last segment."""
     def find_segment(self, physical_offset: int) -> int:
         """The number of the segment whose valid part holds a physical offset, or −1."""
     def record_at(self, physical_offset: int, tick: int) -> memoryview | int:
@@ -65,7 +65,7 @@ class LogView:
         That is a code of :mod:`storage.kernels.records`; COLD where its pages are not known to be in memory.
         """
     def unchecked_record_at(self, physical_offset: int, tick: int) -> memoryview | int:
-        """The same without a look at the checksums."""
+        """As :meth:`record_at`, without a look at the checksums."""
 
 @final
 class Shortcuts:
@@ -101,7 +101,7 @@ class RunsView:
 
 @final
 class StoreView:
-    """All of them together."""
+    """Log, index files and scanned entries together."""
 
     def __new__(
         cls, log: LogView, index: IndexFilesView, runs: RunsView, damage: npt.NDArray[np.int64] | None = None
@@ -111,4 +111,4 @@ class StoreView:
     def log(self) -> LogView:
         """The segments."""
     def with_runs(self, runs: RunsView) -> StoreView:
-        """The same with other entries found by scanning."""
+        """Return the store with other entries found by scanning."""

@@ -23,7 +23,7 @@ cdef extern from "page_probe.h" nogil:
 
 cdef enum:
     SMALL_WANT = 4096  # Bytes up to which a want is asked for at its ends; a longer one by reading its whole unit.
-    PAGE_SHIFT = 12  # One byte of a page tells of all; where pages are larger, one is asked for twice.
+    PAGE_SHIFT = 12  # One byte of a page stands for all; where pages are larger, one is asked for twice.
 
 
 cdef bint is_unit_hot(const File *file, int64_t unit, int64_t position, int64_t stop, int64_t tick) noexcept nogil:

@@ -1,6 +1,6 @@
 """Texts that lie here and there in memory: gathered into columns, split, and numbered where they come again and again.
 
-Where texts lie is told by two arrays of int64. A position counts from the start of a region, or where it is negative
+Two arrays of int64 say where texts are. A position counts from the start of a region, or where it is negative
 from that of `others`: −1 is the first byte there. A length of −1 is a text that is not there. Every function raises
 ValueError for a text outside its region, and for an array of too few items.
 

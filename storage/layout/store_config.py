@@ -36,7 +36,7 @@ LONGEST_FILE: Final = 256 * 1024 * 1024
 """Bytes of the longest configuration file that is read: the offsets of millions of queues."""
 YOUNG_NS: Final = 1_000_000_000
 """Nanoseconds after a change in which another one may leave a file with the same times."""
-_MOST_PROBLEMS: Final = 10  # told of one file
+_MOST_PROBLEMS: Final = 10  # that are reported about one file
 _LIGHT_QUEUE_ID: Final = 0
 
 Decoded = TypeVar("Decoded")
@@ -143,11 +143,10 @@ Content = TypeVar("Content")
 
 
 class ConfigSource(msgspec.Struct, Generic[Content], frozen=True):
-    """What came of one file and its backup in a certain state.
+    """The content of one file, or of its backup, in a certain state.
 
-    `state` is None where they are to be read again in any case: they were just being written, or the system refused
-    them. `unknown` says why it is not known what they hold, None where it is; `left_out` names the entries that are
-    none.
+    `state` is None where they are to be read again in any case: they were being written, or the system refused them.
+    `unknown` says why the content is not known, None where it is; `left_out` names the entries that are not valid.
     """
 
     path: Path
@@ -178,11 +177,11 @@ class StoreConfig(msgspec.Struct, frozen=True):
     sources: dict[str, ConfigSource[Any]] = {}
 
     def is_unknown(self, name: str) -> bool:
-        """Whether it is not known what a file holds."""
+        """Whether the content of a file is not known."""
         return name in self.sources and self.sources[name].unknown is not None
 
     def refuse_unknown(self, name: str, entry: str | None = None) -> None:
-        """Raise StoreError where it is not known what a file holds, or what it says under one name."""
+        """Raise StoreError where the content of a file is not known, or that of one of its entries."""
         source = self.sources.get(name)
         if source is None:
             return
@@ -262,7 +261,7 @@ def _offsets(file: "_File") -> OffsetTables:
 
 
 def _offsets_with_light(file: "_File") -> OffsetTables:
-    """What a broker with light queues keeps instead: all its groups, not only those of light queues."""
+    """The offsets that a broker with light queues keeps: of all its groups, not only those of light queues."""
     consumer, pull = file.values("offsetTable", QueueOffsets), file.values("pullOffsetTable", QueueOffsets)
     return OffsetTables(consumer | file.light_offsets(), pull, DataVersion())
 
@@ -272,7 +271,7 @@ def _delay_offsets(file: "_File") -> dict[int, int]:
 
 
 _OFFSETS_IN_ROCKSDB: Final = ("rdb", "consumerOffsets")
-"""Directories in which a broker keeps the offsets of its groups instead, by what stands in its configuration."""
+"""Directories in which a broker keeps the offsets of its groups instead, by its configuration."""
 
 
 def _are_those(config: StoreConfig, *sources: ConfigSource[Any]) -> bool:
@@ -353,7 +352,7 @@ class _Reader:
         return _File(path, {}, self.problems)
 
     def _parse(self, path: Path) -> dict[object, object] | None:
-        """A file's content; None where it is missing, and where it is not known, which is noted."""
+        """A file's content; None where it is missing, or cannot be read, which is noted."""
         try:
             text = read_small_file(path, LONGEST_FILE)
         except FileNotFoundError:
@@ -378,17 +377,17 @@ class _Reader:
 
 
 class _File:
-    """One parsed file; its tables convert entry by entry, and what does not is a problem and left out."""
+    """One parsed file; its tables convert entry by entry, and an entry that does not is a problem and left out."""
 
     def __init__(self, path: Path, content: dict[object, object], problems: list[str]) -> None:
         self._path = path
         self._content = content
         self._problems = problems
-        self._told = 0
+        self._noted = 0
         self.is_known = True
-        """Whether its tables are such; one that is none may have held anything."""
+        """Whether its tables are objects; anything else may have held anything."""
         self.left_out: set[str] = set()
-        """The names of entries that are none."""
+        """The names of entries that are not valid."""
 
     def version(self) -> DataVersion:
         """The table's version, zeros where there is none."""
@@ -430,7 +429,7 @@ class _File:
         if isinstance(value, dict):
             return {str(key): entry for key, entry in value.items()}
         if value is not None:
-            self._tell(f"{name} is no object")
+            self._note(f"{name} is no object")
             self.is_known = False
         return {}
 
@@ -449,19 +448,19 @@ class _File:
             # Not strict: an integer key is text after parsing, and foreign writers quote their numbers.
             return msgspec.convert(value, kind, strict=False)
         except msgspec.ValidationError as error:
-            self._tell(f"{place}: {error}")
+            self._note(f"{place}: {error}")
             return None
 
-    def _tell(self, problem: str) -> None:
-        self._told += 1
-        if self._told <= _MOST_PROBLEMS:
+    def _note(self, problem: str) -> None:
+        self._noted += 1
+        if self._noted <= _MOST_PROBLEMS:
             self._problems.append(f"{self._path}, {problem}; left out")
-        elif self._told == _MOST_PROBLEMS + 1:
+        elif self._noted == _MOST_PROBLEMS + 1:
             self._problems.append(f"{self._path}: there are more such entries")
 
 
 def _state_of(paths: Iterable[Path]) -> tuple[FileIdentity | None, ...] | None:
-    """The states that files are in, None while one of them is so young that its times may not tell the next change."""
+    """The states that files are in, None while one is so young that the next change may leave its times the same."""
     states = tuple(map(_identity_of, paths))
     newest = max((state.modified_ns for state in states if state is not None), default=0)
     return None if abs(time.time_ns() - newest) < YOUNG_NS else states

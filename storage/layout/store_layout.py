@@ -1,10 +1,10 @@
 """Whether a directory is a store that can be served, and where its pieces lie.
 
-The log is what makes a store; every other piece may be missing, and what it would have answered is then found without
-it or not at all. Refused, with what was found and what is expected, are directories without a log and stores whose
-log or queues are in a form that is not read here: RocksDB tables and DLedger entries. A broker that is converted to
-DLedger leaves its older, plain segments in `commitlog/` and goes on in `dledger-*/data/` from the next segment on, so
-that what is read there alone looks like a whole store and is half of one. A DLedger entry starts with
+A store must have a log; every other piece may be missing, and its answers are then found without it or not at all.
+Directories without a log are refused, and stores whose log or queues have a form that is not read here: RocksDB tables
+and DLedger entries. The error says what was found and what is expected. A broker that is converted to DLedger leaves
+its older, plain segments in `commitlog/` and continues in `dledger-*/data/` with the next segment, so that
+`commitlog/` looks like a whole store and is only a part of it. A DLedger entry starts with
 
 DLEDGER_HEAD
 offset  size  type   field         meaning
@@ -51,7 +51,7 @@ _DLEDGER_MAGIC: Final = 1
 _DLEDGER_DIRECTORY: Final = re.compile("dledger-.+")
 LEDGER: Final = "data"
 """The directory of the entries in one of DLedger's."""
-_NAMES_TOLD: Final = 5
+_NAMES_LISTED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ def _describe(root: Path, names: set[str]) -> str:
         return f"no {COMMIT_LOG}/, but {logs[0]}/: the directories of a log that has other names go to --commit-log"
     if any(map(is_ledger, names)):
         return "a DLedger log, which is not supported"
-    told = ", ".join(sorted(names)[:_NAMES_TOLD]) + (", …" if len(names) > _NAMES_TOLD else "")
-    return f"no {COMMIT_LOG}/ among {told}"
+    listed = ", ".join(sorted(names)[:_NAMES_LISTED]) + (", …" if len(names) > _NAMES_LISTED else "")
+    return f"no {COMMIT_LOG}/ among {listed}"
 
 
 def _segments(root: Path, directory: Path) -> list[Path]:

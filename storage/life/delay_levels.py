@@ -1,6 +1,6 @@
 """Delay levels: how long a broker keeps a message of each level, as its `messageDelayLevel` says.
 
-When a message of the schedule topic is due stands in its queue unit, not in the log, so a rebuild needs the text.
+The due time of a message of the schedule topic is in its queue unit, not in the log, so a rebuild needs the text.
 """
 
 import re

@@ -57,7 +57,7 @@ def stage_of(topic: str) -> Stage:
 
 
 def origin_topic(message: Message) -> str:
-    """The topic to which a message was sent, whatever it is stored under; its own where it does not tell."""
+    """The topic to which a message was sent; the one that it is stored under if it does not say."""
     properties, topic = message.properties, message.topic
     if topic in _WAITING:
         topic = properties.get(REAL_TOPIC, topic)
@@ -89,7 +89,7 @@ def copy_topics(store: MessageStore) -> list[str]:
 
 _Record: TypeAlias = tuple[Message, memoryview]
 Search: TypeAlias = Callable[[KeyQuery], QueryAnswer]
-"""What answers a query under one topic: `MessageStore.query`, or what counts its calls."""
+"""Answers a query under one topic: `MessageStore.query`, or a function that counts its calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def query_with_copies(search: Search, query: KeyQuery, topics: Iterable[str]) ->
 
 
 def _within_limits(newest_first: list[_Record], query: KeyQuery) -> list[_Record]:
-    """As many as were asked for and fit, one at least."""
+    """As many records as the query allows by number and bytes, one at least."""
     kept: list[_Record] = []
     total = 0
     for message, record in newest_first:
@@ -146,7 +146,7 @@ def _within_limits(newest_first: list[_Record], query: KeyQuery) -> list[_Record
 
 
 def _copies_under(search: Search, topic: str, query: KeyQuery) -> tuple[list[_Record], int | None, str | None]:
-    """The newest copies under one topic of messages of `query.topic`; where the search was cut; what may lack."""
+    """The newest copies under one topic of messages of `query.topic`; where the search was cut; what may be missing."""
     found: list[_Record] = []
     page = msgspec.structs.replace(query, topic=topic)
     while True:

@@ -123,7 +123,7 @@ def _progress(store: MessageStore, message: Message) -> Iterator[GroupProgress]:
 
 
 def _scheduled(store: MessageStore, message: Message, event: Event) -> Event:
-    """Tell the delay level of a copy, when it is due, and whether the broker has delivered it."""
+    """Add the delay level of a copy, when it is due, and whether the broker has delivered it."""
     level = message.queue_id + 1
     try:
         queue = store.queues.queue(message.topic, message.queue_id)
@@ -137,7 +137,7 @@ def _scheduled(store: MessageStore, message: Message, event: Event) -> Event:
 
 
 def _half(store: MessageStore, half: Message, event: Event, all_of_it: list[Message]) -> Event:
-    """Tell how the transaction of a half message ended, and when."""
+    """Add how the transaction of a half message ended, and when."""
     for message in all_of_it:
         # Others than committed ones have 0, which is an offset too.
         is_committed = message.sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_COMMIT
@@ -192,7 +192,7 @@ def _traces(store: MessageStore, unique_key: str, trace_topics: Iterable[str]) -
 def _traces_in(message: Message) -> Iterator[Trace]:
     try:
         yield from decode_traces(message.decoded_body())
-    except StoreError:  # a body that cannot be decompressed tells nothing
+    except StoreError:  # a body that cannot be decompressed has no traces
         return
 
 

@@ -209,7 +209,7 @@ class MappedBytes:
         self._source, self._map, self._base_offset, self._read_bytes = source, file_map, base_offset, read_bytes
         self._view = memoryview(file_map)
         self._kept = self._populated = self._ordered = 0
-        self._goes_on = self._is_told = False
+        self._goes_on = self._is_reported = False
         self._ahead: Future[None] | None = None
         self._helper: ThreadPoolExecutor | None = None
         self._show()
@@ -240,8 +240,8 @@ class MappedBytes:
         """As :class:`HeldBytes` says."""
         found = self._source.current_size()
         is_lost = found < self.start + self.filled or self._map.is_cut
-        if is_lost and not self._is_told:
-            self._is_told = True
+        if is_lost and not self._is_reported:
+            self._is_reported = True
             if found < self._source.size:
                 raise TruncatedFile(self._source.path, expected=self._source.size, found=found)
             raise StoreError(self._source.path, what="cannot be read: it was cut meanwhile, or its disk failed")

@@ -15,7 +15,7 @@ from storage.log.commit_log import CommitLog
 
 HEAD_BYTES: Final = 8
 NOTHING: Final = bytes(HEAD_BYTES)
-"""What stands where nothing was written."""
+"""The bytes of a place where nothing was written."""
 
 
 class RecordPlace(NamedTuple):

@@ -53,7 +53,7 @@ class LogWindow:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Raises StoreError where what was looked at was cut meanwhile and nobody has been told, whatever followed."""
+        """Close; raises StoreError if the file was cut while it was read and that was not reported before."""
         try:
             if kind is None or issubclass(kind, Exception):
                 self.require_whole()
@@ -94,7 +94,7 @@ class LogWindow:
         self._held.fill(wanted)
 
     def require_whole(self) -> None:
-        """Raise StoreError where what was looked at was cut meanwhile: then nothing that was made of it counts."""
+        """Raise StoreError if the file was cut while it was read: then nothing that was made of it counts."""
         self._held.require_whole()
 
     def show(self, position: int, size: int) -> bool:
@@ -126,7 +126,7 @@ class LogWindow:
         return size if code == size else 0
 
     def _size_by_sums(self, position: int) -> int:
-        """The same in a piece of the segment of which sums are kept: no byte is summed up for each that asks."""
+        """As `intact_size`, with checksums kept for a piece of the segment, so that no byte is summed up twice."""
         if not self.show(position, MINIMUM_SIZE):
             return 0
         size = self.i32(position)

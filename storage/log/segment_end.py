@@ -12,7 +12,7 @@ here an intact record behind damage counts too, if nothing says that it was left
 
 Records that follow it without a break count with it. They are looked for up to the end of the file, in one pass,
 however many are passed over that do not count. Where clocks were set back across a restart, and the queues are lost
-too, what was left over cannot be told from what is lost.
+too, records that were left over cannot be distinguished from records that are lost.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ CHUNK: Final = 1024 * 1024
 NOTHING: Final = bytes(CHUNK)
 TOLERATED_MS: Final = 1000
 MOST_DAMAGE: Final = 10_000
-"""Places of damage in one segment that are listed; of more the number is told."""
+"""Places of damage in one segment that are listed; further ones are counted."""
 
 IsLeftOver = Callable[[memoryview, int], bool]
 """Whether a queue has another record in the place of an intact one, which starts at a physical offset."""
@@ -86,7 +86,7 @@ class EndSearch:
         return self.next_base - self.base_offset if self.next_base else self.file.size
 
     def run(self, known_end: int = 0) -> SegmentEnd:
-        """Find it. ``known_end`` is a physical offset up to which this very file was found valid. Waits for the disk.
+        """Find the end. ``known_end``: physical offset up to which this very file was found valid. Waits for the disk.
 
         Records are stepped over by their shape, those at the end are held against their checksums.
         """

@@ -1,4 +1,4 @@
-"""Which files make up a commit log, told from names and sizes alone: nothing is opened."""
+"""Which files make up a commit log, by their names and sizes alone: nothing is opened."""
 
 import itertools
 import os
@@ -15,7 +15,7 @@ PAGE_BYTES = 4096
 def list_segments(directories: Iterable[Path], problems: list[str]) -> list[tuple[int, Path]]:
     """Segment files of all directories in order; of two with one name the longer counts, the first of equals.
 
-    What lies there and is no segment, or one too many, is added to `problems` as a sentence. Raises StoreError when a
+    A file that is no segment, or that repeats one, is added to `problems` as a sentence. Raises StoreError when a
     directory cannot be listed.
     """
     found: dict[int, Path] = {}
@@ -34,11 +34,11 @@ def list_segments(directories: Iterable[Path], problems: list[str]) -> list[tupl
 
 
 def segment_size(files: Sequence[tuple[int, int]]) -> int:
-    """Bytes of a whole segment of a log, of which some files may have been cut: what the most files bear out.
+    """Bytes of a whole segment of a log, of which some files may have been cut: the size that most files confirm.
 
-    ``files`` are base offsets and sizes, in order. A broker has one size for all segments, which it is told by its
-    configuration (mappedFileSizeCommitLog) and writes down nowhere; a file's own size says it, and so does the distance
-    to the next file. 0 without files.
+    ``files`` are base offsets and sizes, in order. A broker has one size for all segments, from its configuration
+    (mappedFileSizeCommitLog), and writes it nowhere; a file's own size shows it, and so does the distance to the next
+    file. 0 without files.
     """
     sizes = Counter(size for _, size in files if size)
     votes = sizes + Counter(right - left for (left, _), (right, _) in itertools.pairwise(files))

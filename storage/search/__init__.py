@@ -3,7 +3,7 @@
     for step in search(store, Criteria(topic="orders", contains=b"4711"), limit=50):
         ...
 
-See :func:`storage.search.engine.search`; what is looked for stands in :class:`~storage.search.criteria.Criteria`.
+See :func:`storage.search.engine.search`; the conditions are in :class:`~storage.search.criteria.Criteria`.
 """
 
 from typing import Final

@@ -19,10 +19,10 @@ MOST_PAGES: Final = 50
 
 
 def offsets_by_index(store: MessageStore, criteria: Criteria) -> npt.NDArray[np.int64] | None:
-    """Physical offsets, ascending, of all records of the topic with the key; None where the index does not tell.
+    """Physical offsets, ascending, of all records of the topic with the key; None where the index does not know them.
 
-    That is so for a search without topic or key, while something is still to be scanned or checked, for a topic of
-    batches, whose messages have keys that are in no index, and for a key that very many messages carry. Waits.
+    It does not know them for a search without topic or key, while something is still to be scanned or checked, for a
+    topic of batches, whose messages have keys that are in no index, and for a key of very many messages. Waits.
     """
     if criteria.topic is None or criteria.key is None:
         return None

@@ -63,7 +63,7 @@ def offsets_by_queue(
 def required_tags(criteria: Criteria) -> tuple[str, ...] | None:
     """Tags of which each message that matches has one; None where it may have any tag, or none.
 
-    An expression tells by `TAGS = 'a'` or `TAGS IN ('a', 'b')`, alone or joined with others by AND. Raises
+    An expression requires tags by `TAGS = 'a'` or `TAGS IN ('a', 'b')`, alone or joined with others by AND. Raises
     FilterSyntaxError.
     """
     if criteria.tag is not None:
@@ -84,7 +84,7 @@ def required_tags(criteria: Criteria) -> tuple[str, ...] | None:
 
 
 def dispatched_to(snapshot: Snapshot) -> int:
-    """The physical offset up to which all records have their units, as far as can be told; the log's start if not."""
+    """The physical offset up to which all records have their units; the log's start if it cannot be found."""
     log = snapshot.commit_log
     for distance in STEPS_BACK:
         place = max(log.end - distance, log.minimum)

@@ -1,7 +1,7 @@
 """Which part of the log holds the records of some time: found by halving it, since records are stored in order of time.
 
-Clocks are set back at times, so an hour more is searched on both sides. A clock that was wrong by more than that is
-not noticed here, which is told; an exhaustive search does without.
+Clocks are set back at times, so an hour more is searched on both sides. A clock that was wrong by more than that is not
+noticed here; a note of the search says so, and an exhaustive search reads everything.
 """
 
 from collections.abc import Callable

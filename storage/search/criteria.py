@@ -59,7 +59,7 @@ class Criteria:
 
     @property
     def digest(self) -> bytes:
-        """Tells these criteria from others, in eight bytes: a cursor belongs to one search."""
+        """Eight bytes that distinguish these criteria from others: a cursor belongs to one search."""
         return hashlib.sha256(msgspec.msgpack.encode(self)).digest()[:8]
 
 

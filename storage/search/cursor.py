@@ -1,6 +1,6 @@
 """Where a search goes on: an opaque text that fits the search it came from, and no other.
 
-It is URL-safe base64 of eight bytes that tell the criteria and two varying integers, in msgpack.
+It is URL-safe base64 of the eight bytes of the criteria's digest and two varying integers, in msgpack.
 """
 
 import base64

@@ -196,7 +196,7 @@ class SearchRun:
 
 
 def _expected_start(chunk: Chunk, previous: Chunk | None, end: int | None) -> int | None:
-    """Where the first record of a piece must start, None where only the piece itself can tell."""
+    """Where the first record of a piece must start, None where only searching the piece can show it."""
     if chunk.start == chunk.segment.base_offset:
         return chunk.start
     if previous is None or previous.stop != chunk.start or previous.listed is not None:

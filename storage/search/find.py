@@ -1,6 +1,6 @@
-"""One text taken for anything: an offset message id, a physical offset, a unique key, a key or a tag.
+"""Find messages by one text: an offset message id, a physical offset, a unique key, a key or a tag.
 
-A text may be several of these at once, so all are tried, in this order, and it is said what each came to. Keys and tags
+A text may be several of these at once, so all are tried, in this order, and each result is reported. Keys and tags
 are looked up topic by topic, for the index hashes them together with the topic's name; the newest of a topic come
 first.
 """
@@ -23,7 +23,7 @@ PAGE: Final = 64
 
 @dataclass(slots=True)
 class TriedKind:
-    """One thing that the text may be: how many messages were found by it, and what else is to be said."""
+    """One meaning of the text: how many messages were found by it, and a note."""
 
     kind: str
     found: int = 0
@@ -31,7 +31,7 @@ class TriedKind:
 
 
 class FoundBy(NamedTuple):
-    """A message, as what the text names it, and what is wrong with its record, if anything is."""
+    """A message, the meaning of the text that names it, and what is wrong with its record, if anything is."""
 
     message: Message
     kind: str
@@ -39,7 +39,7 @@ class FoundBy(NamedTuple):
 
 
 class FindPlace(NamedTuple):
-    """Where a search goes on: what for, from which topic on, below which physical offset there."""
+    """Where a search goes on: the meaning of the text, the topic, and the physical offset in it."""
 
     kind: FindKind = "key"
     topic: str = ""
@@ -125,7 +125,7 @@ class Finder:
                 self.searched += 1
 
     def _search_topic(self, kind: FindKind, topic: str, before: int) -> bool:
-        """Look one topic's messages up; False where there was no room for all of them."""
+        """Look one topic's messages up; False if not all of them fit into the answer."""
         self._has_looked = True
         while True:
             room = self._limits.maximum - len(self.found)

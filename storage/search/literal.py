@@ -1,4 +1,4 @@
-"""A text that everything must contain that a regular expression matches: what raw bytes can be searched for first.
+"""Find a text that every match of a regular expression contains, so that raw bytes can be searched for it first.
 
 A module of its own, since it alone depends on how `re` parses, which is not promised to stay.
 """
@@ -9,7 +9,7 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import Any, Final
 
 SHORTEST: Final = 3
-"""Bytes of a literal that is worth a look: a shorter one stands in most bodies."""
+"""Bytes of a literal that is worth a look: a shorter one is in most bodies."""
 
 _TRANSPARENT: Final = {codes.MAX_REPEAT, codes.MIN_REPEAT, getattr(codes, "POSSESSIVE_REPEAT", None)}
 
@@ -31,7 +31,7 @@ def required_literal(pattern: str) -> bytes | None:
 
 
 def _collect(parsed: Any, runs: list[str]) -> None:
-    """Add the runs of literal characters that stand in every match; a run is never joined over what varies."""
+    """Add the runs of literal characters that every match contains; a run is never joined over what varies."""
     run = ""
     for operation, argument in parsed:
         if operation is codes.LITERAL:

@@ -33,7 +33,7 @@ _UNITS: Final = "utf-16-le"
 
 
 class KeyHashes:
-    """Keys made ready to be hashed with any of many topics.
+    """Keys prepared to be hashed with any of many topics.
 
     A Java hash goes on where another ends: that of `topic#key` is that of `topic#`, times 31 to the power of the key's
     length in UTF-16 units, plus that of the key. So each key is hashed once, whatever number of topics there are.
@@ -132,7 +132,7 @@ class _Lookup:
         self._key_hashes = KeyHashes(list(self._keys))
 
     def _sort_in(self, query: str) -> None:
-        """Tell what one text may name."""
+        """Note what one text may name."""
         place = self._place_of(query)
         if place is not None:
             offset, by = place
@@ -216,11 +216,11 @@ class _Lookup:
         return LookupStep(tuple(matches), ProgressReport(self._searched, total, self._found, seconds), notes)
 
     def _notes(self, incomplete: str | None) -> tuple[str, ...]:
-        told = [] if incomplete is None else [f"something may be missing: {incomplete}"]
+        notes = [] if incomplete is None else [f"something may be missing: {incomplete}"]
         if self._topic is not None:
-            told += self._store.queues.absence_of(self._topic)
+            notes += self._store.queues.absence_of(self._topic)
         elif (unknown := self._store.queues.why_unknown()) is not None:
-            told.append(f"topics may be missing: {unknown}")
+            notes.append(f"topics may be missing: {unknown}")
         if self._strays:
-            told.append(f"no intact message is at {counted(self._strays, 'place')} that the index or an id names")
-        return tuple(told)
+            notes.append(f"no intact message is at {counted(self._strays, 'place')} that the index or an id names")
+        return tuple(notes)

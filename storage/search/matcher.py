@@ -1,4 +1,4 @@
-"""Criteria made ready: what the kernel is asked, and what decides about a decoded message."""
+"""Criteria prepared for a search: the query of the kernel, and the decision about a decoded message."""
 
 import re
 from typing import Final
@@ -19,12 +19,11 @@ _TEXTS: Final = ("topic", "contains", "regex", "json_path", "tag", "key", "key_p
 
 
 class Unreadable(Exception):
-    """A message may or may not match: its body cannot be decompressed, or is no batch, or none of any message, although
-    it says so."""
+    """A message may or may not match: its body cannot be decompressed, or is not the batch that it should be."""
 
 
 class Matcher:
-    """Decides about records; shared by threads, and made anew in another process. Says why criteria cannot be.
+    """Decides about records; shared by threads, and made anew in another process. Checks the criteria when it is made.
 
     Raises ConfigError for a regular expression, a JSONPath or a host that is none, and for a condition that is empty or
     no text (an argument whose bytes are no UTF-8); FilterSyntaxError for what is no SQL92.

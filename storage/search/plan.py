@@ -1,4 +1,4 @@
-"""What of a store has to be looked at for a search, and in which pieces: by the index, by queues, by time, or all."""
+"""Choose the parts of the log that a search has to read, and in which pieces: by index, by queues, by time, or all."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from storage.search.criteria import EARLIEST, Criteria
 from storage.store.message_store import MessageStore
 
 CHUNK_BYTES: Final = 8 << 20
-"""Bytes of log searched at once: some milliseconds, after which progress is told."""
+"""Bytes of log searched at once: some milliseconds, after which progress is reported."""
 
 LISTED_AT_ONCE: Final = 2048
 """Records of a list that are looked at at once."""

@@ -25,17 +25,17 @@ class ProgressReport:
 
     @property
     def remaining_seconds(self) -> float | None:
-        """How long the rest will take at this rate, None where nothing tells."""
+        """How long the rest will take at this rate, None before there is a rate."""
         rate = self.rate
         return (self.total_bytes - self.searched_bytes) / rate if rate > 0 else None
 
     def sentence(self) -> str:
         """For people, as one clause."""
         share = 100 * self.searched_bytes // self.total_bytes if self.total_bytes else 100
-        told = f"searched {share_text(self.searched_bytes, self.total_bytes, 'bytes')} ({share} %), {self.found} found"
+        text = f"searched {share_text(self.searched_bytes, self.total_bytes, 'bytes')} ({share} %), {self.found} found"
         remaining = self.remaining_seconds
         if remaining is None:
-            return told
+            return text
         is_done = self.searched_bytes >= self.total_bytes
         rest = f"in {duration_text(self.seconds)}" if is_done else f"{clock_text(remaining)} left"
-        return f"{told}, {rate_text(self.rate, 'bytes')}, {rest}"
+        return f"{text}, {rate_text(self.rate, 'bytes')}, {rest}"

@@ -1,4 +1,4 @@
-"""What the kernel of a search is asked (:mod:`storage.kernels.select_records`): nothing that matches is ruled out."""
+"""The query of a search's kernel (:mod:`storage.kernels.select_records`), which rules out no message that matches."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -61,7 +61,7 @@ def query_of(matcher: Matcher) -> kernel.SearchQuery:
 
 
 def _text(text: str | None) -> bytes | None:
-    """A text's bytes; one that several bytes may stand for is left to the decoded message."""
+    """A text's bytes; None for a text that other bytes may be decoded to, which is compared after decoding."""
     return None if text is None or _REPLACEMENT in text else text.encode("utf-8", "surrogatepass")
 
 

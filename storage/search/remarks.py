@@ -1,11 +1,11 @@
-"""What a search could not look at, or did not, collected while it runs and told at its end."""
+"""What a search could not look at, or did not, collected while it runs and reported at its end."""
 
 from dataclasses import dataclass, field
 from typing import Final
 
 from storage.search.chunk import Part
 
-MOST_TOLD: Final = 5
+MOST_REPORTED: Final = 5
 """Places that are named one by one."""
 
 
@@ -35,19 +35,19 @@ class Remarks:
 
     def sentences(self) -> tuple[str, ...]:
         """One for each kind of thing."""
-        told = []
+        texts = []
         if self.damage:
             lost = sum(stop - start for start, stop in self.damage)
             places = [f"{start} to {stop}" for start, stop in self.damage]
-            told.append(f"{lost} bytes of the log are damaged and hold no intact record: {_some(places)}")
+            texts.append(f"{lost} bytes of the log are damaged and hold no intact record: {_some(places)}")
         if self.refused:
             places = [str(offset) for offset in self.refused]
-            told.append(f"{_are_left_out('damaged record', 'that may match', len(places))}: {_some(places)}")
+            texts.append(f"{_are_left_out('damaged record', 'that may match', len(places))}: {_some(places)}")
         if self.unreadable:
             places = [str(offset) for offset in self.unreadable]
             why = "whose body cannot be decompressed or taken apart"
-            told.append(f"{_are_left_out('record', why, len(places))}: {_some(places)}")
-        return tuple(told)
+            texts.append(f"{_are_left_out('record', why, len(places))}: {_some(places)}")
+        return tuple(texts)
 
 
 def _are_left_out(one: str, why: str, count: int) -> str:
@@ -56,5 +56,5 @@ def _are_left_out(one: str, why: str, count: int) -> str:
 
 def _some(places: list[str]) -> str:
     """Where, at most five times."""
-    more = len(places) - MOST_TOLD
-    return ", ".join(places[:MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
+    more = len(places) - MOST_REPORTED
+    return ", ".join(places[:MOST_REPORTED]) + (f" and {more} more" if more > 0 else "")

@@ -33,7 +33,7 @@ class WantedHashes:
         self._marks[hashes & self._mask] = True
 
     def numbers_in(self, hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
-        """Where hashes that are wanted stand in an array."""
+        """The places of wanted hashes in an array."""
         maybe = np.flatnonzero(self._marks[hashes & self._mask])
         some = hashes[maybe]
         places = np.minimum(np.searchsorted(self._hashes, some), max(self._hashes.size - 1, 0))

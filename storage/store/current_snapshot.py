@@ -30,9 +30,9 @@ class CurrentSnapshot:
         self.end_follower.adopt(self.snapshot.commit_log)
 
     def change(self, work: Change) -> bool:
-        """Swap the snapshot for one made from it, whole; whether there is a new one.
+        """Replace the snapshot by one that `work` makes from it; returns whether there is a new one.
 
-        A log that was cut is opened anew, and nothing is taken over from before: not even where its data ended holds.
+        A log that was cut is opened anew, and nothing is taken over from before, not even where its data ended.
         """
         with self._changing:
             try:

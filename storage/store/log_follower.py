@@ -40,9 +40,9 @@ IsDispatched = Callable[[memoryview, int], bool]
 
 
 class LogRewritten(Exception):
-    """A record that was there was overwritten or cut off: nothing that is known of the log holds any more.
+    """A record that was there was overwritten or cut off, so that the log has to be opened anew.
 
-    ``cut_at`` is the physical offset of damage in whose place a broker has begun to write, None where nobody knows.
+    ``cut_at`` is the physical offset of damage in whose place a broker has begun to write, None where it is unknown.
     """
 
     def __init__(self, cut_at: int | None = None) -> None:
@@ -261,7 +261,7 @@ class LogFollower:
     # ------------------------------------------------------------------ damage
 
     def _is_damaged_as_before(self, now: float) -> bool:
-        """Whether there is no need to look at damaged bytes again now."""
+        """Whether damaged bytes were looked at so recently that they need no new look."""
         damage, place = self._damage, self._place
         if damage is None or place is None or damage.physical_offset != place.physical_offset:
             return False
@@ -269,7 +269,7 @@ class LogFollower:
         return lasts and now - self._looked_at_damage < DAMAGED_SECONDS and place.peek(MARK_BYTES) == damage.content
 
     def _is_passed_by(self, reason: int, place: RecordPlace) -> bool:
-        """Whether what has only begun at a place will not be gone on with: the log goes on in the next segment."""
+        """Whether a record that was begun at a place will never be completed: the log goes on in the next segment."""
         return reason == kernel.AT_NOTHING and not place.has_nothing() and self._next_begun(place) is not None
 
     def _next_begun(self, place: RecordPlace) -> RecordPlace | None:
@@ -316,7 +316,7 @@ class LogFollower:
 
 
 class _Judge(NamedTuple):
-    """The facts by which one look decides."""
+    """The parameters of one look."""
 
     is_dispatched: IsDispatched
     now: float

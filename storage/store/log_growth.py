@@ -23,7 +23,7 @@ class LogGrowth(NamedTuple):
 
 
 class Finds:
-    """Collects what is whole; a segment that has nothing yet counts once records are found behind it."""
+    """Collects complete records; a segment that has none yet counts once records are found behind it."""
 
     def __init__(self, log: CommitLog) -> None:
         self.log = log

@@ -43,8 +43,8 @@ class StoreOptions:
 
     ``commit_log_directories`` replace ``commitlog/``; ``index_slots`` and ``index_entries`` are the counts the user
     vouches for; ``state_directory`` keeps what a start finds out, written there only by who ``keeps_state``, and where
-    none is given ``new_state_directory`` tells where to begin with that for a store that takes long to look over;
-    ``entries_directory`` tells where keys that were scanned may be kept (:mod:`storage.store.kept_entries`). Before
+    none is given ``new_state_directory`` returns one to start with for a store that takes long to look over;
+    ``entries_directory`` returns where keys that were scanned may be kept (:mod:`storage.store.kept_entries`). Before
     :meth:`open` returns bytes of log are scanned up to about ``scan_budget``, and of index files checked up to
     ``check_budget``, None: all.
     """
@@ -61,7 +61,7 @@ class StoreOptions:
 
     @property
     def vouched_counts(self) -> tuple[int, int] | None:
-        """Slots and entries of the index files, if the user told both."""
+        """Slots and entries of the index files, if the user gave both."""
         both = self.index_slots is not None and self.index_entries is not None
         return (self.index_slots or 0, self.index_entries or 0) if both else None
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:  # commands that open a store look for its directory before th
 
 
 class UnusableDirectory(ConfigError):
-    """Nothing can be written there."""
+    """The directory cannot be written to."""
 
 
 def default_state_directory(store: Path, identity: "StoreIdentity") -> Path:
-    """Where the state of a store is kept unless told otherwise: below the user's state directory, by the store's names.
+    """Where the state of a store is kept by default: below the user's state directory, by the store's names.
 
-    Two stores of brokers with one name are told apart by where they lie. Raises `UnusableDirectory` for a user without
+    Two stores of brokers with one name are distinguished by their paths. Raises `UnusableDirectory` for a user without
     a home directory.
     """
     names = re.sub(r"[^\w.-]", "_", f"{identity.cluster}-{identity.broker_name}")[:100]

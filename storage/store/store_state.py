@@ -60,7 +60,7 @@ class StoreState:
 
     @property
     def is_live(self) -> bool:
-        """Whether a broker runs on the store now, as far as this machine can tell."""
+        """Whether a broker runs on the store now, as far as this machine can see."""
         return self.lock_held
 
     @property
@@ -90,7 +90,7 @@ def _probe_lock(path: Path) -> tuple[bool, int]:
         return False, 0
     try:
         descriptor = open_read_only(path)
-    except StoreError:  # no file, or none that may be read: nobody to be seen
+    except StoreError:  # no file, or none that may be read: no holder can be seen
         return False, 0
     try:
         # Closing the descriptor drops locks that this process holds on the file: it holds none, as was asked above.
@@ -128,7 +128,7 @@ def infer_identity(config: StoreConfig, commit_log: CommitLog | None = None) -> 
     """The cluster and the broker's name, from the topics that a broker makes for itself.
 
     A 5.x broker has topics whose names contain either; every broker has one topic named like the cluster and one
-    named like itself, known by their permission to inherit and their numbers of queues. The cluster also stands in
+    named like itself, known by their permission to inherit and their numbers of queues. The cluster is also in
     properties of records. What remains unknown gets a broker's defaults.
     """
     cluster = _behind(config.topics, _CLUSTER_PREFIX) or _before(config.topics, _CLUSTER_SUFFIX)

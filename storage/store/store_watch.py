@@ -75,7 +75,7 @@ class StoreWatch:
         if kept_state != index.kept_state:
             kept = snapshot.kept.open(log, cache, index.examined_kept, options.check_budget)
             index = index.with_kept(kept_state, kept)
-        # What could not be read may be readable now: its own directory does not tell.
+        # What could not be read may be readable now: its own directory does not show that.
         log_changed = has_other_files or is_cut or thorough or snapshot.commit_log.can_read_more()
         trees = [self._root / tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)]
         are_other_trees = self._has_changed("queues", trees)
@@ -111,7 +111,7 @@ class StoreWatch:
         return change
 
     def _has_changed(self, name: str, directories: Iterable[Path]) -> bool:
-        """Whether anything came to, or went from, directories since they were last asked for, as far as can be told."""
+        """Whether anything was added to directories or removed since the last look; True also where that is unclear."""
         known, states = self._states.get(name), _states_of(directories)
         self._states[name] = states
         return states is None or states != known
@@ -128,7 +128,7 @@ def _came(before: CommitLog, now: CommitLog) -> Ranges:
 
 
 def _states_of(directories: Iterable[Path]) -> tuple[State, ...] | None:
-    """The states of directories; None while one is so young that its time may not tell the next change."""
+    """The states of directories; None while one is so young that the next change may leave its time the same."""
     states = tuple(map(_state_of, directories))
     newest = max((state[2] for state in states if state is not None), default=0)
     return None if abs(time.time_ns() - newest) < YOUNG_NS else states

@@ -1,7 +1,7 @@
 """Which topics a store has, and how many queues each: by its configuration and by what lies on the disk, together.
 
 An archive may lack topics.json, may hold queues of a topic that was deleted, or more queues than a shrunken topic still
-counts (store-format §5 traps, §9): all of them can be read, so all of them are told.
+counts (store-format §5 traps, §9): all of them can be read, so all of them are listed.
 """
 
 from msgspec.structs import replace
@@ -15,10 +15,10 @@ READ_ONLY_PERM = 4
 """PERM_READ alone: producers build no queues of such a topic and fail cleanly (remoting-protocol §3.1, §3.6)."""
 
 SYSTEM_GROUP = "CID_RMQ_SYS_"
-"""How the names of groups begin in which a broker consumes itself; they have no retry topics."""
+"""The beginning of the names of groups in which a broker itself consumes; they have no retry topics."""
 
 QUEUES_LIMIT = 16_384
-"""Queues of one topic that are told; clients make an object of each, and a damaged number may name billions."""
+"""Queues of one topic that are reported; clients make an object of each, and a damaged number may name billions."""
 
 
 def topic_names(store: MessageStore) -> list[str]:

@@ -67,7 +67,7 @@ class Upkeep:
         return bool(snapshot.tail.remaining or snapshot.index.unchecked) or self._is_much(snapshot)
 
     def run(self, should_stop: ShouldStop) -> None:
-        """Do what there is to do, until it is done or told to stop."""
+        """Do the work that there is, until it is done or `should_stop` returns True."""
         while self._current.snapshot.index.unchecked and not should_stop():
             self._check_one()
         self.scan(None, should_stop)
@@ -87,7 +87,7 @@ class Upkeep:
             self._current.change(partial(_with_scanned, scanned))
 
     def _check_one(self) -> None:
-        """Check the newest file that was only looked over; who may not note what was found leaves that to another."""
+        """Check the newest file that was only looked over; the result is noted if this process keeps the state."""
         options, snapshot = self._options, self._current.snapshot
         cache = StateCache.load(options.state_directory).keep_all()
         unchecked = snapshot.index.unchecked

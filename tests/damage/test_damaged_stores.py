@@ -179,7 +179,7 @@ def test_a_seed_decides_all_of_the_damage(trials: Trials) -> None:
     other = trials.damaged(replace(chosen, seed=SEED + 1))
     assert files_under(first.root) == files_under(second.root)
     assert len({str(files_under(each.root)) for each in (first, other)}) == 2
-    assert first.told == second.told
+    assert first.noted == second.noted
     changed = {
         name.split("/")[0] for name, data in files_under(good.root).items() if files_under(first.root)[name] != data
     }
@@ -193,7 +193,7 @@ def test_every_kind_changes_a_store_and_says_how(trials: Trials) -> None:
     for trial in short:
         damaged = trials.damaged(trial)
         assert files_under(damaged.root) != before[trial.shape], trial
-        assert damaged.told
+        assert damaged.noted
     assert len(KINDS) > 70
 
 
@@ -275,7 +275,7 @@ def test_what_is_made_anew_of_a_damaged_log_holds_all_that_is_whole(trials: Tria
         except Unfit:
             continue
         found = judge(rebuilt(damaged, tmp_path / str(number)))
-        verdict += replace(found, failures=[f"{trial} ({'; '.join(damaged.told)}): {each}" for each in found.failures])
+        verdict += replace(found, failures=[f"{trial} ({'; '.join(damaged.noted)}): {each}" for each in found.failures])
         count += 1
     print(verdict.line(count))
     assert count == REBUILDS

@@ -242,13 +242,13 @@ def route_of(name_server: tuple[str, int], topic: str) -> tuple[dict[str, str], 
 
 @contextlib.contextmanager
 def registering(g1: Stored, name_server: OfficialProcess) -> Iterator[list[int]]:
-    """A replica at OURS, without a server behind it; the list grows with each time that it tells of itself."""
+    """A replica at OURS, without a server behind it; the list grows with each registration."""
     options = RegisterOptions((Endpoint(*name_server.address),))
     service = BrokerService.of(MessageStore.open(g1.root), ServeOptions(g1.root, register=options))
     registration = Registration(service, options, Endpoint.parse(OURS))
     rounds: list[int] = []
-    tell = registration._tell
-    registration._tell = lambda *told: (rounds.append(1), tell(*told))[1]  # type: ignore[method-assign]
+    report = registration._report
+    registration._report = lambda *problem: (rounds.append(1), report(*problem))[1]  # type: ignore[method-assign]
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -107,7 +107,7 @@ def _build_file(entries: Sequence[Kept], slot_count: int, entry_count: int) -> _
 
 @dataclass(frozen=True)
 class Mark:
-    """What stands in entry 0: how many entries lie slot by slot, whether none is missing, and none of tags is."""
+    """The content of entry 0: how many entries lie slot by slot, whether none is missing, and none of tags is."""
 
     entries: int
     complete: bool

@@ -56,7 +56,7 @@ class Outcome:
         shutil.copytree(self.directory, index)
 
 
-class Told:
+class RememberedProgress:
     """Progress that is remembered: of each phase what was to be done, in which unit, and what was in the end."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ def index_file(damaged: Damaged) -> Path:
 
 
 def first_entry(damaged: Damaged) -> int:
-    """Where the entry number 1 stands in an index file."""
+    """The position of entry 1 in an index file."""
     return 40 + 4 * damaged.good.index_slots + 20
 
 
@@ -34,7 +34,7 @@ def index_header_zeroed(damaged: Damaged) -> None:
     """Zeros in the place of a header."""
     path = index_file(damaged)
     put(path, 0, bytes(40))
-    damaged.tell(f"the header of index {path.name} is zeros")
+    damaged.note(f"the header of index {path.name} is zeros")
 
 
 @kind()
@@ -42,7 +42,7 @@ def index_header_flipped(damaged: Damaged) -> None:
     """A bit of a header."""
     path, bit = index_file(damaged), damaged.rng.randrange(320)
     put(path, bit // 8, bytes([path.read_bytes()[bit // 8] ^ 1 << bit % 8]))
-    damaged.tell(f"bit {bit} of the header of index {path.name} is flipped")
+    damaged.note(f"bit {bit} of the header of index {path.name} is flipped")
 
 
 @kind()
@@ -52,7 +52,7 @@ def index_count_wrong(damaged: Damaged) -> None:
     count = entry_count(path)
     wrong = damaged.rng.choice((0, 1, 2, count // 2, count + 2, count + 1000, 2**31 - 1))
     put(path, 36, packed(wrong, 4))
-    damaged.tell(f"index {path.name} counts {wrong} instead of {count + 1}")
+    damaged.note(f"index {path.name} counts {wrong} instead of {count + 1}")
 
 
 @kind()
@@ -61,7 +61,7 @@ def index_slots_zeroed(damaged: Damaged) -> None:
     path, count = index_file(damaged), damaged.rng.choice((1, 5, damaged.good.index_slots))
     first = damaged.rng.randrange(damaged.good.index_slots - count + 1)
     put(path, 40 + 4 * first, bytes(4 * count))
-    damaged.tell(f"{count} slots from {first} on of index {path.name} are zeros")
+    damaged.note(f"{count} slots from {first} on of index {path.name} are zeros")
 
 
 @kind()
@@ -70,7 +70,7 @@ def index_slots_of_garbage(damaged: Damaged) -> None:
     path = index_file(damaged)
     first = damaged.rng.randrange(damaged.good.index_slots - 5)
     put(path, 40 + 4 * first, damaged.rng.randbytes(20))
-    damaged.tell(f"5 slots from {first} on of index {path.name} are any bytes")
+    damaged.note(f"5 slots from {first} on of index {path.name} are any bytes")
 
 
 @kind()
@@ -80,7 +80,7 @@ def index_chain_in_a_circle(damaged: Damaged) -> None:
     number = damaged.rng.randrange(1, entry_count(path))
     follows = damaged.rng.choice((number, number + 1, entry_count(path)))
     put(path, first_entry(damaged) + 20 * (number - 1) + 16, packed(follows, 4))
-    damaged.tell(f"entry {number} of index {path.name} leads to {follows}")
+    damaged.note(f"entry {number} of index {path.name} leads to {follows}")
 
 
 @kind()
@@ -90,7 +90,7 @@ def index_entries_zeroed(damaged: Damaged) -> None:
     number, count = damaged.rng.randrange(entry_count(path) - 1), damaged.rng.choice((1, 2, 200))
     start = first_entry(damaged) + 20 * number
     put(path, start, bytes(min(20 * count, path.stat().st_size - start)))
-    damaged.tell(f"{count} entries from {number + 1} on of index {path.name} are zeros")
+    damaged.note(f"{count} entries from {number + 1} on of index {path.name} are zeros")
 
 
 @kind()
@@ -99,7 +99,7 @@ def index_entries_of_garbage(damaged: Damaged) -> None:
     path = index_file(damaged)
     number = damaged.rng.randrange(entry_count(path) - 2)
     put(path, first_entry(damaged) + 20 * number, damaged.rng.randbytes(50))
-    damaged.tell(f"entries from {number + 1} on of index {path.name} are any bytes")
+    damaged.note(f"entries from {number + 1} on of index {path.name} are any bytes")
 
 
 @kind()
@@ -109,7 +109,7 @@ def index_entry_elsewhere(damaged: Damaged) -> None:
     number = damaged.rng.randrange(entry_count(path))
     place = damaged.rng.choice((damaged.message().physical_offset, 17, 10**12, -5))
     put(path, first_entry(damaged) + 20 * number + 4, packed(place, 8))
-    damaged.tell(f"entry {number + 1} of index {path.name} leads to {place}")
+    damaged.note(f"entry {number + 1} of index {path.name} leads to {place}")
 
 
 @kind()
@@ -118,7 +118,7 @@ def index_hash_flipped(damaged: Damaged) -> None:
     path = index_file(damaged)
     place = first_entry(damaged) + 20 * damaged.rng.randrange(entry_count(path)) + damaged.rng.randrange(4)
     put(path, place, bytes([path.read_bytes()[place] ^ 1 << damaged.rng.randrange(8)]))
-    damaged.tell(f"byte {place}, in a hash, of index {path.name} has a flipped bit")
+    damaged.note(f"byte {place}, in a hash, of index {path.name} has a flipped bit")
 
 
 @kind()
@@ -128,7 +128,7 @@ def index_file_cut(damaged: Damaged) -> None:
     size = damaged.rng.choice((0, 39, 40, first_entry(damaged) - 1, damaged.rng.randrange(path.stat().st_size)))
     with path.open("r+b") as file:
         file.truncate(size)
-    damaged.tell(f"index {path.name} has {size} bytes")
+    damaged.note(f"index {path.name} has {size} bytes")
 
 
 @kind()
@@ -136,7 +136,7 @@ def index_file_of_garbage(damaged: Damaged) -> None:
     """An index file of any bytes."""
     path = index_file(damaged)
     path.write_bytes(damaged.rng.randbytes(path.stat().st_size))
-    damaged.tell(f"index {path.name} holds any bytes")
+    damaged.note(f"index {path.name} holds any bytes")
 
 
 @kind()
@@ -144,7 +144,7 @@ def index_file_lost(damaged: Damaged) -> None:
     """An index file that is gone."""
     path = index_file(damaged)
     path.unlink()
-    damaged.tell(f"index {path.name} is gone")
+    damaged.note(f"index {path.name} is gone")
 
 
 @kind()
@@ -156,7 +156,7 @@ def index_lost(damaged: Damaged) -> None:
     is_file = damaged.rng.random() < 0.5
     if is_file:
         (damaged.root / "index").write_text("x")
-    damaged.tell("index/ is a file" if is_file else "index/ is gone")
+    damaged.note("index/ is a file" if is_file else "index/ is gone")
 
 
 @kind()
@@ -164,7 +164,7 @@ def index_file_twice(damaged: Damaged) -> None:
     """A copy of an index file under another name."""
     path = index_file(damaged)
     shutil.copy(path, path.with_name("20991231235959999"))
-    damaged.tell(f"index {path.name} is there twice")
+    damaged.note(f"index {path.name} is there twice")
 
 
 @kind()
@@ -175,7 +175,7 @@ def directory_among_index_files(damaged: Damaged) -> None:
     name = damaged.rng.choice(("20260101000000001000", "20991231235959998", "20200101000000000"))
     (damaged.root / "index" / name).mkdir(exist_ok=True)
     (damaged.root / "index" / "notes.txt").write_text("x")
-    damaged.tell(f"index/{name} is a directory")
+    damaged.note(f"index/{name} is a directory")
 
 
 # --- small files ------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def spoil(damaged: Damaged, name: str, ways: tuple[str, ...] = ("cut", "empty", 
         path.unlink(missing_ok=True)
     else:
         path.write_bytes(changed[way])
-    damaged.tell(f"{name}: {way}")
+    damaged.note(f"{name}: {way}")
 
 
 @kind()
@@ -235,4 +235,4 @@ def crashed(damaged: Damaged) -> None:
     """abort is there, the checkpoint is not."""
     (damaged.root / "abort").write_text("1")
     (damaged.root / "checkpoint").unlink(missing_ok=True)
-    damaged.tell("abort is there, the checkpoint is not")
+    damaged.note("abort is there, the checkpoint is not")

@@ -22,7 +22,7 @@ def flip(damaged: Damaged, message: Message, position: int, size: int, what: str
     bit = damaged.rng.randrange(8 * size)
     position += bit // 8
     damaged.overwrite(message.physical_offset + position, bytes([message.record[position] ^ 1 << bit % 8]))
-    damaged.tell(f"bit {bit % 8} of byte {position} ({what}) of the record at {message.physical_offset} is flipped")
+    damaged.note(f"bit {bit % 8} of byte {position} ({what}) of the record at {message.physical_offset} is flipped")
 
 
 @kind()
@@ -31,7 +31,7 @@ def log_page_zeroed(damaged: Damaged) -> None:
     size = min(4096, damaged.good.segment_size // 8)
     start = damaged.message().physical_offset // size * size
     damaged.overwrite(start, bytes(size))
-    damaged.tell(f"{size} bytes from physical offset {start} on are zeros")
+    damaged.note(f"{size} bytes from physical offset {start} on are zeros")
 
 
 @kind()
@@ -41,7 +41,7 @@ def log_bytes_zeroed(damaged: Damaged) -> None:
     base = start // damaged.good.segment_size * damaged.good.segment_size
     size = min(damaged.rng.choice((8, 40, 300, 1500)), base + damaged.good.segment_size - start)
     damaged.overwrite(start, bytes(size))
-    damaged.tell(f"{size} bytes from physical offset {start} on are zeros")
+    damaged.note(f"{size} bytes from physical offset {start} on are zeros")
 
 
 @kind()
@@ -53,7 +53,7 @@ def log_hole(damaged: Damaged) -> None:
     content, size = path.read_bytes(), 4096
     start = (message.physical_offset - base) // size * size
     write_sparse(path, content[:start] + bytes(size) + content[start + size :])
-    damaged.tell(f"a hole of {size} bytes at physical offset {base + start}")
+    damaged.note(f"a hole of {size} bytes at physical offset {base + start}")
 
 
 @kind()
@@ -82,7 +82,7 @@ def bit_flipped_in_header(damaged: Damaged) -> None:
 
 @kind("small", "expired")
 def bit_flipped_in_store_time(damaged: Damaged) -> None:
-    """One bit of a store time: nothing can tell, but where reading starts for a time may be another place then."""
+    """One bit of a store time: no check finds it, but reading from a time on may start at another place."""
     damaged.allowed.has_true_times = False
     message = damaged.message()
     start = 52 + (16 if message.record[39] & 0x10 else 4)
@@ -106,7 +106,7 @@ def absurd_size(damaged: Damaged) -> None:
     """A size that cannot be."""
     message, size = damaged.message(), damaged.rng.choice((0, 1, 90, -1, 2**31 - 1, damaged.good.segment_size))
     damaged.overwrite(message.physical_offset, packed(size, 4))
-    damaged.tell(f"the record at {message.physical_offset} says that it has {size} bytes")
+    damaged.note(f"the record at {message.physical_offset} says that it has {size} bytes")
 
 
 @kind()
@@ -118,7 +118,7 @@ def false_blank(damaged: Damaged) -> None:
     data = BLANK_MAGIC.to_bytes(4, "big")
     keeps = damaged.rng.random() < 0.4
     damaged.overwrite(message.physical_offset + 4 * keeps, data if keeps else packed(size, 4) + data)
-    damaged.tell(f"a BLANK of {len(message.record) if keeps else size} bytes at {message.physical_offset}")
+    damaged.note(f"a BLANK of {len(message.record) if keeps else size} bytes at {message.physical_offset}")
 
 
 @kind()
@@ -130,7 +130,7 @@ def record_of_another_place(damaged: Damaged) -> None:
         raise Unfit
     one = damaged.rng.choice(shorter)
     damaged.overwrite(other.physical_offset, one.record)
-    damaged.tell(f"at {other.physical_offset} stands the record of {one.physical_offset}")
+    damaged.note(f"at {other.physical_offset} stands the record of {one.physical_offset}")
 
 
 @kind()
@@ -140,7 +140,7 @@ def segment_lost_in_the_middle(damaged: Damaged) -> None:
         raise Unfit
     path = damaged.rng.choice(damaged.middle_segments)
     path.unlink()
-    damaged.tell(f"segment {path.name} is gone")
+    damaged.note(f"segment {path.name} is gone")
 
 
 @kind()
@@ -151,7 +151,7 @@ def segments_lost_in_front(damaged: Damaged) -> None:
     count = damaged.rng.choice((1, len(damaged.segments) // 2))
     for path in damaged.segments[:count]:
         path.unlink()
-    damaged.tell(f"the first {count} segments are gone")
+    damaged.note(f"the first {count} segments are gone")
 
 
 @kind()
@@ -163,7 +163,7 @@ def segment_cut_in_the_middle(damaged: Damaged) -> None:
     size = damaged.rng.choice((0, damaged.rng.randrange(damaged.good.segment_size)))
     with path.open("r+b") as file:
         file.truncate(size)
-    damaged.tell(f"segment {path.name} has {size} bytes")
+    damaged.note(f"segment {path.name} has {size} bytes")
 
 
 @kind()
@@ -174,7 +174,7 @@ def segment_zeroed_to_its_end(damaged: Damaged) -> None:
     path = damaged.rng.choice(damaged.middle_segments)
     start = damaged.rng.randrange(damaged.good.segment_size)
     put(path, start, bytes(damaged.good.segment_size - start))
-    damaged.tell(f"segment {path.name} holds zeros from byte {start} on")
+    damaged.note(f"segment {path.name} holds zeros from byte {start} on")
 
 
 @kind()
@@ -184,7 +184,7 @@ def segment_of_garbage(damaged: Damaged) -> None:
         raise Unfit
     path = damaged.rng.choice(damaged.middle_segments)
     path.write_bytes(damaged.rng.randbytes(damaged.good.segment_size))
-    damaged.tell(f"segment {path.name} holds any bytes")
+    damaged.note(f"segment {path.name} holds any bytes")
 
 
 @kind()
@@ -194,7 +194,7 @@ def closing_blank_zeroed(damaged: Damaged) -> None:
         messages = damaged.messages_in(path)
         if messages and messages[-1].end % damaged.good.segment_size:
             damaged.overwrite(messages[-1].end, bytes(8))
-            damaged.tell(f"no BLANK at {messages[-1].end}")
+            damaged.note(f"no BLANK at {messages[-1].end}")
             return
     raise Unfit
 
@@ -207,7 +207,7 @@ def last_segment_cut(damaged: Damaged) -> None:
     size = damaged.rng.randrange(100, damaged.good.segment_size - room)
     with path.open("r+b") as file:
         file.truncate(size)
-    damaged.tell(f"the last segment, {path.name}, has {size} bytes")
+    damaged.note(f"the last segment, {path.name}, has {size} bytes")
 
 
 @kind()
@@ -217,7 +217,7 @@ def torn_tail(damaged: Damaged) -> None:
     last = damaged.messages_in(damaged.segments[-1])[-1]
     kept = damaged.rng.choice((4, 8, 30, len(last.record) // 2, len(last.record) - 1))
     damaged.overwrite(last.physical_offset + kept, bytes(len(last.record) - kept))
-    damaged.tell(f"of the last record {kept} bytes are there")
+    damaged.note(f"of the last record {kept} bytes are there")
 
 
 @kind()
@@ -230,7 +230,7 @@ def half_written_record(damaged: Damaged) -> None:
     if kept > room:
         raise Unfit
     damaged.overwrite(damaged.good.end, bytes(data[:kept]))
-    damaged.tell(f"{kept} bytes of a record at the end, {damaged.good.end}")
+    damaged.note(f"{kept} bytes of a record at the end, {damaged.good.end}")
 
 
 @kind()
@@ -239,7 +239,7 @@ def half_written_blank(damaged: Damaged) -> None:
     if damaged.room_behind_the_end() < 300:
         raise Unfit
     damaged.overwrite(damaged.good.end, packed(damaged.rng.choice((0, 8, 200)), 4) + BLANK_MAGIC.to_bytes(4, "big"))
-    damaged.tell(f"a BLANK of a wrong size at the end, {damaged.good.end}")
+    damaged.note(f"a BLANK of a wrong size at the end, {damaged.good.end}")
 
 
 @kind()
@@ -247,7 +247,7 @@ def garbage_behind_the_end(damaged: Damaged) -> None:
     """Any bytes behind the last record."""
     size = min(damaged.room_behind_the_end(), 1000)
     damaged.overwrite(damaged.good.end, damaged.rng.randbytes(size))
-    damaged.tell(f"{size} bytes of garbage at the end, {damaged.good.end}")
+    damaged.note(f"{size} bytes of garbage at the end, {damaged.good.end}")
 
 
 @kind()
@@ -256,4 +256,4 @@ def segment_made_in_advance(damaged: Damaged) -> None:
     base = damaged.good.end // damaged.good.segment_size * damaged.good.segment_size + damaged.good.segment_size
     write_sparse(damaged.root / "commitlog" / f"{base:020d}", bytes(damaged.good.segment_size))
     (damaged.root / "abort").write_text("1")
-    damaged.tell(f"an empty segment {base} and abort")
+    damaged.note(f"an empty segment {base} and abort")

@@ -22,7 +22,7 @@ def inner_number(damaged: Damaged, queue: Queue, count: int = 1) -> int:
 def zero_units(damaged: Damaged, queue: Queue, number: int, count: int) -> None:
     """Put zeros in the place of units."""
     damaged.put_units(queue, number, bytes(20 * count))
-    damaged.tell(f"units {number} to {number + count - 1} of {queue} are zeros")
+    damaged.note(f"units {number} to {number + count - 1} of {queue} are zeros")
 
 
 @kind()
@@ -39,7 +39,7 @@ def sign_bit_of_unit_size(damaged: Damaged) -> None:
     number = inner_number(damaged, queue)
     path, position = damaged.unit(queue, number)
     put(path, position + 8, bytes([path.read_bytes()[position + 8] ^ 0x80]))
-    damaged.tell(f"the size of unit {number} of {queue} is negative")
+    damaged.note(f"the size of unit {number} of {queue} is negative")
 
 
 @kind("small", "paged", "files")
@@ -55,7 +55,7 @@ def page_of_units_zeroed(damaged: Damaged) -> None:
     queue = damaged.queue(400)
     path = damaged.queue_files(queue)[0]
     put(path, 4096 * damaged.rng.choice((1, 2)), bytes(4096))
-    damaged.tell(f"a page of {queue} is zeros")
+    damaged.note(f"a page of {queue} is zeros")
 
 
 @kind()
@@ -81,7 +81,7 @@ def front_lost_and_unit_zeroed(damaged: Damaged) -> None:
     path = damaged.segments[0]
     limit = int(path.name) + damaged.good.segment_size
     path.unlink()
-    damaged.tell(f"segment {path.name} is gone")
+    damaged.note(f"segment {path.name} is gone")
     queue = damaged.queue(40)
     live = [message for message in damaged.good.of_queue(queue) if message.physical_offset >= limit]
     zero_units(damaged, queue, live[damaged.rng.choice((0, 1, 11))].places[queue][0], 1)
@@ -94,7 +94,7 @@ def units_of_garbage(damaged: Damaged) -> None:
     count = damaged.rng.choice((1, 5))
     number = inner_number(damaged, queue, count)
     damaged.put_units(queue, number, damaged.rng.randbytes(20 * count))
-    damaged.tell(f"units {number} to {number + count - 1} of {queue} are any bytes")
+    damaged.note(f"units {number} to {number + count - 1} of {queue} are any bytes")
 
 
 @kind()
@@ -105,7 +105,7 @@ def units_swapped(damaged: Damaged) -> None:
     units = [path.read_bytes()[at : at + 20] for path, at in (damaged.unit(queue, one), damaged.unit(queue, other))]
     damaged.put_units(queue, one, units[1])
     damaged.put_units(queue, other, units[0])
-    damaged.tell(f"units {one} and {other} of {queue} are swapped")
+    damaged.note(f"units {one} and {other} of {queue} are swapped")
 
 
 @kind()
@@ -115,7 +115,7 @@ def unit_twice(damaged: Damaged) -> None:
     number = inner_number(damaged, queue)
     path, position = damaged.unit(queue, number - 1)
     damaged.put_units(queue, number, path.read_bytes()[position : position + 20])
-    damaged.tell(f"unit {number} of {queue} is that of {number - 1}")
+    damaged.note(f"unit {number} of {queue} is that of {number - 1}")
 
 
 @kind()
@@ -125,7 +125,7 @@ def unit_of_another_queue(damaged: Damaged) -> None:
     number = inner_number(damaged, queue)
     other = damaged.rng.choice([each for each in damaged.good.messages if queue not in each.places])
     damaged.put_units(queue, number, packed(other.physical_offset, 8) + packed(len(other.record), 4) + bytes(8))
-    damaged.tell(f"unit {number} of {queue} leads to {other.physical_offset}")
+    damaged.note(f"unit {number} of {queue} leads to {other.physical_offset}")
 
 
 @kind()
@@ -134,7 +134,7 @@ def unit_beyond_the_log(damaged: Damaged) -> None:
     queue = damaged.queue()
     number = inner_number(damaged, queue)
     damaged.put_units(queue, number, packed(10**12, 8) + packed(200, 4) + bytes(8))
-    damaged.tell(f"unit {number} of {queue} leads far beyond the log")
+    damaged.note(f"unit {number} of {queue} leads far beyond the log")
 
 
 @kind("small", "files", "expired", "ext", "classic")
@@ -146,7 +146,7 @@ def queue_file_lost_in_the_middle(damaged: Damaged) -> None:
         raise Unfit
     path = damaged.rng.choice(files)
     path.unlink()
-    damaged.tell(f"file {path.name} of {queue} is gone")
+    damaged.note(f"file {path.name} of {queue} is gone")
 
 
 @kind("small", "files", "ext", "classic")
@@ -171,7 +171,7 @@ def all_queue_files_lost(damaged: Damaged) -> None:
         path.unlink()
         if way != "gone":
             path.write_bytes(bytes(size if way == "zeros" else 0))
-    damaged.tell(f"all files of {queue} are {way}")
+    damaged.note(f"all files of {queue} are {way}")
 
 
 def lose_file(damaged: Damaged, number: int) -> None:
@@ -181,7 +181,7 @@ def lose_file(damaged: Damaged, number: int) -> None:
     if len(files) < 2:
         raise Unfit
     files[number].unlink()
-    damaged.tell(f"file {files[number].name} of {queue}, at its end, is gone")
+    damaged.note(f"file {files[number].name} of {queue}, at its end, is gone")
 
 
 @kind("small", "files", "expired", "ext", "classic")
@@ -195,7 +195,7 @@ def queue_file_cut(damaged: Damaged) -> None:
     size = damaged.rng.randrange(damaged.good.queue_file_size)
     with path.open("r+b") as file:
         file.truncate(size)
-    damaged.tell(f"file {path.name} of {queue} has {size} bytes")
+    damaged.note(f"file {path.name} of {queue} has {size} bytes")
 
 
 @kind()
@@ -209,7 +209,7 @@ def left_over_units(damaged: Damaged) -> None:
     for number, place in enumerate(places, numbers[-1] + 1):
         path, position = damaged.unit(queue, number)
         put(path, position, packed(place, 8) + packed(200, 4) + bytes(8))
-    damaged.tell(f"left over units at the end of {queue}, to {places}")
+    damaged.note(f"left over units at the end of {queue}, to {places}")
 
 
 @kind()
@@ -218,7 +218,7 @@ def queue_directory_lost(damaged: Damaged) -> None:
     queue = damaged.queue()
     shutil.rmtree(damaged.directory(queue))
     damaged.allowed.unqueued |= {(queue, message.physical_offset) for message in damaged.good.of_queue(queue)}
-    damaged.tell(f"the directory of {queue} is gone")
+    damaged.note(f"the directory of {queue} is gone")
 
 
 @kind("small", "classic")
@@ -231,7 +231,7 @@ def queues_lost_beside_batches(damaged: Damaged) -> None:
     if is_file:
         (damaged.root / "consumequeue").write_text("x")
     damaged.allowed.unknown |= {queue for queue in damaged.good.queues if queue[0] != "Batches"}
-    damaged.tell("consumequeue/ is a file" if is_file else "consumequeue/ is gone")
+    damaged.note("consumequeue/ is a file" if is_file else "consumequeue/ is gone")
 
 
 @kind()
@@ -243,7 +243,7 @@ def foreign_names_in_queues(damaged: Damaged) -> None:
     (directory / ("9" * 20)).write_bytes(b"\xff" * 100)
     (directory.parent / "x").write_text("x")
     (directory.parent / "9999").mkdir(exist_ok=True)
-    damaged.tell(f"foreign files beside {queue}")
+    damaged.note(f"foreign files beside {queue}")
 
 
 # --- light queues -----------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def light_queue_lost(damaged: Damaged) -> None:
         raise Unfit
     shutil.rmtree(damaged.root / "consumequeue" / name)
     damaged.allowed.unqueued |= {((name, 0), message.physical_offset) for message in damaged.good.of_queue((name, 0))}
-    damaged.tell(f"{name} is gone")
+    damaged.note(f"{name} is gone")
 
 
 # --- queues of batches ------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def batch_unit_zeroed(damaged: Damaged) -> None:
     """A unit of a queue of batches."""
     path, number = damaged.rng.choice(batch_files(damaged)[1:-1]), damaged.rng.randrange(4)
     put(path, 46 * number, bytes(46))
-    damaged.tell(f"unit {number} of batch file {path.name} is zeros")
+    damaged.note(f"unit {number} of batch file {path.name} is zeros")
 
 
 @kind("small", "classic")
@@ -292,7 +292,7 @@ def batch_unit_flipped(damaged: Damaged) -> None:
     path = damaged.rng.choice(batch_files(damaged)[:-1])
     position = 46 * damaged.rng.choice((0, 0, 2)) + damaged.rng.choice((*range(20), *range(28, 38)))
     put(path, position, bytes([path.read_bytes()[position] ^ 1 << damaged.rng.randrange(8)]))
-    damaged.tell(f"a bit of byte {position} of batch file {path.name} is flipped")
+    damaged.note(f"a bit of byte {position} of batch file {path.name} is flipped")
 
 
 @kind("small", "classic")
@@ -300,7 +300,7 @@ def batch_file_lost(damaged: Damaged) -> None:
     """A file of a queue of batches that is gone, between others."""
     path = damaged.rng.choice(batch_files(damaged)[1:-1])
     path.unlink()
-    damaged.tell(f"batch file {path.name} is gone")
+    damaged.note(f"batch file {path.name} is gone")
 
 
 @kind("small", "classic")
@@ -308,7 +308,7 @@ def batch_file_zeroed(damaged: Damaged) -> None:
     """A file of a queue of batches that holds nothing, between others."""
     path = damaged.rng.choice(batch_files(damaged)[1:-1])
     put(path, 0, bytes(path.stat().st_size))
-    damaged.tell(f"batch file {path.name} is zeros")
+    damaged.note(f"batch file {path.name} is zeros")
 
 
 # --- extensions: without one, a broker sends what it cannot choose from by tag, and clients choose --------------------
@@ -325,7 +325,7 @@ def extension_lost(damaged: Damaged) -> None:
     else:
         sorted(directory.iterdir())[damaged.rng.choice((0, 1, -1))].unlink()
     damaged.allowed.has_tags = False
-    damaged.tell("extension of Orders 0 is gone, or a file of it")
+    damaged.note("extension of Orders 0 is gone, or a file of it")
 
 
 @kind("ext")
@@ -337,4 +337,4 @@ def extension_of_garbage(damaged: Damaged) -> None:
     path = damaged.rng.choice(files)
     damaged.allowed.has_tags = False
     put(path, 22 * 3, damaged.rng.choice((bytes(100), damaged.rng.randbytes(100))))
-    damaged.tell(f"100 bytes of extension file {path.name} are others")
+    damaged.note(f"100 bytes of extension file {path.name} are others")

@@ -78,7 +78,7 @@ class Trials:
         """What comes of a trial; the failures say how to do it again."""
         damaged = self.damaged(trial)
         verdict = judge(damaged, every=1 if thorough else EVERY.get(trial.shape, 4))
-        again = f"{trial} ({'; '.join(damaged.told)})"
+        again = f"{trial} ({'; '.join(damaged.noted)})"
         verdict.failures = [f"{again}: {failure}" for failure in verdict.failures]
         return verdict
 

@@ -14,7 +14,7 @@ MOST_PULLS = 1000
 
 
 def check_by_offset(store: MessageStore, disk: Disk, written: Iterable[Written]) -> None:
-    """Whole records are answered, damaged ones are not."""
+    """Check that whole records are answered, and damaged ones are not."""
     for each in written:
         record = store.record_at(each.physical_offset)
         if disk.has(each):
@@ -27,14 +27,14 @@ def check_by_offset(store: MessageStore, disk: Disk, written: Iterable[Written])
 
 
 def check_sound(record: bytes, physical_offset: int) -> None:
-    """Nothing that is presented is damaged as far as a checksum or a length can tell."""
+    """Check that nothing that is presented is damaged as far as a checksum or a length can show."""
     sound = intact(record, 0, physical_offset)
     assert sound is not None, f"the record at {physical_offset} is presented as whole"
     assert sound.total_size == len(record)
 
 
 def check_by_key(store: MessageStore, disk: Disk, written: Iterable[Written], *, missing: Iterable[int] = ()) -> None:
-    """Whole records are found by each of their keys; all that is found is sound and has the key."""
+    """Check that whole records are found by each of their keys; all that is found is sound and has the key."""
     excused = set(missing)
     wanted: dict[tuple[str, str, str], list[int]] = {}
     for each in written:

@@ -24,13 +24,13 @@ class Damaged:
     good: GoodStore
     root: Path
     rng: random.Random
-    told: list[str] = field(default_factory=list)
+    noted: list[str] = field(default_factory=list)
     allowed: Allowance = field(default_factory=Allowance)
     asks_offsets: bool = False
 
-    def tell(self, sentence: str) -> None:
-        """Say what was done."""
-        self.told.append(sentence)
+    def note(self, sentence: str) -> None:
+        """Note what was done."""
+        self.noted.append(sentence)
 
     # --- the log ------------------------------------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ class Damaged:
 
     @property
     def middle_segments(self) -> list[Path]:
-        """The same without the first and the last one."""
+        """The segments without the first and the last one."""
         return self.segments[1:-1]
 
     def messages_in(self, path: Path) -> list[Message]:

@@ -64,7 +64,7 @@ def light_units(record: Record) -> Iterator[tuple[bytes, int, int]]:
 
 @dataclass
 class QueueUnits:
-    """The units of a queue as they stand in its files, with their queue offsets and store times."""
+    """The units of a queue as they are in its files, with their queue offsets and store times."""
 
     kind: int
     units: list[bytes] = field(default_factory=list)

@@ -122,7 +122,7 @@ def python_imports(source: str) -> Iterator[tuple[int, str, str]]:
 
 
 def kernel_imports(source: str) -> Iterator[tuple[int, str, str]]:
-    """The same of Cython's source, which nothing but Cython parses: ``from a.b cimport c`` and ``cimport a.b``."""
+    """As :func:`python_imports` for Cython, which only Cython parses: ``from a.b cimport c`` and ``cimport a.b``."""
     for found in CIMPORT.finditer(source):
         line = source.count("\n", 0, found.start(0) + len(found[0]) - len(found[0].lstrip())) + 1
         if found[3]:

@@ -25,7 +25,7 @@ class Answer(Protocol):
 
 @dataclass
 class Drained:
-    """What a consumer got: records in order, remarks, and how often it was told that the server is busy."""
+    """What a consumer got: records in order, remarks, and how often the server answered that it is busy."""
 
     records: list[Record] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ def drain(
     kind: str = "TAG",
     on_busy: Callable[[], object] = lambda: None,
 ) -> Drained:
-    """Everything that a consumer gets until it is told that there is nothing new."""
+    """Everything that a consumer gets until the server answers that there is nothing new."""
     drained = Drained(offset=begin)
     for _ in range(MOST_PULLS):
         answer = ask(RequestCode.PULL_MESSAGE, pull_of(topic, queue_id, drained.offset, subscription, kind))

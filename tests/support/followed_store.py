@@ -49,7 +49,7 @@ class Followed:
         return list(self.store.query(KeyQuery(topic, key, kind, maximum=500)).physical_offsets)
 
     def check(self) -> None:
-        """The same answers as those of a store opened now."""
+        """Compare all answers with those of a store opened now."""
         self.follower.watch()
         records = self.growing.writer.records
         fresh = MessageStore.open(self.growing.root)
@@ -60,14 +60,14 @@ class Followed:
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is the same in two looks has settled, and what is damaged in two looks stays so: no test waits."""
+    """Have bytes count as settled, or damaged for good, after two equal looks, so that no test waits."""
     monkeypatch.setattr(log_follower, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(log_follower, "DAMAGED_SECONDS", 0.0)
     monkeypatch.setattr(follow, "UNQUEUED_SECONDS", 0.0)
 
 
 def held(root: Path) -> tuple[list[str], list[str]]:
-    """Files under a directory that this process maps, and those it has open, deleted ones as the kernel tells them."""
+    """Files under a directory that this process maps, and those it has open, deleted ones as the kernel names them."""
     lines = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines()]
     maps = [fields[5] for fields in lines if len(fields) == 6 and fields[5].startswith(str(root))]
     opened = []

@@ -236,7 +236,7 @@ def _form(text: str) -> str:
 
 
 def own_configuration(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
-    """We tell what is true of us of a Java server's configuration, under its names; exported members are all there."""
+    """The configuration has what is true of us, under a Java server's names; exported members are all there."""
     body, own = value_of(recorded.body), value_of(ours.body)
     assert own.keys() <= body.keys() | EXPORTED
     assert exchange.code != 26 or own.keys() >= EXPORTED

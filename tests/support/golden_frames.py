@@ -42,7 +42,7 @@ class Answer:
 class Exchange:
     """One recorded request (`header` as its JSON object) with its recorded answer, None for a oneway request.
 
-    `connection` is the pair of ports that tells the session's TCP connections apart; `number` counts from 0 by time.
+    `connection` is the pair of ports that identifies a TCP connection of the session; `number` counts from 0 by time.
     `stored_topics` are the topics that have queues in the session's store. `binary` is the header as it was sent, where
     that was not JSON. A pull that was still held when its client went away has no answer either.
     """
@@ -85,7 +85,7 @@ class Session:
         return [replace(exchange, stored_topics=topics) for exchange in exchanges]
 
     def notices(self) -> list[tuple[tuple[int, int], str]]:
-        """Each time the broker told a member that its group changed: the client's connection, and the group; sorted."""
+        """Each notice to a member that its group changed: the client's connection, and the group; sorted."""
         with lzma.open(self.frames, "rt", encoding="utf-8") as lines:
             frames = [_with_header(json.loads(line)) for line in lines]
         return sorted(
@@ -182,7 +182,7 @@ def value_of(body: bytes) -> Any:
 
 
 def in_any_order(value: Any, member: str = "") -> Any:
-    """The same value with every list sorted that Java fills from a set."""
+    """A value with every list sorted that Java fills from a set."""
     if isinstance(value, dict):
         is_table_of_sets = member == "clusterAddrTable"
         return {key: in_any_order(inner, "set" if is_table_of_sets else key) for key, inner in value.items()}

@@ -117,7 +117,7 @@ def everything(store: MessageStore, records: Iterable[oracles.Record]) -> Iterat
         for asked, name in KINDS.items():
             if name in (kind, "ANY"):
                 answer = store.query(KeyQuery(topic, key, asked, maximum=500))
-                # Whether files keep tags is told by a sample of their entries, and another one may tell another thing.
+                # Whether files keep tags is found from a sample of their entries, and another sample may differ.
                 yield "key", topic, key, name, answer.physical_offsets, name == "T" or answer.incomplete
     for topic in sorted(topics | set(store.queues.topics())):
         yield "topic", topic, store.queues.queue_ids(topic)

@@ -20,5 +20,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """There is nothing to tell of a process that goes through to its end."""
+    """Leave nothing behind for a process that comes to its end."""
     _RUNNING.unlink(missing_ok=True)

@@ -43,7 +43,7 @@ def gets_through(work: Callable[..., Any], arguments: tuple[Any, ...], killed_be
 def every_kill(work: Callable[..., Any], arguments: tuple[Any, ...], renames: Renames) -> Iterator[int]:
     """Run `work` killed before its first step, its second, and so on; yields after each kill, and ends when none hits.
 
-    Whoever iterates puts everything back to where it was before the next round.
+    The caller puts everything back to where it was before the next round.
     """
     number = 1
     while not gets_through(work, arguments, number, renames):

@@ -27,7 +27,7 @@ from storage.files.waiting import Unfinished
 VIEW, QUERY, PULL, LITE_PULL = 33, 12, 11, 361
 FOREVER = 2**63 - 1
 SUBSCRIPTION_FLAG = 4
-"""Of a pull's sysFlag: the subscription stands in the request."""
+"""Bit of a pull's sysFlag: the subscription is in the request."""
 TAIL = {"flag": 0, "language": "JAVA", "opaque": 7, "serializeTypeCurrentRPC": "JSON", "version": 513}
 EDGES = b'\0\x01\x1f\x7f\x80\xc3\xef\xff"\\{}[]:,0-9eE.utfn \n'
 

@@ -1,4 +1,4 @@
-"""Stores about which the fast lane is asked, by name, and the names that stand in them."""
+"""Stores for tests of the fast lane, by name, and the names in them."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Imports that stand in a function or under TYPE_CHECKING, and the reason that each of them has to give.
+"""Imports in a function or under TYPE_CHECKING, and the reason that each of them has to give.
 
 The reason is a comment: on the import's line, above the first of some imports that follow one another, or behind
 ``if TYPE_CHECKING:``. What is imported late again in the same module needs no second one: a package of others counts as
@@ -59,7 +59,7 @@ def late_groups(tree: ast.Module) -> Iterator[tuple[ast.stmt, list[ast.stmt]]]:
 
 
 def is_late(node: ast.AST) -> bool:
-    """Whether what stands in a statement is not imported with the module."""
+    """Whether the imports in a statement are not made with the module's."""
     is_for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
     return is_for_types or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 

@@ -1,4 +1,4 @@
-"""The figures that a server tells at /metrics, as numbers by name and labels."""
+"""The figures that a server reports at /metrics, as numbers by name and labels."""
 
 import urllib.request
 from collections import defaultdict
@@ -30,12 +30,12 @@ def figures_of(text: str) -> Figures:
 
 
 def figure(figures: Figures, name: str, **labels: str) -> float:
-    """The sum of those with a name, here without the prefix, and such labels among theirs; 0 where none was told."""
+    """The sum of those with a name, here without the prefix, and such labels among theirs; 0 where there is none."""
     wanted = labels.items()
     return sum(value for own, value in figures.named[f"rocketlens_{name}"] if wanted <= own)
 
 
 def read_figures(port: int) -> Figures:
-    """What a server process on the loopback address tells."""
+    """The figures of a server process on the loopback address."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         return figures_of(answer.read().decode())

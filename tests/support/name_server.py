@@ -1,4 +1,4 @@
-"""A name server for tests, which notes what it is told; the official one is in tests/interop."""
+"""A name server for tests, which notes its requests; the official one is in tests/interop."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ NOBODY = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
 
 class NameServer:
-    """Notes what it is told, and answers as it is set to."""
+    """Notes its requests, and answers as it is set to."""
 
     def __init__(self) -> None:
         self.cluster = NOBODY
@@ -33,7 +33,7 @@ class NameServer:
         for writer in self.writers:
             writer.transport.abort()
 
-    def told(self, code: int) -> list[tuple[dict[str, str], bytes]]:
+    def received(self, code: int) -> list[tuple[dict[str, str], bytes]]:
         return [(fields, body) for heard, fields, body in self.heard if heard == code]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

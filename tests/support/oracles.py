@@ -327,7 +327,7 @@ class IndexImage:
         return b"".join(packed(number, 8) for number in numbers) + counts
 
     def entry_bytes(self) -> bytes:
-        """Entries 1 … as they stand in the file."""
+        """Entries 1 … as they are in the file."""
         return b"".join(
             packed(hash_value, 4) + packed(physical_offset, 8) + packed(seconds, 4) + packed(previous, 4)
             for hash_value, physical_offset, seconds, previous in self.entries

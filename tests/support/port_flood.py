@@ -29,16 +29,16 @@ def expression(number: int, size: int) -> str:
 
 def expressions(number: int, count: int, size: int) -> bytes:
     """A heartbeat of one group that subscribes to `count` topics, each by an expression of its own."""
-    told = [subscription(f"T{each}", expression(number + each, size), number, "SQL92") for each in range(count)]
+    wanted = [subscription(f"T{each}", expression(number + each, size), number, "SQL92") for each in range(count)]
     return encode_request(
-        RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat(f"c{number}", consumer(f"G{number}", *told))
+        RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat(f"c{number}", consumer(f"G{number}", *wanted))
     )
 
 
 def check(number: int, size: int) -> bytes:
     """A check of one long expression."""
-    told = {"subscriptionData": subscription(TOPIC, expression(number, size), kind="SQL92")}
-    return encode_request(RequestCode.CHECK_CLIENT_CONFIG, {}, opaque=1, body=json.dumps(told).encode())
+    wanted = {"subscriptionData": subscription(TOPIC, expression(number, size), kind="SQL92")}
+    return encode_request(RequestCode.CHECK_CLIENT_CONFIG, {}, opaque=1, body=json.dumps(wanted).encode())
 
 
 def odd_body(number: int, size: int) -> bytes:
@@ -67,9 +67,9 @@ def pull(number: int, size: int) -> bytes:
 
 def groups(number: int, count: int) -> bytes:
     """A heartbeat of many groups nobody has heard of, under long names."""
-    told = (consumer(f"{number}-{each}-{'g' * 200}", subscription(TOPIC)) for each in range(count))
+    wanted = (consumer(f"{number}-{each}-{'g' * 200}", subscription(TOPIC)) for each in range(count))
     producers = tuple(f"{number}-{each}-{'p' * 200}" for each in range(count))
-    return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat("c" * 200, *told, producers=producers))
+    return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat("c" * 200, *wanted, producers=producers))
 
 
 def commits(number: int, count: int) -> bytes:
@@ -79,14 +79,16 @@ def commits(number: int, count: int) -> bytes:
         {"consumerGroup": f"{number}-{each}-{name}", "topic": TOPIC, "queueId": "0", "commitOffset": "1"}
         for each in range(count)
     )
-    told = b"".join(encode_request(RequestCode.UPDATE_CONSUMER_OFFSET, each, opaque=1, oneway=True) for each in fields)
-    return told + encode_request(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"}, opaque=1)
+    wanted = b"".join(
+        encode_request(RequestCode.UPDATE_CONSUMER_OFFSET, each, opaque=1, oneway=True) for each in fields
+    )
+    return wanted + encode_request(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"}, opaque=1)
 
 
 def huge(number: int, size: int) -> bytes:
     """A heartbeat longer than any that is read."""
-    told = [subscription(f"T{each}", f"a > {each}", kind="SQL92") for each in range(size // 150)]
-    return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat(f"c{number}", consumer("G", *told)))
+    wanted = [subscription(f"T{each}", f"a > {each}", kind="SQL92") for each in range(size // 150)]
+    return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat(f"c{number}", consumer("G", *wanted)))
 
 
 LARGE: list[Callable[[int], bytes]] = [

@@ -1,4 +1,4 @@
-"""The `rocketlens` command as processes: run to its end, or serving until told to stop."""
+"""The `rocketlens` command as processes: run to its end, or serving until the test stops it."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from broker.endpoint import Endpoint
 
 ROOT = Path(__file__).parents[2]
 OPTIONS: tuple[str, ...] = ()
-"""What every server is told besides."""
+"""Further options of every server."""
 
 COMMAND = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")
 START_SECONDS = 180

@@ -129,9 +129,9 @@ def main() -> int:
     command = ["make", "--no-print-directory", "lint"]
     lint = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     passed = not paths or run_tests(paths, TOTAL_SECONDS - (time.monotonic() - began))
-    told, _ = lint.communicate()
+    printed, _ = lint.communicate()
     if lint.returncode:
-        print(told)
+        print(printed)
     print(f"check: tests {'passed' if passed else 'FAILED'}, lint {'FAILED' if lint.returncode else 'passed'}")
     return int(not passed or lint.returncode != 0)
 

@@ -47,8 +47,8 @@ class Scheduling(LoadScopeScheduling):
     def remove_node(self, node: WorkerController) -> str | None:
         """The test that a process ran when it died, if it had any left; others get the rest of its tests.
 
-        xdist's own hands out that test again, and the files that were done too: whoever is given one of these has
-        nothing to do and is given nothing more, so that the run never ends.
+        xdist's own hands out that test again, and the files that were done too: a process that gets one of these has
+        nothing to do and gets nothing more, so that the run never ends.
         """
         files = self.assigned_work.pop(node)
         left = [(file, test) for file, tests in files.items() for test, is_done in tests.items() if not is_done]

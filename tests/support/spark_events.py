@@ -1,4 +1,4 @@
-"""What a Spark event log tells: which job ran how many tasks, and on which executors."""
+"""Read a Spark event log: which job ran how many tasks, and on which executors."""
 
 import json
 from collections import Counter

@@ -58,7 +58,7 @@ def to_double(text: str) -> float:
 
     What is too large is infinite, what is too small is zero; neither is an error.
     """
-    if text.replace(".", "", 1).isdecimal() and text.isascii():  # most of all there are, told at a glance
+    if text.replace(".", "", 1).isdecimal() and text.isascii():  # most texts are like this, and easily recognized
         return float(text)
     text = text.strip(_TRIMMED)
     if match := _DECIMAL.fullmatch(text):

@@ -1,8 +1,8 @@
-"""A clock that goes when it is told to."""
+"""A clock that a test moves."""
 
 
 class StillClock:
-    """A monotonic clock that stands still until told."""
+    """A monotonic clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0

@@ -1,4 +1,4 @@
-"""A writer of whole stores for tests: what a broker would leave behind for the messages a test tells it.
+"""A writer of whole stores for tests: what a broker would leave behind for the messages of a test.
 
 It shares no code with the project, so that reading what it wrote proves something; `tests/test_store_writer.py` proves
 the writer itself, by reproducing a recorded broker's log, queues and index byte for byte.
@@ -180,7 +180,7 @@ class StoreWriter:
         return self._append(fields | hosts | {"crc": record.body_crc}, None, index=index, queue=queue)
 
     def append_bytes(self, data: bytes) -> int:
-        """Put any bytes into the log, of which nothing is told to queue and index; returns their physical offset."""
+        """Put any bytes into the log, but not into queue and index; returns their physical offset."""
         return self.log.write(data)
 
     def overwrite(self, physical_offset: int, data: bytes) -> None:

@@ -70,9 +70,9 @@ class TrialClient:
     def _frame(self, code: int, fields: Mapping[str, object]) -> bytes:
         self._opaque += 1
         self.asked += 1
-        told = {name: str(value) for name, value in fields.items()}
+        texts = {name: str(value) for name, value in fields.items()}
         command = {"code": code, "flag": 0, "language": "JAVA", "opaque": self._opaque, "version": 453}
-        header = json.dumps(command | {"extFields": told}, ensure_ascii=False).encode()
+        header = json.dumps(command | {"extFields": texts}, ensure_ascii=False).encode()
         return (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
 
     def _receive(self) -> tuple[int, Answer]:

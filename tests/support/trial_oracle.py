@@ -372,8 +372,8 @@ class Judge:
         lacking = [place for place in lacking if (queue, place) not in self.allowed.unqueued]
         if lacking:
             lost = [self.by_offset[place].places[queue][0] for place in lacking]
-            told = "; ".join(f"{count} times {remark[:160]}" for remark, count in remarks.most_common(4))
-            self.fail("missed", where, f"queue offsets {shown(lost)} ({told})", len(lacking))
+            text = "; ".join(f"{count} times {remark[:160]}" for remark, count in remarks.most_common(4))
+            self.fail("missed", where, f"queue offsets {shown(lost)} ({text})", len(lacking))
 
     def _pull_one_by_one(self, queue: Queue, messages: list[Message]) -> None:
         """Every message by a pull that starts at it."""
@@ -390,8 +390,8 @@ class Judge:
             self.verdict.asked += 1
             found = list(self.messages_of(answer.body, where)) if answer.code == SUCCESS else []
             if not found or found[0] is not message:
-                told = f"code {answer.code}, next {answer.number('nextBeginOffset')}, {answer.remark[:160]}"
-                self.fail("missed", where, told)
+                text = f"code {answer.code}, next {answer.number('nextBeginOffset')}, {answer.remark[:160]}"
+                self.fail("missed", where, text)
 
     def _check_times(self, queue: Queue, messages: list[Message]) -> None:
         """Where reading starts for a time: at no message before it, and at none too late."""
@@ -409,8 +409,8 @@ class Judge:
             if answer.code == BUSY and queue in self.allowed.unknown and answer.remark:
                 continue
             if answer.code != SUCCESS or not before < answer.number("offset") <= offset:
-                told = f"code {answer.code}, {answer.number('offset')}, expected {before + 1} to {offset}"
-                self.fail("other", f"time of {queue} {offset}", told)
+                text = f"code {answer.code}, {answer.number('offset')}, expected {before + 1} to {offset}"
+                self.fail("other", f"time of {queue} {offset}", text)
 
     # --- offsets of groups --------------------------------------------------------------------------------------------
 
@@ -424,8 +424,8 @@ class Judge:
                     answer = self.client.ask(QUERY_CONSUMER_OFFSET, **fields)
                     self.verdict.asked += 1
                     if (answer.code, answer.number("offset")) != (SUCCESS, offset):
-                        told = f"code {answer.code}, {answer.number('offset')}, {answer.remark}; it is {offset}"
-                        self.fail("other", f"offset of {group} in {topic} {queue_id}", told)
+                        text = f"code {answer.code}, {answer.number('offset')}, {answer.remark}; it is {offset}"
+                        self.fail("other", f"offset of {group} in {topic} {queue_id}", text)
         return self.verdict
 
 

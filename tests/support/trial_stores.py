@@ -184,21 +184,21 @@ def small(root: Path) -> GoodStore:
 
 
 def extended(root: Path) -> GoodStore:
-    """The same with an extension unit for each message; batches have none."""
+    """The usual messages with an extension unit for each; batches have none."""
     author = Author(root, ext_bit_map=b"\x11\x22")
     author.write_mixture(range(200), batches=False)
     return author.finish("ext")
 
 
 def classic(root: Path) -> GoodStore:
-    """The same by a broker of old, whose index holds no tags."""
+    """The usual messages by an old broker, whose index holds no tags."""
     author = Author(root, profile="5.3")
     author.write_mixture(range(10, 210))
     return author.finish("classic")
 
 
 def expired(root: Path) -> GoodStore:
-    """The same, later: the first segments are deleted, and the queues' files that hold nothing else, as by a broker."""
+    """The usual messages, later: the first segments are deleted, and files of queues that hold nothing else."""
     author = Author(root)
     author.write_mixture(range(300))
     author.writer.close()

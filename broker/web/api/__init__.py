@@ -1,4 +1,4 @@
-"""The JSON API below `/api/v1/`: what the command line tells of a store, for the page and for programs."""
+"""The JSON API below `/api/v1/`: what the command line shows of a store, for the page and for programs."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
-"""Who may ask: the host that a request names, and the keys of `--acl` by HTTP Basic.
+"""Check who may use the API: the host that a request names, and the keys of `--acl` by HTTP Basic.
 
-A page of somebody else's that gives its own host name our address (DNS rebinding) is told by the Host header: taken are
-IP addresses, this machine's names, and what `--http-host` names. Keys are the access key and the secret key of an
-account; they are compared in the same time whatever is wrong with them, and appear in no log.
+A foreign page that gives its own host name our address (DNS rebinding) is recognized by the Host header: only IP
+addresses, this machine's names, and those of `--http-host` are accepted. Keys are the access key and the secret key of
+an account; they are compared in the same time whatever is wrong with them, and appear in no log.
 
 White lists go by a client's address. That is the socket's peer, or, where the peer is one of `--trusted-proxy`, what
 that proxy wrote into X-Forwarded-For; any other client may write into this header what it likes.
@@ -36,7 +36,7 @@ class Access:
     def __init__(
         self, hosts: Iterable[str] = (), proxies: Networks = (), accounts: Watched[Accounts] | None = None
     ) -> None:
-        """Take `hosts` besides IP addresses and the names of this machine; `proxies` tell for whom they ask."""
+        """Take `hosts` besides IP addresses and the names of this machine; `proxies` name their clients."""
         self._proxies = proxies
         self._hosts = {"localhost", socket.gethostname().lower(), *(host.lower() for host in hosts)}
         self.accounts = accounts
@@ -53,7 +53,7 @@ class Access:
         )
 
     def admit(self, request: Request) -> Account | None:
-        """The account that asks, None for who needs none. Raises `ApiError` 403 and 401."""
+        """The account of a request, None for a client that needs none. Raises `ApiError` 403 and 401."""
         self.check_host(request.headers.get("host", ""))
         if self.accounts is None:
             return None

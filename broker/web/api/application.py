@@ -52,13 +52,13 @@ logger = logging.getLogger(__name__)
 
 THREADS: Final = 3
 MOST_WAITING: Final = 32
-"""Requests that are worked for or wait for a thread; further ones are refused."""
+"""Requests that are answered or wait for a thread; further ones are refused."""
 
 ANSWER_SECONDS: Final = 18.0
 """How long an answer may take at most; the port closes connections some seconds later."""
 
 GONE: Final = 499
-"""What is written to a client that is gone; nobody reads it."""
+"""The status of an answer to a client that is gone; it is never read."""
 
 PLAIN: Final = {
     "Cache-Control": "no-store",
@@ -66,7 +66,7 @@ PLAIN: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
 }
-"""Headers of every answer: nobody keeps it, takes it for something else, or reads it from a page of his own."""
+"""Headers of every answer: it is not cached, not taken for another type, and not read by other sites' pages."""
 
 
 class Api:
@@ -75,7 +75,7 @@ class Api:
     def __init__(
         self, services: Sequence[BrokerService], access: Access | None = None, audit_log: AuditLog | None = None
     ) -> None:
-        """Answer for some stores, the first unless another is asked for, to those whom `access` admits.
+        """Answer for some stores, the first unless a request names another, to those whom `access` admits.
 
         Looks at messages are written down in `audit_log`, None nowhere.
         """
@@ -110,8 +110,8 @@ class Api:
 
     def close(self) -> None:
         """Answer no more; what is under way ends at its next look at the clock."""
-        for asked in self._working:
-            asked.gone.set()
+        for context in self._working:
+            context.gone.set()
         self._examinations.close()
         self._pool.close()
 
@@ -138,7 +138,7 @@ class Api:
             looker.note_refused(endpoint, self._first.broker_name, error)
             raise
         question = endpoint.read(request.query_params.multi_items())
-        asked = RequestContext(
+        context = RequestContext(
             self._service_of(question),
             account,
             needs_keys=self.access.accounts is not None,
@@ -146,7 +146,7 @@ class Api:
         )
         if len(self._pool) >= MOST_WAITING:
             raise ApiError(503, "busy", f"{MOST_WAITING} requests are being answered already; ask again in a moment")
-        content = await self._run(request, asked, partial(_work, endpoint, asked, question, looker))
+        content = await self._run(request, context, partial(_work, endpoint, context, question, looker))
         if endpoint.answer is not bytes:
             return Response(content, 200, PLAIN, "application/json")
         name = f"message-{getattr(question, 'offset', 0)}.bin"
@@ -161,12 +161,12 @@ class Api:
             raise not_found(f"no store of a broker {question.broker} is served here", "broker")
         return service
 
-    async def _run(self, request: Request, asked: RequestContext, work: Callable[[], bytes]) -> bytes:
+    async def _run(self, request: Request, context: RequestContext, work: Callable[[], bytes]) -> bytes:
         """Have a thread do the work, until it is done, the client is gone, or it takes too long."""
         owner = self.access.client_address(request)
         future: asyncio.Future[Any] = self._pool.run(owner, work)
         gone: asyncio.Future[Any] = asyncio.ensure_future(_wait_until_gone(request))
-        self._working.add(asked)
+        self._working.add(context)
         try:
             await asyncio.wait({future, gone}, timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if future.done() and not future.cancelled():
@@ -177,21 +177,21 @@ class Api:
                 raise ClientGone
             raise ApiError(503, "slow", f"there was no answer within {ANSWER_SECONDS:.0f} s: the disk may hang")
         finally:
-            asked.gone.set()
-            self._working.discard(asked)
+            context.gone.set()
+            self._working.discard(context)
             gone.cancel()
             future.cancel()
 
 
-def _work(endpoint: Endpoint, asked: RequestContext, question: Any, looker: Looker) -> bytes:
+def _work(endpoint: Endpoint, context: RequestContext, question: Any, looker: Looker) -> bytes:
     """Answer on a thread, which may wait for the disk."""
-    asked.check()
+    context.check()
     try:
-        answer = endpoint.work(asked, question)
+        answer = endpoint.work(context, question)
     except RocketLensError as error:
-        looker.note(endpoint, asked, question, [], error)
+        looker.note(endpoint, context, question, [], error)
         raise
-    looker.note(endpoint, asked, question, [] if endpoint.shows is None else endpoint.shows(question, answer))
+    looker.note(endpoint, context, question, [] if endpoint.shows is None else endpoint.shows(question, answer))
     return answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
 
 

@@ -1,4 +1,4 @@
-"""A message's body as the API shows it: decompressed, told what it is, and no more of it than asked for."""
+"""A message's body as the API shows it: decompressed, with its kind, and cut to the length that was requested."""
 
 import base64
 from typing import Final

@@ -76,20 +76,20 @@ class BrowseAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None
 
 
-def browse(asked: RequestContext, question: BrowseQuestion) -> BrowseAnswer:
+def browse(context: RequestContext, question: BrowseQuestion) -> BrowseAnswer:
     """Messages of a topic by queue and by time, those that pass a filter if there is one."""
     check_times(question.begin, question.end)
-    asked.allow(question.milliseconds)
+    context.allow(question.milliseconds)
     choice = choice_of(question.tag, question.sql)
     is_backward = question.order == "newest"
     start = None if question.cursor is None else decode_cursor(question.cursor, int)
     spans, total = [], 0
-    for queue in queues_of(asked, question.topic, question.queue_id):
-        asked.check()
+    for queue in queues_of(context, question.topic, question.queue_id):
+        context.check()
         span = _from_offset(span_between(queue, question.begin, question.end), question)
         total += len(span)
         spans.append(span if start is None else _from_place(span, start, is_backward=is_backward))
-    walk = _Walk(asked, choice, question.limit)
+    walk = _Walk(context, choice, question.limit)
     walk.run(spans, is_backward=is_backward)
     return BrowseAnswer(
         messages=walk.lines,
@@ -103,7 +103,7 @@ def browse(asked: RequestContext, question: BrowseQuestion) -> BrowseAnswer:
 
 
 def _from_offset(span: Span, question: BrowseQuestion) -> Span:
-    """The part of a span from the queue offset on that was asked for, or up to it when the newest come first."""
+    """The part of a span from the queue offset of the question on, or up to it when the newest come first."""
     if question.offset is None:
         return span
     if question.order == "newest":
@@ -122,8 +122,8 @@ def _from_place(span: Span, physical_offset: int, *, is_backward: bool) -> Span:
 class _Walk:
     """One walk over several queues; `stopped_at` is the physical offset of the message that it did not look at."""
 
-    def __init__(self, asked: RequestContext, choice: Choice | None, limit: int) -> None:
-        self._asked, self._choice, self._limit = asked, choice, limit
+    def __init__(self, context: RequestContext, choice: Choice | None, limit: int) -> None:
+        self._context, self._choice, self._limit = context, choice, limit
         self.lines: list[MessageLine] = []
         self.looked_at = self.unreadable = self.left_out = 0
         self.stopped_at: int | None = None
@@ -131,7 +131,7 @@ class _Walk:
     def run(self, spans: list[Span], *, is_backward: bool) -> None:
         """Walk until there is no room, no time, or no message."""
         sign = -1 if is_backward else 1
-        log = self._asked.store.commit_log
+        log = self._context.store.commit_log
         walks = [(_backward if is_backward else _forward)(log, span) for span in spans]
         heads = [
             (sign * entry.physical_offset, number, entry)
@@ -141,7 +141,7 @@ class _Walk:
         heapify(heads)
         while heads:
             _, number, entry = heads[0]
-            is_over = self.looked_at and not self.looked_at % LOOKS and self._asked.is_time_up
+            is_over = self.looked_at and not self.looked_at % LOOKS and self._context.is_time_up
             if is_over or len(self.lines) >= self._limit:
                 self.stopped_at = entry.physical_offset
                 return
@@ -162,18 +162,18 @@ class _Walk:
         code = entry.valid_tags_code
         if choice is not None and not choice.stages.matches_consume_queue_entry(code, entry.extension):
             return
-        message, damage = _read(self._asked, queue, entry)
+        message, damage = _read(self._context, queue, entry)
         if message is None:
             self.unreadable += 1
-        elif not self._asked.may_read_message(message):
+        elif not self._context.may_read_message(message):
             self.left_out += 1
         elif choice is None or choice.delivers(message):
             self.lines.append(line_of(message, damage=damage))
 
 
-def _read(asked: RequestContext, queue: Queue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:
+def _read(context: RequestContext, queue: Queue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:
     """The message of an entry, and what is wrong with its record."""
-    store, physical_offset = asked.store, entry.physical_offset
+    store, physical_offset = context.store, entry.physical_offset
     record, damage = store.record_at(physical_offset), None
     if record is None:
         record, damage = store.damaged_record_at(physical_offset), store.explain_absence(physical_offset)

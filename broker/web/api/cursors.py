@@ -17,7 +17,7 @@ def encode_cursor(place: Any) -> str:
 
 
 def decode_cursor(text: str, kind: type[Place]) -> Place:
-    """The place that a text stands for. Raises `ApiError` for a text that no answer has told."""
+    """The place that a cursor stands for. Raises `ApiError` for a text that is no cursor."""
     try:
         return msgspec.json.decode(
             base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True), type=kind

@@ -33,7 +33,7 @@ class ApiError(RocketLensError):
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client that asked is gone."""
 
 
 def bad_parameter(parameter: str, message: str) -> ApiError:
@@ -47,5 +47,5 @@ def not_found(message: str, parameter: str | None = None) -> ApiError:
 
 
 def forbidden(message: str) -> ApiError:
-    """The error of what the account may not see."""
+    """The error for something that the account may not see."""
     return ApiError(403, "forbidden", message)

@@ -25,7 +25,7 @@ Sql: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A filter: its two stages as a broker asks them, and whether a consumer gets a message in the end.
+    """A filter: its two stages as a broker calls them, and whether a consumer gets a message in the end.
 
     `note` says what of the expression is not read.
     """
@@ -36,7 +36,7 @@ class Choice:
 
 
 def choice_of(tag: str | None, sql: str | None) -> Choice | None:
-    """The filter that is asked for, None for none. Raises `ApiError` for what cannot be parsed, and for both."""
+    """The filter of a question, None without one. Raises `ApiError` for an expression that is wrong, and for both."""
     if tag is not None and sql is not None:
         raise bad_parameter("sql", "a consumer has a tag subscription or a SQL92 one: tag and sql exclude each other")
     try:

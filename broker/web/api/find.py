@@ -1,4 +1,4 @@
-"""One box for anything: whatever a text may name (:mod:`storage.search.find`), or part of a topic's name.
+"""The page's box: everything that a text may name (:mod:`storage.search.find`), or part of a topic's name.
 
 Offsets and ids are looked up for the first answer only; its cursor goes on with keys and tags.
 """
@@ -17,7 +17,7 @@ from protocol.message import Message
 from storage.search.find import KINDS, Finder, FindLimits, FindPlace
 
 MOST_TOPICS: Final = 20
-"""Topics whose names hold the text that are told."""
+"""Topics whose names contain the text that are listed."""
 
 LONGEST: Final = 4096
 
@@ -43,7 +43,7 @@ class Tried(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """What was found, what was tried, and topics whose name holds the text; `topics_left_out` are more of these.
+    """Messages, the kinds that were tried, and topics whose names contain the text; `topics_left_out` counts the rest.
 
     `cursor` is there when not all was looked at: because of the limit, or of the time. `incomplete` says what may be
     missing even so.
@@ -59,14 +59,14 @@ class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None
 
 
-def find(asked: RequestContext, question: FindQuestion) -> FindAnswer:
+def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
     """Find the messages that any id, key or tag names, and say what it was taken for."""
-    asked.allow(question.milliseconds)
+    context.allow(question.milliseconds)
     if question.topic is not None:
-        asked.require_right(question.topic)
-    names = asked.topics() if question.topic is None else [question.topic]
+        context.require_right(question.topic)
+    names = context.topics() if question.topic is None else [question.topic]
     text = question.text.strip()
-    finder = Finder(asked.store, text, names, _limits(asked, question))
+    finder = Finder(context.store, text, names, _limits(context, question))
     if question.cursor is None:
         finder.look_at_offset()
         finder.go_on(FindPlace())
@@ -85,10 +85,10 @@ def find(asked: RequestContext, question: FindQuestion) -> FindAnswer:
     )
 
 
-def _limits(asked: RequestContext, question: FindQuestion) -> FindLimits:
+def _limits(context: RequestContext, question: FindQuestion) -> FindLimits:
     def refusal(message: Message) -> str | None:
         try:
-            asked.require_message(message)
+            context.require_message(message)
         except ApiError as error:
             return str(error)
         return None
@@ -98,6 +98,6 @@ def _limits(asked: RequestContext, question: FindQuestion) -> FindLimits:
         begin_timestamp=question.begin,
         end_timestamp=question.end,
         maximum=question.limit,
-        is_time_up=lambda: asked.is_time_up,
+        is_time_up=lambda: context.is_time_up,
         refusal=refusal,
     )

@@ -1,7 +1,7 @@
-"""What is wrong with the store, as `rocketlens doctor` finds it: one examination for all who ask.
+"""Examine the store as `rocketlens doctor` does, once for all clients that ask at the same time.
 
-An examination takes seconds, so an answer may be that it is under way and how far; who wants the outcome asks again.
-It ends by itself when nobody has asked for a while: closing the page stops it.
+An examination takes seconds, so an answer may be that it is under way and how far; the client then asks again. It ends
+by itself when no client has asked for a while: closing the page stops it.
 """
 
 import threading
@@ -18,23 +18,23 @@ from storage.doctor.examine import STEPS, Diagnosis, examine
 from storage.ranges import subtract
 
 KEPT_SECONDS: Final = 30.0
-"""How long an outcome is told before the store is examined anew."""
+"""How long an outcome is answered before the store is examined anew."""
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long nobody may have asked before an examination is given up."""
+"""How long after the last request an examination is given up."""
 
 WAITED_SECONDS: Final = 0.25
 """How long an answer waits for an examination that may be done any moment."""
 
 
 class HealthQuestion(Question):
-    """`maximumAge`: an outcome that is older, in seconds, is not told; the store is examined anew."""
+    """`maximumAge`: an outcome that is older, in seconds, is not answered; the store is examined anew."""
 
     maximum_age: Annotated[int, Meta(ge=0, le=3600)] = int(KEPT_SECONDS)
 
 
 class FindingLine(msgspec.Struct, rename="camel", kw_only=True):
-    """One thing that is wrong, or good to know: where, what is there, what it means, what mends it."""
+    """One finding of an examination: where it is, what is there, what it means, and how to fix it."""
 
     severity: Literal["error", "warning", "info"]
     check: str
@@ -106,12 +106,12 @@ class Examinations:
             for each in self._by_broker.values():
                 each.close()
 
-    def health(self, asked: RequestContext, question: HealthQuestion) -> HealthAnswer:
-        """What is wrong with the store, with a picture of what log, queues and index cover."""
-        asked.require_admin()
+    def health(self, context: RequestContext, question: HealthQuestion) -> HealthAnswer:
+        """Findings about the store, with a picture of what log, queues and index cover."""
+        context.require_admin()
         with self._lock:
-            examination = self._by_broker.setdefault(asked.service.broker_name, Examination())
-        return examination.health(asked, question)
+            examination = self._by_broker.setdefault(context.service.broker_name, Examination())
+        return examination.health(context, question)
 
 
 class Examination:
@@ -121,7 +121,7 @@ class Examination:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        self._asked = self._started = 0.0
+        self._context = self._started = 0.0
         self._step = 0
         self._outcome: Outcome | None = None
         self._ended = -KEPT_SECONDS
@@ -131,13 +131,13 @@ class Examination:
         """Give up what is under way."""
         self._is_closed = True
 
-    def health(self, asked: RequestContext, question: HealthQuestion) -> HealthAnswer:
+    def health(self, context: RequestContext, question: HealthQuestion) -> HealthAnswer:
         """How far it has come, or what it found."""
         with self._lock:
-            self._asked = time.monotonic()
+            self._context = time.monotonic()
             thread = self._thread
             if thread is None and (time.monotonic() - self._ended > question.maximum_age or not self._is_known):
-                thread = self._thread = threading.Thread(target=self._run, args=(asked,), name="doctor", daemon=True)
+                thread = self._thread = threading.Thread(target=self._run, args=(context,), name="doctor", daemon=True)
                 self._started, self._step = time.monotonic(), 0
                 thread.start()
         if thread is not None:
@@ -158,14 +158,14 @@ class Examination:
     def _is_known(self) -> bool:
         return self._outcome is not None or self._problem is not None
 
-    def _run(self, asked: RequestContext) -> None:
-        options = asked.service.options
+    def _run(self, context: RequestContext) -> None:
+        options = context.service.options
         vouched = None
         if options.index_slots is not None and options.index_entries is not None:
             vouched = options.index_slots, options.index_entries
         outcome, problem = None, None
         try:
-            root = asked.store.layout.root
+            root = context.store.layout.root
             outcome = _outcome(examine(root, options.commit_log_directories, vouched, self._begin_step))
         except _NobodyAsks:
             problem = None
@@ -185,7 +185,7 @@ class Examination:
                 self._ended = time.monotonic()
 
     def _begin_step(self, number: int) -> None:
-        if self._is_closed or time.monotonic() - self._asked > PATIENCE_SECONDS:
+        if self._is_closed or time.monotonic() - self._context > PATIENCE_SECONDS:
             raise _NobodyAsks
         self._step = number
 

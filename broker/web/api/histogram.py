@@ -61,13 +61,13 @@ class HistogramAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None
 
 
-def histogram(asked: RequestContext, question: HistogramQuestion) -> HistogramAnswer:
+def histogram(context: RequestContext, question: HistogramQuestion) -> HistogramAnswer:
     """How many messages of a topic were stored when."""
     check_times(question.begin, question.end)
-    asked.allow(question.milliseconds)
-    queues = queues_of(asked, question.topic, question.queue_id)
+    context.allow(question.milliseconds)
+    queues = queues_of(context, question.topic, question.queue_id)
     after = -1 if question.cursor is None else decode_cursor(question.cursor, int)
-    begin, end = _range(asked, queues, question)
+    begin, end = _range(context, queues, question)
     width = _width(begin, end, question.buckets)
     begin -= begin % width
     counts = [0] * max(-(-(end + 1 - begin) // width), 1)
@@ -75,7 +75,7 @@ def histogram(asked: RequestContext, question: HistogramQuestion) -> HistogramAn
     done = 0
     left = [queue for queue in queues if queue.queue_id > after]
     for queue in left:
-        if done and asked.is_time_up:
+        if done and context.is_time_up:
             break
         _add(queue, begin, width, counts, outside)
         done += 1
@@ -92,13 +92,13 @@ def histogram(asked: RequestContext, question: HistogramQuestion) -> HistogramAn
     )
 
 
-def _range(asked: RequestContext, queues: list[Queue], question: HistogramQuestion) -> tuple[int, int]:
+def _range(context: RequestContext, queues: list[Queue], question: HistogramQuestion) -> tuple[int, int]:
     """Begin and end (ms, both inclusive), those that are not given from the first and last messages of the queues."""
     begin, end = question.begin, question.end
     if begin is None or end is None:
         firsts, lasts = [], []
         for queue in queues:
-            asked.check()
+            context.check()
             if queue.max_offset > queue.min_offset:
                 firsts.append(queue.store_timestamp_at(queue.min_offset))
                 lasts.append(queue.store_timestamp_at(queue.max_offset - 1))

@@ -1,4 +1,4 @@
-"""Everything that happened to one message, in order of time; as `rocketlens life` tells it."""
+"""Everything that happened to one message, in order of time, as `rocketlens life` shows it."""
 
 from typing import Annotated
 
@@ -28,7 +28,7 @@ class Progress(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class LifeEvent(msgspec.Struct, rename="camel", kw_only=True):
-    """One thing that happened: a record that was stored, at its `stage`, or what a client told in a trace."""
+    """One thing that happened: a record that was stored, at its `stage`, or a client's trace."""
 
     timestamp: int
     stage: str | None
@@ -47,34 +47,36 @@ class LifeAnswer(msgspec.Struct, rename="camel", kw_only=True):
     left_out: int
 
 
-def message_life(asked: RequestContext, question: LifeQuestion) -> LifeAnswer:
-    """Where a message waited, was delivered, retried and given up, who has passed it, and what clients told of it."""
+def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
+    """Where a message waited, was delivered, retried and given up, who has passed it, and what clients reported."""
     if question.topic is not None:
-        asked.require_right(question.topic)
-    found = find_life(asked.store, question.unique_key, question.topic, waits=False)
-    asked.check()
-    sees_message = any(event.message and asked.may_read_message(event.message) for event in found.events)
-    seen = [event for event in found.events if _may_see(asked, event, sees_message=sees_message)]
+        context.require_right(question.topic)
+    found = find_life(context.store, question.unique_key, question.topic, waits=False)
+    context.check()
+    sees_message = any(event.message and context.may_read_message(event.message) for event in found.events)
+    seen = [event for event in found.events if _may_see(context, event, sees_message=sees_message)]
     return LifeAnswer(
-        events=[_event(asked, event) for event in seen],
+        events=[_event(context, event) for event in seen],
         incomplete=found.incomplete,
         left_out=len(found.events) - len(seen),
     )
 
 
-def _may_see(asked: RequestContext, event: Event, *, sees_message: bool) -> bool:
-    """Whether an event may be told; a consumer's trace names no topic, so it may if any record of the message may."""
+def _may_see(context: RequestContext, event: Event, *, sees_message: bool) -> bool:
+    """Whether an event may be shown; a consumer's trace names no topic, so it may if any of the records may."""
     if event.message is not None:
-        return asked.may_read_message(event.message)
+        return context.may_read_message(event.message)
     assert event.trace is not None
-    return asked.account is None or (sees_message if event.trace.topic is None else asked.may_read(event.trace.topic))
+    return context.account is None or (
+        sees_message if event.trace.topic is None else context.may_read(event.trace.topic)
+    )
 
 
-def _event(asked: RequestContext, event: Event) -> LifeEvent:
+def _event(context: RequestContext, event: Event) -> LifeEvent:
     groups = [
         Progress(group=each.group, next_offset=each.next_offset, has_passed=each.has_passed)
         for each in event.groups
-        if asked.may_see_group(each.group)
+        if context.may_see_group(each.group)
     ]
     return LifeEvent(
         timestamp=event.timestamp,

@@ -57,7 +57,7 @@ class Looker:
     def note(
         self,
         endpoint: Endpoint,
-        asked: RequestContext,
+        context: RequestContext,
         question: Any,
         offsets: list[int],
         error: RocketLensError | None = None,
@@ -68,8 +68,8 @@ class Looker:
         fields = {name: value for name, value in msgspec.to_builtins(question).items() if value is not None}
         look = Look(
             now(),
-            asked.service.broker_name,
-            None if asked.account is None else asked.account.access_key,
+            context.service.broker_name,
+            None if context.account is None else context.account.access_key,
             self.client,
             f"GET /api/v1{endpoint.path}",
             "SUCCESS" if error is None else _code_of(error),

@@ -1,4 +1,4 @@
-"""One message with all that a store tells of it, and the line that stands for it in a list."""
+"""One message with all that a store has of it, and its line in a list."""
 
 from collections.abc import Iterator
 from typing import Annotated, Final
@@ -18,7 +18,7 @@ from storage.life.message_copies import origin_topic, stage_of
 from storage.search.find import message_at
 
 SHOWN: Final = 64 * 1024
-"""Bytes of a body that are shown unless asked for more."""
+"""Bytes of a body that are shown by default."""
 
 MOST_SHOWN: Final = 4 * 1024 * 1024
 INNER_SHOWN: Final = 4 * 1024
@@ -128,48 +128,48 @@ class BodyQuestion(Question):
     offset: Offset
 
 
-def message(asked: RequestContext, question: MessageQuestion) -> MessageAnswer:
+def message(context: RequestContext, question: MessageQuestion) -> MessageAnswer:
     """The message that starts at a physical offset, damaged or not."""
-    found, damage = read_message(asked, question.offset)
-    return _answer(asked, found, damage, question.body_limit)
+    found, damage = read_message(context, question.offset)
+    return _answer(context, found, damage, question.body_limit)
 
 
-def queue_message(asked: RequestContext, question: QueueMessageQuestion) -> MessageAnswer:
+def queue_message(context: RequestContext, question: QueueMessageQuestion) -> MessageAnswer:
     """The message of a queue offset."""
-    asked.require_topic(question.topic)
-    queue = asked.store.queues.queue(question.topic, question.queue_id)
+    context.require_topic(question.topic)
+    queue = context.store.queues.queue(question.topic, question.queue_id)
     if queue is None:
         raise not_found(f"topic {question.topic} has no queue {question.queue_id}", "queueId")
     entry = queue.entry_at(question.queue_offset)
-    # Where the unit is damaged or lost the log may tell what it was.
+    # Where the unit is damaged or lost the log may still have the message.
     physical_offset = queue.message_in_log(question.queue_offset)
     if entry is not None and physical_offset is None:
         physical_offset = entry.physical_offset
     if physical_offset is None:
         reach = f"it has {queue.min_offset} to {queue.max_offset - 1}" if queue.max_offset else "it is empty"
         raise not_found(f"queue {question.queue_id} has no message {question.queue_offset}: {reach}", "queueOffset")
-    found, damage = read_message(asked, physical_offset)
-    return _answer(asked, found, damage, question.body_limit)
+    found, damage = read_message(context, physical_offset)
+    return _answer(context, found, damage, question.body_limit)
 
 
-def body(asked: RequestContext, question: BodyQuestion) -> bytes:
+def body(context: RequestContext, question: BodyQuestion) -> bytes:
     """The whole body, decompressed, to be downloaded; as it is stored where it cannot be decompressed."""
-    found, _ = read_message(asked, question.offset)
+    found, _ = read_message(context, question.offset)
     try:
         return found.body
     except StoreError:
         return bytes(found.stored_body)
 
 
-def read_message(asked: RequestContext, physical_offset: int) -> tuple[Message, str | None]:
+def read_message(context: RequestContext, physical_offset: int) -> tuple[Message, str | None]:
     """The message at a physical offset, and what is wrong with its record.
 
     Raises `ApiError` where none starts, and for a topic that may not be read.
     """
-    found, damage = message_at(asked.store, physical_offset)
+    found, damage = message_at(context.store, physical_offset)
     if found is None:
         raise not_found(f"no message there: {damage}", "offset")
-    asked.require_message(found)
+    context.require_message(found)
     return found, damage
 
 
@@ -206,9 +206,9 @@ def _first(keys: list[str]) -> Iterator[str]:
         room -= len(key) + 1
 
 
-def _answer(asked: RequestContext, message: Message, damage: str | None, most: int) -> MessageAnswer:
+def _answer(context: RequestContext, message: Message, damage: str | None, most: int) -> MessageAnswer:
     inner = _inner(message)
-    groups, problem = _groups_of(asked, message)
+    groups, problem = _groups_of(context, message)
     return MessageAnswer(
         message_id=message.message_id,
         unique_key=message.unique_key,
@@ -261,23 +261,23 @@ def _inner_answer(message: Message) -> InnerMessage:
     )
 
 
-def _groups_of(asked: RequestContext, message: Message) -> tuple[list[Consumption], str | None]:
+def _groups_of(context: RequestContext, message: Message) -> tuple[list[Consumption], str | None]:
     """The groups that read the record's queue; none, and the reason, where it is not known how far they have come."""
     try:
-        return list(_groups(asked, message)), None
+        return list(_groups(context, message)), None
     except RocketLensError as error:
         return [], str(error)
 
 
-def _groups(asked: RequestContext, message: Message) -> Iterator[Consumption]:
+def _groups(context: RequestContext, message: Message) -> Iterator[Consumption]:
     """The groups that read the record's queue, by name; of a retry topic its own alone."""
-    offsets = asked.service.offsets
+    offsets = context.service.offsets
     owner = group_of_retry_topic(message.topic)
-    queue = asked.store.queues.queue(message.topic, message.queue_id)
+    queue = context.store.queues.queue(message.topic, message.queue_id)
     end = 0 if queue is None else queue.max_offset
     for group in offsets.groups_of(message.topic):
         next_offset = offsets.committed(group, message.topic, message.queue_id)
-        if next_offset is not None and owner in (None, group) and asked.may_see_group(group):
+        if next_offset is not None and owner in (None, group) and context.may_see_group(group):
             yield Consumption(
                 group=group,
                 next_offset=next_offset,

@@ -1,4 +1,4 @@
-"""What the page shows first: which store this is, how far its log reaches, and what is the matter at first sight."""
+"""What the page shows first: which store this is, how far its log reaches, and which problems are known."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ MOST_PROBLEMS: Final = 50
 
 
 class StoreQuestion(Question):
-    """Nothing is asked for but the store."""
+    """A question without parameters of its own."""
 
 
 class LogExtent(msgspec.Struct, rename="camel", kw_only=True):
@@ -28,10 +28,10 @@ class LogExtent(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class StoreAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """The store. `state` is live, crashed or stopped; what is of all topics together, administrators alone are told.
+    """The store. `state` is live, crashed or stopped; only administrators see what concerns all topics together.
 
     `incomplete` says what any search may miss, `problems` what is missing or damaged. `access_key` is whose keys were
-    taken, `needs_keys` whether there have to be any; `brokers` are those that may be asked here.
+    taken, `needs_keys` whether keys are required; `brokers` are those that can be selected here.
     """
 
     broker_name: str
@@ -51,31 +51,31 @@ class StoreAnswer(msgspec.Struct, rename="camel", kw_only=True):
     problems_left_out: int = 0
 
 
-def store(asked: RequestContext, _question: StoreQuestion) -> StoreAnswer:
+def store(context: RequestContext, _question: StoreQuestion) -> StoreAnswer:
     """Which store this is, and how far it reaches."""
-    service = asked.service
+    service = context.service
     answer = StoreAnswer(
         broker_name=service.broker_name,
         cluster=service.cluster,
         version=installed_version(),
-        needs_keys=asked.needs_keys,
-        access_key=None if asked.account is None else asked.account.access_key,
-        is_admin=asked.is_admin,
-        brokers=list(asked.brokers),
-        topics=len(asked.topics()),
+        needs_keys=context.needs_keys,
+        access_key=None if context.account is None else context.account.access_key,
+        is_admin=context.is_admin,
+        brokers=list(context.brokers),
+        topics=len(context.topics()),
     )
-    if asked.is_admin:
-        _tell_all(asked, answer)
+    if context.is_admin:
+        _add_whole_store(context, answer)
     return answer
 
 
-def _tell_all(asked: RequestContext, answer: StoreAnswer) -> None:
-    snapshot = asked.store.snapshot
+def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
+    snapshot = context.store.snapshot
     log, state = snapshot.commit_log, snapshot.state
     first = log.store_timestamp_at(log.minimum, 1)
     newest = max((run.last for run in snapshot.tail.runs), default=-1)
     last = max(log.store_timestamp_at(newest, 1) if newest >= 0 else 0, snapshot.index.last_update[0])
-    problems = [*_reason_not_to_follow(asked), *asked.store.problems]
+    problems = [*_reason_not_to_follow(context), *context.store.problems]
     answer.state = "live" if state.is_live else "crashed" if state.has_crashed else "stopped"
     answer.store = str(snapshot.layout.root)
     answer.log = LogExtent(
@@ -91,10 +91,10 @@ def _tell_all(asked: RequestContext, answer: StoreAnswer) -> None:
     answer.problems_left_out = max(len(problems) - MOST_PROBLEMS, 0)
 
 
-def _reason_not_to_follow(asked: RequestContext) -> list[str]:
-    """Why what is there now is no store any more: a disk was taken away, files were deleted, and answers are old."""
+def _reason_not_to_follow(context: RequestContext) -> list[str]:
+    """Why the directory is no store any more, so that answers are old: its disk was removed, or files were deleted."""
     try:
-        recognise_store(asked.store.layout.root, asked.service.options.commit_log_directories, open_segments=False)
+        recognise_store(context.store.layout.root, context.service.options.commit_log_directories, open_segments=False)
     except StoreError as error:
         return [f"the store cannot be followed, answers are of what was read before: {error}"]
     return []

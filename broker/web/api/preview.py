@@ -56,17 +56,17 @@ class PreviewPlace(NamedTuple):
     queue_offset: int
 
 
-def filter_preview(asked: RequestContext, question: PreviewQuestion) -> PreviewAnswer:
+def filter_preview(context: RequestContext, question: PreviewQuestion) -> PreviewAnswer:
     """How many of a topic's messages a consumer with a filter would get."""
     check_times(question.begin, question.end)
-    asked.allow(question.milliseconds)
+    context.allow(question.milliseconds)
     choice = choice_of(question.tag, question.sql)
     if choice is None:
         raise bad_parameter("tag", "a filter is needed: tag or sql")
     place = PreviewPlace(-1, 0) if question.cursor is None else decode_cursor(question.cursor, PreviewPlace)
     passed = looked_at = before = total = 0
     stopped: PreviewPlace | None = None
-    for queue in queues_of(asked, question.topic, question.queue_id):
+    for queue in queues_of(context, question.topic, question.queue_id):
         span = span_between(queue, question.begin, question.end)
         total += len(span)
         if queue.queue_id < place.queue_id:
@@ -76,7 +76,7 @@ def filter_preview(asked: RequestContext, question: PreviewQuestion) -> PreviewA
             before += max(min(place.queue_offset, span.end) - span.first, 0)
             span = Span(queue, max(span.first, min(place.queue_offset, span.end)), span.end)
         if stopped is None:
-            count, offset = _count(asked, span, choice, is_first=not looked_at)
+            count, offset = _count(context, span, choice, is_first=not looked_at)
             passed += count
             looked_at += offset - span.first
             stopped = PreviewPlace(queue.queue_id, offset) if offset < span.end else None
@@ -90,11 +90,11 @@ def filter_preview(asked: RequestContext, question: PreviewQuestion) -> PreviewA
     )
 
 
-def _count(asked: RequestContext, span: Span, choice: Choice, *, is_first: bool) -> tuple[int, int]:
+def _count(context: RequestContext, span: Span, choice: Choice, *, is_first: bool) -> tuple[int, int]:
     """How many messages of a span pass, and up to which queue offset was looked; one step is always made."""
-    snapshot = asked.store.snapshot
+    snapshot = context.store.snapshot
     passed, offset = 0, span.first
-    while offset < span.end and (not asked.is_time_up or (is_first and offset == span.first)):
+    while offset < span.end and (not context.is_time_up or (is_first and offset == span.first)):
         result = get_message(
             snapshot.queues,
             span.queue.topic,
@@ -104,16 +104,16 @@ def _count(asked: RequestContext, span: Span, choice: Choice, *, is_first: bool)
             BYTES_AT_ONCE,
             choice.stages,
         )
-        passed += sum(_passes(asked, record, span, choice) for record in result.records)
+        passed += sum(_passes(context, record, span, choice) for record in result.records)
         offset = max(result.next_begin_offset, offset + 1)
     return passed, min(offset, span.end)
 
 
-def _passes(asked: RequestContext, record: memoryview, span: Span, choice: Choice) -> int:
+def _passes(context: RequestContext, record: memoryview, span: Span, choice: Choice) -> int:
     """How many messages of a record a consumer gets: none, one, or those of a batch."""
     try:
         message = decode_message(record, check_crc=False)
-        if message.queue_offset >= span.end or not choice.delivers(message) or not asked.may_read_message(message):
+        if message.queue_offset >= span.end or not choice.delivers(message) or not context.may_read_message(message):
             return 0
     except CorruptRecord:
         return 0

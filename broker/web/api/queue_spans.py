@@ -32,10 +32,10 @@ class Span:
         return max(self.end - self.first, 0)
 
 
-def queues_of(asked: RequestContext, topic: str, queue_id: int | None) -> list[Queue]:
+def queues_of(context: RequestContext, topic: str, queue_id: int | None) -> list[Queue]:
     """The queues of a topic, or one of them. Raises `ApiError` where there is none, or where there are too many."""
-    asked.require_topic(topic)
-    store = asked.store
+    context.require_topic(topic)
+    store = context.store
     if queue_id is not None:
         queue = store.queues.queue(topic, queue_id)
         if queue is None:
@@ -51,7 +51,7 @@ def queues_of(asked: RequestContext, topic: str, queue_id: int | None) -> list[Q
         )
     found = []
     for each in ids:
-        asked.check()
+        context.check()
         queue = store.queues.queue(topic, each)
         if queue is not None:
             found.append(queue)

@@ -1,4 +1,4 @@
-"""One request as the thread sees it that works for it: what it may see, and how long it may take."""
+"""One request as the thread that answers it sees it: what it may show, and how long it may take."""
 
 import threading
 import time
@@ -19,12 +19,12 @@ UNBOUNDED = float("inf")
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """What an endpoint works with. `account` None: nobody has to say who he is, and everything may be seen."""
+    """What an endpoint works with. `account` None: no account is needed, and everything may be seen."""
 
     service: BrokerService
     account: Account | None = None
     needs_keys: bool = False
-    """Whether others than this client have to say who they are."""
+    """Whether other clients than this one need an account."""
     brokers: tuple[str, ...] = ()
     """The names of all brokers whose stores are served; `service` is one of them."""
     gone: threading.Event = field(default_factory=threading.Event)
@@ -37,17 +37,17 @@ class RequestContext:
         return self.service.store
 
     def allow(self, milliseconds: int) -> None:
-        """From now on there is so much time before the answer is given as far as it has come."""
+        """Set how long the work may take from now on; then the answer is given as far as it has come."""
         self.deadline = time.monotonic() + milliseconds / 1000
 
     @property
     def is_time_up(self) -> bool:
-        """Whether to stop here and say so. Raises `ClientGone` when nobody waits any more."""
+        """Whether to end the answer here. Raises `ClientGone` if the client is gone."""
         self.check()
         return time.monotonic() >= self.deadline
 
     def check(self) -> None:
-        """Raise `ClientGone` when nobody waits any more."""
+        """Raise `ClientGone` if the client is gone."""
         if self.gone.is_set():
             raise ClientGone
 

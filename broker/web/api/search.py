@@ -1,4 +1,4 @@
-"""Search by content: what messages say, in pages that take a second or two and go on by cursor.
+"""Search messages by content, in pages that take a second or two and go on by cursor.
 
 Each answer says how much of the log was searched. Expressions that a client writes, regular ones and JSONPath, may take
 for ever on a body that fits them badly, and nothing could stop them in this process: those are searched for in another
@@ -25,7 +25,7 @@ from storage.search.cursor import Cursor as SearchCursor
 from storage.search.matcher import Matcher
 
 LEAST_MILLISECONDS: Final = 200
-"""So long is searched whatever is asked, so that each answer comes further than the one before."""
+"""The least time of searching for one answer, so that each answer comes further than the one before."""
 
 MOST_APART: Final = 4000
 """Milliseconds that another process searches for one answer; that it has to start and open the store comes on top."""
@@ -97,11 +97,11 @@ class SearchAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None
 
 
-def search_content(asked: RequestContext, question: SearchQuestion) -> SearchAnswer:
+def search_content(context: RequestContext, question: SearchQuestion) -> SearchAnswer:
     """Messages by what they say: a text, a regular expression, JSONPath, SQL92, the start of a key, a host, a size."""
     if question.topic is not None:
-        asked.require_topic(question.topic)
-    elif not asked.is_admin:
+        context.require_topic(question.topic)
+    elif not context.is_admin:
         raise bad_parameter("topic", "only administrators may search without a topic")
     check_times(question.begin, question.end)
     if question.maximum_size is not None and question.maximum_size < question.minimum_size:
@@ -109,13 +109,13 @@ def search_content(asked: RequestContext, question: SearchQuestion) -> SearchAns
     wait = max(question.milliseconds, LEAST_MILLISECONDS)
     try:
         if question.regex is None and question.json_path is None:
-            asked.allow(wait)
-            return _search_here(asked, question)
-        # What cannot be is told at once.
+            context.allow(wait)
+            return _search_here(context, question)
+        # Wrong criteria are an error at once.
         Matcher(question.criteria())
         if question.cursor is not None:
             SearchCursor.decode(question.cursor, question.criteria())
-        return _search_apart(asked, question, min(wait, MOST_APART))
+        return _search_apart(context, question, min(wait, MOST_APART))
     except FilterSyntaxError as error:
         raise bad_parameter("where", str(error)) from None
     except ConfigError as error:
@@ -130,13 +130,13 @@ def _blamed(question: SearchQuestion, text: str) -> str:
     return "regex" if question.regex is not None else ""
 
 
-def _search_here(asked: RequestContext, question: SearchQuestion) -> SearchAnswer:
+def _search_here(context: RequestContext, question: SearchQuestion) -> SearchAnswer:
     steps = search(
-        asked.store,
+        context.store,
         question.criteria(),
         limit=question.limit,
         cursor=question.cursor,
-        should_stop=lambda: asked.gone.is_set() or asked.is_time_up,
+        should_stop=lambda: context.gone.is_set() or context.is_time_up,
         # Half of the cores stay with the clients of the other port.
         threads=max((os.cpu_count() or 2) // 2, 1),
         exhaustive=question.exhaustive,
@@ -144,14 +144,14 @@ def _search_here(asked: RequestContext, question: SearchQuestion) -> SearchAnswe
     found: list[Message] = []
     for step in steps:
         found += step.messages
-    asked.check()
-    return _answer(asked, found, step.progress, step.notes, step.cursor)
+    context.check()
+    return _answer(context, found, step.progress, step.notes, step.cursor)
 
 
-def _search_apart(asked: RequestContext, question: SearchQuestion, milliseconds: int) -> SearchAnswer:
-    options = asked.service.options
+def _search_apart(context: RequestContext, question: SearchQuestion, milliseconds: int) -> SearchAnswer:
+    options = context.service.options
     task = Task(
-        store=str(asked.store.layout.root),
+        store=str(context.store.layout.root),
         commit_log_directories=tuple(map(str, options.commit_log_directories)),
         criteria=question.criteria(),
         limit=question.limit,
@@ -161,17 +161,17 @@ def _search_apart(asked: RequestContext, question: SearchQuestion, milliseconds:
     found: list[Message] = []
     progress, cursor = ProgressReport(0, 0, 0, 0.0), question.cursor
     notes: tuple[str, ...] = ()
-    for step in search_apart(asked, task, milliseconds):
+    for step in search_apart(context, task, milliseconds):
         found += step.messages
         progress, notes, cursor = step.progress, step.notes, step.cursor
-    return _answer(asked, found, progress, notes, cursor)
+    return _answer(context, found, progress, notes, cursor)
 
 
 def _answer(
-    asked: RequestContext, found: list[Message], progress: ProgressReport, notes: tuple[str, ...], cursor: str | None
+    context: RequestContext, found: list[Message], progress: ProgressReport, notes: tuple[str, ...], cursor: str | None
 ) -> SearchAnswer:
-    seen = [message for message in found if asked.may_read_message(message)]
-    if asked.account is not None and not asked.account.is_unbounded:
+    seen = [message for message in found if context.may_read_message(message)]
+    if context.account is not None and not context.account.is_unbounded:
         # Said whether there were any or not: a count would say what is in messages that may not be read.
         notes = (*notes, "messages that this account may not read are left out")
     return SearchAnswer(

@@ -1,8 +1,8 @@
 """A search in a process of its own, which can be killed at any moment.
 
 It reads one :class:`Task` from stdin and writes its steps to stdout as they come, msgpack each with its length before.
-Each step has a cursor behind it, so whoever kills the process loses nothing but the piece that it was at. It goes by
-itself when nobody reads any more.
+Each step has a cursor behind it, so killing the process loses only the piece that it was at. It ends by itself when its
+output is closed.
 """
 
 import os
@@ -31,7 +31,7 @@ START_MILLISECONDS: Final = 12_000
 """How long the process may take until it has opened the store."""
 
 LOOK_SECONDS: Final = 0.1
-"""How often is looked whether anybody still waits."""
+"""How often to look whether the client still waits."""
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -55,14 +55,14 @@ class ProcessReport(msgspec.Struct):
     notes: tuple[str, ...] = ()
     problem: str | None = None
     is_store: bool = False
-    """Whether the problem is the store's, and none of what was asked."""
+    """Whether the problem is in the store, and not in the criteria."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pipe:
     """The process's stdout, read without waiting longer than somebody waits for us."""
 
-    asked: RequestContext
+    context: RequestContext
     stream: IO[bytes]
     selector: selectors.BaseSelector
 
@@ -70,7 +70,7 @@ class _Pipe:
         """So many bytes; None when the time is over or the process has ended. Raises `ClientGone`."""
         parts: list[bytes] = []
         while count:
-            if self.asked.is_time_up:
+            if self.context.is_time_up:
                 return None
             if not self.selector.select(LOOK_SECONDS):
                 continue
@@ -82,7 +82,7 @@ class _Pipe:
         return b"".join(parts)
 
 
-def search_apart(asked: RequestContext, task: Task, milliseconds: int) -> Iterator[Step]:
+def search_apart(context: RequestContext, task: Task, milliseconds: int) -> Iterator[Step]:
     """The steps of a search as far as they come in some time after the process has started; one at least.
 
     Raises `ConfigError` for criteria that cannot be, `ApiError` when not even one piece of the log was searched.
@@ -98,11 +98,11 @@ def search_apart(asked: RequestContext, task: Task, milliseconds: int) -> Iterat
             stream.write(msgspec.msgpack.encode(task))
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
-            pipe = _Pipe(asked, process.stdout, selector)
-            asked.allow(START_MILLISECONDS)
+            pipe = _Pipe(context, process.stdout, selector)
+            context.allow(START_MILLISECONDS)
             if _read(pipe) is None:
                 raise ApiError(503, "slow", "the process that searches did not start in time; ask again")
-            asked.allow(milliseconds)
+            context.allow(milliseconds)
             yield from _steps(pipe)
     finally:
         process.kill()
@@ -127,7 +127,7 @@ def _steps(pipe: _Pipe) -> Iterator[Step]:
 
 
 def _read(pipe: _Pipe) -> ProcessReport | None:
-    """What the process tells next; None when the time is over, or it has ended.
+    """The next report of the process; None when the time is over, or it has ended.
 
     Raises `ConfigError`, and `ApiError` for a store that cannot be searched.
     """

@@ -13,7 +13,7 @@ from storage.life.message_copies import Stage, stage_of
 from storage.queue.queue import Queue
 
 MOST_OFFSETS: Final = 256
-"""Queues of a topic of which it is told where a group reads next."""
+"""Queues of a topic for which a group's next offset is listed."""
 
 
 class TopicsQuestion(Question):
@@ -94,33 +94,33 @@ class TopicAnswer(msgspec.Struct, rename="camel", kw_only=True):
     groups_problem: str | None = None
 
 
-def topics(asked: RequestContext, question: TopicsQuestion) -> TopicsAnswer:
+def topics(context: RequestContext, question: TopicsQuestion) -> TopicsAnswer:
     """The topics of the store."""
-    asked.allow(question.milliseconds)
+    context.allow(question.milliseconds)
     part = question.contains.lower()
-    names = [name for name in asked.topics() if part in name.lower()]
+    names = [name for name in context.topics() if part in name.lower()]
     after = None if question.cursor is None else decode_cursor(question.cursor, str)
     left = names if after is None else [name for name in names if name > after]
     page = left[: question.limit]
-    lines = [TopicLine(topic=name, kind=kind_of(name), queues=_queue_count(asked, name)) for name in page]
+    lines = [TopicLine(topic=name, kind=kind_of(name), queues=_queue_count(context, name)) for name in page]
     if question.counts:
         for line in lines:
-            if asked.is_time_up:
+            if context.is_time_up:
                 break
-            _count(asked, line)
+            _count(context, line)
     return TopicsAnswer(
         topics=lines, total=len(names), cursor=encode_cursor(page[-1]) if len(left) > len(page) else None
     )
 
 
-def topic(asked: RequestContext, question: TopicQuestion) -> TopicAnswer:
+def topic(context: RequestContext, question: TopicQuestion) -> TopicAnswer:
     """One topic: its queues, and how far consumer groups have come."""
-    asked.require_topic(question.topic)
-    ids = asked.store.queues.queue_ids(question.topic)
+    context.require_topic(question.topic)
+    ids = context.store.queues.queue_ids(question.topic)
     after = -1 if question.cursor is None else decode_cursor(question.cursor, int)
     left = [queue_id for queue_id in ids if queue_id > after]
     page = left[: question.limit]
-    groups, problem = _groups_of(asked, question.topic)
+    groups, problem = _groups_of(context, question.topic)
     last = None if question.groups_cursor is None else decode_cursor(question.groups_cursor, str)
     rest = groups if last is None else [group for group in groups if group > last]
     shown = rest[: question.groups_limit]
@@ -128,8 +128,8 @@ def topic(asked: RequestContext, question: TopicQuestion) -> TopicAnswer:
         topic=question.topic,
         kind=kind_of(question.topic),
         queue_count=len(ids),
-        queues=[_queue_line(asked, question.topic, queue_id) for queue_id in page],
-        groups=[_group_line(asked, group, question.topic) for group in shown],
+        queues=[_queue_line(context, question.topic, queue_id) for queue_id in page],
+        groups=[_group_line(context, group, question.topic) for group in shown],
         group_count=len(groups),
         groups_cursor=encode_cursor(shown[-1]) if len(rest) > len(shown) else None,
         cursor=encode_cursor(page[-1]) if len(left) > len(page) else None,
@@ -137,10 +137,10 @@ def topic(asked: RequestContext, question: TopicQuestion) -> TopicAnswer:
     )
 
 
-def _groups_of(asked: RequestContext, topic: str) -> tuple[list[str], str | None]:
+def _groups_of(context: RequestContext, topic: str) -> tuple[list[str], str | None]:
     """The groups with an offset in a topic that may be seen; none, and the reason, where that is not known."""
     try:
-        return [group for group in asked.service.offsets.groups_of(topic) if asked.may_see_group(group)], None
+        return [group for group in context.service.offsets.groups_of(topic) if context.may_see_group(group)], None
     except RocketLensError as error:
         return [], str(error)
 
@@ -154,19 +154,19 @@ def kind_of(topic: str) -> str:
     return "system" if own or topic in ("TBW102", "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC") else "normal"
 
 
-def _queue_count(asked: RequestContext, topic: str) -> int | None:
+def _queue_count(context: RequestContext, topic: str) -> int | None:
     try:
-        return len(asked.store.queues.queue_ids(topic))
+        return len(context.store.queues.queue_ids(topic))
     except StoreError:
         return None
 
 
-def _count(asked: RequestContext, line: TopicLine) -> None:
+def _count(context: RequestContext, line: TopicLine) -> None:
     """Put in how many messages a topic has, and when the last was stored."""
     messages, last = 0, -1
     try:
-        for queue in asked.store.queues.queues_of(line.topic):
-            asked.check()
+        for queue in context.store.queues.queues_of(line.topic):
+            context.check()
             messages += queue.max_offset - queue.min_offset
             if queue.max_offset > queue.min_offset:
                 last = max(last, queue.store_timestamp_at(queue.max_offset - 1))
@@ -175,10 +175,10 @@ def _count(asked: RequestContext, line: TopicLine) -> None:
     line.messages, line.last_timestamp = messages, last if last >= 0 else None
 
 
-def _queue_line(asked: RequestContext, topic: str, queue_id: int) -> QueueLine:
-    asked.check()
+def _queue_line(context: RequestContext, topic: str, queue_id: int) -> QueueLine:
+    context.check()
     try:
-        queue = asked.store.queues.queue(topic, queue_id)
+        queue = context.store.queues.queue(topic, queue_id)
         if queue is not None:
             return _read_queue(queue)
         problem = "its directory is gone"
@@ -201,14 +201,14 @@ def _read_queue(queue: Queue) -> QueueLine:
     )
 
 
-def _group_line(asked: RequestContext, group: str, topic: str) -> GroupLine:
-    asked.check()
+def _group_line(context: RequestContext, group: str, topic: str) -> GroupLine:
+    context.check()
     lag: int | None = 0
     offsets: dict[int, int] = {}
     try:
-        offsets = asked.service.offsets.offsets_of(group, topic)
+        offsets = context.service.offsets.offsets_of(group, topic)
         for queue_id, offset in offsets.items():
-            queue = asked.store.queues.queue(topic, queue_id)
+            queue = context.store.queues.queue(topic, queue_id)
             lag = (lag or 0) + (0 if queue is None else max(queue.max_offset - offset, 0))
     except RocketLensError:  # without one of them it would look smaller than it is
         lag = None

@@ -7,7 +7,7 @@ import { bytes, number } from "./format.js";
 const HEX_BYTES = 16 * 1024;
 const MORE_BYTES = 4 * 1024 * 1024;
 
-// `place` tells the message whose body it is, null for one of several in a record.
+// `place` identifies the message whose body it is; null for one of several in a record.
 export function bodyPanel(first, place, context) {
   let body = first;
   const shown = el("div", { class: "body-text" });

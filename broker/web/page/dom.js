@@ -68,7 +68,7 @@ export function notice(text, kind = "") {
   return el("p", { class: `notice ${kind}`, role: kind === "error" ? "alert" : null }, foreign(text));
 }
 
-// A handler that asks the server: what goes wrong is told, unless it is that the view was left.
+// A handler that asks the server: an error is announced, unless the view was left.
 export function guarded(work) {
   return async (...args) => {
     try { return await work(...args); } catch (error) {

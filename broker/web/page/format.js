@@ -66,6 +66,6 @@ export function parseTime(text) {
   if (/^\d{12,16}$/.test(trimmed)) return Number(trimmed);
   const iso = /^\d{4}-\d{2}-\d{2}$/.test(trimmed) ? `${trimmed}T00:00:00` : trimmed.replace(" ", "T");
   const value = Date.parse(iso);
-  if (Number.isNaN(value)) throw new Error(`"${trimmed}" is no time: write 2026-11-21 06:45:05, or milliseconds since 1970`);
+  if (Number.isNaN(value)) throw new Error(`"${trimmed}" is not a time: write 2026-11-21 06:45:05, or milliseconds since 1970`);
   return value;
 }

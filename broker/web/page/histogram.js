@@ -8,7 +8,7 @@ import { Work } from "./work.js";
 const BUCKETS = 90, WIDTH = 1000, HEIGHT = 110;
 
 export class Histogram {
-  // `choose` is told the times of a bar: {begin, end}.
+  // `choose` is called with the times of a bar: {begin, end}.
   constructor(context, state, choose) {
     this.context = context;
     this.state = state;
@@ -27,15 +27,15 @@ export class Histogram {
 
   async load() {
     const { topic, queueId, begin, end } = this.state;
-    let asked = { topic, queueId, begin, end, buckets: BUCKETS };
+    let question = { topic, queueId, begin, end, buckets: BUCKETS };
     this.counts = null;
     await this.work.run(async (cursor, signal) => {
-      const answer = await ask("/histogram", { ...asked, cursor }, signal);
+      const answer = await ask("/histogram", { ...question, cursor }, signal);
       this.begin = answer.begin;
       this.width = answer.width;
       this.counts = this.counts === null ? answer.counts : this.counts.map((count, at) => count + answer.counts[at]);
       // The next queues are counted in the same buckets.
-      asked = { ...asked, begin: this.begin, end: this.begin + this.width * this.counts.length - 1, buckets: Math.max(this.counts.length, 1) };
+      question = { ...question, begin: this.begin, end: this.begin + this.width * this.counts.length - 1, buckets: Math.max(this.counts.length, 1) };
       this.queues = (cursor === null ? 0 : this.queues) + answer.queues;
       this.draw();
       return { cursor: answer.cursor, part: this.queues / (this.queues + answer.queuesLeft), text: `${number(this.queues)} of ${plural(this.queues + answer.queuesLeft, "queue")} counted` };
@@ -50,7 +50,7 @@ export class Histogram {
     clear(this.drawing, counts.flatMap((count, at) => {
       const height = count ? Math.max((count / highest) * (HEIGHT - 4), 2) : 0;
       const bar = svg("rect", { class: "bar", x: at * step + gap / 2, y: HEIGHT - height, width: step - gap, height });
-      const target = svg("rect", { class: "target", x: at * step, y: 0, width: step, height: HEIGHT, "data-at": at }, svg("title", {}, this.told(at)));
+      const target = svg("rect", { class: "target", x: at * step, y: 0, width: step, height: HEIGHT, "data-at": at }, svg("title", {}, this.textAt(at)));
       if (count) target.addEventListener("click", () => this.take(at));
       target.addEventListener("pointerenter", () => this.point(at, false));
       return [bar, target];
@@ -61,7 +61,7 @@ export class Histogram {
     clear(this.said, total ? `${plural(total, "message")}, a bar is ${duration(this.width)}` : "No messages here.");
   }
 
-  told(at) {
+  textAt(at) {
     const begin = this.begin + at * this.width;
     return `${time(begin, this.width < 1000)} – ${time(begin + this.width - 1, this.width < 1000)}: ${plural(this.counts[at], "message")}`;
   }
@@ -69,8 +69,8 @@ export class Histogram {
   point(at, isLoud) {
     this.active = at;
     for (const each of this.drawing.querySelectorAll(".target")) each.classList.toggle("active", Number(each.dataset.at) === at);
-    clear(this.said, this.told(at));
-    if (isLoud) announce(this.told(at));
+    clear(this.said, this.textAt(at));
+    if (isLoud) announce(this.textAt(at));
   }
 
   take(at) {

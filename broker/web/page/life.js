@@ -1,4 +1,4 @@
-// A message's life: where it waited, was delivered, retried and given up, and what clients told of it.
+// A message's life: where it waited, was delivered, retried and given up, and what clients reported.
 
 import { ask } from "./api.js";
 import { clear, el, foreign, link, notice } from "./dom.js";
@@ -8,7 +8,7 @@ export function lifePanel(message, context) {
   const shown = el("div", {}, el("p", { class: "muted" }, "Looking…"));
   const panel = el("section", { class: "panel" }, el("h2", {}, "Life"), shown);
   if (message.uniqueKey) load(message, shown, context);
-  else clear(shown, el("p", { class: "muted" }, "The producer gave it no unique key, so its copies cannot be told."));
+  else clear(shown, el("p", { class: "muted" }, "The producer gave it no unique key, so its copies cannot be found."));
   return panel;
 }
 
@@ -43,9 +43,9 @@ function record(event, when, message) {
 
 const KINDS = { Pub: "sent", SubBefore: "consuming", SubAfter: "consumed", EndTransaction: "ended its transaction", Recall: "recalled" };
 
-function trace(told, event, when) {
-  const outcome = told.outcome ?? { true: "success", false: "failure" }[String(told.success)] ?? "";
-  const parts = [outcome, told.costMilliseconds === null ? "" : duration(told.costMilliseconds), told.clientHost ?? "", event.note].filter(Boolean).join(", ");
-  return el("li", { class: "trace" }, el("b", {}, `traced: ${KINDS[told.kind] ?? told.kind}`), told.group ? [" by ", foreign(told.group)] : null, when,
+function trace(report, event, when) {
+  const outcome = report.outcome ?? { true: "success", false: "failure" }[String(report.success)] ?? "";
+  const parts = [outcome, report.costMilliseconds === null ? "" : duration(report.costMilliseconds), report.clientHost ?? "", event.note].filter(Boolean).join(", ");
+  return el("li", { class: "trace" }, el("b", {}, `traced: ${KINDS[report.kind] ?? report.kind}`), report.group ? [" by ", foreign(report.group)] : null, when,
     el("div", { class: "muted" }, foreign(parts)));
 }

@@ -13,7 +13,7 @@ function askForKeys(problem) {
     said.hidden = !problem;
     const form = el("form", { id: "login" }, said, field("Access key", access), field("Secret key", secret),
       el("div", { class: "row" }, el("button", { class: "primary" }, "Open"), el("button", { type: "button", onclick: () => done() }, "Cancel")));
-    const dialog = el("dialog", { class: "login", "aria-label": "Keys" }, el("h2", {}, "This server asks for keys"),
+    const dialog = el("dialog", { class: "login", "aria-label": "Keys" }, el("h2", {}, "This server requires keys"),
       el("p", { class: "muted" }, "Access key and secret key of an account of its --acl file. They stay in this tab until it is closed."), form);
     const done = () => { open = null; dialog.remove(); resolve(); };
     form.addEventListener("submit", (event) => { event.preventDefault(); setKeys(access.value, secret.value); done(); });

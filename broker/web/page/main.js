@@ -37,7 +37,7 @@ function listenToBox() {
   });
 }
 
-// What store this is, on every view; asked again when another one is looked at.
+// The store's line, on every view; requested again when another store is selected.
 let described = {};
 
 async function describeStore() {

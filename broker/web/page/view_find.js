@@ -13,7 +13,7 @@ export async function findView(parameters, context) {
   const tried = el("ul", { class: "tried", "aria-label": "What the text was taken for" });
   const topics = el("p", { class: "chips" });
   const warning = el("div");
-  const work = new Work(context, "Topics looked through");
+  const work = new Work(context, "Topics searched");
   const counts = new Map();
 
   // Answers are put together until there is a page of messages, or nothing is left.
@@ -32,7 +32,7 @@ export async function findView(parameters, context) {
       if (last.incomplete) clear(warning, notice(`Something may be missing: ${last.incomplete}`, "warning"));
       drawTried(tried, counts);
       const part = last.topicsToSearch ? last.topicsSearched / last.topicsToSearch : 1;
-      return { cursor: last.cursor, part, text: `${percent(last.topicsSearched, last.topicsToSearch)} of the topics looked through, ${number(found.length)} found`, isEnough: found.length > 0 };
+      return { cursor: last.cursor, part, text: `${percent(last.topicsSearched, last.topicsToSearch)} of the topics searched, ${number(found.length)} found`, isEnough: found.length > 0 };
     }, cursor);
     return { messages: found, cursor: stopped };
   }

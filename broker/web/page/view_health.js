@@ -1,4 +1,4 @@
-// The store's health: what is wrong, what it means, what mends it, and a picture of what log, queues and index cover.
+// The store's health: what is wrong, what it means, how to fix it, and a picture of what log, queues and index cover.
 
 import { ask } from "./api.js";
 import { announce, clear, copyButton, el, foreign, guarded, link, notice } from "./dom.js";
@@ -25,7 +25,7 @@ export async function healthView(_parameters, context) {
   head.append(summary, again);
   context.main.append(head, work, shown);
 
-  // Not asking again stops the examination: the server gives up what nobody waits for.
+  // Not asking again stops the examination: the server gives up what no client waits for.
   async function examine(maximumAge) {
     stopped = false;
     again.disabled = true;
@@ -42,7 +42,7 @@ export async function healthView(_parameters, context) {
         }
         if (answer.state === "failed") clear(shown, notice(answer.problem, "error"));
         else if (answer.outcome) draw(answer.outcome, summary, shown);
-        else clear(shown, notice("Stopped before anything was known."));
+        else clear(shown, notice("Stopped before there was a result."));
         if (stopped) announce("stopped");
         return;
       }
@@ -67,7 +67,7 @@ function draw(outcome, summary, shown) {
 }
 
 function findings(list) {
-  if (!list.length) return el("p", { class: "muted" }, "There is nothing to say.");
+  if (!list.length) return el("p", { class: "muted" }, "There are no findings.");
   return el("section", { "aria-label": "Findings" }, el("h2", {}, "Findings"), list.map((finding) => el("article", { class: `finding ${finding.severity}` },
     el("h3", {}, el("span", { class: `chip ${finding.severity === "info" ? "quiet" : finding.severity}` }, finding.severity), " ", foreign(finding.check.replaceAll("_", " ")),
       finding.place ? el("span", { class: "muted mono" }, " ", foreign(finding.place)) : null,

@@ -1,4 +1,4 @@
-// Search by content: what messages say. Each answer is a second or two of searching; it goes on by itself until a page is
+// Search messages by content. Each answer is a second or two of searching; it goes on by itself until a page is
 // full, everything was searched, or it is stopped.
 
 import { ask } from "./api.js";
@@ -10,7 +10,7 @@ import { Work } from "./work.js";
 
 const PAGE = 50;
 const TEXTS = [
-  ["contains", "Body holds", "a part of the text, as it is", "wide"],
+  ["contains", "Body contains", "a part of the text, as it is", "wide"],
   ["regex", "Regular expression", "order-[0-9]+", "wide"],
   ["jsonPath", "JSONPath = value", "$.customer.id=4711", "wide"],
   ["where", "SQL92 on properties", "a > 5 AND region = 'hz'", "wide"],
@@ -47,7 +47,7 @@ function form(parameters, problem) {
   ];
   const place = el("select", {}, [["body", "in the body"], ["properties", "in properties"], ["any", "in both"]].map(([value, text]) => el("option", { value, selected: (parameters.place ?? "body") === value }, text)));
   const node = el("form", { class: "panel" }, el("div", { class: "search-form" }, fields, field("Text and expression", place)),
-    el("div", { class: "row" }, el("button", { class: "primary" }, "Search"), el("span", { class: "muted" }, "All that is given must hold. With a topic, or a key, much less has to be read.")));
+    el("div", { class: "row" }, el("button", { class: "primary" }, "Search"), el("span", { class: "muted" }, "A message must meet all conditions. With a topic, or a key, much less has to be read.")));
   node.addEventListener("submit", (event) => {
     event.preventDefault();
     problem.hidden = true;
@@ -78,7 +78,7 @@ async function run(parameters, context) {
         text: `searched ${bytes(done.searchedBytes)} of ${bytes(done.totalBytes)}${pace}, ${number(found.length)} found` };
     }, cursor);
     return { messages: found, cursor: stopped, text: done ? `Searched ${bytes(done.searchedBytes)} of ${bytes(done.totalBytes)} (${percent(done.searchedBytes, done.totalBytes)}).` : "" };
-  }, { empty: "No message is like this." });
+  }, { empty: "No message meets these conditions." });
   context.main.append(work.node, list.node, notes);
   await list.goOn();
 }

@@ -33,11 +33,11 @@ function failed(context, error) {
   }
 }
 
-// There is no such topic, or no such queue of it: nothing is drawn that looks as if there were one without messages.
+// There is no such topic or queue: nothing is drawn that looks like one without messages.
 function absent(context, error) {
   const { topic } = context.parameters;
   clear(context.main, el("div", { class: "bar" }, el("h1", {}, foreign(topic))), notice(error.message, "error"),
-    el("p", { class: "chips" }, error.parameter === "queueId" ? link("topic", { topic }, "All queues of this topic") : link("topics", { contains: topic }, "Topics whose name holds this"),
+    el("p", { class: "chips" }, error.parameter === "queueId" ? link("topic", { topic }, "All queues of this topic") : link("topics", { contains: topic }, "Topics whose name contains this"),
       link("topics", {}, "All topics")));
 }
 

@@ -7,7 +7,7 @@ import { rename } from "./router.js";
 
 export async function topicsView(parameters, context) {
   document.title = "Topics · RocketLens";
-  const filter = el("input", { type: "search", placeholder: "Part of a name", "aria-label": "Topics whose name holds", value: parameters.contains ?? "", spellcheck: "false" });
+  const filter = el("input", { type: "search", placeholder: "Part of a name", "aria-label": "Topics whose name contains", value: parameters.contains ?? "", spellcheck: "false" });
   const own = el("input", { type: "checkbox", checked: parameters.system === "1" });
   const count = el("span", { class: "muted", role: "status" });
   const matter = el("div");
@@ -18,8 +18,8 @@ export async function topicsView(parameters, context) {
 
   async function page() {
     const mine = turn;
-    const asked = { contains: filter.value.trim(), limit: 100, cursor };
-    const answer = await ask("/topics", asked, context.signal);
+    const question = { contains: filter.value.trim(), limit: 100, cursor };
+    const answer = await ask("/topics", question, context.signal);
     if (mine !== turn) return;
     const rows = new Map(answer.topics.filter((topic) => own.checked || topic.kind !== "system").map((topic) => [topic.topic, row(topic)]));
     body.append(...rows.values());
@@ -29,9 +29,9 @@ export async function topicsView(parameters, context) {
     table.hidden = shown === 0;
     clear(count, `${number(shown)} of ${plural(answer.total, "topic")} shown${cursor ? "; there are more" : own.checked || shown === answer.total ? "" : ", the broker's own left out"}`);
     // Counting opens every queue, so it comes after what can be shown at once.
-    // What there was no time for is asked again, as long as more gets counted.
+    // Ask again for the counts that there was no time for, as long as more of them come.
     for (let done = -1, all = answer.topics.length; done < all;) {
-      const counted = await ask("/topics", { ...asked, counts: true, milliseconds: 2000 }, context.signal);
+      const counted = await ask("/topics", { ...question, counts: true, milliseconds: 2000 }, context.signal);
       if (mine !== turn) return;
       const known = counted.topics.filter((topic) => topic.messages !== null);
       for (const topic of known) if (rows.has(topic.topic)) fillCounts(rows.get(topic.topic), topic);

@@ -4,7 +4,7 @@
 import { announce, el } from "./dom.js";
 
 export class Work {
-  // `told(done)` makes a text of what was done so far.
+  // `label` names the progress bar for screen readers.
   constructor(context, label) {
     this.context = context;
     this.bar = el("progress", { max: 1, value: 0, "aria-label": label });

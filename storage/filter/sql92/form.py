@@ -1,4 +1,4 @@
-"""What a condition does with its operands, of which the steps are made that compute it."""
+"""What a condition does with its operands; the steps that compute it are made from this."""
 
 from typing import Final, NamedTuple, TypeAlias
 
@@ -30,7 +30,7 @@ class IsNull(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The first operand stands in a relation to the second; `operator` is the name of its token."""
+    """The first operand compared with the second; `operator` is the name of the operator's token."""
 
     operator: str
 

@@ -1,4 +1,4 @@
-"""The parts of a parsed expression: what each is, where it stands, and what it does.
+"""The parts of a parsed expression: what each is, where it is in the source, and what it does.
 
 RocketMQ's compile-time rules speak of five kinds of parts (filters §2.4), and what a comparison does depends on the
 types of its sides (§2.5). Properties are texts and only literals are numbers, so that the type of every part is known

@@ -95,5 +95,5 @@ def test_a_directory_with_a_number_among_the_index_files_is_a_finding(tmp_path: 
     assert (outcome.code, outcome.errors) == (4, "")
     (finding,) = json.loads(outcome.output)["findings"]
     assert (finding["path"], finding["found"]) == (str(directory), "expected an index file, found a directory")
-    assert finding["remedy"] == f"mv it out of {directory.parent}"
+    assert finding["remedy"] == f"move it out of {directory.parent}"
     assert rocketlens("query", writer.root, "--topic", "T", "--key", "k").code == 0

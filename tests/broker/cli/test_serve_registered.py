@@ -17,7 +17,7 @@ DEADLINE_SECONDS = 60.0
 def entries(name_server: NameServer, code: int) -> list[tuple[str, str, str]]:
     """Broker name, id and address of each request of a code, in order."""
     names = ("brokerName", "brokerId", "brokerAddr")
-    return [(*(fields[name] for name in names),) for fields, _ in name_server.told(code)]  # type: ignore[misc]
+    return [(*(fields[name] for name in names),) for fields, _ in name_server.received(code)]  # type: ignore[misc]
 
 
 def eventually(condition: Callable[[], bool]) -> None:

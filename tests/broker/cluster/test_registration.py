@@ -59,8 +59,8 @@ async def test_a_replica_registers_again_and_again_without_topics_and_takes_itse
     g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with registered(g1_store, monkeypatch) as (name_server, _):
-        await until(lambda: len(name_server.told(RequestCode.REGISTER_BROKER)) >= 3)
-        fields, body = name_server.told(RequestCode.REGISTER_BROKER)[0]
+        await until(lambda: len(name_server.received(RequestCode.REGISTER_BROKER)) >= 3)
+        fields, body = name_server.received(RequestCode.REGISTER_BROKER)[0]
     entry = {
         "brokerName": "broker-a",
         "brokerAddr": "127.0.0.1:10911",
@@ -74,7 +74,7 @@ async def test_a_replica_registers_again_and_again_without_topics_and_takes_itse
         "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
     }
     assert json.loads(body)["topicConfigSerializeWrapper"]["topicConfigTable"] == {}
-    assert [fields for fields, _ in name_server.told(RequestCode.UNREGISTER_BROKER)] == [entry]
+    assert [fields for fields, _ in name_server.received(RequestCode.UNREGISTER_BROKER)] == [entry]
     assert name_server.heard[-1][0] == RequestCode.UNREGISTER_BROKER
 
 
@@ -84,8 +84,8 @@ async def test_what_the_master_set_for_all_is_set_again(g1_store: Path, monkeypa
         name_server.cluster = MASTER % b""
 
     async with registered(g1_store, monkeypatch, with_master) as (name_server, _):
-        await until(lambda: bool(name_server.told(RequestCode.REGISTER_BROKER)))
-        fields, _ = name_server.told(RequestCode.REGISTER_BROKER)[0]
+        await until(lambda: bool(name_server.received(RequestCode.REGISTER_BROKER)))
+        fields, _ = name_server.received(RequestCode.REGISTER_BROKER)[0]
         assert (fields["enableActingMaster"], fields["__ZONE_NAME"]) == ("true", "z")
 
 
@@ -102,14 +102,14 @@ async def test_one_that_may_stand_in_for_the_master_only_says_that_it_lives(
             name_server.cluster = name_server.cluster.replace(b'0:"10.0.0.1:10911",', b"")
 
     async with registered(g1_store, monkeypatch, listed) as (name_server, registration):
-        await until(lambda: len(name_server.told(RequestCode.QUERY_DATA_VERSION)) >= 2)
-        assert name_server.told(RequestCode.REGISTER_BROKER) == []
-        fields, _ = name_server.told(RequestCode.QUERY_DATA_VERSION)[0]
+        await until(lambda: len(name_server.received(RequestCode.QUERY_DATA_VERSION)) >= 2)
+        assert name_server.received(RequestCode.REGISTER_BROKER) == []
+        fields, _ = name_server.received(RequestCode.QUERY_DATA_VERSION)[0]
         assert fields == registration.entry.fields()
         # The name server has forgotten us.
         name_server.cluster = MASTER % b""
-        await until(lambda: bool(name_server.told(RequestCode.REGISTER_BROKER)))
-    assert name_server.told(RequestCode.UNREGISTER_BROKER)
+        await until(lambda: bool(name_server.received(RequestCode.REGISTER_BROKER)))
+    assert name_server.received(RequestCode.UNREGISTER_BROKER)
 
 
 @pytest.mark.asyncio
@@ -121,15 +121,15 @@ async def test_an_id_that_somebody_has_is_left_to_him_and_taken_when_he_goes(
 
     with caplog.at_level(logging.INFO):
         async with registered(g1_store, monkeypatch, taken) as (name_server, _):
-            await until(lambda: len(name_server.told(RequestCode.GET_BROKER_CLUSTER_INFO)) >= 3)
-            assert name_server.told(RequestCode.REGISTER_BROKER) == []
+            await until(lambda: len(name_server.received(RequestCode.GET_BROKER_CLUSTER_INFO)) >= 3)
+            assert name_server.received(RequestCode.REGISTER_BROKER) == []
             warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
             (warning,) = warnings
             assert "has 10.0.0.9:10911 as broker broker-a with id 990001 already" in warning
             name_server.cluster = MASTER % b""
             registered_as = "as broker broker-a with id 990001 at 127.0.0.1:10911"
             await until(lambda: any(registered_as in record.message for record in caplog.records))
-    assert name_server.told(RequestCode.REGISTER_BROKER)
+    assert name_server.received(RequestCode.REGISTER_BROKER)
 
 
 @pytest.mark.asyncio
@@ -138,8 +138,8 @@ async def test_one_that_was_never_registered_takes_nothing_off(g1_store: Path, m
         name_server.register_code = ResponseCode.SYSTEM_ERROR
 
     async with registered(g1_store, monkeypatch, refusing) as (name_server, _):
-        await until(lambda: len(name_server.told(RequestCode.REGISTER_BROKER)) >= 2)
-    assert name_server.told(RequestCode.UNREGISTER_BROKER) == []
+        await until(lambda: len(name_server.received(RequestCode.REGISTER_BROKER)) >= 2)
+    assert name_server.received(RequestCode.UNREGISTER_BROKER) == []
 
 
 @pytest.mark.parametrize("answer", [b"", b"nonsense", b"[]", b'{"brokerAddrTable":3}'])
@@ -151,10 +151,10 @@ async def test_an_answer_that_is_none_is_asked_for_again(
         name_server.cluster = answer
 
     async with registered(g1_store, monkeypatch, confused) as (name_server, _):
-        await until(lambda: len(name_server.told(RequestCode.GET_BROKER_CLUSTER_INFO)) >= 2)
-        assert name_server.told(RequestCode.REGISTER_BROKER) == []
+        await until(lambda: len(name_server.received(RequestCode.GET_BROKER_CLUSTER_INFO)) >= 2)
+        assert name_server.received(RequestCode.REGISTER_BROKER) == []
         name_server.cluster = NOBODY
-        await until(lambda: bool(name_server.told(RequestCode.REGISTER_BROKER)))
+        await until(lambda: bool(name_server.received(RequestCode.REGISTER_BROKER)))
 
 
 @pytest.mark.asyncio
@@ -166,7 +166,7 @@ async def test_a_name_server_that_comes_back_is_told_at_once(g1_store: Path, mon
         name_server.heard.clear()
         for writer in name_server.writers:
             writer.transport.abort()
-        await until(lambda: bool(name_server.told(RequestCode.REGISTER_BROKER)))
+        await until(lambda: bool(name_server.received(RequestCode.REGISTER_BROKER)))
         assert registration.count == 0
         name_server.register_code = ResponseCode.SUCCESS
         await until(lambda: registration.count == 1)
@@ -177,8 +177,8 @@ async def test_a_broker_of_its_own_has_the_stores_topics_to_be_read(
     g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with registered(g1_store, monkeypatch, is_replica=False) as (name_server, _):
-        await until(lambda: bool(name_server.told(RequestCode.REGISTER_BROKER)))
-        fields, body = name_server.told(RequestCode.REGISTER_BROKER)[0]
+        await until(lambda: bool(name_server.received(RequestCode.REGISTER_BROKER)))
+        fields, body = name_server.received(RequestCode.REGISTER_BROKER)[0]
     topics = json.loads(body)["topicConfigSerializeWrapper"]["topicConfigTable"]
     assert fields["brokerId"] == "0"
     assert {"BulkTopic", "TopicTest", "broker-a", "DefaultCluster"} <= topics.keys()

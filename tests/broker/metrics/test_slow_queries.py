@@ -34,7 +34,7 @@ def visit_of(queued: int, disk: int, kind: WaitKind = WaitKind.PAGE) -> Visit:
 
 def test_a_line_names_topic_group_and_reason_but_no_key(caplog: pytest.LogCaptureFixture) -> None:
     command = command_of(topic="orders", key=SECRET, consumerGroup="g", Signature=SECRET, AccessKey=SECRET)
-    SlowQueries().tell_waited(command, 0, "10.0.0.9:1", 1450 * MILLISECOND, visit_of(3, 1400))
+    SlowQueries().report_waited(command, 0, "10.0.0.9:1", 1450 * MILLISECOND, visit_of(3, 1400))
     (record,) = caplog.records
     assert record.getMessage() == (
         "slow query: QUERY_MESSAGE topic orders group g from 10.0.0.9:1 took 1450 ms and ended with SUCCESS; "
@@ -72,7 +72,7 @@ def test_the_reason_is_what_most_of_the_time_went_into(visit: Visit, reason: int
 
 def test_names_that_clients_made_up_stay_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
     command = command_of(topic="a\nERROR all is lost\x1b[2J", consumerGroup="x" * 9999)
-    SlowQueries().tell_waited(command, 77_777, "somebody", 10**9, Visit())
+    SlowQueries().report_waited(command, 77_777, "somebody", 10**9, Visit())
     message = caplog.records[0].getMessage()
     assert message.isprintable()
     assert len(message) < 600
@@ -84,10 +84,10 @@ def test_a_thousand_slow_queries_are_some_lines_and_a_number(
     slow, now = SlowQueries(), [100.0]
     monkeypatch.setattr(slow_queries.time, "monotonic", lambda: now[0])
     for _ in range(1000):
-        slow.tell_turn(33, 0, 1, "somebody", 10**9)
+        slow.report_turn(33, 0, 1, "somebody", 10**9)
     assert len(caplog.records) == slow_queries.LINES
     now[0] += slow_queries.PERIOD_SECONDS
-    slow.tell_turn(0, 0, 0, "somebody", 10**9)
+    slow.report_turn(0, 0, 0, "somebody", 10**9)
     assert caplog.records[-2].getMessage() == f"{1000 - slow_queries.LINES} more slow queries were not logged"
     assert "a turn of requests from somebody took 1000 ms; event loop" in caplog.records[-1].getMessage()
 
@@ -138,7 +138,7 @@ async def test_a_server_tells_of_slow_requests_on_the_loop_and_on_threads(
 
 
 def test_of_several_stores_a_line_names_the_broker(caplog: pytest.LogCaptureFixture) -> None:
-    SlowQueries(200, "broker-b").tell_turn(33, 0, 1, "somebody", 300_000_000)
+    SlowQueries(200, "broker-b").report_turn(33, 0, 1, "somebody", 300_000_000)
     (record,) = caplog.records
     assert record.getMessage().startswith("slow query at broker-b: VIEW_MESSAGE_BY_ID from somebody took 300 ms")
     assert record.__dict__["fields"]["broker"] == "broker-b"

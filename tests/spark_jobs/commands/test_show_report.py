@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from spark_jobs.build.place_queues import QueueDetails
-from spark_jobs.commands.show_report import MOST_TOLD, report_json, report_lines
+from spark_jobs.commands.show_report import MOST_REPORTED, report_json, report_lines
 from spark_jobs.commands.store_report import StoreDetails
 from spark_jobs.run.report import AnyReport, Damage
 from spark_jobs.verify.findings import Discrepancy
@@ -84,7 +84,7 @@ def test_the_first_places_of_damage_are_listed(count: int, more: int, last: str)
     places = f"{count + more} place" + "s" * (count + more > 1)
     assert lines[0] == f"damage: {places}, {count * 10} bytes skipped"
     assert lines[-1] == last
-    assert len(lines) == 1 + min(count, MOST_TOLD) + (count + more > MOST_TOLD)
+    assert len(lines) == 1 + min(count, MOST_REPORTED) + (count + more > MOST_REPORTED)
 
 
 def test_nothing_in_a_report_reaches_the_terminal_unescaped() -> None:
@@ -111,7 +111,7 @@ def test_findings_are_counted_by_kind_and_the_first_are_listed() -> None:
         "found: /store/consumequeue/T/0/0, unit 3 (byte 60), physical offset 1234: "
         "expected tags code 5, found tags code 6"
     )
-    assert len(lines) == 2 + MOST_TOLD + 1
+    assert len(lines) == 2 + MOST_REPORTED + 1
     assert lines[-1] == "found: and 1,205 more"
     assert told.exit_code == 4
 

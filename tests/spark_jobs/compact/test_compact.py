@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from compact_oracle import broker_offsets, build_compacted, keep_entries, log_entries, read_entries
-from compacting import Told, compact_store, small_steps
+from compacting import RememberedProgress, compact_store, small_steps
 from oracles import END_OF_TIME, Record, index_hash, index_keys, read_log, signed
 from protocol.errors import RocketLensError, StoreError
 from storage.query.lookup_call import KeyKind
@@ -401,11 +401,11 @@ def test_damage_of_the_log_is_told_when_it_is_read(writer: StoreWriter, tmp_path
 def test_each_phase_tells_how_many_entries_it_has_done(writer: StoreWriter, tmp_path: Path, from_log: bool) -> None:
     append_at(writer, STEPS_BACK["over and over"])
     writer.close()
-    told = Told()
+    progress = RememberedProgress()
     with small_steps(500, 7):
-        outcome = compact_store(writer.root, tmp_path / "work", from_log=from_log, progress=told)
+        outcome = compact_store(writer.root, tmp_path / "work", from_log=from_log, progress=progress)
     entries = sum(file["entries"] for file in outcome.compacted.index_files)
-    phases = {phase: (total, done) for phase, total, unit, done in told.phases if unit == "entries"}
+    phases = {phase: (total, done) for phase, total, unit, done in progress.phases if unit == "entries"}
     assert phases == dict.fromkeys(
         ["merge", "order", "build"] if from_log else ["split", "merge", "order", "build"], (entries, entries)
     )

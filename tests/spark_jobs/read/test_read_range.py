@@ -7,7 +7,7 @@ import pytest
 
 from protocol.errors import CorruptRecord
 from spark_jobs.read.log_ranges import Problem, find_ranges
-from spark_jobs.read.read_range import MOST_TOLD, RangeReader, read_damage, tell
+from spark_jobs.read.read_range import MOST_REPORTED, RangeReader, read_damage, report_problems
 from storage.columns.wanted import Wanted
 from store_writer import StoreWriter
 
@@ -52,8 +52,8 @@ def test_so_is_a_body_that_cannot_be_decompressed(tmp_path: Path) -> None:
 
 
 def test_the_first_places_are_named_and_the_others_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    tell([Problem("/s/0", number, 5, "gone") for number in range(MOST_TOLD + 2)])
+    report_problems([Problem("/s/0", number, 5, "gone") for number in range(MOST_REPORTED + 2)])
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "rocketlens: /s/0: 5 bytes at physical offset 0: gone"
     assert lines[-1] == "rocketlens: 2 more places are damaged"
-    assert len(lines) == MOST_TOLD + 1
+    assert len(lines) == MOST_REPORTED + 1

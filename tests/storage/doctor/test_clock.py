@@ -31,4 +31,4 @@ def test_a_time_that_has_not_come_is_named(tmp_path: Path) -> None:
     writer.close()
     finding = only(tmp_path, "clock")
     assert finding.physical_offset == ahead.physical_offset
-    assert "has not come yet" in finding.found
+    assert "is in the future" in finding.found

@@ -40,7 +40,7 @@ def test_no_index_at_all_is_named(tmp_path: Path) -> None:
     writer.close()
     shutil.rmtree(tmp_path / "index")
     finding = only(tmp_path, "index-reach")
-    assert "no index file is of use" in finding.found
+    assert "no index file can be used" in finding.found
     assert examine(tmp_path).unindexed_messages == len(written)
 
 

@@ -127,7 +127,7 @@ def test_times_are_typed_as_dates(browser: Browser) -> None:
     browser.open("topic", topic="TopicTest")
     begin = browser.see(".filters .time")
     begin.send_keys("yesterday", Keys.ENTER)
-    browser.see(".notice.error", "is no time")
+    browser.see(".notice.error", "is not a time")
     begin.clear()
     begin.send_keys("1795243506300", Keys.ENTER)
     browser.until(lambda: "begin=1795243506300" in browser.place)

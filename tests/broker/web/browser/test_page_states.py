@@ -34,7 +34,7 @@ def test_the_page_asks_for_the_keys_that_clients_have(lone: Browser, g1_store: P
     with serving_page([service_of(MessageStore.open(g1_store))], accounts) as origin:
         lone.server = origin
         lone.open("topic", topic="TopicTest")
-        lone.see("dialog.login", "This server asks for keys")
+        lone.see("dialog.login", "This server requires keys")
         lone.keep("login")
         log_in(lone, READER, "wrong-secret")
         lone.see("dialog.login .notice.error", "is wrong")
@@ -161,7 +161,7 @@ def test_a_search_shows_how_far_it_is_stops_and_goes_on(
 @pytest.mark.parametrize(
     ("parameters", "told", "way_out"),
     [
-        ({"topic": "oders"}, "the store has no topic oders", "Topics whose name holds this"),
+        ({"topic": "oders"}, "the store has no topic oders", "Topics whose name contains this"),
         ({"topic": "orders", "queueId": 7}, "topic orders has no queue 7", "All queues of this topic"),
     ],
 )
