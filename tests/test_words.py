@@ -13,7 +13,6 @@ PACKAGES = ("broker", "protocol", "storage", "spark_jobs", "rocketlens", "benchm
 
 NOT_READ_YET = (
     "broker/service",
-    "spark_jobs/verify",
     "storage/log/commit_log.py",
     "storage/query",
     "storage/queue",

@@ -1,7 +1,7 @@
 """The task that holds a bundle of queues against the log: every unit, and every message that should have one.
 
-A rebuild's blocks of units come in the order of the log, so each queue's messages do. As long as their units stand in a
-queue's files byte for byte where a rebuild puts them, they are counted. From the first that does not on, a queue's
+A rebuild's blocks of units come in the order of the log, so each queue's messages do. As long as the files of a queue
+hold their units byte for byte where a rebuild puts them, they are counted. From the first unit that differs, a queue's
 messages are kept in a file, and diagnosed when all are known (:mod:`.diagnose_queue`). Memory: a block, and what is on
 its way to those files; 16 bytes for each message that is kept of the queue that is being diagnosed.
 """

@@ -34,10 +34,10 @@ def find_gaps(work: Path, directory: Path, summaries: Sequence[CheckedIndexFile]
 
 
 def _excused(beside: Sequence[CheckedIndexFile]) -> int:
-    """How many keys a compaction may have left out between files that lack others, too: no more than it kept."""
-    if not any(each["numbers"]["dropped"] for each in beside):
+    """Return how many keys a compaction may have left out between files that lack others, too: no more than it kept."""
+    if not any(each["leaves_out"] for each in beside):
         return 0
-    return min(each["numbers"]["matched"] for each in beside)
+    return min(each["numbers"].get("matched", 0) for each in beside)
 
 
 def judge_index(
@@ -51,29 +51,24 @@ def judge_index(
     sums = Counter[str](dict.fromkeys(SUMS, 0))
     for summary in summaries:
         sums.update(summary["numbers"])
-    twice = _report_overlaps(summaries, sums, findings)
+    _report_overlaps(summaries, sums, findings)
     lag = 0
     for gap, missing in gaps:
         if gap.is_end and log.may_lag:
             lag += missing.count
         elif missing.count <= gap.excused:
             sums["dropped"] += missing.count
-        elif missing.first == missing.last and missing.count <= twice[missing.first]:
-            twice[missing.first] -= missing.count  # of a record that names a key twice, and has its keys in two files
         else:
             missing.note(gap.path, findings, "none in any file")
     _report_directories(directory, findings)
     return IndexNumbers(files=len(summaries), lag=lag, **sums)
 
 
-def _report_overlaps(
-    summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Discrepancies
-) -> Counter[int]:
-    """Report entries that are in two files, and return how many keys of which record are.
+def _report_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Discrepancies) -> None:
+    """Report entries that are in two files.
 
     Only those of one record may be: a broker that recovers puts the entries of the last record once more.
     """
-    twice = Counter[int]()
     before: CheckedIndexFile | None = None
     for summary in summaries:
         (first, _), offset = summary["ranks"], summary["offsets"][0]
@@ -81,7 +76,6 @@ def _report_overlaps(
             continue
         if before is not None and first <= before["ranks"][1]:
             count, last = before["ranks"][1] - first + 1, before["offsets"][1]
-            twice[offset] += count
             if before["ordered"] and summary["ordered"]:
                 if offset == last:
                     sums["repeats"] += count
@@ -91,7 +85,6 @@ def _report_overlaps(
                     at = FoundAt(summary["path"], physical_offset=offset)
                     findings.add(REPEATED_ENTRY, at, expected, found, count)
         before = summary
-    return twice
 
 
 def _report_directories(directory: Path, findings: Discrepancies) -> None:
