@@ -74,13 +74,18 @@ class MatchedFile:
         for number in range(max(min(unseen, default=0) - 1, 0), min(max(unseen, default=-2) + 2, len(log.blocks))):
             if number not in unseen:
                 keys = log.keys(number)
-                unseen[number] = self._keep(keys.take(np.arange(keys.hashes.size)))
+                unseen[number] = self._keep(keys.unseen(np.zeros(keys.hashes.size, np.bool_)))
         self.unseen = np.concatenate([np.zeros(0, KEY_DTYPE), *(unseen[number] for number in sorted(unseen))])
         found = self.ranks[self.ranks >= 0]
         self.matches = int(found.size)
         # The entries of a small compacted file may ascend by accident; others between them were left out all the same.
         self.is_ordered = copy.mark(counts.slots) is None and bool((np.diff(found) > 0).all())
-        self.lowest, self.highest = (int(found.min()), int(found.max())) if found.size else (-1, -1)
+        self.lowest, self.highest = self.rank_span()
+
+    def rank_span(self) -> tuple[int, int]:
+        """The lowest and the highest rank of an entry, −1 without any."""
+        found = self.ranks[self.ranks >= 0]
+        return (int(found.min()), int(found.max())) if found.size else (-1, -1)
 
     def _entries_below(self, physical_offset: int) -> int:
         """How many entries, by physical offset, come before one."""
@@ -203,8 +208,8 @@ class Alignment:
     numbers of entries that should not be; `repeated`: of those that are there already; `missing`: keys that should have
     an entry. `numbers` counts what is no damage: `expired` entries (their records are gone), those into `lost` ranges
     of the log, `newer` ones than the scan, `repeats` of a record that a broker dispatched again, and keys that a
-    compaction `dropped`; `leaves_out`: not only repeated ones. `first_rank` and `last_rank` are those of the keys that
-    the file covers, −1 without any.
+    compaction `dropped`; `leaves_out`: not only repeated ones. The ranks and times of `matched` are then those of the
+    keys that paired entries should be for, too.
     """
 
     def __init__(self, matched: MatchedFile, log: LogTable, *, grows: bool) -> None:
@@ -215,17 +220,16 @@ class Alignment:
         self.paired: dict[int, int] = {}
         self.numbers = Counter[str](matched=matched.matches)
         wrong = self._without_excused(np.flatnonzero(matched.ranks[1:] < 0) + 1)
-        lenient = self._of_other_brokers()
+        lenient, ranks = self._of_other_brokers(), self.unseen["rank"]
         if matched.matches and 0 < wrong.size <= MOST_PAIRED:
             wrong = self._pair(wrong, lenient)
         is_repeat = matched.ranks[wrong] == REPEATED
         self.strays, self.repeated = wrong[~is_repeat], wrong[is_repeat]
-        paired = self._places()
-        ranks = self.unseen["rank"]
-        self.first_rank = int(ranks[paired].min(initial=matched.lowest))
-        self.last_rank = int(ranks[paired].max(initial=matched.highest))
-        lacking = (ranks > self.first_rank) & (ranks < self.last_rank) & ~lenient
-        lacking[paired] = False
+        numbers, places = np.fromiter(self.paired, np.int64), self._places()
+        matched.ranks[numbers], matched.timestamps[numbers] = ranks[places], self.unseen["timestamp"][places]
+        first, last = matched.rank_span()
+        lacking = (ranks > first) & (ranks < last) & ~lenient
+        lacking[places] = False
         left_out = lacking & ~self.unseen["is_repeat"]
         self.missing = self.unseen[left_out & self.ordered]
         self.leaves_out = not self.ordered and bool(left_out.any())
@@ -236,24 +240,11 @@ class Alignment:
         place = self.paired.get(number)
         return int(self.entries["physical_offset"][number] if place is None else self.unseen["physical_offset"][place])
 
-    def time_of(self, number: int) -> int:
-        """Store time (ms) of an entry's record, NO_TIME where none is known."""
-        place = self.paired.get(number)
-        return int(self.matched.timestamps[number] if place is None else self.unseen["timestamp"][place])
-
     def stretch(self) -> IndexStretch:
         """The keys that the file has, or should have."""
-        ranks = [self.first_rank, self.last_rank]
-        offsets = list(map(self._offset_at, ranks))
-        return IndexStretch(ranks, offsets, bool(self.matched.tags), self.ordered, self.leaves_out)
-
-    def _offset_at(self, rank: int) -> int:
-        if rank < 0:
-            return -1
-        place = int(np.searchsorted(self.unseen["rank"], rank))
-        if place < len(self.unseen) and self.unseen["rank"][place] == rank:
-            return int(self.unseen["physical_offset"][place])
-        return int(self.entries["physical_offset"][int((self.matched.ranks == rank).argmax())])
+        ranks = self.matched.rank_span()
+        offsets = [self.offset_of(int((self.matched.ranks == rank).argmax())) if rank >= 0 else -1 for rank in ranks]
+        return IndexStretch(list(ranks), offsets, bool(self.matched.tags), self.ordered, self.leaves_out)
 
     def _places(self) -> Numbers:
         return np.fromiter(self.paired.values(), np.int64)
