@@ -81,7 +81,7 @@ class CommitLog:
         self.end = segments[-1].end if segments else 0
         self._bases = [segment.base_offset for segment in segments]
         self._sums: defaultdict[int, Sums] = defaultdict(Sums)
-        """Checksums that were computed for long records that turned out damaged, by the segment's base offset."""
+        """Checksums of parts of a segment, by its base offset, so that no part is summed up again and again."""
         self._summing = threading.Lock()
         self.view = LogView((segment.base_offset, segment.file, segment.valid_length) for segment in segments)
         self.holes = tuple(_find_holes(self.segments))
@@ -176,7 +176,7 @@ class CommitLog:
         return CommitLog(kept, problems, *about)
 
     def record_lookup(self, physical_offset: int, size: int) -> Lookup[memoryview | None]:
-        """Return ``size`` unchecked bytes at a physical offset; None if one segment's valid part has not all of them."""
+        """Return ``size`` unchecked bytes at a physical offset; None if they are not in one segment's valid part."""
         number = self._segment_number(physical_offset)
         if number is None or size < 0 or physical_offset + size > self.segments[number].end:
             return None
