@@ -7,7 +7,7 @@ of an i64, where no sign-extended tag hash lies.
 HEAD
 offset  size  type   field            meaning
 0       2     i16    size             of the whole unit, 20 to 32,767; ≤ 0 ends the file
-2       8     i64    tags_code        as it would stand in the 20-byte unit
+2       8     i64    tags_code        as in a 20-byte unit without extension
 10      8     i64    store_timestamp  the broker's clock, ms
 18      2     i16    bitmap_size      ≤ 0: no bitmap
 

@@ -228,7 +228,7 @@ class QueueStore:
         return any(os.path.isdir(self._root / tree / topic / str(queue_id)) for tree in trees)
 
     def has_unit_of(self, record: memoryview, physical_offset: int) -> bool:
-        """Whether the queue of an intact record has a unit for it; in a queue of batches only for records of the log."""
+        """Whether the queue of an intact record has a unit for it; in one of batches only for records of the log."""
         place = queue_place(record)
         if place is None:
             return False
