@@ -16,9 +16,6 @@ PACKAGES = ("broker", "protocol", "storage", "spark_jobs", "rocketlens", "benchm
 
 COMPILED = (".pyx", ".pxd", ".pxi", ".h")
 
-NOT_READ_YET = ("spark_jobs/verify",)
-"""Folders whose messages alone are held to plain words; everywhere else docstrings and comments are too."""
-
 PLANTS_PHRASES = Path(__file__)
 """The one module that is not read at all, because it names every phrase that is not to be used."""
 
@@ -129,10 +126,11 @@ def all_texts_of(path: Path) -> Iterator[str]:
     if path.suffix in COMPILED:
         yield from texts_of_compiled(source)
         return
-    is_read = not any(path.is_relative_to(ROOT / unread) for unread in NOT_READ_YET)
-    yield from docstrings_of(source) if is_test(path) else texts_of(source, docstrings=is_read)
-    if is_read:
-        yield from comments_of(source)
+    if is_test(path):
+        yield from docstrings_of(source)
+    else:
+        yield from texts_of(source, docstrings=True)
+    yield from comments_of(source)
 
 
 def sources() -> list[Path]:
