@@ -66,7 +66,7 @@ def _where(text: str) -> str:
 
 
 def _storage(text: str) -> str:
-    from spark_jobs.read.remote_file import check_storage
+    from spark_jobs.places.file_systems import check_storage
 
     return check_storage(text)
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from protocol.errors import NotAStore, StoreError
-from spark_jobs.read.remote_file import RemoteFile, file_system, said
+from spark_jobs.places.file_systems import file_system, is_url, local_path, said
+from spark_jobs.places.remote_file import RemoteFile
 from storage.columns.rows import PIECE_BYTES, RowReader
 from storage.columns.wanted import Wanted
 from storage.files.mapped_file import LARGEST_OFFSET, SEGMENT_NAME_DIGITS
@@ -103,11 +103,6 @@ class LogRanges:
         return tuple(each for each in cut if each.start < each.stop)
 
 
-def is_url(path: str) -> bool:
-    """Whether a path has a scheme that is not that of this machine's files."""
-    return "://" in path and not path.startswith("file://")
-
-
 def find_ranges(path: str, commit_log: Sequence[str] = (), storage: str = "") -> LogRanges:
     """Look at a store: a directory or a URL, of the store or of its commit log; raises StoreError or ConfigError.
 
@@ -116,9 +111,7 @@ def find_ranges(path: str, commit_log: Sequence[str] = (), storage: str = "") ->
     """
     if is_url(path):
         return _remote_ranges(path, commit_log, storage)
-    if path.startswith("file:"):
-        path = unquote(urlsplit(path).path)
-    return _local_ranges(Path(path), commit_log)
+    return _local_ranges(Path(local_path(path)), commit_log)
 
 
 def end_of(last: LogRange) -> int:
