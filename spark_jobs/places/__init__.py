@@ -5,4 +5,5 @@ from typing import Final
 DOOR: Final = (
     "file_systems",
     "remote_file",
+    "remote_tree",
 )

@@ -9,6 +9,8 @@ from pathlib import Path
 import s3fs
 from moto.server import ThreadedMotoServer
 
+from faulty_proxy import FaultPlan, faulty_proxy
+
 
 @dataclass(frozen=True)
 class ObjectStore:
@@ -23,6 +25,14 @@ class ObjectStore:
             if path.is_file():
                 system.pipe_file(f"stores/{name}/{path.relative_to(directory)}", path.read_bytes())
         return f"s3://stores/{name}"
+
+    @contextlib.contextmanager
+    def behind(self, plan: FaultPlan) -> Iterator["ObjectStore"]:
+        """The same store behind a proxy that spoils answers; nobody but us asks again for what is refused."""
+        options = json.loads(self.options)
+        with faulty_proxy(options["endpoint_url"], plan) as endpoint:
+            retries = {"retries": {"total_max_attempts": 1}}
+            yield ObjectStore(json.dumps(options | {"endpoint_url": endpoint, "config_kwargs": retries}))
 
 
 @contextlib.contextmanager

@@ -49,7 +49,11 @@ QUEUES = {
     "--ext-file-size 4096": {"ext_file_size": 4096},
 }
 COMPACT = {"--from-log --drop-tags --topic A": {"from_log": True, "drop_tags": True, "topics": ("A",)}}
-VERIFY = {"--limit 7": {"limit": 7}, "--delay-levels 1s": {"delay_levels": "1s"}}
+VERIFY = {
+    "--limit 7": {"limit": 7},
+    "--delay-levels 1s": {"delay_levels": "1s"},
+    "--storage-options {}": {"storage": "{}"},
+}
 
 COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], dict[str, dict[str, Any]]]] = {
     "rebuild index": (RebuildRequest, {"index": True}, WRITING | INDEX | FROM_OFFSET),
@@ -129,6 +133,8 @@ def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: lis
 
 URLS = ("s3://bucket/place", "hdfs://name:8020/place", "file:///srv/place")
 BESIDE = {"rebuild all": ("--out", "--work"), "compact index": ("--out", "--work"), "verify": ("--work",)}
+BY_URL = ("verify",)
+"""Commands whose STORE may be a URL."""
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -138,7 +144,8 @@ def test_a_url_where_a_path_belongs_is_told_in_a_sentence_before_spark_starts(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("spark_jobs.run.session.launch_ahead", None)  # to call it would fail
-    asked = [[url, "--master", "local[1]"], *(["/store", option, url] for option in BESIDE.get(command, ()))]
+    store = [] if command in BY_URL else [[url, "--master", "local[1]"]]
+    asked = [*store, *(["/store", option, url] for option in BESIDE.get(command, ()))]
     for arguments in asked:
         outcome = rocketlens(*command.split(), *arguments)
         name = arguments[1] if arguments[0] == "/store" else "STORE"
@@ -146,6 +153,17 @@ def test_a_url_where_a_path_belongs_is_told_in_a_sentence_before_spark_starts(
         assert outcome.errors.startswith(f"rocketlens: {name} {url} is a URL: ")
         assert outcome.errors.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", BY_URL)
+def test_the_store_may_be_a_url(job: StandIn, command: str) -> None:
+    asked = {"s3://bucket/place": "s3://bucket/place", "file:///srv/the%20place": "/srv/the place"}
+    for url, store in asked.items():
+        rocketlens(*command.split(), url)
+        assert job.requests.pop().store == store
+    outcome = rocketlens(*command.split(), "s3://bucket/place", "--storage-options", "[]")
+    assert (outcome.code, job.requests) == (2, [])
+    assert "storage_options: expected a JSON object" in outcome.errors
 
 
 def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
