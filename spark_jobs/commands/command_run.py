@@ -128,8 +128,10 @@ def check_places(options: JobOptions) -> None:
     places = () if is_remote else (options["store"], *options.get("commit_log_directories", ()))
     stores = [Path(place) for place in places]
     out, work = (Path(options[name]) if options.get(name) else None for name in ("out", "work"))
+    if is_remote and out is None and "drop_backup" in options:
+        raise ConfigError(f"STORE {options['store']} is a URL and stays as it is: --out says where to write")
     if out is not None and "drop_backup" in options:
-        if out.resolve() == stores[0].resolve():
+        if stores and out.resolve() == stores[0].resolve():
             raise ConfigError("--out is the store itself: omit it to replace the store's own files")
         if options["drop_backup"]:
             raise ConfigError("--drop-backup and --out cannot be combined: with --out nothing is replaced")

@@ -30,6 +30,8 @@ TRIES: Final = 6
 FIRST_PAUSE_SECONDS: Final = 0.25
 """Before the second try; twice as long before each further one, less up to a half of it by chance."""
 
+DIRECTORY: Final = -1
+
 _FINAL: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError)
 _STATES: Final = (
     "ETag",
@@ -49,7 +51,10 @@ class RemoteReadError(StoreError):
 
 
 class RemoteObject(msgspec.Struct, frozen=True, array_like=True):
-    """A file as a listing had it. `state` changes with its content, "" where the file system says nothing of it."""
+    """A file as a listing had it. `state` changes with its content, "" where the file system says nothing of it.
+
+    `size` is `DIRECTORY` of a directory that has the place of a file.
+    """
 
     url: str
     size: int

@@ -17,7 +17,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.places.file_systems import file_system, said
-from spark_jobs.places.remote_file import RemoteFile, RemoteObject, RemoteReadError, persist, state_of
+from spark_jobs.places.remote_file import DIRECTORY, RemoteFile, RemoteObject, RemoteReadError, persist, state_of
 
 COPIES: Final = "rocketlens-copy-"
 FETCHED_AT_ONCE: Final = 8
@@ -56,7 +56,9 @@ class RemoteTree(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, files=tuple(each for each in self.files if each.size <= most))
 
     def object(self, path: str) -> RemoteObject:
-        """The file at a path of the tree."""
+        """The file at a path of the tree, or the directory."""
+        if path in self.directories:
+            return RemoteObject(f"{self.url}/{path}", DIRECTORY)
         return self._object(next(each for each in self.files if each.path == path))
 
     def objects(self) -> dict[str, RemoteObject]:
@@ -149,11 +151,18 @@ def refuse_elsewhere(places: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def local_copy(path: str, remote: RemoteObject | None) -> Iterator[Path]:
-    """A file of this machine with the content of one that may be behind a URL; a copy is gone afterwards."""
+    """A file of this machine with the content of one that may be behind a URL; a copy is gone afterwards.
+
+    Of a directory in the place of a file the copy is one, too.
+    """
     if remote is None:
         yield Path(path)
         return
-    with tempfile.TemporaryDirectory(prefix=COPIES) as directory, RemoteFile(path, "", remote) as file:
+    with tempfile.TemporaryDirectory(prefix=COPIES) as directory:
         copy = Path(directory, os.path.basename(path))
-        file.copy_to(copy)
+        if remote.size == DIRECTORY:
+            copy.mkdir()
+        else:
+            with RemoteFile(path, "", remote) as file:
+                file.copy_to(copy)
         yield copy

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from protocol.errors import NotAStore, StoreError
+from protocol.errors import NotAStore, RocketLensError, StoreError
 from spark_jobs.places.file_systems import is_url, local_path
 from spark_jobs.places.remote_file import RemoteFile, RemoteObject
 from spark_jobs.places.remote_tree import COPIES, RemoteTree, list_tree, refuse_elsewhere
@@ -23,11 +23,15 @@ from storage.index.index_header import is_index_name
 from storage.layout.checkpoint import Checkpoint
 from storage.layout.store_layout import (
     ABORT,
+    BATCH_CONSUME_QUEUE,
     CHECKPOINT,
     COMMIT_LOG,
     CONFIG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
     DLEDGER_HEAD,
     EXPECTED,
+    INDEX,
     LEDGER,
     StoreLayout,
     is_ledger,
@@ -35,6 +39,9 @@ from storage.layout.store_layout import (
 )
 from storage.log.segment_list import list_segments, refuse_beyond
 from storage.store.store_state import read_store_state
+
+POINTERS: Final = (INDEX, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
+"""What leads to the records of a log."""
 
 LARGEST_SMALL_FILE: Final = 256 * 1024 * 1024
 """Bytes of a file of config/ that is fetched with the listing."""
@@ -44,6 +51,7 @@ class StoreSource(msgspec.Struct, frozen=True):
     """Segments in order, index files in order of their names, and what the store says of its own state.
 
     Of a store behind a URL `tree` is the listing, `layout` the places in a hollow copy, and paths of segments are URLs.
+    `is_copied`: index files and queues are real there.
     """
 
     layout: StoreLayout
@@ -54,6 +62,7 @@ class StoreSource(msgspec.Struct, frozen=True):
     is_live: bool
     problems: tuple[str, ...]
     tree: RemoteTree | None = None
+    is_copied: bool = False
 
     @property
     def named(self) -> Callable[[str], str]:
@@ -62,7 +71,7 @@ class StoreSource(msgspec.Struct, frozen=True):
 
     def index_file(self, name: str) -> tuple[str, RemoteObject | None]:
         """Path or URL of an index file, and how it was listed if it is a URL."""
-        if self.tree is None:
+        if self.tree is None or self.is_copied:
             return str(self.layout.index / name), None
         found = self.tree.object(f"{self.layout.index.name}/{name}")
         return found.url, found
@@ -88,18 +97,40 @@ class StoreSource(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def opened_source(store: str, commit_log_directories: tuple[str, ...], storage: str = "") -> Iterator[StoreSource]:
+def opened_source(
+    store: str, commit_log_directories: tuple[str, ...], storage: str = "", copies: Path | None = None
+) -> Iterator[StoreSource]:
     """Look at a store, a directory or a URL; raises NotAStore, another StoreError or ConfigError.
 
-    `storage` are options of the file system, as JSON. The hollow copy of a store behind a URL is gone afterwards.
+    `storage` are options of the file system, as JSON. The hollow copy of a store behind a URL is gone afterwards; with
+    a directory for `copies` it lies there, and its index files and queues are real.
     """
     if not is_url(store):
         yield find_source(Path(local_path(store)), tuple(map(Path, commit_log_directories)))
         return
     refuse_elsewhere(commit_log_directories)
     tree = list_tree(store, storage)
-    with tempfile.TemporaryDirectory(prefix=COPIES) as directory:
-        yield _remote_source(tree, Path(directory))
+    if copies is not None:
+        copies.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{COPIES}", dir=copies) as directory:
+        source = _remote_source(tree, Path(directory))
+        if copies is not None:
+            tree.below(*POINTERS).fetch(Path(directory))
+            source = msgspec.structs.replace(source, is_copied=True)
+        with _named_errors(source):
+            yield source
+
+
+@contextlib.contextmanager
+def _named_errors(source: StoreSource) -> Iterator[None]:
+    """Let errors about copies of a store's files name the files themselves."""
+    try:
+        yield
+    except RocketLensError as error:
+        text = str(error)
+        if source.named(text) == text:
+            raise
+        raise RocketLensError(source.named(text)) from error
 
 
 def _remote_source(tree: RemoteTree, root: Path) -> StoreSource:

@@ -53,6 +53,8 @@ def upload(store: Path, url: str, storage: str = "") -> None:
     for path in sorted(store.rglob("*")):
         if path.is_file():
             system.pipe_file(f"{inner}/{path.relative_to(store)}", path.read_bytes())
+        elif path.is_dir():  # where a file system has such
+            system.makedirs(f"{inner}/{path.relative_to(store)}", exist_ok=True)
 
 
 def named_as(report: Report[VerifyDetails], url: str, store: Path) -> Report[VerifyDetails]:
