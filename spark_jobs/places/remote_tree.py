@@ -1,7 +1,7 @@
 """All files below a URL as one listing had them, and copies of them on this machine: of all, or as hollow files.
 
 What looks at names and sizes alone looks at a hollow copy of a store: a tree of the same names and sizes, in which
-files are holes and take no room. Files that are read whole are fetched by whoever reads them.
+files are holes and take no room. Files that are read whole are fetched by the task that reads them.
 """
 
 import contextlib

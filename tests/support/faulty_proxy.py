@@ -1,7 +1,7 @@
 """Stands between a client and a store of objects, and does to answers what the network and a busy store do.
 
 Which answers are spoiled, and how, follows from a seed: one in some is a 503, is cut in the middle, or holds fewer
-bytes than were asked for while it claims to be whole. No request for the same bytes is spoiled more than twice.
+bytes than were asked for while it claims to be whole. No request for the same bytes is spoiled after the second one.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ class FaultPlan:
 
     def __init__(self, seed: int, share: float, never: str = "") -> None:
         self.done: Counter[str] = Counter()
-        self._random, self._share, self._never = random.Random(seed), share, never
-        self._spoiled: Counter[tuple[str, str]] = Counter()
+        self._seed, self._share, self._never = seed, share, never
+        self._asked: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def fault(self, method: str, path: str, byte_range: str) -> str:
@@ -35,11 +35,14 @@ class FaultPlan:
         with self._lock:
             if self._never and urlsplit(path).path.endswith(self._never) and method == "GET":
                 return self._note(BUSY)
-            asked = (f"{method} {path}", byte_range)
-            if self._random.random() >= self._share or self._spoiled[asked] >= MOST_ON_ONE:
+            inside = "/".join(path.split("/")[3:])  # without the names of the bucket and the store
+            asked = f"{method} {inside} {byte_range}"
+            self._asked[asked] += 1
+            # By what is asked for, not by when: threads ask in any order.
+            chance = random.Random(f"{self._seed} {asked} {self._asked[asked]}")
+            if chance.random() >= self._share or self._asked[asked] > MOST_ON_ONE:
                 return ""
-            self._spoiled[asked] += 1
-            return self._note(self._random.choice(FAULTS) if byte_range else BUSY)
+            return self._note(chance.choice(FAULTS) if byte_range else BUSY)
 
     def _note(self, fault: str) -> str:
         self.done[fault] += 1
