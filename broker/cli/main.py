@@ -14,6 +14,7 @@ from broker.cli.lazy_group import Later, LazyGroup
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 COMMANDS = {
+    "clean": Later("spark_jobs.clean_place:clean_place", "List or remove what killed jobs left where output goes."),
     "compact": Later("broker.cli.compact:compact", "Make the index of a store smaller and faster to read."),
     "diff": Later("broker.cli.diff:diff", "Compare the messages of two stores."),
     "doctor": Later("broker.cli.doctor:doctor", "Say what is wrong with a store, and how to fix it."),

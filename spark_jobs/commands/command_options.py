@@ -185,6 +185,26 @@ def work_option(default: str) -> Callable[[Command], Command]:
 
 fresh_option = click.option("--fresh", is_flag=True, help="Start over instead of continuing an earlier run.")
 
+
+def checked_storage(text: str) -> str:
+    """Options of a file system as JSON; raises ConfigError."""
+    from spark_jobs.places.file_systems import check_storage
+
+    return check_storage(text)
+
+
+def storage_option(where: str, name: str = "storage") -> Callable[[Command], Command]:
+    """Options of the file system of a URL; `where` says when they matter."""
+    return click.option(
+        "--storage-options",
+        name,
+        default="",
+        callback=checked(checked_storage),
+        metavar="JSON",
+        help=f'Options of the file system if {where}, such as {{"anon": true}}.',
+    )
+
+
 limit_option = click.option(
     "--limit",
     type=COUNT,

@@ -17,6 +17,7 @@ import click
 
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError, is_out_of_room
 from protocol.printable import one_line
+from spark_jobs.places.file_systems import local_path
 from spark_jobs.run.class_archive import find_java
 from storage.files.write_guard import check_outside
 
@@ -97,15 +98,23 @@ def run_job(
     **options: Any,
 ) -> "AnyReport":
     """Run a job with the options of its request; what ends it early ends the process, with a line and a code."""
+    with ending_with_a_line(goes_on=goes_on):
+        check_places(options)
+        if check is not None:
+            check(options)
+        check_spark()
+        progress = _progress(as_json)
+        with _launched(options, progress) as launch:
+            return job(options, progress, launch)
+    raise AssertionError
+
+
+@contextlib.contextmanager
+def ending_with_a_line(*, goes_on: bool) -> Iterator[None]:
+    """Have what ends the block early end the process, with a line and a code."""
     try:
         with _interruptible():
-            check_places(options)
-            if check is not None:
-                check(options)
-            check_spark()
-            progress = _progress(as_json)
-            with _launched(options, progress) as launch:
-                return job(options, progress, launch)
+            yield
     except KeyboardInterrupt:
         _fail("stopped; run the same command again to continue" if goes_on else "stopped", STOPPED)
     except (ConfigError, FilterSyntaxError) as error:
@@ -119,12 +128,18 @@ def run_job(
 def check_places(options: JobOptions) -> None:
     """Raise ConfigError where something would be written into a store that must stay as it is.
 
-    Also for a URL where a path belongs: everywhere but for the store of an export.
+    Also for a URL where a path belongs: everywhere but for the store of an export, and for --out of jobs that have
+    options for its file system.
     """
-    is_remote = "storage" in options and "://" in options["store"]
-    places = () if is_remote else (options["store"], *options.get("commit_log_directories", ()))
+    store, target = options["store"], options.get("out") or ""
+    is_remote = "storage" in options and "://" in store
+    places = () if is_remote else (store, *options.get("commit_log_directories", ()))
     stores = [Path(place) for place in places]
     out, work = (Path(options[name]) if options.get(name) else None for name in ("out", "work"))
+    if "out_storage" in options and "://" in target:
+        if is_remote and f"{target.rstrip('/')}/".startswith(f"{store.rstrip('/')}/"):
+            raise ConfigError(f"--out {target} lies inside the store: choose a place beside it")
+        out = Path(local_path(target)) if target.startswith("file:") else None
     if out is not None and "drop_backup" in options:
         if out.resolve() == stores[0].resolve():
             raise ConfigError("--out is the store itself: omit it to replace the store's own files")
