@@ -1,4 +1,7 @@
-"""`rocketlens clean`: what killed or defeated runs left where the output of jobs goes."""
+"""`rocketlens clean`: what killed or defeated runs left where the output of jobs goes.
+
+Late imports: help and usage errors come at once without them.
+"""
 
 import re
 import sys

@@ -8,12 +8,15 @@ from protocol.errors import ConfigError
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from spark_jobs.run.work_directory import JobIdentity
 
-_ASIDE: Final = ("fresh", "master", "settings", "work", "drop_backup", "keep_checkpoint", "allow_fewer")
+_ASIDE: Final = ("fresh", "master", "settings", "work", "drop_backup", "keep_checkpoint", "allow_fewer", "out_storage")
 """Options that say how a job runs and publishes; the files that it builds are the same whatever they are."""
 
 
 class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a job that builds files of a store. Without `out` the store's own are replaced.
+
+    `out` may be a URL, and `out_storage` are the options of its file system as JSON. What lies there is meant for the
+    store, into which it is fetched later.
 
     `profile` is one of PROFILES; `slots` and `entries` are maxHashSlotNum and maxIndexNum, None for what the store
     shows; `zone` names the time zone of file names. With `allow_fewer` a result that leads to fewer sound records than
@@ -22,6 +25,7 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str
     out: str | None = None
+    out_storage: str = ""
     profile: str = AUTO_PROFILE
     slots: int | None = None
     entries: int | None = None
@@ -39,6 +43,16 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
             raise ConfigError(f"profile {self.profile!r}, expected one of {', '.join(PROFILES)}")
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the output goes to a URL."""
+        return self.out is not None and "://" in self.out
+
+    @property
+    def is_for_store(self) -> bool:
+        """Whether the output is to replace what the store has, at once or later."""
+        return self.out is None or self.is_sent
 
     @property
     def target(self) -> str:

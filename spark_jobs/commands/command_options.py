@@ -62,6 +62,13 @@ def _directories(_context: click.Context, _parameter: click.Parameter, text: str
     return tuple(pieces)
 
 
+def checked_storage(text: str) -> str:
+    """Options of a file system as JSON; raises ConfigError."""
+    from spark_jobs.places.file_systems import check_storage  # few commands have a URL
+
+    return check_storage(text)
+
+
 def _together(*options: Decorator) -> Callable[[Command], Command]:
     """One decorator of several; help lists the options in the order given."""
 
@@ -81,6 +88,25 @@ out_option = click.option(
     metavar="DIR",
     help="Write here and do not change the store; a broker may be running on it. [default: replace the "
     "store's own files; no broker may be using it]",
+)
+
+out_url_options = _together(
+    click.option(
+        "--out",
+        type=DIRECTORY,
+        metavar="DIR",
+        help="Write here and do not change the store; a broker may be running on it. A URL (s3://, gs://, hdfs://, "
+        "file://) needs --work, and `rocketlens fetch` brings the result into the store. [default: replace the "
+        "store's own files; no broker may be using it]",
+    ),
+    click.option(
+        "--storage-options",
+        "out_storage",
+        default="",
+        callback=checked(checked_storage),
+        metavar="JSON",
+        help='Options of the file system if --out is a URL, such as {"anon": true}.',
+    ),
 )
 
 index_options = _together(
@@ -186,13 +212,6 @@ def work_option(default: str) -> Callable[[Command], Command]:
 fresh_option = click.option("--fresh", is_flag=True, help="Start over instead of continuing an earlier run.")
 
 
-def checked_storage(text: str) -> str:
-    """Options of a file system as JSON; raises ConfigError."""
-    from spark_jobs.places.file_systems import check_storage
-
-    return check_storage(text)
-
-
 def storage_option(where: str, name: str = "storage") -> Callable[[Command], Command]:
     """Options of the file system of a URL; `where` says when they matter."""
     return click.option(
@@ -214,14 +233,16 @@ limit_option = click.option(
     help="List at most N findings of one kind in one file; the rest are only counted.",
 )
 
+commit_log_option = click.option(
+    "--commit-log",
+    "commit_log_directories",
+    callback=_directories,
+    metavar="DIR,...",
+    help="The commit log's directories, in the broker's order, if it is not in STORE/commitlog.",
+)
+
 job_options = _together(
-    click.option(
-        "--commit-log",
-        "commit_log_directories",
-        callback=_directories,
-        metavar="DIR,...",
-        help="The commit log's directories, in the broker's order, if it is not in STORE/commitlog.",
-    ),
+    commit_log_option,
     click.option(
         "--master",
         default="",

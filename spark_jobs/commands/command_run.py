@@ -54,6 +54,13 @@ def rebuild(options: JobOptions, progress: "JobProgress", launch: "Launch | None
     return run_rebuild(RebuildRequest(**options), progress, launch)
 
 
+def check_rebuild(options: JobOptions) -> None:
+    """Raise ConfigError for a URL without a directory of this machine to build in."""
+    out = options["out"] or ""
+    if "://" in out and not options["work"]:
+        raise ConfigError(f"--out {out} needs --work DIR: the files are built there, then sent")
+
+
 def compact(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
     """Compact the index."""
     from spark_jobs.commands.run import run_compact
@@ -103,7 +110,7 @@ def run_job(
         if check is not None:
             check(options)
         check_spark()
-        progress = _progress(as_json)
+        progress = progress_of(as_json=as_json)
         with _launched(options, progress) as launch:
             return job(options, progress, launch)
     raise AssertionError
@@ -139,6 +146,8 @@ def check_places(options: JobOptions) -> None:
     if "out_storage" in options and "://" in target:
         if is_remote and f"{target.rstrip('/')}/".startswith(f"{store.rstrip('/')}/"):
             raise ConfigError(f"--out {target} lies inside the store: choose a place beside it")
+        if options.get("drop_backup"):
+            raise ConfigError("--drop-backup and --out cannot be combined: with --out nothing is replaced")
         out = Path(local_path(target)) if target.startswith("file:") else None
     if out is not None and "drop_backup" in options:
         if out.resolve() == stores[0].resolve():
@@ -177,7 +186,7 @@ def _launched(options: JobOptions, progress: "JobProgress") -> Iterator["Launch 
             launch.end()
 
 
-def _progress(as_json: bool) -> "JobProgress":
+def progress_of(*, as_json: bool) -> "JobProgress":
     """Progress on stderr; none for a program that reads what spark-submit makes of stdout and stderr: one stream."""
     from spark_jobs.commands.show_progress import progress_on
     from spark_jobs.run.progress import Silence

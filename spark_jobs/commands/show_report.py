@@ -19,7 +19,13 @@ from storage.amounts import bytes_text, count_text, counted, duration_text, rate
 MOST_REPORTED: Final = 20
 """Places of damage, and findings, that a person sees; a program gets all that are listed."""
 
-_VERBS: Final = {"rebuild": "rebuilt", "compact": "compacted", "verify": "verified", "export": "exported"}
+_VERBS: Final = {
+    "rebuild": "rebuilt",
+    "compact": "compacted",
+    "fetch": "fetched",
+    "verify": "verified",
+    "export": "exported",
+}
 
 
 def print_report(report: AnyReport, *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ DOOR: Final = (
     "clean",
     "file_systems",
     "hashed_file",
+    "output_place",
     "placed_run",
     "remote_file",
 )

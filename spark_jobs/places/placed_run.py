@@ -167,14 +167,23 @@ class Driver:
         """Begin a run and find what earlier runs have finished, unless it is to be made afresh.
 
         Raises ConfigError where it cannot be, as :func:`check_url`, or where the object store would replace a manifest.
-        `token` is that of a run that is gone on with.
+        `token` is the run's name, if it has one.
         """
         place, committed = check_url(url, storage, fresh=fresh)
-        run = PlacedRun(url, storage, token or secrets.token_hex(8))
+        run = PlacedRun(url, storage, token or new_token())
         driver = cls(place, run, command, committed)
         driver._enter()
         if not fresh:
             driver.found = finished_attempts(place)
+        return driver
+
+    @classmethod
+    def go_on(cls, url: str, storage: str, command: str, token: str) -> "Driver":
+        """Go on with a run whose driver has died, which may have committed."""
+        place, _ = check_url(url, storage, fresh=True)
+        driver = cls(place, PlacedRun(url, storage, token), command)
+        driver._enter()
+        driver.found = finished_attempts(place)
         return driver
 
     def _enter(self) -> None:
@@ -200,7 +209,7 @@ class Driver:
         """
         committed = Committed(command=self._command, run=self.run.token, host=_here(), written=_now())
         header = {name: value for name, value in msgspec.to_builtins(committed).items() if name != "parts"}
-        whole = {**header, **manifest}
+        whole = {**header, **manifest, **header}
         named = msgspec.convert(whole["parts"], tuple[PlacedObject, ...])
         self._confirm(named)
         self._make_room()
@@ -301,6 +310,11 @@ def finished_attempts(place: OutputPlace) -> dict[str, list[str]]:
         if last == DONE and directory.count("/") == 2:
             found.setdefault(os.path.basename(directory).rpartition(".")[0], []).append(directory)
     return found
+
+
+def new_token() -> str:
+    """A name for a run that no other has."""
+    return secrets.token_hex(8)
 
 
 def told(committed: Committed) -> str:
