@@ -105,7 +105,10 @@ def build(judge: str, modules: Iterable[str] = ()) -> Path:
 
 
 def environment(place: Path) -> dict[str, str]:
-    """The environment in which Python runs the modules that were built into a directory."""
+    """The environment in which Python runs the modules that were built into a directory.
+
+    Options of AddressSanitizer that this process has in ASAN_OPTIONS are added to ours.
+    """
     paths = [str(place), *filter(None, [os.environ.get("PYTHONPATH")])]
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     if _guarded_maps(place).exists():
@@ -113,7 +116,12 @@ def environment(place: Path) -> dict[str, str]:
             "LD_PRELOAD": f"{_library('libasan.so')} {_guarded_maps(place)}",
             "PYTHONMALLOC": "malloc",
             # Python leaks by its own account. SIGBUS is what file_map.h handles.
-            "ASAN_OPTIONS": f"detect_leaks=0:handle_sigbus=0:allocator_may_return_null=1:log_path={place}/report",
+            "ASAN_OPTIONS": ":".join(
+                [
+                    *("detect_leaks=0", "handle_sigbus=0", "allocator_may_return_null=1", f"log_path={place}/report"),
+                    *filter(None, [os.environ.get("ASAN_OPTIONS")]),
+                ]
+            ),
             "UBSAN_OPTIONS": "print_stacktrace=1",
         }
     return settings

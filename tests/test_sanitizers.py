@@ -90,6 +90,13 @@ def test_what_is_sound_goes_through(place: Path) -> None:
     assert (outcome.returncode, outcome.stdout, judges.take_reports(place)) == (0, "begun\n", ""), outcome.stderr
 
 
+@pytest.fixture
+def _without_names_of_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports have the addresses of frames alone: looking for the names of Python's own takes ten seconds each."""
+    monkeypatch.setenv("ASAN_OPTIONS", "symbolize=0")
+
+
+@pytest.mark.usefixtures("_without_names_of_frames")
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_ends_the_run_and_is_named(place: Path, name: str) -> None:
     fault, reported = FAULTS[name]
@@ -119,6 +126,7 @@ DEATHS = {
 }
 
 
+@pytest.mark.usefixtures("_without_names_of_frames")
 @pytest.mark.parametrize("name", DEATHS)
 def test_a_process_that_dies_over_a_test_names_it(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str

@@ -1,8 +1,10 @@
-"""Plain words: phrases that a tired reader stumbles over are in no page, message, help text or docstring."""
+"""Plain words: phrases that a tired reader stumbles over are in no page, message, help text, docstring or comment."""
 
 import ast
+import io
 import re
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +13,10 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "docker-compose.yml"])
 PACKAGES = ("broker", "protocol", "storage", "spark_jobs", "rocketlens", "benchmarks", "tests/support")
 
-NOT_READ_YET = (
-    "broker/service",
-    "spark_jobs/verify",
-    "storage/log/commit_log.py",
-    "storage/query",
-    "storage/queue",
-    "storage/store/message_store.py",
-)
-"""Folders and modules whose messages alone are held to plain words; everywhere else docstrings are too."""
+COMPILED = (".pyx", ".pxd", ".pxi", ".h")
+
+NOT_READ_YET = ("spark_jobs/verify",)
+"""Folders whose messages alone are held to plain words; everywhere else docstrings and comments are too."""
 
 INSTEAD = {
     r"whoever|whomever": "say who",
@@ -67,8 +64,67 @@ def texts_of(source: str, *, docstrings: bool) -> Iterator[str]:
             yield node.value
 
 
+def comments_of(source: str) -> list[str]:
+    """The comments of a module; comments on lines that follow each other are one text."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return joined((token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT)
+
+
+PIECE_OF_COMPILED = re.compile(
+    r'"""(?:\\.|[^\\])*?"""'
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'(?:\\.|[^'\\\n])*'"
+    r"|#[^\n]*"
+    r"|/\*.*?\*/",
+    re.DOTALL,
+)
+"""A string or a comment of a Cython module or a C header."""
+
+
+def texts_of_compiled(source: str) -> list[str]:
+    """The strings and comments of a Cython module or a C header, which Python's own parser cannot read."""
+    comments: list[tuple[int, str]] = []
+    texts: list[str] = []
+    for found in PIECE_OF_COMPILED.finditer(source):
+        if found[0].startswith("#"):
+            comments.append((source.count("\n", 0, found.start()), found[0]))
+        else:
+            texts.append(re.sub(r"\n \* ", "\n", found[0].strip("\"'")))
+    return texts + joined(comments)
+
+
+def joined(comments: Iterable[tuple[int, str]]) -> list[str]:
+    """Comments with the numbers of their lines, each run of neighbouring lines as one text without its signs."""
+    texts: list[str] = []
+    last = -1
+    for line, comment in comments:
+        text = comment.lstrip("# ")
+        if line == last + 1 and texts:
+            texts[-1] += f" {text}"
+        else:
+            texts.append(text)
+        last = line
+    return texts
+
+
+def all_texts_of(path: Path) -> Iterator[str]:
+    """Every text of a source file that is held to plain words."""
+    if path.suffix in COMPILED:
+        yield from texts_of_compiled(path.read_text())
+        return
+    is_read = not any(path.is_relative_to(ROOT / unread) for unread in NOT_READ_YET)
+    yield from texts_of(path.read_text(), docstrings=is_read)
+    if is_read:
+        yield from comments_of(path.read_text())
+
+
 def sources() -> list[Path]:
-    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return sorted(
+        path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.suffix in {".py", ".pyi", *COMPILED}
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -76,14 +132,11 @@ def test_a_page_is_in_plain_words(page: Path) -> None:
     assert stilted(page.read_text()) == []
 
 
-def test_messages_help_and_docstrings_are_in_plain_words() -> None:
+def test_messages_help_docstrings_and_comments_are_in_plain_words() -> None:
     found = [
         (str(path.relative_to(ROOT)), phrase, text)
         for path in sources()
-        for text in texts_of(
-            path.read_text(),
-            docstrings=not any(path.is_relative_to(ROOT / unread) for unread in NOT_READ_YET),
-        )
+        for text in all_texts_of(path)
         for phrase in stilted(text)
     ]
     assert found == []
@@ -91,7 +144,11 @@ def test_messages_help_and_docstrings_are_in_plain_words() -> None:
 
 def test_pages_and_messages_are_found_at_all() -> None:
     assert len(PAGES) > 25
-    assert len([text for path in sources() for text in texts_of(path.read_text(), docstrings=False)]) > 5_000
+    modules = [path.read_text() for path in sources() if path.suffix == ".py"]
+    compiled = [path.read_text() for path in sources() if path.suffix in COMPILED]
+    assert len([text for module in modules for text in texts_of(module, docstrings=False)]) > 5_000
+    assert len([text for module in modules for text in comments_of(module)]) > 500
+    assert len([text for module in compiled for text in texts_of_compiled(module)]) > 500
 
 
 PLANTED = (
@@ -121,6 +178,13 @@ def test_a_planted_phrase_is_noticed(text: str) -> None:
     assert sum(len(stilted(each)) for each in texts_of(module, docstrings=True)) == 2
     command = module.replace("def greet", "@click.command()\ndef greet")
     assert sum(len(stilted(each)) for each in texts_of(command, docstrings=False)) == 2
+    comment = "    # ".join(text.splitlines(keepends=True))
+    commented = f"value = 1  # {comment}\nother = 2\n"
+    assert [len(stilted(each)) for each in comments_of(commented)] == [1]
+    compiled = f'cdef int value = 1  # {comment}\n\n\ncdef int greet():\n    """{text}"""\n    return b"{{"[0]\n'
+    assert sum(len(stilted(each)) for each in texts_of_compiled(compiled)) == 2
+    header = "int greet(void); /* " + " * ".join(text.splitlines(keepends=True)) + " */"
+    assert sum(len(stilted(each)) for each in texts_of_compiled(header)) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Registers this server with real name servers, again and again, and removes it from their lists at the end.
 
 As a *replica* it joins the broker whose store it serves, under a high id, so that consumers find it when the master is
-gone; as a *broker* it stands for itself, with the store's topics to be read. Remoting-protocol §5.3 describes what a
-name server does then; the code names its points. docs/cluster.md describes what clients do.
+gone; as a *broker* it stands for itself, with the store's topics to be read. What a name server does then is described
+in remoting-protocol §5.3, whose points the code names. docs/cluster.md describes what clients do.
 """
 
 import asyncio

@@ -68,11 +68,11 @@ class KnownPull:
         cost: int,
         template: ResponseTemplate,
     ) -> KnownPull:
-        """Units `file_first` to `file_stop` stand in the file from its start; a pull begins at `first` up to `stop`.
+        """Make a pull that begins at a queue offset from `first` up to `stop`.
 
-        Up to `scan` units are looked through, each of which costs so many sixteenths of a step along an index's chain;
-        up to `messages` and `record_bytes` are returned. The numbers of the header are the next offset and the opaque.
-        Raises ValueError where that does not fit together.
+        The file has units `file_first` to `file_stop` from its start. Up to `scan` units are scanned; `cost` is that of
+        one unit, in sixteenths of a step along an index's chain. Up to `messages` and `record_bytes` are returned. The
+        numbers of the header are the next offset and the opaque. Raises ValueError where these do not fit together.
         """
 
 @final

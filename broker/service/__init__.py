@@ -1,4 +1,4 @@
-"""What answers requests: the dispatcher, the processors, consumers and their offsets, long polls."""
+"""The modules that answer requests: the dispatcher, the processors, consumers and their offsets, long polls."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What every processor is given: the store, and who this server says it is."""
+"""The object that every processor is given: the store, the names of this server, and its registries."""
 
 import time
 from dataclasses import dataclass, field
@@ -28,13 +28,15 @@ def _now_timestamp() -> int:
 
 @dataclass(frozen=True, slots=True)
 class BrokerService:
-    """One served store under one broker name, with what all families of requests share.
+    """One served store under one broker name, with the objects that all families of requests share.
 
     `advertise` is the address that routes name, None for the local address of the asking connection, never one read
-    from the store; `advertise_ip` is the same with its host name resolved. `started_timestamp` in milliseconds.
-    `registries` are what is remembered of clients. `polls` are the pulls that wait, `subscriptions` what they choose
-    by. `notices` notify members of changes in a group, `calls` ask what only they know. `keeper` writes offsets
-    down, None keeps them in memory alone. `meter` counts for this process, None where nothing is counted.
+    from the store; `advertise_ip` is that address with its host name resolved. `started_timestamp` is in
+    milliseconds.
+    `registries` hold what clients reported. `polls` are the pulls that wait, `subscriptions` their filters. `notices`
+    notify members of changes in a group; `calls` are the requests that this server sends to members. `keeper` writes
+    committed offsets to disk; where it is None they are kept in memory alone. `meter` counts for this process; it is
+    None where nothing is counted.
     """
 
     store: MessageStore
@@ -61,11 +63,11 @@ class BrokerService:
         keeper: OffsetKeeper | None = None,
         meter: Meter | None = None,
     ) -> "BrokerService":
-        """Name the service by the options, else by what the store's system topics and properties tell.
+        """Make the service of a store; its names come from the options, else from the store's topics and properties.
 
-        `registries` None: those of a server that stands alone. Members are notified of changes in their group.
+        Without `registries` the service gets new ones of its own. Members are notified of changes in their group.
 
-        Raises `ConfigError` when our address shall go into records and its host name has no IP.
+        Raises `ConfigError` when our address is to be written into records and its host name has no IP address.
         """
         if registries is None:
             registries = Registries.of(store, options)
@@ -94,36 +96,36 @@ class BrokerService:
 
     @property
     def budget(self) -> RegistryBudget:
-        """What bounds all that is remembered of clients."""
+        """The limit, in bytes, of all that is remembered of clients."""
         return self.registries.budget
 
     @property
     def clients(self) -> ClientRegistry:
-        """Who is connected."""
+        """The groups, and their members, that are connected."""
         return self.registries.clients
 
     @property
     def offsets(self) -> ConsumerOffsets:
-        """How far consumer groups have come."""
+        """The offsets that consumer groups committed."""
         return self.registries.offsets
 
     @property
     def commits(self) -> MemberCommits:
-        """Takes offsets from clients."""
+        """The entrance for offsets that clients commit."""
         return self.registries.commits
 
     @property
     def pulled(self) -> PulledOffsets:
-        """How far groups have pulled ahead."""
+        """The offsets up to which groups have pulled."""
         return self.registries.pulled
 
     @property
     def locks(self) -> QueueLocks:
-        """Which member has which queue to itself."""
+        """The queues that single members have locked."""
         return self.registries.locks
 
     def connection_lost(self, connection: ClientConnection) -> None:
-        """Forget the client of a connection that is gone; on the event loop."""
+        """Forget the client of a connection that is gone. Called on the event loop."""
         self.clients.connection_lost(connection)
         self.commits.connection_lost(connection)
         self.calls.connection_lost(connection)

@@ -1,15 +1,15 @@
-"""From a decoded command to the method that answers it.
+"""Calls, for a decoded command, the method that answers it.
 
 A processor is a plain object; each of its methods under `@handles(code, HeaderType)` answers one request code. The
 dispatcher collects them into one table, so that a request costs a dict look-up, a typed header and a call. A method
-returns a `Response`; an awaitable of one where it must wait for somebody else, and only then the connection makes a
-Task; or a look-up of either (:mod:`storage.files.waiting`) where it may have to wait for the disk. The dispatcher takes
-a look-up as far as it comes on the event loop. What is unfinished then is handed back, and the connection has the very
-same look-up go on in the pool, with `finish_in_pool`.
+returns one of three things: a `Response`; an awaitable of one, where it waits for another client, and only then the
+connection makes a Task; or a look-up of either (:mod:`storage.files.waiting`), where it may have to wait for the disk.
+The dispatcher runs a look-up on the event loop until it has to wait. An unfinished one is returned to the connection,
+which has it finished in the thread pool, with `finish_in_pool`.
 
-Only this module turns an error into a response: a `RocketLensError` is answered with its own sentence, by SYSTEM_BUSY
-where clients are to ask again (:func:`failure_code`), anything else is logged with its traceback and answered without
-inner details.
+Only this module turns an error into a response. The text of a `RocketLensError` is sent to the client, with SYSTEM_BUSY
+where clients are to ask again (:func:`failure_code`). Any other error is logged with its traceback, and the client gets
+no details of it.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ logger = logging.getLogger(__name__)
 
 Answer: TypeAlias = Response | Awaitable[Response]
 Step: TypeAlias = Answer | Unfinished[Answer]
-"""What a request has come to on the event loop: its answer, or a look-up that has to wait."""
+"""The result of a request on the event loop: its answer, or a look-up that has to wait."""
 Handling: TypeAlias = Answer | Lookup[Answer]
-"""What a method makes of a request: its answer, or the look-up that ends with it."""
+"""The result of a processor's method: the answer, or the look-up that returns it."""
 Method = TypeVar("Method", bound=Callable[..., Handling])
 Result = TypeVar("Result")
 
@@ -50,15 +50,15 @@ BUSY = "[OVERLOAD]system busy, start flow control for a while"
 INTERNAL_ERROR = "internal error, the broker's log says more"
 
 WAITING_LIMIT = 1024
-"""Requests that may wait for a thread of the pool, all connections together; more are answered SYSTEM_BUSY."""
+"""Most requests of all connections that wait for a thread of the pool; further ones are answered SYSTEM_BUSY."""
 
 
 class ClientConnection(Protocol):
-    """What a processor may know of the connection that asks."""
+    """The connection of a client, as far as processors use it."""
 
     @property
     def local_address(self) -> Endpoint:
-        """Our address as this client reached it, for answers to name (the main port, also on the VIP port)."""
+        """Our address as this client reached it, for use in answers; the main port even where it used the VIP port."""
 
     @property
     def peer_address(self) -> Endpoint:
@@ -66,21 +66,21 @@ class ClientConnection(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the client is still there."""
+        """Whether the connection is still open."""
 
     def push(self, frame: bytes) -> None:
-        """Send the client a frame that it did not ask for; nothing happens when it is gone. The event loop's alone."""
+        """Send the client a frame that it did not ask for, unless it is gone. Called on the event loop only."""
 
 
 class Request(msgspec.Struct):
-    """One request as a processor method sees it that declares a second parameter."""
+    """One request with its connection, for processor methods with a second parameter."""
 
     command: Command
     connection: ClientConnection
 
 
 class Handler(NamedTuple):
-    """One row of the dispatcher's table: a bound method, the type of its header, whether it takes the `Request` too."""
+    """One row of the dispatcher's table: a bound method, its header type, and whether it takes the `Request` too."""
 
     method: Callable[..., Handling]
     header_type: type[Any]
@@ -91,7 +91,7 @@ def handles(code: RequestCode, header_type: type[Any]) -> Callable[[Method], Met
     """Mark a processor method as the one that answers `code`; its header arrives decoded as `header_type`.
 
     The method takes `(self, header)` or `(self, header, request)` and returns a `Response`, an awaitable of one, or a
-    look-up of either. It may bear the decorator several times, for codes that share one answer.
+    look-up of either. A method that answers several codes has the decorator several times.
     """
 
     def mark(method: Method) -> Method:
@@ -110,7 +110,7 @@ def handled_methods(processor: type[Any]) -> Iterator[tuple[RequestCode, type[An
 
 
 def check_families(processors: Iterable[type[Any]]) -> None:
-    """Raise `TypeError` when two methods answer one code; called where the families are listed, so at import."""
+    """Raise `TypeError` when two methods answer one code; called at import by the module that lists the families."""
     owners: dict[int, str] = {}
     for processor in processors:
         for code, _, name in handled_methods(processor):
@@ -120,20 +120,20 @@ def check_families(processors: Iterable[type[Any]]) -> None:
 
 
 def is_better_unanswered(code: int, response_code: int) -> bool:
-    """Whether a client does the right thing without an answer alone: it waits some seconds, and asks again later.
+    """Whether a request is better left unanswered, because the error would make clients lose their offset.
 
-    Java clients up to 4.9 take every error that answers QUERY_CONSUMER_OFFSET for *no offset*. They start at one end of
-    the queue then and commit that, so that the group has lost its place for good. Without an answer clients of all
-    versions leave the queue alone until they get an offset.
+    Java clients up to 4.9 treat every error in answer to QUERY_CONSUMER_OFFSET as *no offset*. They start at the
+    beginning or end of the queue then and commit that, so that the group's offset is lost. Without an answer, clients
+    of all versions do not consume the queue, and ask again some seconds later.
     """
     return code == RequestCode.QUERY_CONSUMER_OFFSET and response_code == ResponseCode.SYSTEM_BUSY
 
 
 def failure_code(code: int, error: BaseException) -> ResponseCode:
-    """The code that tells a client of an error: SYSTEM_BUSY where it is to ask again for the same, some seconds later.
+    """The response code for an error: SYSTEM_BUSY where the client is to repeat the request some seconds later.
 
-    So it is while something else is done first, and where a store cannot tell what a queue holds: consumers take other
-    errors of a pull for an offset that is out of range, and leave their place.
+    It is used when the budget of registries is spent or the log is being searched, and when a pull meets a damaged
+    store: consumers treat other errors of a pull as an offset that is out of range, and change their offset.
     """
     if isinstance(error, BudgetSpent | BeingSearched) or (isinstance(error, StoreError) and code in PULLS):
         return ResponseCode.SYSTEM_BUSY
@@ -147,15 +147,16 @@ class Dispatcher:
     def __init__(
         self, processors: Iterable[object], lookup_threads: int = 4, body_limit: int = DEFAULT_LIMITS.body_bytes
     ) -> None:
-        """Collect the methods of `processors`; `lookup_threads` at most, started when first needed.
+        """Collect the methods of `processors`; at most `lookup_threads` threads are started, when first needed.
 
-        Bodies that are read have `body_limit` bytes at most.
+        A request with a body of more than `body_limit` bytes, where the body would be parsed, is refused.
         """
         processors = list(processors)
         check_families([type(processor) for processor in processors])
         self._handlers = dict(_rows_of(processors))
         self._pool = LookupPool(lookup_threads)
-        # Apart, so that what is parsed keeps no look-up waiting, nor what takes long to parse what does not.
+        # Parsing has threads of its own, so that it delays no look-up; long parsing has one too, so that it delays
+        # no short parsing.
         self._parsers = {is_long: LookupPool(1, "parse") for is_long in (False, True)}
         self._body_limit = body_limit
 
@@ -171,7 +172,7 @@ class Dispatcher:
 
     @property
     def pool_work(self) -> int:
-        """Look-ups that are on a thread or wait for one."""
+        """The number of requests that are on a thread of the pools or wait for one."""
         return len(self._pool) + sum(map(len, self._parsers.values()))
 
     @property
@@ -180,11 +181,11 @@ class Dispatcher:
         return self.pool_work == 0
 
     def is_unread(self, code: int, body_length: int) -> bool:
-        """Whether a request is refused for the length of its body, which nobody will look at."""
+        """Whether a request is refused because its body is too long; the body is not parsed then."""
         return body_length > self._body_limit and code in PARSED_BODIES
 
     def dispatch(self, command: Command, connection: ClientConnection) -> Step:
-        """Answer one request on the event loop, or take it as far as it comes there without waiting."""
+        """Answer one request on the event loop; a request that has to wait is returned as an unfinished look-up."""
         try:
             handling = self.handle(command, connection)
             return begin_on_loop(handling) if isinstance(handling, GeneratorType) else cast(Answer, handling)
@@ -192,7 +193,7 @@ class Dispatcher:
             return self.failure(command, error)
 
     def handle(self, command: Command, connection: ClientConnection) -> Handling:
-        """What the method of a request's code makes of it; raises what that raises."""
+        """Call the method of a request's code; returns what the method returns, and raises what it raises."""
         handler = self._handlers.get(command.code)
         if handler is None:
             return refusal(command.code)
@@ -211,9 +212,9 @@ class Dispatcher:
         unfinished: Unfinished[Answer],
         warm: Callable[[], None] | None = None,
     ) -> "asyncio.Future[Answer]":
-        """Have the look-up of a request go on on a thread that may wait; the result is its answer.
+        """Finish the look-up of a request on a thread of the pool, which may wait; the future's result is the answer.
 
-        `warm` is called there in the place of the look-up's own, and is to call that.
+        `warm`, if given, is called on that thread instead of the look-up's own `warm`, and has to call that one.
         """
         wait = unfinished.wait
         warm = wait.warm if warm is None else warm
@@ -234,7 +235,7 @@ class Dispatcher:
         connection: ClientConnection,
         unfinished: Unfinished[Answer],
     ) -> Answer:
-        """Go on with a request once what it needs is parsed: here, or where its look-ups may wait."""
+        """Go on with a request when its parsing is done: on the event loop, or on a thread if it has to wait again."""
         await parsed
         try:
             step = go_on_on_loop(unfinished)
@@ -243,7 +244,7 @@ class Dispatcher:
         return await self.finish_in_pool(command, connection, step) if isinstance(step, Unfinished) else step
 
     def _finish(self, command: Command, unfinished: Unfinished[Answer], warm: Callable[[], None]) -> Answer:
-        """Wait for what is missing, then go on to the end."""
+        """Wait for what the look-up needs, then finish it. Called on a thread of the pool."""
         try:
             warm()
             return unfinished.resume()
@@ -251,18 +252,18 @@ class Dispatcher:
             return self.failure(command, error)
 
     def unread(self, command: Command) -> Response:
-        """The refusal of a request whose body is too long to be read."""
+        """Return the error response to a request whose body is too long."""
         length, limit = len(command.body), self._body_limit
         what = f"the body of request code {command.code}"
         remark = f"{what} has {length} bytes, more than the limit of {limit} (body_bytes)"
         return Response(ResponseCode.SYSTEM_ERROR, remark)
 
     def run_in_pool(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
-        """Have `work` done on a thread of the pool, however many wait for one."""
+        """Have `work` done on a thread of the pool, without a limit to how many requests wait for one."""
         return self._pool.run(None, work)
 
     def failure(self, command: Command, error: BaseException) -> Response:
-        """Turn an error of a handler into its answer; what is not ours is logged with its traceback."""
+        """Turn an error of a handler into its answer; one that is no `RocketLensError` is logged with its traceback."""
         remark, code = str(error), failure_code(command.code, error)
         if not isinstance(error, RocketLensError):
             logger.error("request code %d failed", command.code, exc_info=error)
@@ -270,7 +271,7 @@ class Dispatcher:
         return Response(code, remark=remark)
 
     def close(self) -> None:
-        """Start no further look-up in the pools; those under way end by themselves."""
+        """Start no further work in the pools; what has begun ends by itself."""
         for pool in (self._pool, *self._parsers.values()):
             pool.close()
 

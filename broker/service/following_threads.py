@@ -1,7 +1,7 @@
-"""The two threads that follow a store while it is served, and take in what a running broker writes.
+"""The two threads that follow a store while it is served, and read what a running broker writes.
 
-One looks at the end of the log some sixty times a second and wakes the pulls that wait for what came; the other looks
-once a second at everything else. Neither is the event loop's: it only answers the pulls that were woken.
+One looks at the end of the log some sixty times a second and wakes the pulls that wait for new messages; the other
+looks once a second at everything else. Neither runs on the event loop, which only answers the pulls that were woken.
 """
 
 import logging
@@ -16,10 +16,10 @@ from storage.store.message_store import MessageStore
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.015
-"""Between two looks at the end of the log. Most of what a look costs is that the thread is woken for it."""
+"""Seconds between two looks at the end of the log. Most of the cost of a look is that of waking the thread."""
 
 WATCH_SECONDS = 1.0
-"""Between two looks at files and configuration."""
+"""Seconds between two looks at files and configuration."""
 
 AFTER_ERROR_SECONDS = 1.0
 
@@ -27,8 +27,8 @@ AFTER_ERROR_SECONDS = 1.0
 class FollowingThreads:
     """Keep a served store up to date; `finish_scan` is called when more of the log is to be scanned.
 
-    The problems that the store has at first count as reported. A problem that comes later is logged once, as a warning,
-    when two looks in a row have found it: a broker takes a configuration file away while it writes it anew.
+    The problems that the store has at the start count as reported. A later problem is logged once, as a warning, when
+    two looks in a row have found it: a broker removes a configuration file for a moment while it writes it anew.
     """
 
     def __init__(self, store: MessageStore, polls: LongPolling, finish_scan: Callable[[], None]) -> None:
@@ -41,19 +41,19 @@ class FollowingThreads:
         self._logged_problems = self._seen_problems = frozenset(store.problems)
 
     def start(self) -> None:
-        """Follow from now on, on threads that keep no stopped process alive."""
+        """Start the threads; they are daemon threads and do not keep the process alive."""
         for name, work in (("follow", self._follow), ("watch", self._watch)):
             threading.Thread(target=self._run, args=(name, work), name=name, daemon=True).start()
 
     def stop(self) -> None:
-        """Follow no longer; what is being looked at is looked at to its end."""
+        """Stop following; a look that has begun is finished."""
         self._must_stop = True
 
     def _run(self, name: str, work: Callable[[], float]) -> None:
-        """Do some work again and again; what goes wrong is said once, and tried again."""
+        """Do some work again and again; an error is logged once, and the work is tried again."""
         pause = 0.0
         while not self._must_stop:
-            time.sleep(pause)  # half the price of waiting for an event
+            time.sleep(pause)  # takes half the CPU time of waiting for an event
             try:
                 pause = work()
                 self._logged_errors.pop(name, None)

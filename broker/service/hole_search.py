@@ -1,8 +1,8 @@
 """Long searches of the log for messages of damaged queue units, made in pieces on the threads of look-ups.
 
-One piece is some milliseconds of work. The next is asked for when it is done and takes its turn behind the look-ups
-that came meanwhile, on one thread at a time, so that a search of a hundred gigabytes holds up nobody and ends with the
-server. Each hole is reported once, with what became of its messages.
+One piece is some milliseconds of work. When it is done the next one is queued behind the look-ups that came meanwhile,
+on one thread at a time, so that even a search of a hundred gigabytes delays no request, and stops with the server. Each
+hole (units that are damaged or lost) is reported once, with the numbers of its messages that were found and are lost.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ logger = logging.getLogger(__name__)
 RunInPool: TypeAlias = Callable[[Callable[[], None]], "asyncio.Future[None]"]
 
 RETRY_SECONDS: Final = 5.0
-"""When a search that failed goes on: until then, and as long as it fails, pulls are told that it is under way."""
+"""Seconds after which a failed search is tried again; until it succeeds, pulls are answered that it is under way."""
 
 MOST_LOGGED: Final = 10_000
-"""Holes of which it is remembered that they were reported: those that are searched anew are not reported again."""
+"""Most holes that are remembered as reported, so that they are not reported again when they are searched again."""
 
 
 class HoleSearch:
-    """Goes on with what others hand on, from `start` to `stop`; both and the pieces' order are the event loop's."""
+    """Makes the long searches that look-ups leave over, from `start` to `stop`; both are called on the event loop."""
 
     def __init__(self, holes: QueueHoles, run_in_pool: RunInPool, meter: Meter | None = None) -> None:
         self._holes = holes
@@ -36,20 +36,20 @@ class HoleSearch:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_at_work = False
         self._logged: set[tuple[str, int, int]] = set()
-        self._telling = threading.Lock()
+        self._reporting = threading.Lock()
 
     @property
     def searching(self) -> int:
-        """How many holes are being searched for."""
+        """The number of holes whose messages are being searched for."""
         return self._holes.searching
 
     def start(self) -> None:
-        """Take over long searches from now on."""
+        """Begin to make the long searches, on the running loop."""
         self._loop = asyncio.get_running_loop()
-        self._holes.connect(hand_on=self._wake, report=self._tell)
+        self._holes.connect(hand_on=self._wake, report=self._report)
 
     def stop(self) -> None:
-        """Begin no further piece; pulls that ask for what is not found yet are told that it is being searched."""
+        """Begin no further piece; pulls for messages that are not found yet are answered that they are searched for."""
         self._loop = None
 
     def _wake(self) -> None:
@@ -79,10 +79,10 @@ class HoleSearch:
             return
         self._go_on()
 
-    def _tell(self, hole: QueueHole) -> None:
-        """Report what became of a hole; on any thread."""
+    def _report(self, hole: QueueHole) -> None:
+        """Log and count the result of a hole's search, once. Called on any thread."""
         place = (hole.name.topic, hole.name.queue_id, hole.first)
-        with self._telling:
+        with self._reporting:
             if place in self._logged or len(self._logged) >= MOST_LOGGED:
                 return
             self._logged.add(place)

@@ -1,17 +1,17 @@
 """Pulls that found nothing new at the end of their queue: held until a message arrives or their time is up.
 
-A consumer that keeps up asks again at once whatever it is told, so its pull is answered late instead: a broker with
-ten thousand idle queues is asked a few hundred times a second, not without end (remoting-protocol §3.4, §9). Pulls that
-ask the same are one group: one question, looked at once, one answer, encoded once a connection. A held pull itself is a
-few words of memory; there is no future and no Task, and one timer for all of them.
+A consumer that has read everything asks again as soon as it gets any answer, so its pull is answered late instead: a
+broker with ten thousand idle queues then gets a few hundred pulls a second (remoting-protocol §3.4, §9). Pulls with
+equal parameters form one group, with one question, which is looked up once, and one answer, which is encoded once for
+each connection. A held pull takes a few words of memory; it has no future and no Task, and one timer serves all.
 
-Whoever follows the store says which queues got messages. On that thread those with held pulls are looked at, since
-that may wait for the disk; questions whose queue has grown are then asked again on the event loop, and stay if nothing
-that arrived passes their filter.
+The thread that follows the store reports which queues got messages. On that thread the queues with held pulls are
+looked at, since that may wait for the disk. Questions whose queue has grown are then asked again on the event loop;
+their pulls stay held if no new message passes their filter.
 
-A server that stops answers held pulls, and those that still come, that it is busy: consumers of every kind then ask
-again seconds later, of whoever serves by then. Told that there is nothing new they would ask at once, and clients up
-to 4.9 wait half a minute for the answer to what they sent into a connection that was being closed.
+A server that stops answers held and new pulls with SYSTEM_BUSY: consumers of every kind then ask again seconds later,
+and reach the server that runs by then. With the answer that there is nothing new they would ask at once, and clients up
+to 4.9 wait half a minute for the answer to a request that they sent into a connection while it was closed.
 """
 
 import asyncio
@@ -39,22 +39,22 @@ QueueKey: TypeAlias = tuple[str, int]
 """Topic and queue id."""
 
 LONGEST_HOLD_SECONDS = 20.0
-"""Clients give up a pull after 30 s, whatever time they allowed for it."""
+"""Longest time that a pull is held, since clients give up a pull after 30 s, whatever time they allowed for it."""
 
 TICK_SECONDS = 0.1
-"""Pulls whose time is up in one tick are answered together."""
+"""Seconds of one tick; pulls whose time is up in the same tick are answered together."""
 
 STOPPING = "the server is stopping"
 
 ANSWERS_A_TURN = 2048
-"""Pulls answered before the loop does other things: one message may be what ten thousand wait for."""
+"""Pulls that are answered in one turn of the event loop, since ten thousand pulls may wait for one message."""
 
 QUEUES_AT_ONCE = 64
-"""Queues looked at after a refresh before the first pulls of them are made again."""
+"""Queues that are looked at after a refresh before their pulls are made again."""
 
 
 class PullQuestion(Protocol):
-    """What some pulls ask, as far as holding them is concerned."""
+    """The question of one group of pulls, as far as `LongPolling` uses it."""
 
     @property
     def queue_key(self) -> QueueKey:
@@ -66,17 +66,17 @@ class PullQuestion(Protocol):
 
     @property
     def sameness(self) -> Hashable:
-        """A key that is equal for those pulls of one queue that get the same answer."""
+        """A key that is equal for pulls of one queue that get equal answers."""
 
     def look(self) -> Lookup[Response | None]:
-        """The answer, or None while nothing arrived for it; what was passed over is not looked at again."""
+        """Return the answer, or None if no new message passes the filter; each message is looked at once."""
 
     def give_up(self) -> Response:
-        """The answer when nothing arrived in time."""
+        """Return the answer for a pull whose time is up."""
 
 
 class HeldPull(PendingReply):
-    """One held pull; `tick` is when its time is up, `group` what it asks with others, None until it is kept."""
+    """One held pull; its time is up at `tick`. `group` is None until the pull is kept."""
 
     __slots__ = ("group", "tick")
     code = RequestCode.PULL_MESSAGE
@@ -89,7 +89,7 @@ class HeldPull(PendingReply):
         self.tick = tick
 
     def give_up(self) -> None:
-        """Be held no longer."""
+        """Stop holding this pull, whose connection is gone."""
         if self.group is not None:
             self.group.release(self)
         self.tick = GIVEN_UP
@@ -99,7 +99,10 @@ GIVEN_UP = -1
 
 
 class HeldGroup:
-    """Pulls that ask the same; `is_due` while they are about to be looked at, `in_pool` while that waits."""
+    """Pulls with the same question.
+
+    `is_due` says that it is about to be looked up, `in_pool` that a look-up of it waits in the thread pool.
+    """
 
     __slots__ = ("in_pool", "is_due", "polls", "pulls", "question", "sameness")
 
@@ -119,7 +122,7 @@ RunInPool: TypeAlias = Callable[[Callable[[], Response | None]], "asyncio.Future
 
 
 class LongPolling:
-    """All held pulls of a server. `hold` and `wake` may be called on any thread; the rest is the event loop's."""
+    """All held pulls of a server. `hold` and `wake` may be called on any thread, the rest on the event loop only."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -132,13 +135,13 @@ class LongPolling:
         self._next_tick = 0
         self._answers: deque[tuple[ReplyReceiver, list[PendingReply], Outcome]] = deque()
         self.is_stopping = False
-        """Whether pulls are to be refused, see `refusal`."""
+        """Whether pulls are answered with `refusal`."""
 
     def __len__(self) -> int:
         return sum(len(pulls) for pulls in self._wheel.values())
 
     def start(self, run_in_pool: RunInPool) -> None:
-        """Hold pulls from now on, on the running loop; `run_in_pool` is for what would make it wait."""
+        """Hold pulls from now on, on the running loop; `run_in_pool` runs look-ups that have to wait."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._run_in_pool = run_in_pool
@@ -156,10 +159,10 @@ class LongPolling:
             self._timer.cancel()
         for group in [group for groups in self._held.values() for group in groups.values()]:
             self._answer(group, group.pulls, self.refusal())
-        self._tell(math.inf)
+        self._send_answers(math.inf)
 
     def hold(self, question: PullQuestion, timeout_seconds: float, queues: QueueStore) -> Response | HeldPull:
-        """Hold a pull that found nothing in `queues`; where nothing is held, its answer comes at once."""
+        """Hold a pull that found nothing in `queues`; if it cannot be held, return its answer at once."""
         loop = self._loop
         if self.is_stopping:
             return self.refusal()
@@ -173,7 +176,7 @@ class LongPolling:
         return pull
 
     def wake(self, arrived: Set[QueueKey] | None = None) -> None:
-        """Ask again what is asked of queues that have grown, of those that got messages; None: of all. May wait."""
+        """Make the pulls again whose queues have grown, of those in `arrived`, None: of all. May wait for the disk."""
         if self._loop is None:
             return
         queues = self._store.queues
@@ -203,12 +206,12 @@ class LongPolling:
         if self._timer is None or pull.tick < self._next_tick:
             self._wait_until(pull.tick)
         if self._store.queues is not queues and not group.is_due:
-            # The store was read anew since this pull looked at it, and perhaps nobody has been woken later.
+            # The store was refreshed since this pull looked at it, and `wake` may have run before the pull was kept.
             group.is_due = True
             self._loop.call_soon(self._look_at, group)
 
     def forget(self, group: HeldGroup, pulls: Iterable[HeldPull]) -> None:
-        """Hold some pulls of a group no longer."""
+        """Stop holding some pulls of a group."""
         for pull in pulls:
             pull.group = None
             in_tick = self._wheel.get(pull.tick)
@@ -251,7 +254,7 @@ class LongPolling:
             self._answer(group, group.pulls, answer)
 
     def _looked(self, group: HeldGroup, looked: "asyncio.Future[Response | None]") -> None:
-        """Take over what a look on a thread found."""
+        """Answer a group with the result of a look-up on a thread, if there is an answer."""
         group.in_pool = False
         if looked.cancelled():
             return
@@ -264,21 +267,21 @@ class LongPolling:
     # ------------------------------------------------------------------ answering
 
     def _answer(self, group: HeldGroup, pulls: Iterable[HeldPull], outcome: Outcome) -> None:
-        """Answer pulls of a group, some in each turn of the loop: they leave while it goes on."""
+        """Stop holding pulls of a group and answer them, at most `ANSWERS_A_TURN` in each turn of the event loop."""
         pulls = list(pulls)
         self.forget(group, pulls)
-        is_telling = bool(self._answers)
+        is_answering = bool(self._answers)
         self._answers += [(receiver, some, outcome) for receiver, some in by_receiver(pulls, outcome)]
-        if not is_telling:
-            self._tell(ANSWERS_A_TURN)
+        if not is_answering:
+            self._send_answers(ANSWERS_A_TURN)
 
-    def _tell(self, most: float) -> None:
+    def _send_answers(self, most: float) -> None:
         while self._answers and most > 0:
             receiver, some, outcome = self._answers.popleft()
             most -= len(some)
             receiver.send_replies(some, outcome)
         if self._answers and self._loop is not None:
-            self._loop.call_soon(self._tell, ANSWERS_A_TURN)
+            self._loop.call_soon(self._send_answers, ANSWERS_A_TURN)
 
     # ------------------------------------------------------------------ time
 
@@ -311,7 +314,7 @@ def _by_group(pulls: Iterable[HeldPull]) -> dict[HeldGroup, list[HeldPull]]:
 
 
 def _is_light(key: QueueKey) -> bool:
-    """Whether a queue gets messages of other topics, so that its own name stands in none."""
+    """Whether a queue gets messages of other topics, which are reported under the names of those topics."""
     return key[0].startswith(LIGHT_PREFIX)
 
 

@@ -1,7 +1,7 @@
-"""What is too much for the event loop though nothing of it is cold: thousands of look-ups, and long parsing.
+"""Work that takes too long for the event loop although it does not wait for the disk: many look-ups, and long parsing.
 
-Parsing is counted in units, each at most about a microsecond. In one turn of the event loop so many are spent on all
-clients together; what goes beyond is left to the dispatcher's parsing threads.
+Parsing is counted in units, each at most about a microsecond. In one turn of the event loop at most `UNITS_A_TURN` are
+spent on all clients together; further parsing is done on the dispatcher's parsing threads.
 """
 
 import asyncio
@@ -25,38 +25,39 @@ PARSED_BODIES: Final = frozenset(
         RequestCode.QUERY_ASSIGNMENT,
     }
 )
-"""Codes of requests whose body is read, by `parse_body`."""
+"""Codes of requests whose body is parsed, by `parse_body`."""
 
 LOOKUPS_ON_LOOP = 1000
-"""Look-ups of some microseconds each that one request may cost there; more are done on a thread."""
+"""Look-ups of some microseconds each that one request may make on the event loop; more are made on a thread."""
 
 UNITS_A_TURN: Final = 4000
-"""Units of parsing that one turn of the event loop is spent on."""
+"""Most units of parsing in one turn of the event loop."""
 
 LONG_UNITS: Final = 50_000
-"""From so many units on work is long, and is kept apart from short work, which would wait for it."""
+"""Units from which on parsing is long; it has a thread of its own, so that short parsing need not wait for it."""
 
 BYTES_A_UNIT: Final = 32
-"""Bytes of plain JSON that are decoded, and taken in, in one unit."""
+"""Bytes of plain JSON that are decoded and processed in one unit."""
 
 UNITS_A_BYTE: Final = 2
-"""Units that a byte of a body takes at worst that is no plain JSON, as C++ clients and mistakes have it."""
+"""Most units for a byte of a body that is not plain JSON, as C++ clients and faulty ones send it."""
 
 LONGEST_ODD_BODY: Final = 128 * 1024
-"""Bytes of such a body; a longer one is refused. A C++ client sends a tenth of that for five hundred topics."""
+"""Most bytes of a body that is not plain JSON; longer ones are refused. A C++ client sends a tenth of that for five
+hundred topics."""
 
 
 def leave_to_a_thread(lookups: int) -> Lookup[None]:
-    """Wait for a thread where a request is about to make more look-ups than the event loop has time for."""
+    """Wait for a thread if a request is about to make more than `LOOKUPS_ON_LOOP` look-ups."""
     if lookups > LOOKUPS_ON_LOOP:
         yield Wait(f"{lookups} look-ups")
 
 
 class Parsing(Wait):
-    """So many `units` of parsing are about to be done: on the event loop only if its turn has time for them.
+    """The wait before `units` of parsing, which are done on the event loop only if its turn has time for them.
 
-    With `warm`, which does that parsing alone, a request goes on on the event loop afterwards; without it the request
-    goes on on the parsing thread altogether.
+    With `warm`, which does only that parsing, a request continues on the event loop afterwards; without it the rest of
+    the request is done on the parsing thread.
     """
 
     __slots__ = ("is_part", "units")
@@ -68,13 +69,13 @@ class Parsing(Wait):
 
 
 class _Turn:
-    """What this turn of the event loop was spent on; `loop` None between turns in which nothing was parsed."""
+    """The units of parsing done in this turn of the event loop; `loop` is None when nothing was parsed in it."""
 
     units = 0
     loop: asyncio.AbstractEventLoop | None = None
 
     def has_time_for(self, units: int) -> bool:
-        """Count parsing that is about to be done; false, and nothing is counted, where the turn has no time for it."""
+        """Count parsing that is about to be done; False, and nothing is counted, if the turn has no time for it."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -94,11 +95,11 @@ class _Turn:
 
 
 _turn = _Turn()
-"""Of the event loop, which is one in a process, and for all its clients together."""
+"""The turn of the event loop, which is one in a process; it is shared by all clients."""
 
 
 def begin_on_loop(lookup: Lookup[Result]) -> Result | Unfinished[Result]:
-    """Take a look-up as far as it comes on the event loop: without a wait, and with what its turn has time to parse."""
+    """Run a look-up on the event loop until it is done, has to wait, or its turn has no time for more parsing."""
     try:
         wait = next(lookup)
     except StopIteration as done:
@@ -108,7 +109,7 @@ def begin_on_loop(lookup: Lookup[Result]) -> Result | Unfinished[Result]:
 
 
 def go_on_on_loop(lookup: Unfinished[Result]) -> Result | Unfinished[Result]:
-    """Go on so after what it waited for was done elsewhere."""
+    """Continue a look-up as `begin_on_loop` does, after its wait was done elsewhere."""
     return _while_there_is_time(lookup.go_on())
 
 
@@ -119,7 +120,7 @@ def _while_there_is_time(step: Result | Unfinished[Result]) -> Result | Unfinish
 
 
 def parse_body(body: bytes, kind: type[Body]) -> Lookup[Body]:
-    """A body as `kind`, as by `decode_json`. Raises `BadCommand` besides for what is too long."""
+    """Return a body as `kind`; raises what `decode_json` raises, and `BadCommand` for a body that is too long."""
     yield Parsing(f"a body of {len(body)} bytes", len(body) // BYTES_A_UNIT)
     plain = decode_plain_json(body, kind)
     if plain is not None:

@@ -1,7 +1,7 @@
 """The threads on which look-ups wait for the disk, shared fairly among connections.
 
-Each connection has a line of its own, the lines take turns, and no connection has all threads while there are several:
-who asks for one cold message does not queue behind somebody else's thousands.
+Each connection has a queue of its own, the queues take turns, and if there are several threads no connection has all of
+them: a client that asks for one message on disk does not wait for thousands of another client.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ Work: TypeAlias = "tuple[Callable[[], Any], asyncio.Future[Any]]"
 
 
 class LookupPool:
-    """Threads started when first needed; all methods but the work itself are for the event loop's thread."""
+    """A pool of threads, started when first needed. Its methods are called on the event loop's thread only."""
 
     def __init__(self, threads: int, name: str = "lookup") -> None:
-        """`threads` at most, called `name`; one owner has at most one less of them, but always one."""
+        """Make a pool of at most `threads` threads named `name`; one owner may use all but one, and at least one."""
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._free = threads
         self._share = max(threads - 1, 1)
@@ -30,11 +30,11 @@ class LookupPool:
         self._closed = False
 
     def __len__(self) -> int:
-        """Work that is being done or waits for a thread."""
+        """The number of works that are being done or wait for a thread."""
         return self._waiting
 
     def run(self, owner: object, work: Callable[[], Result]) -> "asyncio.Future[Result]":
-        """Have `work` done when it is its owner's turn; cancelled before that, it is never begun."""
+        """Have `work` done when it is its owner's turn; if the future is cancelled before that, it is not done."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         if self._closed:
             future.cancel()
@@ -45,7 +45,7 @@ class LookupPool:
         return future
 
     def close(self) -> None:
-        """Begin no further work; what is under way ends by itself."""
+        """Begin no further work; what has begun ends by itself."""
         self._closed = True
         for line in self._lines.values():
             self._waiting -= len(line)
@@ -66,11 +66,11 @@ class LookupPool:
             done.add_done_callback(partial(self._finished, owner, future))
 
     def _next_owner(self) -> object:
-        """The first owner in line who has not all his threads already."""
+        """The first owner in line that does not use its share of threads yet."""
         return next((owner for owner in self._lines if self._running.get(owner, 0) < self._share), _NOBODY)
 
     def _taken(self, owner: object) -> Work:
-        """Take an owner's first work; his line goes behind the others."""
+        """Take an owner's first work; its queue goes behind the others."""
         line = self._lines.pop(owner)
         work = line.popleft()
         if line:

@@ -1,8 +1,8 @@
 """Pages of metadata tables, as clients since 5.4 ask for them.
 
-They name the first entry, how many they take, and the version of the table that they saw; they go on until they have
-seen the total that the answer's header names. A changed version starts them over. Older clients send nothing and take
-the whole table at once (remoting-protocol §2.2).
+A request names the first entry, the number of entries, and the version of the table that the client saw. Clients go on
+until they have as many entries as the answer's header says. When the version has changed they start again. Older
+clients send none of these and get the whole table at once (remoting-protocol §2.2).
 """
 
 import msgspec
@@ -10,15 +10,15 @@ import msgspec
 from storage.layout.store_config import DataVersion
 
 PAGE_LIMIT = 2000
-"""Entries of one page (splitMetadataSize); a client that asks for more is content with less."""
+"""Most entries of one page (splitMetadataSize); a client that asks for more accepts fewer."""
 
 _decode_version = msgspec.json.Decoder(DataVersion).decode
 
 
 def page_of(names: list[str], first: int, maximum: int | None, seen: str | None, version: DataVersion) -> list[str]:
-    """The entries that a request asks for: from `first` on if it has `seen` this version, else from the beginning.
+    """Return the entries that a request asks for: from `first` on if it has `seen` this version, else from the start.
 
-    `maximum` None means all of them, from a client that knows no pages.
+    `maximum` None means all of them, for a client that does not ask for pages.
     """
     if maximum is None:
         return names

@@ -1,7 +1,7 @@
-"""Answers that come later, to many requests at once: what waits is some hundred bytes, no future and no Task.
+"""Answers that come later, to many requests at once: a waiting request takes some hundred bytes, no future, no Task.
 
-A handler that makes a request wait returns a `PendingReply` to its connection. Any number of them are answered with one
-`answer_all`: each connection encodes the answer once and writes it in one piece for all its requests.
+A handler that makes a request wait returns a `PendingReply` to its connection. One call of `answer_all` answers any
+number of them: each connection encodes the answer once and writes it in one piece for all its requests.
 """
 
 import asyncio
@@ -12,21 +12,21 @@ from protocol.command import Command, Response
 from protocol.kernels.responses import ResponseTemplate
 
 Outcome: TypeAlias = Response | BaseException
-"""What a request is answered with; an error becomes the answer that the dispatcher makes of it."""
+"""The answer to a request, or an error, from which the dispatcher makes the answer."""
 
 PENDING_REPLY_BYTES = 512
 """Bytes that a request waiting for such a reply is counted with."""
 
 
 class ReplyReceiver(Protocol):
-    """A connection, as far as it is answered."""
+    """A connection, as far as it sends replies."""
 
     def send_replies(self, replies: "list[PendingReply]", outcome: Outcome) -> None:
-        """Answer some of the requests that wait for a reply to it. The event loop's alone."""
+        """Answer some of the connection's waiting requests. Called on the event loop only."""
 
 
 class PendingReply:
-    """One request that waits. It may also be awaited, where no connection takes the answer."""
+    """One request that waits for its answer. It may also be awaited, if no connection takes the answer."""
 
     __slots__ = ("opaque", "outcome", "receiver", "serialize_type")
     code = 0
@@ -41,13 +41,13 @@ class PendingReply:
         self.opaque = self.serialize_type = 0
 
     def deliver_to(self, receiver: ReplyReceiver, command: Command) -> None:
-        """Have the answer to a request sent to its connection; at once, if it came before this."""
+        """Have the answer to a request sent to its connection; at once, if there is one already."""
         self.receiver, self.opaque, self.serialize_type = receiver, command.opaque, command.serialize_type
         if self.outcome is not None:
             receiver.send_replies([self], self.outcome)
 
     def keep(self, outcome: Outcome) -> None:
-        """Keep an answer that came before it was known where to send it."""
+        """Keep an answer that came before `deliver_to` was called."""
         self.outcome = outcome
 
     def answer(self, outcome: Outcome) -> None:
@@ -55,7 +55,7 @@ class PendingReply:
         answer_all([self], outcome)
 
     def give_up(self) -> None:
-        """Wait no longer: nobody is there to be answered."""
+        """Stop waiting, because the connection is gone."""
 
     def __await__(self) -> Generator[Any, None, Response]:
         waiter = _Waiter()
@@ -64,7 +64,7 @@ class PendingReply:
 
 
 class _Waiter:
-    """Stands in for a connection where a reply is awaited."""
+    """Takes the place of a connection where a reply is awaited."""
 
     def __init__(self) -> None:
         self.future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -79,7 +79,7 @@ class _Waiter:
 
 
 def by_receiver(replies: Iterable[PendingReply], outcome: Outcome) -> list[tuple[ReplyReceiver, list[PendingReply]]]:
-    """Sort requests by the connection that gets the answer; those that were not yet delivered to one keep it."""
+    """Group requests by the connection that gets the answer; those without a connection yet keep the answer."""
     found: dict[ReplyReceiver, list[PendingReply]] = {}
     for each in replies:
         if each.receiver is not None:
@@ -90,18 +90,18 @@ def by_receiver(replies: Iterable[PendingReply], outcome: Outcome) -> list[tuple
 
 
 def answer_all(replies: Iterable[PendingReply], outcome: Outcome) -> None:
-    """Answer requests alike."""
+    """Give several requests the same answer."""
     for receiver, some in by_receiver(replies, outcome):
         receiver.send_replies(some, outcome)
 
 
 class QueuedReplies:
-    """One answer on its way to some requests of a connection, rendered piece by piece as its client reads."""
+    """One answer to several requests of a connection, encoded piece by piece as the client reads."""
 
     __slots__ = ("_left", "_templates")
 
     def __init__(self, replies: list[PendingReply], response: Response) -> None:
-        """Encode an answer. Raises `BadCommand` for what the form of one of the requests cannot hold."""
+        """Encode an answer. Raises `BadCommand` if the serialization of one of the requests cannot represent it."""
         self._left: Iterator[PendingReply] = iter(replies)
         self._templates = {
             serialize_type: ResponseTemplate(serialize_type, response)
@@ -109,7 +109,7 @@ class QueuedReplies:
         }
 
     def piece(self, limit: int) -> tuple[list[bytes | memoryview], int, bool]:
-        """Buffers of about ``limit`` bytes, how many bytes they hold, and whether that was all."""
+        """Return buffers of about `limit` bytes, their number of bytes, and whether they are the last ones."""
         output: list[bytes | memoryview] = []
         size = 0
         for each in self._left:

@@ -1,7 +1,7 @@
-"""Requests that are not answered here: which write, which ask for what no store holds, and the words for both.
+"""Requests that this server refuses, because they write or ask for something that no store holds, and the remarks.
 
-A writing request gets NO_PERMISSION, one without a meaning here REQUEST_CODE_NOT_SUPPORTED in a Java broker's words
-and, where there is more to say, the reason behind them; mqadmin shows both to whoever typed the command.
+A writing request gets NO_PERMISSION. A request that has no meaning here gets REQUEST_CODE_NOT_SUPPORTED in a Java
+broker's words and, where there is one, the reason after them; mqadmin shows both to the user of the command.
 docs/mqadmin.md lists them by command. Source: remoting-protocol §1.7, §2.2, appendix B.
 """
 
@@ -74,7 +74,7 @@ WRITING_CODES = frozenset(
         RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST,
     }
 )
-"""Codes that change something on a real broker or name server; a processor may still answer one of them better."""
+"""Codes that change something on a real broker or name server; some of them have a handler nevertheless."""
 
 POP_CODES = frozenset(
     {
@@ -88,7 +88,7 @@ POP_CODES = frozenset(
         RequestCode.POP_LITE_MESSAGE,
     }
 )
-"""Codes by which a broker hands out messages and keeps account of each; clients may pull the same messages."""
+"""Codes by which a broker delivers messages and keeps account of each; clients may pull these messages instead."""
 
 POP_REFUSED = f"{READ_ONLY} and keeps no account of popped messages: consume by pulling"
 
@@ -123,11 +123,11 @@ REASONS: Final[Mapping[int, str]] = {
     RequestCode.GET_LITE_CLIENT_INFO: NO_LITE,
     RequestCode.GET_LITE_GROUP_INFO: NO_LITE,
 }
-"""Why a code that reads has no meaning here, by code."""
+"""The reason, by code, why a reading request has no meaning here."""
 
 
 def refusal(code: int) -> Response:
-    """The answer to a code that has no handler."""
+    """Make the answer to a code that has no handler."""
     if code in WRITING_CODES:
         return Response(ResponseCode.NO_PERMISSION, remark=READ_ONLY)
     remark = f" request type {code} not supported"

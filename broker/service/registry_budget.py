@@ -1,8 +1,8 @@
-"""One budget of bytes for all that registries remember of what clients told: groups, members, offsets, locks, filters.
+"""One budget of bytes for everything that clients report: groups, members, offsets, locks, filters.
 
-Counts alone bound nothing: a client chooses how long its names are. Each registry has a room in the budget, which may
-take a part of it, so that one kind of flood leaves the others what they need. What no longer fits is refused to who is
-new; whoever is in keeps what he has.
+Counts of entries alone do not limit memory, since a client chooses how long its names are. Each registry has a room in
+the budget: the part of it that it may take at most, so that a flood of one kind leaves memory for the others. A new
+entry that no longer fits is refused; entries that are kept already stay.
 """
 
 import sys
@@ -15,7 +15,7 @@ DEFAULT_BYTES: Final = 256 * 1024 * 1024
 
 
 class BudgetSpent(RocketLensError):
-    """There is no room left for what a client wants remembered; it is answered SYSTEM_BUSY."""
+    """The budget has no bytes left for what a client reports; its request is answered SYSTEM_BUSY."""
 
 
 class RegistryBudget:
@@ -25,15 +25,15 @@ class RegistryBudget:
         self.limit = limit
         self.used = 0
         self._refused = 0
-        # What ends a filter may come in the middle of taking room, on the same thread.
+        # The finalizer of a filter may run in the middle of `take`, on the same thread.
         self._lock = threading.RLock()
 
     def room(self, what: str, part: int) -> "Room":
-        """A room for `what`, in the plural, which takes at most 1/`part` of the budget."""
+        """Make a room that takes at most 1/`part` of the budget; `what` names its entries, in the plural."""
         return Room(self, what, self.limit // part)
 
     def take(self, room: "Room", size: int) -> bool:
-        """Count in `size` bytes of a room unless that is more than there is; fewer bytes than none always fit."""
+        """Add `size` bytes to a room; return False, and add none, if they do not fit. A negative size always fits."""
         with self._lock:
             if size > 0 and not room.fits(size):
                 self._refused += 1
@@ -43,14 +43,14 @@ class RegistryBudget:
             return True
 
     def new_refusals(self) -> int:
-        """How often something was refused for want of room since this was last asked."""
+        """Return the number of refusals since the last call."""
         with self._lock:
             refused, self._refused = self._refused, 0
             return refused
 
 
 class Room:
-    """The bytes of one registry. `limit` is the most it may take, even while others take nothing."""
+    """The bytes of one registry. `limit` is the most that it may take, even while others take nothing."""
 
     def __init__(self, budget: RegistryBudget, what: str, limit: int) -> None:
         self._budget = budget
@@ -59,24 +59,24 @@ class Room:
         self.used = 0
 
     def take(self, size: int) -> bool:
-        """Count in so many bytes, or out where `size` is below 0; False if they do not fit, and nothing is counted."""
+        """Add `size` bytes, or subtract them where it is negative; return False, and add none, if they do not fit."""
         return self._budget.take(self, size)
 
     def count(self, size: int) -> None:
-        """Note so many bytes that the budget has counted in, or out; called by the budget alone."""
+        """Add `size` bytes without a check; called by the budget alone."""
         self.used += size
 
     def give_back(self, size: int) -> None:
-        """Count out so many bytes."""
+        """Subtract `size` bytes."""
         self._budget.take(self, -size)
 
     def fits(self, size: int) -> bool:
-        """Whether so many bytes would fit now."""
+        """Whether `size` bytes would fit now."""
         return self.used + size <= self.limit and self._budget.used + size <= self._budget.limit
 
     @property
     def spent(self) -> BudgetSpent:
-        """The error of who wants more than is left."""
+        """The error for a request that needs more bytes than are left."""
         return BudgetSpent(
             f"{self._what} of all clients hold as many bytes as this server gives them (--limit registry_bytes="
             f"{self._budget.limit}); try again when others have left"
@@ -84,10 +84,10 @@ class Room:
 
 
 def room_apart(what: str) -> Room:
-    """A room in a budget of its own, for a registry that stands alone."""
+    """Make a room in a budget of its own, for a registry that is used alone."""
     return RegistryBudget().room(what, 1)
 
 
 def size_of(*texts: str) -> int:
-    """Bytes that texts take in memory."""
+    """The number of bytes that texts take in memory."""
     return sum(map(sys.getsizeof, texts))

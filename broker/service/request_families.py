@@ -1,6 +1,6 @@
 """All processor families; importing them fails when two of them answer one request code.
 
-Apart from `broker.app`, their one importer, so that a new family of codes is entered here and not in the wiring.
+This is a module apart from `broker.app`, its one importer, so that a new family of codes does not change that.
 """
 
 from typing import Any
@@ -39,10 +39,10 @@ check_families(PROCESSORS)
 def build_processors(
     service: BrokerService, brokers: ServedBrokers | None = None, learn: Learn | None = None
 ) -> list[object]:
-    """One processor of each family, all answering for `service`.
+    """Make one processor of each family, all for `service`.
 
-    `brokers` are all that this process stands for, None: `service` alone. `learn` is called with the pulls
-    that found messages.
+    `brokers` are all brokers of this process; None means `service` alone. `learn` is called with the pulls that found
+    messages.
     """
     brokers = ServedBrokers([service]) if brokers is None else brokers
     return [

@@ -1,7 +1,7 @@
-"""The brokers that one process stands for, as its name server tells of them: mostly one, a few with several stores.
+"""The brokers that one process serves and its name server lists: one for each store, mostly a single one.
 
-Each has its own ports; the name server on all of them is the same. Clients are told the address of another broker as
-they have reached this one: the same host, and the port that belongs to it.
+Each has its own ports; the name server on all of them is the same. For another broker clients get the host by which
+they reached this one, and the port that belongs to the other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,22 +16,22 @@ from storage.store.topic_catalog import find_topic
 
 
 class ServedBrokers:
-    """All brokers, in the order of the command line; `ports` those of each, in the order of its addresses."""
+    """All brokers, in the order of the command line; `ports` are the ports of each, in the order of its addresses."""
 
     def __init__(self, services: Sequence[BrokerService], ports: Sequence[Sequence[int]] = ()) -> None:
         self.services = tuple(services)
         self._ports = ports
 
     def listed(self) -> Lookup[None]:
-        """Find out of all stores what asking for their topics would wait for."""
+        """List the queues of all stores, so that asking for their topics does not wait afterwards."""
         for service in self.services:
             yield from service.store.queues.listed()
 
     def with_topic(self, topic: str) -> Iterator[tuple[BrokerService, TopicConfig]]:
-        """The brokers that have a topic, each with what is known of it there.
+        """Yield the brokers that have a topic, each with the topic's configuration there.
 
-        What the configuration says is enough where the queues cannot be listed: who asks one of them is told. Raises
-        StoreError where one broker does not know and no broker has the topic.
+        Where the queues of a store cannot be listed its configuration alone decides; requests for such a queue get the
+        error. Raises StoreError if the queues of a store cannot be listed and no broker has the topic.
         """
         unknown: StoreError | None = None
         is_found = False
@@ -47,7 +47,7 @@ class ServedBrokers:
             raise unknown
 
     def address_of(self, service: BrokerService, asked: BrokerService, connection: ClientConnection) -> str:
-        """Where a client that has asked one of the brokers reaches another one."""
+        """The `host:port` at which the client that asks the broker `asked` reaches the broker `service`."""
         if service is asked or service.advertise is not None:
             return service.advertised_address(connection)
         host_and_port = connection.local_address

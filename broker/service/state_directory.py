@@ -1,7 +1,7 @@
-"""The directory in which one server keeps what must outlive it, locked for as long as it runs.
+"""The directory in which one server keeps the files that must outlive it, locked for as long as it runs.
 
-Nothing of a store is ever written to. Every file is written beside its old version, brought to the disk, and then takes
-its place, so that a kill at any moment leaves one of the two whole.
+No file of a store is ever written. Every file here is written beside its old version, synced to disk, and then renamed
+to its place, so that a kill at any moment leaves one of the two complete.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ LOCK = "serving.lock"
 
 
 def may_hold(directory: Path, name: str) -> bool:
-    """Whether there is a file in a directory, or it cannot be told that there is none."""
+    """Whether a directory has a file of this name; True also where that cannot be found out."""
     try:
         os.stat(directory / name)
     except (FileNotFoundError, NotADirectoryError):
@@ -26,16 +26,16 @@ def may_hold(directory: Path, name: str) -> bool:
 
 
 ASIDE = ".unreadable"
-"""What is put behind the name of a file that was set aside."""
+"""The suffix that is added to the name of a file that was set aside."""
 
 
 class StateDirectory:
-    """A locked state directory; the lock goes with the process, however that ends."""
+    """A locked state directory; the lock ends with the process, however that ends."""
 
     def __init__(self, path: Path) -> None:
-        """Make the directory if it is not there, and lock it.
+        """Make the directory if there is none, and lock it.
 
-        Raises `UnusableDirectory` where that cannot be, `ConfigError` where another server uses it; both name
+        Raises `UnusableDirectory` where that fails, `ConfigError` where another server uses it; both name
         `--state-dir`.
         """
         self.path = path
@@ -53,7 +53,7 @@ class StateDirectory:
             ) from error
 
     def read(self, name: str) -> bytes | None:
-        """A file's content, None where there is none. Raises `ConfigError` where it cannot be read."""
+        """Return a file's content, None if there is no such file. Raises `ConfigError` where it cannot be read."""
         try:
             return (self.path / name).read_bytes()
         except FileNotFoundError:
@@ -62,7 +62,7 @@ class StateDirectory:
             raise ConfigError(f"--state-dir {self.path}: {name} cannot be read: {error.strerror}") from error
 
     def write(self, name: str, content: bytes) -> None:
-        """Put a file in the place of its old version. Waits for the disk; raises `OSError`."""
+        """Replace a file by a new version. Waits for the disk; raises `OSError` where that fails."""
         target, beside = self.path / name, self.path / f"{name}.new"
         with beside.open("wb") as file:
             file.write(content)
@@ -76,11 +76,11 @@ class StateDirectory:
             os.close(directory)
 
     def set_aside(self, name: str) -> Path:
-        """Rename a file that holds more than can be taken over, so that nothing of it is lost; where it is now."""
+        """Rename a file that holds more than can be taken over, so that nothing is lost; return its new path."""
         aside = self.path / f"{name}{ASIDE}"
         os.replace(self.path / name, aside)
         return aside
 
     def close(self) -> None:
-        """Let another server have the directory."""
+        """Unlock the directory."""
         os.close(self._lock)

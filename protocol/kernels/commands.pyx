@@ -307,7 +307,7 @@ cdef bint read_fields(Walk *walk, _Members members) except -1:
 
 
 cdef bint read_ext_fields(Walk *walk, _Members members) except -1:
-    """Read what stands in the place of the fields, which may be no object."""
+    """Read the value of `extFields`, which may be something else than an object."""
     cdef Value value
     cdef const uint8_t *start = walk.at
     if start < walk.stop and start[0] == c"{":

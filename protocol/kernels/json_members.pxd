@@ -25,7 +25,7 @@ cdef enum Kind:
     AN_ARRAY
 
 cdef enum:
-    DEEPEST = 1000  # Objects and arrays that may stand in one another.
+    DEEPEST = 1000  # The most levels of nested objects and arrays.
 
 
 cdef struct Value:

@@ -1,8 +1,8 @@
 """Write the header of a command, in JSON or in binary, as a Java peer writes it: the one writer there is.
 
-An answer that many get is rendered once, with its opaque, and perhaps other numbers, left open: all templates are made
-of what :func:`encode_head` writes. A header is gone through twice, to count its bytes and to write them: what stands
-in it cannot change meanwhile, since no Python runs.
+An answer for many requests is encoded once, as a template without its opaque and perhaps without other numbers; all
+templates are made from the result of :func:`encode_head`. A header is read twice, to count its bytes and to write them;
+its values cannot change meanwhile, since no Python code runs.
 """
 
 cimport cython
@@ -54,7 +54,7 @@ cdef inline void put_number(Writer *writer, int64_t number) noexcept:
 
 
 cdef void put_escaped(Writer *writer, uint8_t byte) noexcept:
-    """Write a byte that JSON does not let stand in a text."""
+    """Write a byte that JSON requires to be escaped in a text."""
     cdef uint8_t[6] escape
     cdef uint8_t digit = byte & 0xF
     escape[0], escape[1] = c"\\", byte

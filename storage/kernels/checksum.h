@@ -229,7 +229,7 @@ CRC32_TARGET_512 static uint32_t crc32_by_folding_512(const uint8_t *data, size_
     return crc32_fold_to_end(lane, data, length);
 }
 
-/* Which registers the system keeps for a process, as XGETBV tells; 0 where that cannot be asked. */
+/* The registers that the system keeps for a process, as XGETBV returns them; 0 where XGETBV is not available. */
 static uint64_t crc32_kept_registers(unsigned ecx)
 {
     uint32_t low = 0, high = 0;
@@ -305,7 +305,7 @@ static inline uint32_t crc32_of(const uint8_t *data, size_t length) { return crc
 /* Row k of the powers: x to the 8·2^k, by which a CRC is multiplied when 2^k bytes more stand behind. */
 static uint32_t crc32_powers[32];
 
-/* The product of two polynomials, reduced; the highest power stands in the lowest bit. */
+/* The product of two polynomials, reduced; the highest power is in the lowest bit. */
 static inline uint32_t crc32_product(uint32_t left, uint32_t right)
 {
     uint32_t product = 0;

@@ -269,7 +269,7 @@ cdef int64_t dispatch_record(DispatchMemory memory, const Record *record) noexce
 
 
 cdef inline bint is_full(DispatchMemory memory, int64_t physical_offset) noexcept nogil:
-    """Whether what one record may lead to has no room any more."""
+    """Whether the memory may be too small for everything that one more record adds."""
     return (
         memory.records >= memory.row_room
         or memory.hash_room - memory.entries < MAXIMUM_PIECES

@@ -61,8 +61,8 @@ static void leave_to_system(int number)
     sigaction(number, &plain, NULL);
 }
 
-/* Whoever had the signal before gets it, and if that comes back to us the system itself: a fault happens again as soon
- * as we return. */
+/* The handler that was set before ours gets the fault, and if it passes the fault back to us, the system: a fault
+ * happens again as soon as we return. */
 static void pass_fault_on(int number)
 {
     if (sigbus_was_passed_on)
@@ -74,8 +74,9 @@ static void pass_fault_on(int number)
 
 static void on_sigbus(int number, siginfo_t *info, void *context);
 
-/* What somebody sent does not happen again: whoever had the signal before is called, and maps stay guarded behind that.
- * One who sends it anew, for us to handle, had it from us. */
+/* A signal that a process sent does not happen again when we return: the handler that was set before ours is called,
+ * and our own stays in place, so that maps stay guarded. If that handler sends the signal again while ours is set, it
+ * passes the signal back to us, and the system gets it. */
 static void pass_sent_on(int number, siginfo_t *info, void *context)
 {
     struct sigaction now;

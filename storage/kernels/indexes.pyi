@@ -1,15 +1,15 @@
-"""Index files as a whole: do they hold together, what do they cover, and how they are built (store-format §3.4, §3.5).
+"""Index files as a whole: checks of their structure, the range that they cover, and writing (store-format §3.4, §3.5).
 
 A `region` is a whole file, or as much of it as its slots and entries take. Entries are numbered from 1. Every function
-raises ValueError where so many slots and entries do not lie in the region.
+raises ValueError where the region is too short for the given numbers of slots and entries.
 
-Slots and pointers follow from the hashes of the entries and the slot count. Neither count stands in the file, so a
-candidate is tried by recomputing: going over the entries in order, each must point at the entry that its slot held
-before, and in the end the slots must hold what the file says. The broker's own files satisfy this, and compacted ones
-too; a wrong candidate fails within a few entries.
+Slots and pointers follow from the hashes of the entries and the slot count. Neither count is written in the file, so a
+candidate is tested by recomputing: in the order of entries, each must point to the entry that its slot had before, and
+in the end the slots must be those of the file. The broker's own files satisfy this, and compacted ones too; a wrong
+candidate fails within a few entries.
 
-A broker may put further entries meanwhile: first the entry, then its slot, then the header's count. So slots may point
-at entries behind those that are looked at, from which pointers lead down to them.
+A broker may add further entries meanwhile: first the entry, then its slot, then the header's count. So slots may point
+to entries after those that are checked; their pointers lead down to the checked ones.
 """
 
 from typing import Final, final
@@ -173,7 +173,7 @@ def seconds_between(begin: int, timestamp: int) -> int:
 
 @final
 class IndexWriter:
-    """Puts entries into an index file in memory as a broker does, and counts what stands in its header.
+    """Puts entries into an index file in memory as a broker does, and keeps the numbers of its header.
 
     For one thread at a time: `put` raises RuntimeError while another thread is in it.
     """

@@ -54,7 +54,7 @@ cdef struct Lookup:  # What a search may do, and what came of it.
     int64_t refused  # Entries with the hash whose record does not match.
     int64_t bad_pointers
     int64_t strays  # Entries with the hash that point into the log where no record starts, and no damage is known,
-    const File *stray_file  # the last of them, if it stands in an index file; else NULL.
+    const File *stray_file  # the last of them, if it is in an index file; else NULL.
     int64_t stray_offset
     ColdBytes cold  # Where it stopped.
 

@@ -110,7 +110,7 @@ cdef int64_t match_record(
 
 
 cdef inline bint is_full(const Query *query, const Lookup *lookup) noexcept nogil:
-    """Whether there is no room for another hit: one more than wanted is there."""
+    """Whether no further hit fits: there is one more than wanted."""
     return lookup.count > query.maximum
 
 
@@ -128,7 +128,7 @@ cdef inline int64_t place_of(const Lookup *lookup, int64_t physical_offset) noex
 
 
 cdef void keep_hit(const Query *query, Lookup *lookup, int64_t place, const Record *record) noexcept nogil:
-    """Insert a hit at its place; the oldest falls out where there is no room for one more."""
+    """Insert a hit at its place; if the hits are full the oldest one is dropped."""
     cdef Hit *hit = lookup.hits + place
     if not is_full(query, lookup):
         lookup.count += 1

@@ -98,6 +98,6 @@ def pull(
 ) -> Pulled:
     """Pull from a queue offset on: up to `messages`, MAXIMUM_FOUND at most, and `record_bytes`; one at least.
 
-    Up to `scan` units are looked through. Units `first` to `stop` stand in the file from a position on, which raises
-    ValueError where they do not. Units around the ones that are looked through only show whether these are in order.
+    Up to `scan` units are scanned. Units `first` to `stop` are in the file from a position on; raises ValueError where
+    the file is too short for them. Units around the scanned ones only show whether these are in order.
     """

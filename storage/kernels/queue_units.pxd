@@ -39,7 +39,7 @@ cdef inline uint64_t hash_name(const Text *name, int32_t queue_id, uint64_t mult
 cdef inline void note_traits(Queue *queue, const Text *topic) noexcept nogil:
     """Find out what holds for all messages of a topic that is not one of batches.
 
-    Those of a delay level stand in SCHEDULE_TOPIC_XXXX; those of a retry or system topic are in no light queue.
+    Delayed messages are in SCHEDULE_TOPIC_XXXX; messages of a retry or system topic are in no light queue.
     """
     queue.is_schedule = is_text(topic, b"SCHEDULE_TOPIC_XXXX", 19)
     queue.may_have_light = not (

@@ -104,7 +104,7 @@ cdef inline bint is_same_text(const Text *left, const Text *right) noexcept nogi
 
 
 cdef inline int64_t code_of(Words *words, const Text *text) noexcept nogil:
-    """The number of a text, which becomes a word if it is none yet; TOO_MANY where there is no room for it."""
+    """Return the number of a text, which becomes a word if it is none yet; TOO_MANY if there are too many words."""
     cdef uint64_t slot = hash_of(text, words.multiplier) & words.last_slot
     cdef int32_t code = words.slots[slot]
     while code >= 0:

@@ -63,21 +63,21 @@ def code_texts(
     word_positions: _Numbers,
     word_lengths: _Numbers,
 ) -> int:
-    """The code of each text, −1 of one that is not there; how many words there are, TOO_MANY where these have no room.
+    """Write the code of each text, −1 for one of negative length; return the number of words, TOO_MANY if too many.
 
-    A word's position and length are those of the first text that it is.
+    A word's position and length are those of the first text that is equal to it.
     """
 
 @final
 class SplitProperties:
-    """What some property blocks hold."""
+    """The names and values in some property blocks."""
 
     @property
     def pairs(self) -> int:
-        """Names and values in all; TOO_MANY where there was no room for a name."""
+        """The number of all names and values; TOO_MANY where there were too many names."""
     @property
     def words(self) -> int:
-        """Different names."""
+        """The number of different names."""
 
 def split_properties(
     region: Region,

@@ -199,7 +199,7 @@ def hash_text(Region region not None, uint64_t multiplier):
 cdef int64_t number_texts(
     const Source *source, Words *words, int32_t *codes, int64_t *word_positions, int64_t *word_lengths
 ) noexcept nogil:
-    """Number texts up to one that lies outside its region, or for which there is no room: its row."""
+    """Number texts; return the row of the first one that is outside of its region or does not fit, or their count."""
     cdef int64_t row, count, code
     cdef Text text
     for row in range(source.count):

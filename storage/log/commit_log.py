@@ -1,8 +1,8 @@
 """The CommitLog: segments of one or several directories as one stream of records, at one moment.
 
-A :class:`CommitLog` is an immutable snapshot. Opening lists the segments, checks how they adjoin, and finds where the
-valid data end by parsing the last segment that holds anything (:mod:`storage.log.segment_end`). Bytes beyond that
-end may be well-formed old records and are never served.
+A :class:`CommitLog` is an immutable snapshot. Opening lists the segments, checks that each starts where the one before
+ends, and finds the end of the valid data by parsing the last segment that holds any (:mod:`storage.log.segment_end`).
+Bytes beyond that end may be well-formed old records and are never served.
 """
 
 import itertools
@@ -26,7 +26,7 @@ from storage.log.segment_end import EndSearch, IsLeftOver, SegmentEnd, TornEnd, 
 from storage.log.segment_list import boundaries, list_segments, reaches_beyond
 
 MOST_DAMAGE_TOLD = 5
-"""Places of damage that are told one by one."""
+"""Most places of damage that are reported one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,17 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """Physical offset behind the last valid byte."""
+        """Physical offset after the last valid byte."""
         return self.base_offset + self.valid_length
 
     @property
     def boundary(self) -> int:
-        """Physical offset to which the segment's BLANK leads, even if the file was cut."""
+        """Physical offset up to which the segment's BLANK record reaches, even if the file was cut."""
         return self.next_base or self.base_offset + self.file.size
 
 
 class CommitLog:
-    """All segments of a store at one moment; ``minimum`` and ``end`` bound where records may start."""
+    """All segments of a store at one moment; records start at ``minimum`` or later, and before ``end``."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class CommitLog:
     ) -> None:
         """Build the lookup table over segments that are sorted by base offset and do not overlap.
 
-        ``problems`` are those of the files; what tore the log's end, if anything did, is told besides, and so is
-        ``damage`` that was passed over in the last segment; ``more_damage`` is how many places of it are not listed.
+        ``problems`` are those of the files. ``torn_end`` describes damage at the log's end, if there is any;
+        ``damage`` lists damaged places in the last segment that were passed over, ``more_damage`` counts further ones.
         """
         self.segments = tuple(segments)
         self.unreadable = tuple(unreadable)
@@ -81,11 +81,11 @@ class CommitLog:
         self.end = segments[-1].end if segments else 0
         self._bases = [segment.base_offset for segment in segments]
         self._sums: defaultdict[int, Sums] = defaultdict(Sums)
-        """What is known of a segment, by its base offset, once much of it was summed up for nothing."""
+        """Checksums of parts of a segment, by its base offset, so that no part is summed up again and again."""
         self._summing = threading.Lock()
         self.view = LogView((segment.base_offset, segment.file, segment.valid_length) for segment in segments)
         self.holes = tuple(_find_holes(self.segments))
-        """Ranges of physical offsets, [from, to), that no segment covers although later ones do."""
+        """Ranges of physical offsets, [from, to), between segments that no segment covers."""
 
     @classmethod
     def open(
@@ -96,18 +96,19 @@ class CommitLog:
         is_left_over: IsLeftOver | None = None,
         cut_at: int | None = None,
     ) -> "CommitLog":
-        """The log as it is now. Maps of ``previous`` are taken over where the files are the same.
+        """Open the log as it is now. Maps of ``previous`` are taken over where the files are the same.
 
-        ``known_ends`` are physical offsets up to which a segment in that very state was found valid, without damage
-        before; ``is_left_over`` tells records behind damage that do not count. The log ends at ``cut_at``, if a broker
-        is known to have cut it there. Raises StoreError when a directory cannot be listed or no segment can be read.
+        ``known_ends`` are, for segments whose files are unchanged, the physical offsets up to which they were found
+        valid and without damage. ``is_left_over`` decides whether a record after damage is a leftover that does not
+        count. If ``cut_at`` is given the log ends there, because a broker has cut it there. Raises StoreError when a
+        directory cannot be listed or no segment can be read.
         """
         problems: list[str] = []
         unreadable: dict[Path, StoreError] = {}
         files = _open_files(list_segments(directories, problems), previous, problems, unreadable)
         if unreadable and not files:
             raise next(iter(unreadable.values()))
-        # Walking on from a known end would not tell of damage before it.
+        # A walk that starts from a known end does not find damage before it.
         clean = previous.segments if previous and not previous.damage else ()
         ends = {segment.file.identity: segment.end for segment in clean}
         _report_adjacency(files, problems)
@@ -119,7 +120,7 @@ class CommitLog:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is missing, foreign or damaged, as sentences."""
+        """Everything that is missing, foreign or damaged, as sentences."""
         told = (*self._file_problems, *self.damage_told)
         if self.torn_end is None:
             return told
@@ -128,36 +129,36 @@ class CommitLog:
 
     @property
     def damage_told(self) -> tuple[str, ...]:
-        """What was passed over in the last segment, as sentences."""
+        """The damage that was passed over in the last segment, as sentences."""
         more = len(self.damage) + self.more_damage - MOST_DAMAGE_TOLD
         told = tuple(damage.sentence() for damage in self.damage[:MOST_DAMAGE_TOLD])
         return told if more <= 0 else (*told, f"{more} more places of the last segment hold no intact record")
 
     def grown(self, segments: Sequence[Segment], damage: tuple[DamagedRange, ...] = ()) -> "CommitLog":
-        """The same log with more in it: its last segment is longer, others may follow; nothing tears its end.
+        """Return this log with more records: its last segment is longer, others may follow, and its end is not torn.
 
-        ``damage`` was passed over on the way.
+        ``damage`` are damaged places among the new records that were passed over.
         """
         if len(segments) != len(self.segments) or segments[-1].file is not self.segments[-1].file:
             about = self._file_problems, self.unreadable, None, self.damage, self.is_left_over, self.more_damage
             return CommitLog(segments, *about)
-        grown = copy(self)  # what is made for each segment is shared
+        grown = copy(self)  # the objects that were made for each segment are shared
         grown.segments, grown.torn_end, grown.end = tuple(segments), None, segments[-1].end
         grown.damage += damage
         grown.view = self.view.grown(segments[-1].valid_length)
         return grown
 
     def torn(self) -> "CommitLog":
-        """The same log, if what lies behind its end will not become a record any more."""
+        """Return this log with a torn end, because the bytes after its end will not become a record any more."""
         torn = copy(self)
         torn.torn_end = _torn_end_of(self.segments)
         return torn
 
     def relisted(self, directories: Iterable[Path]) -> "CommitLog":
-        """The log over the files that are there now: itself, or without the segments that expired.
+        """Return the log of the files that exist now: this one, or one without the segments that expired.
 
-        Files behind its last segment are left to whoever follows its end. Where anything else changed, the log is
-        opened anew. Raises StoreError as :meth:`open` does.
+        New files after its last segment are not added; the follower of the log's end does that. If anything else has
+        changed the log is opened anew. Raises StoreError as :meth:`open` does.
         """
         directories = list(directories)
         problems: list[str] = []
@@ -175,7 +176,7 @@ class CommitLog:
         return CommitLog(kept, problems, *about)
 
     def record_lookup(self, physical_offset: int, size: int) -> Lookup[memoryview | None]:
-        """``size`` bytes at a physical offset, unchecked, or None when they do not lie in one segment's valid part."""
+        """Return ``size`` unchecked bytes at a physical offset; None if they are not in one segment's valid part."""
         number = self._segment_number(physical_offset)
         if number is None or size < 0 or physical_offset + size > self.segments[number].end:
             return None
@@ -192,7 +193,7 @@ class CommitLog:
         return None if isinstance(found, int) else found
 
     def hot_record_at(self, physical_offset: int) -> memoryview | None:
-        """The record at a physical offset if its pages are in memory; None too where it takes a look-up to know."""
+        """The record at a physical offset if its pages are in memory; None if there is none or it has to be read."""
         found = self.view.record_at(physical_offset, current_tick())
         return None if isinstance(found, int) else found
 
@@ -207,7 +208,7 @@ class CommitLog:
         return found
 
     def unchecked_record_at(self, physical_offset: int) -> memoryview | None:
-        """The record of sound shape that starts at a physical offset, or None; its checksums are not looked at."""
+        """The record of sound shape that starts at a physical offset, or None; its checksums are not verified."""
         found = self.view.unchecked_record_at(physical_offset, 0)
         return None if isinstance(found, int) else found
 
@@ -222,9 +223,9 @@ class CommitLog:
         return found
 
     def damaged_record_at(self, physical_offset: int) -> memoryview | None:
-        """The record whose shape is sound at a physical offset, its checksums unseen, or None.
+        """The record of sound shape at a physical offset, or None; its checksums are not verified.
 
-        Also behind an end that damage makes, up to the end of the last segment's file.
+        If the log ends at damage, records after its end are found too, up to the end of the last segment's file.
         """
         place = self._available(physical_offset) or self._behind_end(physical_offset)
         if place is None:
@@ -234,17 +235,17 @@ class CommitLog:
         return segment.file.read(position, size) if size > 0 else None
 
     def check(self, physical_offset: int) -> int:
-        """Size of the record at a physical offset, or a negative code of :mod:`storage.kernels.records`."""
+        """Return the size of the record at a physical offset, or a negative code of :mod:`storage.kernels.records`."""
         place = self._available(physical_offset)
         if place is None:
             return codes.NO_SEGMENT
         segment, position, available = place
-        with self._summing:  # entries may lead to many places that say to be long records
+        with self._summing:  # entries may lead to many places that claim to be long records
             sums = self._sums[segment.base_offset]
             return check_intact(segment.file.region, position, position + available, physical_offset, sums)
 
     def store_timestamp_at_lookup(self, physical_offset: int, size: int) -> Lookup[int]:
-        """Store time in ms of the record at a physical offset, −1 when ``size`` bytes are not in the log."""
+        """Return the store time in ms of the record at a physical offset; −1 if ``size`` bytes are not in the log."""
         place = self._available(physical_offset)
         if place is None or size > place[2] or place[2] < codes.MINIMUM_SIZE:
             return -1
@@ -260,7 +261,7 @@ class CommitLog:
         return any(_can_be_opened(path) for path in self.unreadable)
 
     def refuse_unreadable(self, physical_offset: int) -> None:
-        """Raise StoreError where an offset may lie in a segment that is there and cannot be read."""
+        """Raise StoreError where an offset may be in a segment whose file exists and cannot be read."""
         for path in self.unreadable:
             base = int(path.name)
             following = self.next_segment_start(base)
@@ -268,25 +269,25 @@ class CommitLog:
                 raise StoreError(path, what="cannot be read, and may hold the message")
 
     def refuse_hidden_ends(self) -> None:
-        """Raise StoreError where the log begins or ends with a segment that is there and cannot be read.
+        """Raise StoreError where the log begins or ends with a segment whose file exists and cannot be read.
 
-        Then it is not known either where its queues begin or end.
+        In this case it is not known either where its queues begin or end.
         """
         for path in self.unreadable:
             if not self.segments or not self.minimum < int(path.name) < self.segments[-1].base_offset:
                 raise StoreError(path, what="cannot be read, so that it is not known where queues begin and end")
 
     def segment_of(self, physical_offset: int) -> Segment | None:
-        """The segment whose valid part holds a physical offset."""
+        """The segment whose valid part contains a physical offset, or None."""
         number = self._segment_number(physical_offset)
         return None if number is None else self.segments[number]
 
     def next_segment_start(self, physical_offset: int) -> int | None:
-        """Base offset of the first segment that starts behind a physical offset, or None."""
+        """Base offset of the first segment that starts after a physical offset, or None."""
         return next((base for base in self._bases if base > physical_offset), None)
 
     def cold(self, physical_offset: int) -> Wait:
-        """What a look-up waits for that has found a record not to be in memory."""
+        """The wait of a look-up whose record is not in memory."""
         segment = self.segment_of(physical_offset)
         if segment is None:
             return Wait(f"physical offset {physical_offset} is cold", kind=WaitKind.PAGE)
@@ -299,7 +300,7 @@ class CommitLog:
         return Wait(f"physical offset {physical_offset} is cold", warm)
 
     def _available(self, physical_offset: int) -> tuple[Segment, int, int] | None:
-        """Segment, position in it, and bytes from there to the end of its valid part."""
+        """Return the segment of an offset, the position in it, and the bytes from there to its valid part's end."""
         segment = self.segment_of(physical_offset)
         if segment is None:
             return None
@@ -307,7 +308,7 @@ class CommitLog:
         return segment, position, segment.valid_length - position
 
     def _behind_end(self, physical_offset: int) -> tuple[Segment, int, int] | None:
-        """Segment, position and bytes up to its file's end, for an offset behind a torn end; None for any other."""
+        """Return segment, position and bytes up to the end of the file for an offset after a torn end; else None."""
         if self.torn_end is None:
             return None
         segment = self.segments[-1]
@@ -327,14 +328,14 @@ def _open_files(
     problems: list[str],
     unreadable: dict[Path, StoreError],
 ) -> list[tuple[int, MappedFile]]:
-    """Map the segments, or take over maps of the same files; what cannot be read is a problem and noted."""
+    """Map the segments, or take over maps of the same files; files that cannot be read are added to `unreadable`."""
     known = {segment.file.path: segment.file for segment in previous.segments} if previous else {}
     files: list[tuple[int, MappedFile]] = []
     for base_offset, path in paths:
         try:
             file = MappedFile.of(path, known.get(path))
         except StoreError as error:
-            if lacks_means(error):  # not the file's fault: without it messages would seem to be missing
+            if lacks_means(error):  # a limit of the process, not of the file: messages would seem to be missing
                 what = f"{error.what}; a store of {len(paths)} segments needs higher limits (ulimit -n, ulimit -v)"
                 raise StoreError(path, what=what) from error
             unreadable[path] = error
@@ -363,9 +364,9 @@ def _trim(
     is_left_over: IsLeftOver | None,
     problems: list[str],
 ) -> tuple[list[Segment], SegmentEnd]:
-    """Segments with what of each may hold records: whole files, but the last one that holds data only to their end.
+    """Return the segments and the end of the log in the last one that holds data, with the damage before that end.
 
-    Also what was found there, damage before it included. Segments behind it hold nothing, or nothing that counts.
+    The other segments are valid as a whole, the last one up to that end. Later files hold no records that count.
     """
     bases = boundaries([(base_offset, file.size) for base_offset, file in files])
     last, end = len(files) - 1, SegmentEnd(0, False, ())
@@ -392,7 +393,7 @@ def _trim(
 
 
 def _cut(files: list[tuple[int, MappedFile]], cut_at: int) -> list[Segment] | None:
-    """Segments up to a physical offset at which records start, or None where no file holds it."""
+    """Return the segments up to a physical offset at which records start, or None where no file contains it."""
     kept = [(base_offset, file) for base_offset, file in files if base_offset <= cut_at]
     if not kept or cut_at > kept[-1][0] + kept[-1][1].size:
         return None
@@ -402,7 +403,7 @@ def _cut(files: list[tuple[int, MappedFile]], cut_at: int) -> list[Segment] | No
 
 
 def _is_followed(files: list[tuple[int, MappedFile]], number: int) -> bool:
-    """Whether the next segment is there, and starts where this one ends."""
+    """Whether the next segment exists and starts where this one ends."""
     return number + 1 < len(files) and files[number + 1][0] == files[number][0] + files[number][1].size
 
 
@@ -413,7 +414,7 @@ def _find_holes(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
 
 
 def _torn_end_of(segments: Sequence[Segment]) -> TornEnd | None:
-    """What lies behind the end of a log of these segments, if that is damaged."""
+    """Return the damage after the end of a log of these segments, if there is any."""
     if not segments:
         return None
     last = segments[-1]
@@ -421,7 +422,7 @@ def _torn_end_of(segments: Sequence[Segment]) -> TornEnd | None:
 
 
 def _is_there(segment: Segment, paths: Set[tuple[int, Path]]) -> bool:
-    """Whether a segment's file is still the one at its path, of the same size."""
+    """Whether the file at a segment's path is still the same one, of the same size."""
     if (segment.base_offset, segment.file.path) not in paths:
         return False
     try:

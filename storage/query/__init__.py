@@ -1,4 +1,4 @@
-"""Look-ups of a snapshot: pulls, keys, records by offset."""
+"""Look-ups in a snapshot: pulls, key queries, records by offset."""
 
 from typing import Final
 

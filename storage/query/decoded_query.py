@@ -1,7 +1,7 @@
-"""Key queries by decoded strings, for the rare key that holds U+FFFD.
+"""Key queries by decoded strings, for the rare key that contains U+FFFD.
 
-Java hashes a key after decoding it, and bytes that are no UTF-8 decode to U+FFFD, so such a key may be written in
-more than one way and bytes cannot be compared. This path decodes each candidate instead; it is slow and exact.
+Java hashes a key after decoding it, and bytes that are not valid UTF-8 decode to U+FFFD. So the same key may be stored
+as different bytes, and bytes cannot be compared. Here each candidate is decoded instead, which is slow and exact.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from storage.queue.queue_store import QueueStore
 def find_by_decoding(
     commit_log: CommitLog, index: IndexSet, tail: TailIndex, queues: QueueStore, query: KeyQuery
 ) -> tuple[list[tuple[int, bytes]], bool]:
-    """Matching records as (physical offset, bytes), ascending, and whether more match. Waits for the disk."""
+    """Return matching records as (physical offset, bytes), ascending, and whether more match. Waits for the disk."""
     found: list[tuple[int, bytes]] = []
     total = 0
     for physical_offset in sorted(_candidates(index, tail, queues, query), reverse=True):

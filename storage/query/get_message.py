@@ -1,9 +1,9 @@
-"""What a pull reads: from one offset of a queue on, the messages that a filter lets through, up to the broker's limits.
+"""Reads for a pull: from one offset of a queue on, the messages that pass a filter, up to the broker's limits.
 
 Statuses, order of checks, limits and the offset to go on from are those of the broker's getMessage (store-format
-§5.4), with differences that keep answers exact: a record that is damaged is left out like one that cannot be read, only
-a record whose segment is missing makes the pull jump to the next segment, and in the place of units that are damaged
-or lost stands what the log has of their messages (:mod:`storage.queue.queue_holes`).
+§5.4), with differences that keep answers exact. A record that is damaged is left out like one that cannot be read.
+Only a record whose segment is missing makes the pull jump to the next segment. Messages whose units are damaged or lost
+are taken from the log if it has them (:mod:`storage.queue.queue_holes`).
 """
 
 from collections.abc import Generator, Iterator
@@ -29,19 +29,20 @@ from storage.queue.queue_store import QueueStore
 from storage.queue.unit_struct import FILLER
 
 LARGEST_FILTER_SCAN: Final = 16_000
-"""Bytes of units that one pull looks through (`maxFilterMessageSize`), unless it asks for more messages than that."""
+"""Bytes of units that one pull scans (`maxFilterMessageSize`), unless it asks for more messages than they hold."""
 TRANSFER_BYTES: Final = 262_144
 TRANSFER_COUNT: Final = 32
-"""One pull returns no more from memory (`maxTransferBytesOnMessageInMemory`, `maxTransferCountOnMessageInMemory`)."""
+"""Most bytes and messages that one pull returns (`maxTransferBytesOnMessageInMemory`,
+`maxTransferCountOnMessageInMemory`)."""
 SMALLEST_PULL: Final = 100
 PATIENT_SCAN: Final = 4096
-"""Units that a pull goes through before it asks for a thread that may wait."""
+"""Units that a pull scans before it asks for a thread that may wait."""
 PATIENT_STEPS: Final = 1 << 18
-"""Steps of an expression that it takes for them before: a millisecond or two."""
+"""Steps of an expression that a pull evaluates before it asks for such a thread: a millisecond or two."""
 
 
 class GetMessageStatus(IntEnum):
-    """How a pull ended; the names are remarks of the answer."""
+    """How a pull ended; the names are the remarks of answers."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1
@@ -57,7 +58,7 @@ class GetMessageStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Messages that a pull passed whose units are damaged or lost, and which are intact nowhere in the log.
+    """Messages that a pull skipped, because their units are damaged or lost and the log has no intact copy.
 
     There are `count` of them, in queue offsets from `first` up to `stop`.
     """
@@ -67,7 +68,7 @@ class Lost:
     stop: int
 
     def __add__(self, later: "Lost | None") -> "Lost":
-        """Both, the other one being behind this."""
+        """Join these messages with later ones."""
         return self if later is None else Lost(self.count + later.count, self.first, later.stop)
 
     def __str__(self) -> str:
@@ -77,7 +78,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class GetMessageResult:
-    """What a pull found; `records` are whole records, slices of the log's maps, in the queue's order."""
+    """The result of a pull; `records` are whole records, slices of the log's maps, in the queue's order."""
 
     status: GetMessageStatus
     next_begin_offset: int
@@ -98,9 +99,9 @@ def get_message_lookup(
 ) -> Lookup[GetMessageResult]:
     """Read messages of one queue from `queue_offset` on; without a filter all of them.
 
-    The first message is returned however long it is. A queue that does not exist is an empty one: a broker makes it
-    when it is asked for. Raises BeingSearched where the message of `queue_offset` is being looked for in the log, and
-    StoreError where it cannot be told what the queue holds there.
+    The first message is returned however long it is. A queue that does not exist is treated as an empty one, since a
+    broker creates it when it is asked for. Raises BeingSearched while the log is searched for the message of
+    `queue_offset`, and StoreError where it cannot be found out what the queue holds there.
     """
     queue = yield from queue_store.queue_lookup(topic, queue_id)
     if queue is None or not queue.max_offset:
@@ -129,17 +130,17 @@ get_message = plainly(get_message_lookup)
 
 
 def scanned_units(max_messages: int, unit_size: int) -> int:
-    """How many units a pull of so many messages looks through at most."""
+    """Return the most units of `unit_size` bytes that a pull of `max_messages` messages scans."""
     return -(-max(LARGEST_FILTER_SCAN, max_messages * unit_size) // unit_size)
 
 
 def returned_bytes(max_bytes: int) -> int:
-    """Bytes of records that a pull returns at most if it asks for so many, its first record aside."""
+    """Return the most bytes of records after the first one that a pull returns if it asks for `max_bytes`."""
     return min(max(max_bytes, SMALLEST_PULL), TRANSFER_BYTES)
 
 
 def _outside(queue_offset: int, minimum: int, end: int) -> tuple[GetMessageStatus, int] | None:
-    """Status and offset to go on from for a pull that starts at no message of the queue."""
+    """Return status and offset to go on from for a pull outside of the queue's range, None for one inside."""
     if queue_offset < minimum:
         return GetMessageStatus.OFFSET_TOO_SMALL, minimum
     if queue_offset == end:
@@ -151,7 +152,7 @@ def _outside(queue_offset: int, minimum: int, end: int) -> tuple[GetMessageStatu
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """Where a pull ends: before the unit of `stop`, and before more messages or bytes than this."""
+    """The limits of a pull: the unit before which it ends, and the most messages and bytes of records."""
 
     stop: int
     messages: int
@@ -166,18 +167,18 @@ def _pull(
     choice: Choice,
     message_filter: MessageFilter | None,
 ) -> Lookup[GetMessageResult | None]:
-    """The whole pull by the kernel; None where it met something odd, or no unit, and has to be made by hand."""
+    """Make the whole pull by the kernel; None if it met damage or no unit, so that `_collect` has to make it."""
     wanted = limits.stop - queue_offset
     place = queue.place(queue_offset, wanted + 1)
     if place is None:
         return None
     file, position, count = place
-    if position + count * queue.unit_size > file.size:  # cut since it was listed
+    if position + count * queue.unit_size > file.size:  # the file was cut since it was listed
         return None
     before = position // queue.unit_size
     if not before and (yield from queue.starts_out_of_order(queue_offset)):
         return None
-    # The kernel sees no unit behind the last one of a file.
+    # The kernel does not see the unit after the last one of a file.
     behind = queue_offset + count
     if count <= wanted and behind < queue.max_offset and (yield from queue.ends_out_of_order(behind)):
         return None
@@ -210,7 +211,7 @@ def _pull(
 
 
 def _collect(messages: "_Messages", limits: _Limits, queue_offset: int) -> Lookup[GetMessageResult]:
-    """Walk over the units until a limit is reached; one unit always goes through, so that a pull moves on."""
+    """Walk over the units until a limit is reached; at least one is processed, so that the offset moves on."""
     records: list[memoryview] = []
     count = total = 0
     status, next_offset = GetMessageStatus.NO_MATCHED_MESSAGE, queue_offset
@@ -249,11 +250,12 @@ def _collect(messages: "_Messages", limits: _Limits, queue_offset: int) -> Looku
 
 
 Found = memoryview | GetMessageStatus | None
-"""A record that is delivered, or what the pull's status becomes if nothing else is found; None: that stays as it is."""
+"""A record that is delivered, or the pull's status if no record is found at all; with None the status does not change.
+"""
 
 
 class _Doubt(Enum):
-    """In the place of what a unit leads to: nothing, so that the log is to be asked."""
+    """The result for a unit that leads to no message, so that the log has to be searched for it."""
 
     DOUBTFUL = 0
 
@@ -261,11 +263,11 @@ class _Doubt(Enum):
 DOUBTFUL: Final = _Doubt.DOUBTFUL
 
 NOWHERE: Final = -1
-"""Stands for the physical offset in the place of a unit that is lost."""
+"""The physical offset in a placeholder for a unit that is lost."""
 
 
 class _Messages:
-    """The messages of one queue as one pull reads them; `lost` are those that it passed and that are nowhere."""
+    """The messages of one queue as one pull reads them; `lost` are those that it skipped and that the log lacks."""
 
     __slots__ = ("_filter", "_hole", "_is_stale", "_log", "_skip_to", "lost", "queue")
 
@@ -273,15 +275,15 @@ class _Messages:
         self._log = commit_log
         self.queue = queue
         self._filter = None if message_filter is None or message_filter.matches_everything else message_filter
-        self._skip_to = 0  # where the log goes on behind a missing segment
+        self._skip_to = 0  # where the log continues after a missing segment
         self._hole: QueueHole | None = None
-        self._is_stale = False  # units that come next are perhaps not those that the queue has now
+        self._is_stale = False  # the units that follow may have been replaced by repaired ones
         self.lost: Lost | None = None
 
     def units(self, queue_offset: int, stop: int) -> Iterator[Unit | Wait]:
-        """The units of one file from one on, and what is to be waited for between them.
+        """Yield the units of one file from `queue_offset` on, and the waits between them.
 
-        What stands for units that are lost points NOWHERE.
+        Placeholders for units that are lost have the physical offset NOWHERE.
         """
         units = yield from self.queue.walk(queue_offset, stop - queue_offset)
         if units is None:
@@ -301,13 +303,13 @@ class _Messages:
                 return
 
     def size_of(self, unit: Unit) -> int:
-        """Bytes that the record of a unit is to take of a pull's limit; 0 where the log has to be asked first."""
+        """Return the bytes of a unit's record that the pull's limit counts; 0 if the log has to be searched first."""
         hole = self._hole
         is_in_hole = hole is not None and hole.first <= unit[0] < hole.stop
         return 0 if is_in_hole or not self._log.minimum <= unit[2] < self._log.end else unit[3]
 
     def find(self, unit: Unit) -> Lookup[tuple[Found, int]]:
-        """What becomes of a unit, and the queue offset behind it. Raises BeingSearched."""
+        """Return the result for a unit, and the queue offset after it. Raises BeingSearched."""
         offset, after, *_ = unit
         hole = self._hole
         if hole is None or not hole.first <= offset < hole.stop:
@@ -318,7 +320,7 @@ class _Messages:
             self._is_stale = self.queue.has_batches
         place = hole.place(offset)
         if place is None and unit[2] != NOWHERE:
-            # What the log does not have may still be what its unit says, as far as a broker would see.
+            # The search found no such message, but the unit may still lead to one that a broker would deliver.
             found = yield from self._by_unit(unit)
             if found is not DOUBTFUL:
                 return found, after
@@ -331,7 +333,7 @@ class _Messages:
         return GetMessageStatus.MESSAGE_WAS_REMOVING, after
 
     def _lost_units(self, queue_offset: int, stop: int) -> Generator[Unit | Wait, None, QueueHole]:
-        """Stand-ins for units of one hole: one for each record that the log has, one for each run that it lacks."""
+        """Yield placeholders for units of one hole: one for each record that the log has, and for each run it lacks."""
         hole = self._hole = yield from self.queue.hole_at_lookup(queue_offset)
         while queue_offset < min(stop, hole.stop):
             after = hole.after(queue_offset)
@@ -340,7 +342,7 @@ class _Messages:
         return hole
 
     def _by_unit(self, unit: Unit) -> Lookup[Found | _Doubt]:
-        """What becomes of a unit that is taken at its word; DOUBTFUL where that leads nowhere."""
+        """Return the result for a unit if its values are right; DOUBTFUL if they lead to no message."""
         offset, _, physical_offset, size, tags_code = unit
         chosen, log = self._filter, self._log
         if is_implausible(log, physical_offset, size) and (physical_offset, size, tags_code) != FILLER:
@@ -354,7 +356,7 @@ class _Messages:
                 return (yield from self._unreadable(offset, physical_offset))
             if record is None or not chosen.matches_consume_queue_entry(tags_code_of(record), None):
                 return GetMessageStatus.NO_MATCHED_MESSAGE
-        # What is not delivered need not be intact.
+        # Checksums are verified only for records that are delivered.
         is_evaluated = chosen is not None and chosen.needs_properties
         record_at = log.unchecked_record_at_lookup if is_evaluated else log.record_at_lookup
         record = yield from record_at(physical_offset)
@@ -370,10 +372,10 @@ class _Messages:
         return record
 
     def _is_suspect(self, unit: Unit) -> Lookup[bool]:
-        """Whether a unit may say another tag than its message.
+        """Whether the tag in a unit may differ from that of its message.
 
-        Damage that begins behind it may have begun in its tag, and one whose message does not lie between those of the
-        units around it leads elsewhere.
+        Damage of the next unit may have begun in this unit's tag. And a unit whose message is not between those of its
+        neighbours leads to the wrong place.
         """
         queue = self.queue
         if not isinstance(queue, ConsumeQueue):
@@ -385,9 +387,9 @@ class _Messages:
         return before is not None and unit[2] <= before[0] < self._log.end and before[1] > 0
 
     def _is_for(self, record: memoryview, unit: Unit) -> Lookup[bool]:
-        """Whether a record is what a unit says of it: of its queue offset, or else of the queue and of its size.
+        """Whether a record is the message of a unit: it has the unit's queue offset, or else its queue and size.
 
-        Where it has another queue offset nothing else may speak against the unit.
+        A record with another queue offset is accepted only if the unit is not doubtful.
         """
         offset, after, physical_offset, size, _ = unit
         claimed = self.queue.name.offset_in(record, physical_offset)
@@ -396,7 +398,7 @@ class _Messages:
         return claimed == offset or (len(record) == size and not (yield from self.queue.is_doubtful_lookup(offset)))
 
     def _in_log(self, physical_offset: int) -> Lookup[Found]:
-        """What becomes of a message that was found in the log."""
+        """Return the result for a message that was found by searching the log."""
         record = yield from self._log.record_at_lookup(physical_offset)
         if record is None:
             return GetMessageStatus.MESSAGE_WAS_REMOVING
@@ -410,7 +412,7 @@ class _Messages:
         return record
 
     def _may_match(self, chosen: MessageFilter, tags_code: int) -> Lookup[bool]:
-        """Ask the filter's first stage, with the extension unit where there is one."""
+        """Evaluate the filter's first stage, with the extension unit where there is one."""
         if tags_code > LARGEST_ADDRESS:
             return chosen.matches_consume_queue_entry(tags_code, None)
         extension = yield from self.queue.extension_at(tags_code)
@@ -426,6 +428,6 @@ class _Messages:
 
 
 def _match_properties(chosen: MessageFilter, record: memoryview) -> bool:
-    """Ask the filter's second stage."""
+    """Evaluate the filter's second stage, by the properties of a record."""
     places = locate(record)
     return chosen.matches_commit_log(record[places.properties : places.total_size])

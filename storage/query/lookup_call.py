@@ -1,4 +1,4 @@
-"""Calling the lookup kernel: the query in Python terms."""
+"""The call of the kernel for key queries, with the query as a Python object."""
 
 from enum import IntEnum
 
@@ -9,16 +9,16 @@ from storage.kernels.store_view import StoreView
 
 MAXIMUM_OFFSET = 2**63 - 1
 DEFAULT_BYTES = 15 * 1024 * 1024
-"""Bytes of records in one answer, unless asked otherwise: below the 16 MiB that clients accept in a frame."""
+"""Most bytes of records in one answer by default: less than the 16 MiB that clients accept in a frame."""
 
 STEPS_AT_ONCE = 4096
-"""Entries walked on a thread that may not wait; a longer chain is walked on another."""
+"""Most entries that are walked on the event loop; a longer chain is walked on a thread that may wait."""
 
 STEPS_UNBOUNDED = 2**62
 
 
 class KeyKind(IntEnum):
-    """What a key query compares: KEYS or the unique key, KEYS alone, the unique key alone, the tag."""
+    """The part of a message that a key query compares: KEYS or the unique key, only one of them, or the tag."""
 
     ANY = kernel.KIND_ANY
     KEY = kernel.KIND_KEY
@@ -31,10 +31,11 @@ TAG = KeyKind.TAG
 
 
 class KeyQuery(msgspec.Struct, gc=False):
-    """Which messages are wanted: the newest ``maximum`` of a topic that carry a key.
+    """A query for the newest ``maximum`` messages of a topic that have a key.
 
-    ``begin_timestamp`` ≤ store time ≤ ``end_timestamp`` in ms (unique keys have no window); only records that start
-    below ``before_physical_offset``; at most ``maximum_bytes`` of records, the oldest dropped first.
+    Their store times are from ``begin_timestamp`` to ``end_timestamp``, in ms and inclusive; for unique keys times do
+    not count. Only records that start below ``before_physical_offset`` are found. An answer has at most
+    ``maximum_bytes`` of records; the oldest are left out first.
     """
 
     topic: str
@@ -47,7 +48,7 @@ class KeyQuery(msgspec.Struct, gc=False):
     maximum_bytes: int = DEFAULT_BYTES
 
     def needle(self) -> tuple[bytes, int, int]:
-        """The text that is hashed, in UTF-8, the length of its topic, and the position of its key."""
+        """Return the text that is hashed, in UTF-8, the length of its topic, and the position of its key."""
         infix = "#T#" if self.kind is TAG else "#"
         try:
             topic = len(self.topic.encode())
@@ -61,7 +62,7 @@ class KeyQuery(msgspec.Struct, gc=False):
 def run_lookup(
     view: StoreView, query: KeyQuery, needle: bytes, topic: int, key: int, tick: int, *, tags_only: bool = False
 ) -> kernel.Found:
-    """Run the kernel, with what :meth:`KeyQuery.needle` says; MAXIMUM_HITS are found at most."""
+    """Run the kernel with the result of :meth:`KeyQuery.needle`; it finds at most MAXIMUM_HITS records."""
     return kernel.look_up(
         view,
         needle,

@@ -1,6 +1,6 @@
-"""What a key query searched, in numbers and as one sentence: an empty answer explains itself.
+"""A report of what a key query searched, in numbers and as one sentence, which explains an empty answer.
 
-Apart from the query, since the sentence is for people and the rest of this folder is not.
+This is a module apart from the query, because its sentence is for people and the rest of this folder is not.
 """
 
 from dataclasses import dataclass
@@ -10,11 +10,12 @@ from storage.times import format_timestamp
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """What one query looked at.
+    """The numbers of files and entries that one query searched.
 
-    ``refused``: entries with the key's hash whose record is damaged, gone, or does not match. Timestamps in ms and
-    physical offsets are what the index files cover, 0 without any; ``log_beyond_index`` are bytes of log behind the
-    last record that an index file knows, and ``unscanned`` bytes that no file covers and whose keys are not known yet.
+    ``refused`` counts entries with the key's hash whose record is damaged, gone, or does not match. Timestamps in ms
+    and physical offsets are the range that the index files cover, 0 without any. ``log_beyond_index`` is the number of
+    bytes of log after the last record in an index file, ``unscanned`` that of bytes that no index file covers and that
+    are not scanned yet.
     """
 
     files_searched: int
@@ -31,7 +32,7 @@ class SearchReport:
     unscanned: int
 
     def sentence(self) -> str:
-        """The report for people, without a full stop."""
+        """The report as a sentence for people, without a full stop."""
         files = _count(self.files_searched, "index file")
         entries = _count(self.entries_walked, "entry", "entries")
         parts = [f"searched {files}, walked {entries}, refused {_count(self.refused, 'hash hit')}"]

@@ -1,19 +1,20 @@
-"""A record that certainly belongs to the log, told from a few pages of its files.
+"""Find a record and make sure, from a few pages of the store's files, that it belongs to the log.
 
-Where the log ends only its whole last segment tells (:mod:`storage.log.segment_end`): records that were left over
-when a broker cut its log look like others. That is up to 1 GiB to go over, too much for one record. A record lies in
-front of the log's end where
+To find the end of the log its whole last segment has to be read (:mod:`storage.log.segment_end`), because records that
+were left over when a broker cut its log look like others. That is up to 1 GiB, too much for one record. A record is
+certainly before the log's end if
 
 - another segment follows, and starts with an intact record, or
 - intact records lead to it without a gap from the start of its segment, or
-- the store itself bears witness to a record behind it, or shortly before it with intact ones in between: the newest
-  index file names that record as the last one that was dispatched, and states its store time; its queue has it in its
-  place; the checkpoint knows of nothing that was stored later; and where `abort` says that the broker has not stopped
-  cleanly since it started, the record was stored after that. A broker cuts its log when it starts, and then keeps the
-  index entries of what it cut off, and writes none until its log is as long again: what is newer only the start of the
-  broker tells at once, and the checkpoint within a minute, or at the latest when the broker stops.
+- other files of the store confirm a record after it, or one shortly before it with intact records in between. The
+  newest index file names the confirmed record as the last one that was dispatched, with its store time; its queue has
+  it in its place; the checkpoint has no later time; and if the file `abort` shows that the broker was not shut down
+  properly since its start, the record was stored after that start. The reason for these conditions: a broker cuts its
+  log when it starts, keeps the index entries of the part that it cut off, and adds none until its log is as long again.
+  Whether an index entry is from before the cut is seen from the time of the broker's start at once, and from the
+  checkpoint within a minute, or at the latest when the broker stops.
 
-What none of this holds for may belong to the log all the same: then the log is to be opened.
+A record for which none of this is true may still belong to the log; to find out, the log has to be opened.
 """
 
 import os
@@ -35,11 +36,11 @@ from storage.log.segment_list import list_segments, reaches_beyond
 from storage.queue.queue_place import is_in_place
 
 WALKED_BYTES: Final = 1 << 20
-"""Bytes of log that are gone over at most, from a record that counts to the one asked for."""
+"""Most bytes of log that are read from a confirmed record to the one asked for."""
 
 
 def sure_record_at(layout: StoreLayout, physical_offset: int) -> memoryview | None:
-    """The intact record that starts at a physical offset, a slice of the map; None where it takes more to tell.
+    """Return the intact record that starts at a physical offset, a slice of the map; None if it is not certain.
 
     Waits for the disk. Raises StoreError where a directory of the log cannot be listed.
     """
@@ -53,7 +54,7 @@ def sure_record_at(layout: StoreLayout, physical_offset: int) -> memoryview | No
         if isinstance(record, int):
             return None
         is_sure = _is_followed(paths[number:]) or _is_before_end(layout, segment, physical_offset, len(record))
-    except StoreError:  # reported, or passed over, when the store is opened
+    except StoreError:  # opening the store reports this error, or passes over the damage
         return None
     return record if is_sure else None
 
@@ -62,7 +63,7 @@ class _Segment(NamedTuple):
     base_offset: int
     file: MappedFile
     length: int
-    """Bytes in front of the next segment's start."""
+    """Bytes before the start of the next segment."""
 
     def has_records(self, start: int, stop: int) -> bool:
         """Whether intact records lead from one physical offset to another."""
@@ -73,7 +74,7 @@ class _Segment(NamedTuple):
 
 
 def _open(paths: Sequence[tuple[int, Path]]) -> _Segment | None:
-    """The first of some segments, None where its file is not worth a look."""
+    """Open the first of some segments; None where its file is too short for a record."""
     base_offset, path = paths[0]
     file = MappedFile.open(path)
     if not file.size or reaches_beyond(base_offset, file.size):
@@ -82,13 +83,13 @@ def _open(paths: Sequence[tuple[int, Path]]) -> _Segment | None:
 
 
 def _is_followed(paths: Sequence[tuple[int, Path]]) -> bool:
-    """Whether the segment behind the first starts with an intact record."""
+    """Whether the segment after the first one starts with an intact record."""
     segment = _open(paths[1:]) if len(paths) > 1 else None
     return segment is not None and check_intact(segment.file.region, 0, segment.length, segment.base_offset) > 0
 
 
 def _is_before_end(layout: StoreLayout, segment: _Segment, physical_offset: int, size: int) -> bool:
-    """Whether an intact record of the last segment surely lies in front of the log's end."""
+    """Whether an intact record of the last segment is certainly before the log's end."""
     if physical_offset - segment.base_offset <= WALKED_BYTES and segment.has_records(
         segment.base_offset, physical_offset
     ):
@@ -102,9 +103,9 @@ def _is_before_end(layout: StoreLayout, segment: _Segment, physical_offset: int,
 
 
 def _last_indexed(layout: StoreLayout, segment: _Segment) -> int | None:
-    """Physical offset of the record that the newest index file names last, if index, queue and checkpoint bear it out.
+    """Return the physical offset of the last record in the newest index file, if queue and checkpoint confirm it.
 
-    None too where it lies in another segment.
+    None otherwise, and if the record is in another segment.
     """
     try:
         name = max(filter(is_index_name, os.listdir(layout.index)), default=None)
@@ -122,14 +123,14 @@ def _last_indexed(layout: StoreLayout, segment: _Segment) -> int | None:
     size = check_intact(file.region, position, segment.length, physical_offset)
     if size <= 0 or store_timestamp(file.region, position) != header.end_timestamp:
         return None
-    latest = max(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp)  # 0 in one that was not filled yet
+    latest = max(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp)  # 0 in a checkpoint without values
     if not 0 < latest <= header.end_timestamp + TOLERATED_MS or header.end_timestamp < _started(layout):
         return None
     return physical_offset if is_in_place(layout.root, file.read(position, size), physical_offset) else None
 
 
 def _started(layout: StoreLayout) -> int:
-    """When the broker was started that has not stopped cleanly since, in ms; 0 where there is none."""
+    """Return the start time in ms of a broker that was not shut down properly since; 0 where there is none."""
     try:
         return -(-os.stat(layout.root / ABORT).st_mtime_ns // 1_000_000)
     except FileNotFoundError:

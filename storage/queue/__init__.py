@@ -1,4 +1,4 @@
-"""Queues, plain and of batches: their files and units, where they begin and end, and how damage to them is mended."""
+"""Queues, plain and of batches: their files and units, where they begin and end, and how damage to them is repaired."""
 
 from typing import Final
 

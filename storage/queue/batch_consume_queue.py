@@ -11,7 +11,7 @@ offset  size  type   field              meaning
 38      4     i32    compacted_offset   −1
 42      4     i32    reserved           0
 
-Where a unit stands says nothing about its queue offset; units ascend by base offset. Source: store-format §5.8.
+The position of a unit does not determine its queue offset; units ascend by base offset. Source: store-format §5.8.
 """
 
 import itertools
@@ -60,14 +60,17 @@ UNIT_DTYPE: Final = np.dtype(
 )
 NO_OFFSET: Final = -1
 CHECKED_FILES: Final = 3
-"""The last files, whose units are looked through when a queue is opened; earlier ones when one is asked for."""
+"""The number of last files whose units are checked when a queue is opened; earlier ones are checked when needed."""
 
 Units = npt.NDArray[np.void]
 
 
 @dataclass(slots=True)
 class _CheckedUnits:
-    """What was found out about damaged units: those `mended` by number; all from number `first` on were looked at."""
+    """The results of checking units: all from number `first` on were checked.
+
+    `mended` has the repaired units, `doubted` the doubted ones, by their numbers.
+    """
 
     first: int
     mended: dict[int, UnitFields] = field(default_factory=dict)
@@ -77,7 +80,7 @@ class _CheckedUnits:
 class BatchConsumeQueue:
     """One queue of batches as its files are now; its units are numbered from the first one in the first file.
 
-    `memory` as of a plain queue.
+    `memory` has the results of earlier checks, as for a plain queue.
     """
 
     __slots__ = (
@@ -123,31 +126,31 @@ class BatchConsumeQueue:
 
     @property
     def max_offset(self) -> int:
-        """The queue offset behind the last batch, 0 for a queue without units."""
+        """The queue offset after the last batch, 0 for a queue without units."""
         return (self._bounds or finish(self._measure()))[1]
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is known where it begins and ends."""
+        """Whether it is known where the queue begins and ends."""
         return self._bounds is not None
 
     def measured(self) -> Lookup["BatchConsumeQueue"]:
-        """This queue once it is known where it begins and ends."""
+        """Find out where the queue begins and ends; return the queue."""
         if self._bounds is None:
             yield from self._measure()
         return self
 
     def newest_physical_offset(self) -> Lookup[int]:
-        """Where the record of the last unit starts, or −1 for a queue without units."""
+        """Return the physical offset in the last unit, −1 for a queue without units."""
         _, _, count = self._bounds or (yield from self._measure())
         return (yield from self._unit(count - 1))[0] if count else NO_OFFSET
 
     def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:
-        """The entry of the batch that holds one message, or None where the queue has none."""
+        """The entry of the batch that contains one message, or None where the queue has none."""
         return next(iter(self.entries(queue_offset, 1)), None)
 
     def entries_lookup(self, queue_offset: int, count: int) -> Lookup[list[ConsumeQueueEntry]]:
-        """The batches that hold any of `count` queue offsets from one on."""
+        """Return the entries of the batches that contain any of `count` queue offsets from `queue_offset` on."""
         found: list[ConsumeQueueEntry] = []
         number = yield from self._number_at(queue_offset)
         while number is not None and number < self._unit_count() and len(found) < count:
@@ -161,7 +164,7 @@ class BatchConsumeQueue:
     entries = plainly(entries_lookup)
 
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
-        """Up to `maximum` units within one file from the batch that holds `queue_offset`; None where there is none."""
+        """Return up to `maximum` units of one file, from the batch with `queue_offset` on; None where there is none."""
         number = yield from self._number_at(queue_offset)
         if number is None:
             return None
@@ -178,9 +181,9 @@ class BatchConsumeQueue:
         )
 
     def message_in_log_lookup(self, queue_offset: int) -> Lookup[int | None]:
-        """Where the record of a queue offset starts, by the log where the unit leads nowhere; None where it is lost.
+        """Return the physical offset of the record with a queue offset; None where it is lost.
 
-        Raises BeingSearched.
+        If no unit leads to it the log is searched; raises BeingSearched meanwhile.
         """
         place = yield from self._place_of(queue_offset)
         if place is None and (yield from self.is_doubtful_lookup(queue_offset)):
@@ -192,9 +195,9 @@ class BatchConsumeQueue:
     message_in_log = plainly(message_in_log_lookup)
 
     def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
-        """What the log has of the batches of a unit that leads nowhere and of those around it. Raises as above.
+        """Return the hole around a unit that leads to no batch, searched in the log. Raises BeingSearched meanwhile.
 
-        Units around that one are doubted too.
+        Units around that one are checked too.
         """
         number = yield from self._number_at(queue_offset)
         if number is not None and number not in self._checked.doubted:
@@ -204,9 +207,9 @@ class BatchConsumeQueue:
     hole_at = plainly(hole_at_lookup)
 
     def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
-        """Whether no unit has a queue offset, or the one that has leads to no batch of the queue.
+        """Return whether no unit has a queue offset, or the one that has it leads to no batch of the queue.
 
-        Not where nothing speaks against the unit: its batch is expired, or damaged itself.
+        A unit whose batch is expired, or damaged itself, is not doubtful.
         """
         number = yield from self._number_at(queue_offset)
         unit = None if number is None else (yield from self._unit(number))
@@ -217,7 +220,7 @@ class BatchConsumeQueue:
     is_doubtful = plainly(is_doubtful_lookup)
 
     def around(self, queue_offset: int) -> DamagedRun:
-        """The run of queue offsets without a unit that leads to their batches; waits for the disk."""
+        """The run of queue offsets around one for which no unit leads to a batch; waits for the disk."""
         return finish(self._around(queue_offset))
 
     def _around(self, queue_offset: int) -> Lookup[DamagedRun]:
@@ -241,14 +244,14 @@ class BatchConsumeQueue:
         return self._files
 
     def _leads(self, number: int) -> Lookup[bool]:
-        """Whether a unit leads to its batch."""
+        """Return whether a unit leads to its batch."""
         unit = yield from self._unit(number)
         record = (yield from self._commit_log.record_at_lookup(unit[0])) if unit[0] >= 0 else None
         claimed = None if record is None else self.name.offset_in(record, unit[0])
         return record is not None and claimed is not None and batch_in(record, claimed) == (unit[4], unit[5])
 
     def _place_of(self, queue_offset: int) -> Lookup[int | None]:
-        """Where the batch of a queue offset starts, if a unit leads to it."""
+        """Return the physical offset of the batch with a queue offset, if a unit leads to it, else None."""
         number = yield from self._number_at(queue_offset)
         unit = None if number is None else (yield from self._unit(number))
         if number is None or unit is None or not unit[4] <= queue_offset < unit[4] + unit[5]:
@@ -256,19 +259,19 @@ class BatchConsumeQueue:
         return unit[0] if (yield from self._leads(number)) else None
 
     def sound_from(self, queue_offset: int) -> int:
-        """The first queue offset from one on whose unit leads to its batch; `max_offset` without one. Waits."""
+        """The first queue offset from `queue_offset` on whose unit leads to its batch, else `max_offset`. Waits."""
         minimum, end, count = self._bounds or finish(self._measure())
         number = finish(self._number_at(max(queue_offset, minimum)))
         found = count if number is None else finish(next_sound(self, number, count))
         return max(finish(self._unit(found))[4], queue_offset) if found < count else end
 
     def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
-        """None: queues of batches have no extension."""
+        """Return None, since queues of batches have no extension."""
         yield from ()
         return None
 
     def store_timestamp_at_lookup(self, queue_offset: int) -> Lookup[int]:
-        """When the batch that holds a message was stored (ms), or −1 where its record cannot be read."""
+        """Return the store time in ms of the batch that contains a message, −1 where its record cannot be read."""
         for entry in (yield from self.entries_lookup(queue_offset, 1)):
             return (yield from self._commit_log.store_timestamp_at_lookup(entry.physical_offset, entry.size))
         return NO_TIMESTAMP
@@ -276,11 +279,11 @@ class BatchConsumeQueue:
     store_timestamp_at = plainly(store_timestamp_at_lookup)
 
     def offset_by_timestamp_lookup(self, timestamp: int, boundary: TimeBoundary) -> Lookup[int]:
-        """The base offset of a batch for a time (ms), by the times in the units.
+        """Return the base offset of a batch for a time (ms), by the times in the units.
 
-        LOWER: the first batch at that time or after it; behind the last one that one, where a plain queue answers the
-        end. UPPER: the last batch at that time or before it; before the first one `min_offset`. Where several have
-        one time the broker's own search may choose the wrong one of them; this one does not.
+        LOWER: the first batch at that time or after it; the last batch if all are older, where a plain queue returns
+        its end. UPPER: the last batch at that time or before it; `min_offset` if all are newer. If several batches have
+        the same time the broker's own search may choose the wrong one of them; this one does not.
         """
         minimum, end, count = self._bounds or (yield from self._measure())
         if not count:
@@ -304,7 +307,10 @@ class BatchConsumeQueue:
     offset_by_timestamp = plainly(offset_by_timestamp_lookup)
 
     def _in_gap(self, number: int, timestamp: int, minimum: int) -> Lookup[int]:
-        """Base offset of a unit, or of the first batch before it that has no unit and is not older than a time."""
+        """Return the base offset of the first batch without a unit, right before unit `number`, from a time on (ms).
+
+        If there is no such batch, return the base offset of that unit.
+        """
         base = (yield from self._unit(number))[4]
         before = None
         while number and (before := (yield from self._unit(number - 1)))[0] < 0:
@@ -333,7 +339,10 @@ class BatchConsumeQueue:
     def offsets_with_tag_lookup(
         self, tag_hash: int, from_physical: int, to_physical: int
     ) -> Lookup[npt.NDArray[np.int64]]:
-        """Physical offsets in [from, to) of the records whose tag may have a hash, ascending; raises BeingSearched."""
+        """Return the physical offsets in [from, to) of records whose tag may have a hash, ascending.
+
+        Raises BeingSearched while the log is searched for messages of damaged units.
+        """
         minimum, _, count = self._bounds or (yield from self._measure())
         if count * UNIT.size > LONG_SCAN:
             yield long_scan(f"all units of {self.topic} {self.queue_id}")
@@ -348,7 +357,7 @@ class BatchConsumeQueue:
     offsets_with_tag = plainly(offsets_with_tag_lookup)
 
     def _unit(self, number: int) -> Lookup[UnitFields]:
-        """One unit by its number, which must be one of those that stand in the files; a damaged one made good."""
+        """Return one unit by its number, which must be that of a unit in the files; a damaged one is repaired."""
         return self._checked.mended.get(number) or (yield from self._raw(number))
 
     def _raw(self, number: int) -> Lookup[UnitFields]:
@@ -358,11 +367,11 @@ class BatchConsumeQueue:
         return fields
 
     def _unit_count(self) -> int:
-        """How many units there are, of a queue that has been measured."""
+        """The number of units of the queue; waits if it is not known yet."""
         return (self._bounds or finish(self._measure()))[2]
 
     def _number_at(self, queue_offset: int) -> Lookup[int | None]:
-        """The unit that holds a queue offset or, where batches leave one out, the next; None outside min and max."""
+        """Return the number of the unit with a queue offset, or of the next unit; None outside of the queue's range."""
         minimum, end, count = self._bounds or (yield from self._measure())
         if not count or not minimum <= queue_offset < end:
             return None
@@ -374,7 +383,7 @@ class BatchConsumeQueue:
         return number if number < count else None  # damaged units may not ascend
 
     def _begins_behind(self, queue_offset: int) -> Callable[[int], Lookup[bool]]:
-        """Whether the batch of a unit begins behind a queue offset."""
+        """Return a function that says whether the batch of a unit begins after a queue offset."""
 
         def begins_behind(number: int) -> Lookup[bool]:
             return (yield from self._unit(number))[4] > queue_offset
@@ -382,24 +391,24 @@ class BatchConsumeQueue:
         return begins_behind
 
     def _check_first(self) -> Lookup[None]:
-        """Look at the units of the first files, too."""
+        """Check the units of the first files too."""
         if self._checked.first:
             yield from self._mend((yield from doubtful_units(self, 0, self._checked.first)))
             self._checked.first = 0
 
     def _time_of(self, number: int, count: int) -> Lookup[int]:
-        """Store time in a unit; in the place of a batch that is lost, that of the next one that is not."""
+        """Return the store time in a unit; for a batch that is lost, that of the next one that is not."""
         while (unit := (yield from self._unit(number)))[0] < 0 and number + 1 < count:
             number += 1
         return unit[3]
 
     def _measure(self) -> Lookup[tuple[int, int, int]]:
-        """Find min, max and the number of units; two threads that do so at once come to the same."""
+        """Find min, max and the number of units; two threads that do so at once get the same result."""
         files = self._files
         bounds, written = yield from self._find_bounds()
-        # More may have come since files were listed than the last one had room for.
+        # The last file may have been filled, and another one begun, since the files were listed.
         while written >= self._first_numbers[-1] and (more := files.with_successor()) is not files:
-            if more.files[0] != files.files[0]:  # units are numbered from there
+            if more.files[0] != files.files[0]:  # units are numbered from the first file on
                 break
             self._files = files = more
             self._checked = _CheckedUnits(0)
@@ -409,7 +418,7 @@ class BatchConsumeQueue:
         return bounds
 
     def _find_bounds(self) -> Lookup[tuple[tuple[int, int, int], int]]:
-        """Min, max and the number of units that count, by the files that are listed; and how many are written."""
+        """Return min, max and the number of valid units in the listed files; and the number of written units."""
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
             return ((yield from self._bounds_of(0, 0)) if files.is_emptied else (NO_OFFSET, 0, 0)), 0
@@ -445,7 +454,7 @@ class BatchConsumeQueue:
         return bounds, written
 
     def _behind(self, count: int, written: int) -> Lookup[set[int]]:
-        """Units behind the last sound one that are not just early: a broker writes on."""
+        """Return the written units after the last sound one, except those that a running broker wrote just now."""
         found: set[int] = set()
         for first, stop in self.blocks(count, written):
             places = yield from self.physical_offsets(first, stop)
@@ -456,7 +465,7 @@ class BatchConsumeQueue:
         return Wait(f"damaged units of {self.topic} {self.queue_id}")
 
     def _mend(self, doubted: set[int]) -> Lookup[None]:
-        """Make good what can be of some units, and of those around that turn out to be damaged."""
+        """Repair some units, and those around them that turn out to be damaged, as far as the log has their batches."""
         bounds = self._bounds or (yield from self._measure())
         if doubted:
             yield self._wait_to_mend()
@@ -467,7 +476,7 @@ class BatchConsumeQueue:
             self._bounds = minimum, max(end, bounds[1]), count
 
     def _last_of(self, count: int) -> Lookup[UnitFields | None]:
-        """The last unit of a queue that has so many, as it stands in its file; None where there is none."""
+        """Return the last of `count` units as it is in its file; None where there is none."""
         return (yield from self._raw(count - 1)) if 0 < count <= self._first_numbers[-1] else None
 
     def _bounds_of(self, count: int, written: int) -> Lookup[tuple[int, int, int]]:
@@ -485,7 +494,10 @@ class BatchConsumeQueue:
         return min(max(minimum, 0), end), end, count
 
     def _written_count(self, start: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:
-        """How many units there are up to the last that is not all zero, from one on, and whether all was looked at."""
+        """Return the number of units up to the last one, from `start` on, that is not all zero.
+
+        Also return whether all files were read to their ends.
+        """
         file = min(bisect_right(self._first_numbers, start) - 1, len(self._files.files) - 1)
         position = self._files.files[file].start + (start - self._first_numbers[file]) * UNIT.size
         end, is_whole = yield from self._files.written_end(position, growth)
@@ -496,16 +508,16 @@ class BatchConsumeQueue:
 
     @property
     def log(self) -> CommitLog:
-        """What the units point into."""
+        """The log that the units point into."""
         return self._commit_log
 
     @property
     def log_end(self) -> int:
-        """Where the log ends that the units are held against."""
+        """The physical offset at which the log ends."""
         return self._commit_log.end
 
     def raw(self, start: int, stop: int) -> Lookup[Units]:
-        """The units in [start, stop), as they stand in the files."""
+        """Return the units in [start, stop), as they are in the files."""
         blocks: list[Units] = []
         for file, first in enumerate(self._first_numbers[:-1]):
             begin, end = max(first, start), min(self._first_numbers[file + 1], stop)
@@ -516,21 +528,21 @@ class BatchConsumeQueue:
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks or [np.empty(0, UNIT_DTYPE)], dtype=UNIT_DTYPE)
 
     def physical_offset(self, number: int) -> Lookup[int]:
-        """Physical offset in a unit, or what stands for none."""
+        """Return the physical offset in a unit, or one of the negative numbers of `unit_standing`."""
         return int(_places((yield from self.raw(number, number + 1)))[0])
 
     def blocks(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The numbers in [start, stop), file by file, ascending."""
+        """The numbers in [start, stop) as one range for each file, ascending."""
         ends = itertools.pairwise(self._first_numbers)
         found = [(max(first, start), min(behind, stop)) for first, behind in ends]
         return [(first, behind) for first, behind in found if first < behind]
 
     def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
-        """Physical offsets in the units of one block."""
+        """Return the physical offsets in the units of one block."""
         return _places((yield from self.raw(first, stop)))
 
     def standing(self, number: int) -> Lookup[Standing]:
-        """What a unit is worth."""
+        """Return whether a unit leads to its batch, is expired, or doubtful."""
         physical_offset, size, _, _, base_offset, batch_size, _, _ = yield from self._raw(number)
         if base_offset < 0 or batch_size <= 0:
             return Standing.DOUBTFUL
@@ -542,14 +554,14 @@ class BatchConsumeQueue:
         return Standing.SOUND if is_own else Standing.DOUBTFUL
 
     def claim(self, number: int) -> Lookup[int | None]:
-        """The queue offset that the record of a unit says; None without one."""
+        """Return the queue offset in the record of a unit; None without such a record."""
         physical_offset, size, *_ = yield from self._raw(number)
         record = yield from record_of_unit(self._commit_log, physical_offset, size)
         return self.name.offset_in(record, physical_offset) if isinstance(record, memoryview) else None
 
 
 def _first(count: int, is_behind: Callable[[int], Lookup[bool]]) -> Lookup[int]:
-    """The first number below `count` that is behind something, as all that follow it are; `count` without one."""
+    """Return the first number below `count` for which `is_behind` is true, by a binary search; `count` without one."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -561,13 +573,16 @@ def _first(count: int, is_behind: Callable[[int], Lookup[bool]]) -> Lookup[int]:
 
 
 def _renewed(known: Known, generation: object, log: CommitLog) -> Known | None:
-    """What is known, for the files that are there now; units are numbered from the first file, which must be there."""
+    """Return what is known of a queue if it holds for the files that exist now, else None.
+
+    Units are numbered from the first file, so it must still be the same one.
+    """
     numbers = known.files.first_numbers
     renewed = known.renewed(generation, log, numbers[-1])
     return renewed if renewed is not None and renewed.files.files[0] == known.files.files[0] else None
 
 
 def _places(units: Units) -> Places:
-    """Physical offsets of units, but of those that no broker writes."""
+    """Return the physical offsets of units; for units that no broker writes, a negative number of `unit_standing`."""
     valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
     return places_of(units, valid & (units["base_offset"] >= 0) & (units["batch_size"] > 0))

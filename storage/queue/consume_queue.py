@@ -8,8 +8,8 @@ offset  size  type   field            meaning
 
 The unit of queue offset q is at byte 20·q of the queue's files. A queue whose first message had an offset above 0
 starts with filler units (physical offset 0, size 0x7FFFFFFF, tags code 0). The files are zero where nothing was
-written, and nothing says where that begins: where a queue begins and ends the messages say that its units lead to
-(`storage.queue.queue_begin`, `storage.queue.queue_end`). Source: store-format §5.1–§5.3, §5.5, §6.2, §6.6.
+written, and no field says where that begins. Where a queue begins and ends is found from the messages that its units
+lead to (`storage.queue.queue_begin`, `storage.queue.queue_end`). Source: store-format §5.1–§5.3, §5.5, §6.2, §6.6.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,9 +49,9 @@ Units = npt.NDArray[np.void]
 
 
 class ConsumeQueue:
-    """One plain queue as its files are now; the end and the beginning are found when first asked for.
+    """One plain queue as its files are now; its beginning and end are found when first asked for.
 
-    With a `memory` of earlier looks only what came since is looked at.
+    With a `memory` of earlier results only units that came since are checked.
     """
 
     __slots__ = (
@@ -94,27 +94,27 @@ class ConsumeQueue:
 
     @property
     def min_offset(self) -> int:
-        """The first queue offset whose message the log still has, past any filler; `max_offset` where there is none."""
+        """The first queue offset whose message the log still has, after any filler; `max_offset` if there is none."""
         return (self._bounds or finish(self._measure()))[0]
 
     @property
     def max_offset(self) -> int:
-        """The queue offset behind the last unit that holds."""
+        """The queue offset after the last sound unit."""
         return (self._bounds or finish(self._measure()))[1]
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is known where it begins and ends."""
+        """Whether it is known where the queue begins and ends."""
         return self._bounds is not None
 
     def measured(self) -> Lookup["ConsumeQueue"]:
-        """This queue once it is known where it begins and ends."""
+        """Find out where the queue begins and ends; return the queue."""
         if self._bounds is None:
             yield from self._measure()
         return self
 
     def newest_physical_offset(self) -> Lookup[int]:
-        """Where the record of the last unit starts, or −1 for a queue without units."""
+        """Return the physical offset in the last unit, −1 for a queue without units."""
         _, end = self._bounds or (yield from self._measure())
         unit = yield from self.unit_lookup(end - 1)
         if unit is None and end:
@@ -127,7 +127,7 @@ class ConsumeQueue:
         return next(iter(self.entries(queue_offset, 1)), None)
 
     def entries_lookup(self, queue_offset: int, count: int) -> Lookup[list[ConsumeQueueEntry]]:
-        """The entries of up to `count` queue offsets from one on; empty where there is none at the first."""
+        """Return the entries of up to `count` queue offsets from `queue_offset` on; empty if that one has none."""
         found: list[ConsumeQueueEntry] = []
         while len(found) < count:
             units = yield from self.walk(queue_offset + len(found), count - len(found))
@@ -144,7 +144,7 @@ class ConsumeQueue:
     entries = plainly(entries_lookup)
 
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
-        """Up to `maximum` units from one on, within one file; None where there is no unit at `queue_offset`."""
+        """Return up to `maximum` units of one file, from `queue_offset` on; None where that one has no unit."""
         if self._bounds is None:
             yield from self._measure()
         place = self.place(queue_offset, maximum)
@@ -158,9 +158,9 @@ class ConsumeQueue:
         )
 
     def place(self, queue_offset: int, maximum: int) -> tuple[MappedFile, int, int] | None:
-        """Where up to `maximum` units from one on stand: file, position, and how many; None where there is none.
+        """The place of up to `maximum` units of one file, from `queue_offset` on: file, position and number of units.
 
-        Nothing is read of a queue that is measured.
+        None where that one has no unit. Nothing is read if it is known where the queue begins and ends.
         """
         minimum, end = self._bounds or finish(self._measure())
         number = self._files.number_at(queue_offset * UNIT.size)
@@ -171,30 +171,31 @@ class ConsumeQueue:
         return self._files.map_of(number), queue_offset * UNIT.size - file.start, count
 
     def starts_out_of_order(self, queue_offset: int) -> Lookup[bool]:
-        """Whether the first unit of a file leads no farther than the last one of the file before it."""
+        """Return whether the first unit of a file does not point beyond the last one of the file before it."""
         unit = yield from self.readable_unit(queue_offset)
         before = yield from self.readable_unit(queue_offset - 1)
         return unit is not None and before is not None and before[0] >= unit[0]
 
     def ends_out_of_order(self, queue_offset: int) -> Lookup[bool]:
-        """Whether the last unit of a file, before a queue offset, leads as far as the next file's first, or farther.
+        """Return whether the last unit of a file, the one before a queue offset, does not point before the next unit.
 
-        A unit that is not valid says nothing of those before it.
+        False if one of the two is not valid.
         """
         unit = yield from self.readable_unit(queue_offset - 1)
         behind = yield from self.readable_unit(queue_offset)
         return unit is not None and behind is not None and behind[1] > 0 and 0 < behind[0] <= unit[0]
 
     def readable_unit(self, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
-        """A unit that only says whether another one is in order; None also where its file has gone meanwhile."""
+        """Return a unit that is needed to check another one; None also where its file has been removed meanwhile."""
         with suppress(StoreError):
             return (yield from self.unit_lookup(queue_offset))
         return None
 
     def message_in_log_lookup(self, queue_offset: int) -> Lookup[int | None]:
-        """Where the message of a queue offset starts, by the log where its unit is damaged or lost; None where it is.
+        """Return the physical offset of the message with a queue offset; None where it is lost.
 
-        None too where nothing speaks against the unit: its message is expired, or damaged itself. Raises BeingSearched.
+        If its unit is damaged or lost the log is searched; raises BeingSearched meanwhile. None too if the unit is not
+        doubtful, but its message is expired, or damaged itself.
         """
         minimum, end = self._bounds or (yield from self._measure())
         place = yield from place_of(self, queue_offset)
@@ -207,13 +208,13 @@ class ConsumeQueue:
     message_in_log = plainly(message_in_log_lookup)
 
     def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
-        """What the log has of the messages of a unit that leads nowhere and of those around it. Raises as above."""
+        """Return the hole around a unit that leads to no message, searched in the log. Raises BeingSearched."""
         return self.holes.find(self, queue_offset)
 
     hole_at = plainly(hole_at_lookup)
 
     def around(self, queue_offset: int) -> DamagedRun:
-        """The run of units that lead nowhere around one of them; waits for the disk."""
+        """The run of units that lead to no message around one of them; waits for the disk."""
         return around(self, queue_offset, *(self._bounds or finish(self._measure())))
 
     @property
@@ -222,7 +223,7 @@ class ConsumeQueue:
         return self._files
 
     def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
-        """The extension unit whose address stands in a unit's tags code; None where it is lost."""
+        """Return the extension unit whose address is in a unit's tags code; None where it is lost."""
         if not is_extension_address(tags_code) or self._extension_directory is None:
             return None
         if self._extension is None:
@@ -230,7 +231,7 @@ class ConsumeQueue:
         return (yield from self._extension.unit_at(tags_code))
 
     def store_timestamp_at_lookup(self, queue_offset: int) -> Lookup[int]:
-        """When the message at a queue offset was stored (ms), or −1 where it cannot be read."""
+        """Return the store time in ms of the message at a queue offset, −1 where it cannot be read."""
         minimum, end = self._bounds or (yield from self._measure())
         if not minimum <= queue_offset < end:
             return NO_TIMESTAMP
@@ -250,12 +251,12 @@ class ConsumeQueue:
     store_timestamp_at = plainly(store_timestamp_at_lookup)
 
     def sound_from(self, queue_offset: int) -> int:
-        """The first queue offset from one on whose unit leads to its message; `max_offset` without one. Waits."""
+        """The first queue offset from `queue_offset` on whose unit leads to its message, else `max_offset`. Waits."""
         minimum, end = self._bounds or finish(self._measure())
         return finish(next_sound(self, max(queue_offset, minimum), end))
 
     def offset_by_timestamp_lookup(self, timestamp: int, boundary: TimeBoundary) -> Lookup[int]:
-        """The queue offset for a time (ms), as the broker searches for it (store-format §5.5), within min and max."""
+        """Return the queue offset for a time (ms), searched as by a broker (store-format §5.5), within min and max."""
         minimum, end = self._bounds or (yield from self._measure())
         files: list[FileOfUnits] = []
         known = minimum
@@ -283,7 +284,10 @@ class ConsumeQueue:
     def offsets_with_tag_lookup(
         self, tag_hash: int, from_physical: int, to_physical: int
     ) -> Lookup[npt.NDArray[np.int64]]:
-        """Physical offsets in [from, to) of the messages whose tag may have a hash, ascending; raises BeingSearched."""
+        """Return the physical offsets in [from, to) of messages whose tag may have a hash, ascending.
+
+        Raises BeingSearched while the log is searched for messages of damaged units.
+        """
         minimum, end = self._bounds or (yield from self._measure())
         if (end - minimum) * UNIT.size > LONG_SCAN:
             yield long_scan(f"all units of {self.topic} {self.queue_id}")
@@ -293,7 +297,7 @@ class ConsumeQueue:
             offsets, codes = units["physical_offset"].astype(np.int64), units["tags_code"]
             low = codes.astype(np.int64) & 0xFFFFFFFF
             wanted = (low == tag_hash & 0xFFFFFFFF) & (codes > LARGEST_ADDRESS)
-            wanted |= self.topic == SCHEDULE_TOPIC  # of which no unit tells a tag
+            wanted |= self.topic == SCHEDULE_TOPIC  # its units have no tag
             for number in np.flatnonzero(codes <= LARGEST_ADDRESS):
                 extension = yield from self.extension_at(int(codes[number]))
                 wanted[number] = extension is None or (extension.tags_code ^ tag_hash) & 0xFFFFFFFF == 0
@@ -307,16 +311,16 @@ class ConsumeQueue:
 
     @property
     def log(self) -> CommitLog:
-        """What the units point into."""
+        """The log that the units point into."""
         return self._commit_log
 
     def unit_lookup(self, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
-        """One unit as it stands in a file, whether it is valid or not."""
+        """Return one unit as it is in a file, whether it is valid or not; None where no file has it."""
         data = yield from self._files.read_lookup(queue_offset * UNIT.size, UNIT.size)
         return None if data is None else UNIT.unpack(data)
 
     def plausible(self, first: int, stop: int, *, is_backward: bool) -> Iterator[int]:
-        """Queue offsets in [first, stop) of the units that point to a place that the log has; waits for the disk."""
+        """Yield the queue offsets in [first, stop) of units that point into the log; waits for the disk."""
         ranges = self.blocks(first, stop)
         for low, high in reversed(ranges) if is_backward else ranges:
             step = FIRST_STEP
@@ -333,7 +337,7 @@ class ConsumeQueue:
                 step = min(2 * step, LARGEST_STEP)
 
     def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
-        """Whether a unit is lost, or points to no place at which its message may have been."""
+        """Return whether a unit is lost, or points to a place where its message cannot be."""
         unit = yield from self.unit_lookup(queue_offset)
         return unit is None or (unit != FILLER and (yield from self.standing(queue_offset)) is not Standing.SOUND)
 
@@ -344,7 +348,7 @@ class ConsumeQueue:
         return np.frombuffer(data or b"", UNIT_DTYPE)
 
     def _ranges(self, end: int) -> list[tuple[int, int]]:
-        """First and last queue offset of each file that holds units before `end`."""
+        """First and last queue offset of each file that has units before `end`."""
         return [
             (file.start // UNIT.size, min(file.end // UNIT.size, end) - 1)
             for file in self._files.files
@@ -352,10 +356,10 @@ class ConsumeQueue:
         ]
 
     def _measure(self) -> Lookup[tuple[int, int]]:
-        """Find min and max; two threads that do so at once come to the same."""
+        """Find min and max; two threads that do so at once get the same result."""
         files = self._files
         bounds, written = yield from self._find_bounds()
-        # More may have come since files were listed than the last one had room for.
+        # The last file may have been filled, and another one begun, since the files were listed.
         while max(written, bounds[1]) >= _capacity(files) and (more := files.with_successor()) is not files:
             self._files = files = more
             bounds, written = yield from self._find_bounds()
@@ -363,7 +367,7 @@ class ConsumeQueue:
         return bounds
 
     def _find_bounds(self) -> Lookup[tuple[tuple[int, int], int]]:
-        """Min and max by the files that are listed, and where what is written in them ends."""
+        """Return min and max by the listed files, and the end of the units that are written in them."""
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
             return (yield from tail_of(self.holes, self, UNKNOWN, log.minimum)) if files.is_emptied else (0, 0), 0
@@ -398,31 +402,34 @@ class ConsumeQueue:
         return (minimum, end), written
 
     def _written_end(self, start: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:
-        """Behind the last unit from one on that is not all zero, and whether all files were looked at to their ends."""
+        """Return the queue offset after the last unit, from `start` on, that is not all zero.
+
+        Also return whether all files were read to their ends.
+        """
         position, is_whole = yield from self._files.written_end(start * UNIT.size, growth)
         return position // UNIT.size, is_whole
 
     def _first_live(self, first: int, end: int) -> Lookup[int]:
-        """The first queue offset whose message the log has."""
+        """Return the first queue offset from `first` on whose message the log has."""
         if not first < end:
             return first
         if not first and not self._commit_log.minimum and (yield from self.unit_lookup(first)) != FILLER:
-            return first  # nothing is expired, whatever became of the first messages
-        number, told = yield from first_live(self, first, end, is_cut=first > 0)
-        if told is None:
+            return first  # nothing is expired, even if the first messages are damaged
+        number, recorded = yield from first_live(self, first, end, is_cut=first > 0)
+        if recorded is None:
             return number
         claim = (yield from self.claim(number)) if number < end else None
-        # Behind a lost unit, later ones stand at other places than their records say (store-format §5.2).
-        shifted = told if claim is None else told + number - claim
-        return max(first if shifted != told else 0, min(number, told, shifted))
+        # After a lost unit, later ones are at other queue offsets than their records say (store-format §5.2).
+        shifted = recorded if claim is None else recorded + number - claim
+        return max(first if shifted != recorded else 0, min(number, recorded, shifted))
 
     @property
     def log_end(self) -> int:
-        """Where the log ends that the units are held against."""
+        """The physical offset at which the log ends."""
         return self._commit_log.end
 
     def physical_offset(self, queue_offset: int) -> Lookup[int]:
-        """Physical offset in a unit, or what stands for none."""
+        """Return the physical offset in a unit, or one of the negative numbers of `unit_standing`."""
         unit = yield from self._files.read_lookup(queue_offset * UNIT.size, UNIT.size)
         return EMPTY if unit is None else int(_places(np.frombuffer(unit, UNIT_DTYPE))[0])
 
@@ -431,16 +438,16 @@ class ConsumeQueue:
         return [(max(first, start), last + 1) for first, last in self._ranges(stop) if last >= start]
 
     def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
-        """Physical offsets in the units of one block."""
+        """Return the physical offsets in the units of one block."""
         return _places((yield from self._array(first, stop - first)))
 
     def points_at(self, queue_offset: int, physical_offset: int) -> bool:
-        """Whether the unit of a queue offset, be it within the bounds or not, points at a physical offset. Waits."""
+        """Whether the unit of a queue offset, within the queue's range or not, points at a physical offset. Waits."""
         unit = finish(self.unit_lookup(queue_offset))
         return unit is not None and unit[0] == physical_offset and unit[1] > 0
 
     def standing(self, queue_offset: int) -> Lookup[Standing]:
-        """What a unit is worth."""
+        """Return whether a unit leads to its message, is expired, or doubtful."""
         unit = yield from self.unit_lookup(queue_offset)
         if unit is None:
             return Standing.DOUBTFUL
@@ -457,16 +464,17 @@ class ConsumeQueue:
         return (yield from self._standing_elsewhere(queue_offset, unit[0], claimed))
 
     def claim(self, queue_offset: int) -> Lookup[int | None]:
-        """The queue offset that the record of a unit says; None without one."""
+        """Return the queue offset in the record of a unit; None without such a record."""
         word = yield from self._word_of(queue_offset)
         return word if isinstance(word, int) else None
 
     def _standing_elsewhere(self, queue_offset: int, physical_offset: int, claimed: int) -> Lookup[Standing]:
-        """What a unit is worth whose record says another queue offset.
+        """Return the standing of a unit whose record has another queue offset.
 
-        After a lost unit, later ones stand before the places that their records say, and in a topic that was deleted
-        and made anew behind them (store-format §5.2). They are strays if the record's own unit stands where it says; or
-        is damaged, while later ones go on from there with messages behind this one.
+        After a lost unit, later units are at lower queue offsets than those in their records; in a topic that was
+        deleted and made anew they are at higher ones (store-format §5.2). Such units are doubtful, though, if the
+        record's own unit is at the queue offset in the record, or if that one is damaged and the units after it lead to
+        later messages.
         """
         own = yield from self.unit_lookup(claimed)
         if own is not None and own[0] == physical_offset:
@@ -485,7 +493,7 @@ class ConsumeQueue:
         return Standing.DOUBTFUL if Standing.DOUBTFUL in words else Standing.SOUND
 
     def _is_out_of_order(self, queue_offset: int, physical_offset: int) -> Lookup[bool]:
-        """Whether the units around one lead to messages that it does not lead between, though messages ascend."""
+        """Return whether a unit does not point between the messages of its two neighbours, although these ascend."""
         with suppress(StoreError):
             before = yield from self.physical_offset(queue_offset - 1)
             behind = yield from self.physical_offset(queue_offset + 1)
@@ -493,7 +501,7 @@ class ConsumeQueue:
         return False
 
     def _word_of(self, queue_offset: int) -> Lookup[int | Standing]:
-        """The queue offset that the record of a unit says; where there is none, what the unit is worth."""
+        """Return the queue offset in the record of a unit; without such a record, the unit's standing."""
         unit = yield from self.unit_lookup(queue_offset)
         if unit is None:
             return Standing.DOUBTFUL
@@ -505,14 +513,14 @@ class ConsumeQueue:
 
 
 class _Times:
-    """Store times of messages, for one search; those that cannot be read are taken from the nearest that can."""
+    """Store times of messages, for one search; one that cannot be read gets the time of the nearest readable one."""
 
     def __init__(self, queue: ConsumeQueue, minimum: int, end: int) -> None:
         self._queue, self._minimum, self._end = queue, minimum, end
         self._run = (0, 0, NO_TIMESTAMP)
 
     def time_of(self, queue_offset: int) -> Lookup[int]:
-        """When a message was stored (ms); where it is lost, when the next one was, or else the last one before."""
+        """Return the store time of a message in ms; if it is lost, that of the next one, or else of the one before."""
         timestamp = yield from self._queue.store_timestamp_at_lookup(queue_offset)
         if timestamp >= 0 or not self._minimum <= queue_offset < self._end:
             return timestamp
@@ -524,7 +532,7 @@ class _Times:
         return known
 
     def _nearest(self, queue_offset: int) -> tuple[int, int]:
-        """The next queue offset whose message has a time, and that time, or the last one before. Waits."""
+        """Return the next queue offset, or else the last one before, whose message has a time; and that time. Waits."""
         queue = self._queue
         for behind in queue.plausible(queue_offset + 1, self._end, is_backward=False):
             if (timestamp := queue.store_timestamp_at(behind)) >= 0:
@@ -536,15 +544,15 @@ class _Times:
 
 
 def is_implausible(log: CommitLog, physical_offset: int, size: int) -> bool:
-    """Whether a unit says what no unit between the ends of its queue can say, so that its tag decides nothing."""
+    """Whether a unit has values that no unit in its queue's range can have, so that its tag cannot be trusted."""
     return size <= 0 or not log.minimum <= physical_offset < log.end
 
 
 def _capacity(files: QueueFiles) -> int:
-    """The queue offset behind the last unit that fits."""
+    """The queue offset after the last unit that the files have room for."""
     return files.files[-1].end // UNIT.size if files.files else 0
 
 
 def _places(units: Units) -> Places:
-    """Physical offsets of units; no broker writes one with a negative offset, or a size of 0 or less."""
+    """Return the physical offsets of units; a unit with a negative offset, or a size of 0 or less, is not valid."""
     return places_of(units, (units["physical_offset"] >= 0) & (units["size"] > 0))

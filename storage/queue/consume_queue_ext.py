@@ -7,11 +7,11 @@ of an i64, where no sign-extended tag hash lies.
 HEAD
 offset  size  type   field            meaning
 0       2     i16    size             of the whole unit, 20 to 32,767; ≤ 0 ends the file
-2       8     i64    tags_code        as it would stand in the 20-byte unit
+2       8     i64    tags_code        as in a 20-byte unit without extension
 10      8     i64    store_timestamp  the broker's clock, ms
 18      2     i16    bitmap_size      ≤ 0: no bitmap
 
-and behind it the bitmap: bit i is bit i mod 8 of byte i div 8. Source: store-format §5.7, filters §3.2.
+The bitmap follows the head: bit i is bit i mod 8 of byte i div 8. Source: store-format §5.7, filters §3.2.
 """
 
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ HEAD_DTYPE: Final = np.dtype(
 )
 LARGEST_ADDRESS: Final = -(1 << 31) - 1
 ADDRESS_BASE: Final = -(1 << 63)
-"""What is added to a byte offset to make an address."""
+"""The number that is added to a byte offset to get an address."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumeQueueExtUnit:
-    """One extension unit; `bitmap` is None for a message that no registered filter was asked about."""
+    """One extension unit; `bitmap` is None for a message for which no registered filter was evaluated."""
 
     size: int
     tags_code: int
@@ -51,7 +51,7 @@ def is_extension_address(tags_code: int) -> bool:
 
 
 class ConsumeQueueExt:
-    """The extension files of one queue, of which any may be missing; an address into those has no unit."""
+    """The extension files of one queue; any of them may be missing, and an address in a missing one has no unit."""
 
     __slots__ = ("_files",)
 
@@ -59,12 +59,12 @@ class ConsumeQueueExt:
         self._files = QueueFiles(directory, 1, open_files)
 
     def unit_at(self, address: int) -> Lookup[ConsumeQueueExtUnit | None]:
-        """The unit at an address (a tags code), or None where no whole unit stands there."""
+        """Return the unit at an address (a tags code), or None where there is no whole unit."""
         if not is_extension_address(address):
             return None
         try:
             return (yield from self._decode(address - ADDRESS_BASE))
-        except StoreError:  # an unreadable file, a unit that runs out of it: as good as lost
+        except StoreError:  # a unit in an unreadable file, or one that reaches beyond its file, counts as lost
             return None
 
     def _decode(self, position: int) -> Lookup[ConsumeQueueExtUnit | None]:
@@ -76,7 +76,7 @@ class ConsumeQueueExt:
             return None
         if bitmap_size <= 0:
             return ConsumeQueueExtUnit(size, tags_code, store_timestamp, None)
-        # Read from the start again: a unit lies in one file, a bitmap in the next file is another unit's.
+        # The whole unit is read again, in one piece, because it is in one file: bytes of the next file are not its own.
         unit = yield from self._files.read_lookup(position, HEAD.size + bitmap_size)
         if unit is None:
             return None

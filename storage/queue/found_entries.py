@@ -1,4 +1,4 @@
-"""The entries of a queue as they should be: what the log has takes the place of units that lead nowhere."""
+"""The entries of a queue with damaged ones replaced: those of units that lead to no message are made from the log."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,21 +11,21 @@ from storage.log.commit_log import CommitLog
 from storage.queue.queue import ConsumeQueueEntry, Queue
 
 AT_ONCE: Final = 64
-"""Units that are read together."""
+"""Number of units that are read together."""
 
 LOST: Final = 0
-"""The size in the entry of messages that are damaged in the queue and not in the log; it points nowhere."""
+"""The size in an entry for messages that are damaged in the queue and not in the log; its physical offset is none."""
 
 
 def tags_code_of(record: memoryview) -> int:
-    """The tags code that a unit of an intact record deserves."""
+    """Return the tags code that the unit of an intact record should have."""
     places = locate(record)
     tag = property_value(record[places.properties : places.total_size], TAGS)
     return java_hash(tag) if tag else 0
 
 
 def found_entries(queue: Queue, log: CommitLog, first: int, stop: int) -> Iterator[ConsumeQueueEntry]:
-    """The entries of queue offsets in [first, stop), in order; one whose size is LOST for each run that is lost.
+    """Yield the entries of queue offsets in [first, stop), in order; each lost run gets one entry of size LOST.
 
     Waits for the disk. Raises BeingSearched while the log is being searched.
     """

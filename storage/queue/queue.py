@@ -1,8 +1,7 @@
-"""What all queues of a topic have in common, whatever their units look like on disk.
+"""The interface of all queues of a topic, whichever format their units have on disk.
 
 A queue is the list of a topic's messages in one of its queue ids: pointers into the commit log, numbered by queue
-offset. Queues are snapshots: where they end and begin is found out once, when first asked for (store-format §5.3,
-§6.6).
+offset. Queues are snapshots: their beginning and end are found once, when first asked for (store-format §5.3, §6.6).
 """
 
 from collections.abc import Iterable
@@ -19,13 +18,13 @@ from storage.queue.queue_holes import QueueHole
 from storage.queue.queue_record import QueueName
 
 NO_TIMESTAMP: Final = -1
-"""What stands for the store time of a message that cannot be read, here as on the wire."""
+"""The store time that is given for a message that cannot be read, here and on the wire."""
 
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-"""Where messages of a delay level wait, those of level n in queue n − 1.
+"""The topic in which delayed messages wait, those of delay level n in queue n − 1.
 
-In the place of a tag their units say when they are due.
+Their units have the time of delivery in the place of a tag.
 """
 
 SYSTEM_TOPICS: Final = frozenset(
@@ -45,11 +44,11 @@ SYSTEM_TOPICS: Final = frozenset(
 """Topics that every broker has and calls its own, stored or not (remoting-protocol §4.3)."""
 
 Unit = tuple[int, int, int, int, int]
-"""One unit as a pull walks over it: queue offset, queue offset after it, physical offset, record size, tags code."""
+"""One unit as a pull reads it: queue offset, queue offset after it, physical offset, record size, tags code."""
 
 
 class TimeBoundary(Enum):
-    """Which message answers a search for a time that no message, or that several messages have."""
+    """The message that a search for a time finds if no message, or several messages, have that time."""
 
     LOWER = "lower"
     """The first message at that time or after it."""
@@ -59,10 +58,10 @@ class TimeBoundary(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumeQueueEntry:
-    """One pointer of a queue, its extension resolved.
+    """One pointer of a queue, with the tags code of its extension unit if it has one.
 
-    `size` is that of the whole record. `tags_code` is a tag's hash (sign-extended), a delivery time in the schedule
-    topic, or, where the extension unit is lost, still its address. `batch_size` messages share the record, from
+    `size` is that of the whole record in bytes. `tags_code` is a tag's hash (sign-extended), in the schedule topic a
+    delivery time, and if the extension unit is lost its address. `batch_size` messages share the record, from
     `queue_offset` on.
     """
 
@@ -75,18 +74,18 @@ class ConsumeQueueEntry:
 
     @property
     def valid_tags_code(self) -> int | None:
-        """The tags code, or None where only the address of a lost extension unit is left of it."""
+        """The tags code, or None where it is only the address of a lost extension unit."""
         return None if is_extension_address(self.tags_code) else self.tags_code
 
 
 class Queue(Protocol):
     """One queue of a topic. Queue offsets outside `min_offset` … `max_offset − 1` have no entry.
 
-    Plain methods, and bounds that are not known yet, wait for the disk; a look-up says so where it would have to.
+    Plain methods, and bounds that are not known yet, wait for the disk; a look-up yields where it would have to wait.
     """
 
     def measured(self) -> Lookup["Queue"]:
-        """This queue once it is known where it begins and ends."""
+        """Find out where the queue begins and ends; return the queue."""
         ...
 
     @property
@@ -106,12 +105,12 @@ class Queue(Protocol):
 
     @property
     def unit_size(self) -> int:
-        """Bytes of one unit on disk; limits on how far a pull scans are in bytes of units."""
+        """Bytes of one unit on disk; a pull's limit of scanned units is given in bytes."""
         ...
 
     @property
     def has_batches(self) -> bool:
-        """Whether a record of it may hold several messages."""
+        """Whether a record of the queue may contain several messages."""
         ...
 
     @property
@@ -129,7 +128,7 @@ class Queue(Protocol):
         ...
 
     def entries(self, queue_offset: int, count: int) -> list[ConsumeQueueEntry]:
-        """The entries of up to `count` queue offsets from one on; empty where there is none at the first."""
+        """Return the entries of up to `count` queue offsets from `queue_offset` on; empty if that one has none."""
         ...
 
     def entries_lookup(self, queue_offset: int, count: int) -> Lookup[list[ConsumeQueueEntry]]:
@@ -137,18 +136,18 @@ class Queue(Protocol):
         ...
 
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
-        """Up to `maximum` units from one on, within one file as a pull reads them; None where there is no unit."""
+        """Return up to `maximum` units of one file, from `queue_offset` on; None where that one has no unit."""
         ...
 
     def message_in_log(self, queue_offset: int) -> int | None:
-        """Where the message of a queue offset starts, by the log where its unit is damaged or lost; None where it is.
+        """Return the physical offset of the message with a queue offset; None where it is lost.
 
-        Raises BeingSearched while the log is being searched.
+        If its unit is damaged or lost the log is searched; raises BeingSearched meanwhile.
         """
         ...
 
     def hole_at(self, queue_offset: int) -> QueueHole:
-        """What the log has of the messages of a unit that leads nowhere and of those around it. Raises as above."""
+        """Return the hole around a unit that leads to no message, searched in the log. Raises BeingSearched."""
         ...
 
     def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
@@ -156,7 +155,7 @@ class Queue(Protocol):
         ...
 
     def is_doubtful(self, queue_offset: int) -> bool:
-        """Whether a unit is lost, or points to no place at which its message may have been."""
+        """Return whether a unit is lost, or points to a place where its message cannot be."""
         ...
 
     def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
@@ -164,15 +163,15 @@ class Queue(Protocol):
         ...
 
     def sound_from(self, queue_offset: int) -> int:
-        """The first queue offset from one on whose unit leads to its message; `max_offset` without one."""
+        """The first queue offset from `queue_offset` on whose unit leads to its message, else `max_offset`."""
         ...
 
     def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
-        """The extension unit whose address stands in a unit's tags code; None where it is lost."""
+        """Return the extension unit whose address is in a unit's tags code; None where it is lost."""
         ...
 
     def store_timestamp_at(self, queue_offset: int) -> int:
-        """When the message at a queue offset was stored (ms), or −1 where it cannot be read."""
+        """Return the store time in ms of the message at a queue offset, −1 where it cannot be read."""
         ...
 
     def store_timestamp_at_lookup(self, queue_offset: int) -> Lookup[int]:
@@ -180,7 +179,7 @@ class Queue(Protocol):
         ...
 
     def offset_by_timestamp(self, timestamp: int, boundary: TimeBoundary) -> int:
-        """The queue offset for a time (ms), between `min_offset` and `max_offset`."""
+        """Return the queue offset for a time (ms), between `min_offset` and `max_offset`."""
         ...
 
     def offset_by_timestamp_lookup(self, timestamp: int, boundary: TimeBoundary) -> Lookup[int]:
@@ -188,10 +187,10 @@ class Queue(Protocol):
         ...
 
     def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
-        """Physical offsets in [from, to) of the messages whose tag may have a hash (32 bits), ascending.
+        """Return the physical offsets in [from, to) of messages whose tag may have a hash (32 bits), ascending.
 
-        A message whose extension unit is lost may have any, and so may one whose unit is damaged or lost: it is looked
-        for in the log. Raises BeingSearched.
+        A message whose extension unit is lost may have any tag, and so may one whose unit is damaged or lost; the log
+        is searched for the latter. Raises BeingSearched meanwhile.
         """
         ...
 

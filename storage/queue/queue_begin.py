@@ -1,9 +1,9 @@
-"""Where a queue begins: with the first message that the log still has, whatever is damaged among its units.
+"""Finds where a queue begins: with the first message that the log still has, even if units of the queue are damaged.
 
-A unit that says nothing (:mod:`.unit_standing`) is never taken for one of an expired message. A binary search goes on
-from its nearest neighbour that does say something. Where units right before the first sound one say nothing, or do not
-ascend, the log is asked: it is read from its beginning up to the message of the first sound unit, and the first message
-of the queue that it has there is where the queue begins.
+A doubtful unit (:mod:`.unit_standing`) never counts as one of an expired message. A binary search uses its nearest
+neighbour that is not doubtful instead. If units right before the first sound one are doubtful, or do not ascend, the
+log is read from its beginning up to the message of the first sound unit, and the queue begins with its first message
+there.
 """
 
 from typing import Protocol
@@ -17,17 +17,19 @@ from storage.queue.unit_standing import FILLER, JudgedUnits, Standing
 
 
 class SearchedUnits(JudgedUnits, HoledQueue, Protocol):
-    """The units of a queue, and where it is remembered what the log was searched for."""
+    """The units of a queue, and the holes in which results of searching the log are kept."""
 
     holes: QueueHoles
 
 
 def first_live(units: SearchedUnits, first: int, end: int, *, is_cut: bool) -> Lookup[tuple[int, int | None]]:
-    """The first unit in [first, end) whose message the log has, `end` for none; its queue offset if the log says it.
+    """Return the first unit in [first, end) whose message the log has, else `end`; and perhaps the first queue offset.
 
-    ``is_cut`` where the queue's files do not begin with queue offset 0. A broker removes a file once all its messages
-    are expired; so where that of the first unit is not, a file before it may be lost, and the log is asked as well.
-    Raises QueueBeingSearched while others search.
+    If the log had to be read, the second value is the queue offset of the first message that it has, else None.
+
+    ``is_cut`` says that the queue's files do not begin with queue offset 0. A broker removes a file once all its
+    messages are expired. So if the first unit's message is not expired, a file before it may be lost, and the log is
+    read. Raises QueueBeingSearched while another thread searches the log.
     """
     low, sound = yield from _bounds(units, first, end)
     odd = yield from _out_of_order(units, first, low)
@@ -45,7 +47,7 @@ def first_live(units: SearchedUnits, first: int, end: int, *, is_cut: bool) -> L
 
 
 def next_sound(units: JudgedUnits, number: int, end: int) -> Lookup[int]:
-    """The first sound unit in [number, end); `end` for none."""
+    """Return the first sound unit in [number, end), else `end`."""
     while number < end:
         number, standing = yield from _next_known(units, number, end)
         if standing is Standing.SOUND:
@@ -55,7 +57,7 @@ def next_sound(units: JudgedUnits, number: int, end: int) -> Lookup[int]:
 
 
 def _bounds(units: JudgedUnits, first: int, end: int) -> Lookup[tuple[int, int]]:
-    """The first unit not known to be expired, and the first one that is known to be sound behind it."""
+    """Return the first unit that is not certainly expired, and the first sound one from there on."""
     low, top, sound = first, end, end
     if first < end and (yield from units.standing(first)) is Standing.SOUND:
         return first, first
@@ -71,7 +73,7 @@ def _bounds(units: JudgedUnits, first: int, end: int) -> Lookup[tuple[int, int]]
 
 
 def _next_known(units: JudgedUnits, number: int, end: int) -> Lookup[tuple[int, Standing]]:
-    """The first unit in [number, end) that says something, and what."""
+    """Return the first unit in [number, end) that is not doubtful, and its standing."""
     standing = yield from units.standing(number)
     scanned, judgements, step = Allowance(LONG_SCAN // 8), Allowance(PATIENT_JUDGEMENTS), 256
     while standing is Standing.DOUBTFUL and (number := number + 1) < end:
@@ -91,10 +93,10 @@ def _next_known(units: JudgedUnits, number: int, end: int) -> Lookup[tuple[int, 
 
 
 def _out_of_order(units: JudgedUnits, first: int, stop: int) -> Lookup[int | None]:
-    """A unit in [first, stop) that casts doubt on the last of them being one of an expired message.
+    """Return a unit in [first, stop) that makes it doubtful that the last of them is one of an expired message.
 
-    A sound one; else one that says nothing, or that points where a later one does, or behind it: messages ascend. Of
-    some, ever farther apart.
+    That is a sound unit; else one that is doubtful, or does not point to before a later one, since messages ascend.
+    Only some units are checked, at growing distances.
     """
     doubt, behind, step, number = None, None, 1, stop - 1
     while number >= first:

@@ -1,10 +1,10 @@
-"""Where a queue ends: behind its last sound unit, wherever units before it are damaged (:mod:`.unit_standing`).
+"""Finds where a queue ends: after its last sound unit, even if units before it are damaged (:mod:`.unit_standing`).
 
-What was written into the files ends with the last byte that is not zero (:mod:`.queue_files`). The last sound unit
-before that end is nearly always the last one that was written. Where it is not, units behind the end are left over, or
-damaged: steps backward that double find a sound one, a binary search the end of the sound ones before that, and of the
-units behind it those are judged that point behind that message and into the log. Units at the very end that are damaged
-are made good from the log, which is searched behind the last message once.
+The written part of the files ends with the last byte that is not zero (:mod:`.queue_files`). The last unit of that part
+is nearly always the last sound one. If not, the units at the end are left over, or damaged. Then a sound unit is
+searched backward in doubling steps, and the end of the sound units by a binary search from there. Of the units after
+that end, those are judged that point into the log and beyond that unit's message. Damaged units at the very end are
+repaired from the log, which is searched once after the last message.
 """
 
 from typing import Final
@@ -17,23 +17,24 @@ from storage.queue.queue_repair import search
 from storage.queue.unit_standing import BROKEN, EMPTY, FILLER, JudgedUnits, Standing
 
 PATIENT_JUDGEMENTS: Final = 256
-"""Units that a look-up holds against the log, one by one, before it asks for a thread that may wait."""
+"""Units that a look-up compares with their records, one by one, before it asks for a thread that may wait."""
 
 SEARCHED_FOR_LEFT_OVER: Final = 64 * 1024 * 1024
-"""Bytes of log behind a message in which the next one is looked for, where its unit is probably left over: some 30 ms.
+"""Bytes of log after a message in which the next one is searched, if its unit is probably left over: some 30 ms.
 
-A unit that was damaged at the very end of a queue, in a way that makes it look left over, may be met in any queue after
-a crash; a whole log cannot be read for each of them. `rocketlens doctor` names it.
+After a crash the last unit of any queue may be damaged in a way that makes it look left over; the whole log cannot be
+read for each of them. `rocketlens doctor` reports such a unit.
 """
 
 SEARCHED_FOR_BROKEN: Final = 1 << 30
-"""The same where a unit is one that no broker writes. If the log goes on, the unit counts without its message."""
+"""Bytes that are searched if the unit is one that no broker writes. If the log is longer, the unit counts as one of a
+lost message."""
 
 
 def find_end(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
-    """The number behind the last sound unit in [floor, written); where all messages are expired, behind the last unit.
+    """Return the number after the last sound unit in [floor, written).
 
-    `floor` where nothing there can be believed.
+    If there is none, the number after the last unit of an expired message; `floor` if all units there are doubtful.
     """
     low, high, step = floor, written, 1
     while high > floor:
@@ -61,7 +62,10 @@ def find_end(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
 def last_sound(
     units: JudgedUnits, start: int, stop: int, behind: int, most: int = np.iinfo(np.int64).max
 ) -> Lookup[int | None]:
-    """The last sound unit in [start, stop), of those that point behind a physical offset, but no more than so many."""
+    """Return the last sound unit in [start, stop) that points beyond the physical offset `behind`, None without one.
+
+    At most `most` units are judged.
+    """
     end, judged = units.log_end, 0
     scanned, judgements = Allowance(), Allowance(PATIENT_JUDGEMENTS)
     for first, behind_last in reversed(units.blocks(start, stop)):
@@ -91,11 +95,12 @@ def _last_expired(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
 def end_behind(
     units: JudgedUnits, first: int, end: int, written: int, *, is_followed: bool = False, is_sure: bool = False
 ) -> Lookup[int]:
-    """Where a queue ends whose last sound unit stands before `end`, and in which units are written up to `written`.
+    """Return where a queue ends whose last sound unit is before `end`, and whose units are written up to `written`.
 
-    Behind `end` only where the log has the messages of those units, or cannot say so of one that no broker writes. The
-    queue's units begin with `first`. While a store is followed units that point beyond the log's end are just early;
-    with `is_sure` nothing is looked for but what no broker writes.
+    That is later than `end` if the log has messages of the units after it, or if one of them is a unit that no broker
+    writes and the search for its message did not reach the end of the log. The queue's units begin with `first`. While
+    a store is followed (`is_followed`), units that point beyond the log's end are ignored, since their records will be
+    read soon. With `is_sure` the log is searched only for units that no broker writes.
     """
     limit = units.log_end if is_followed else np.iinfo(np.int64).max
     broken, is_doubtful = end, False
@@ -111,23 +116,23 @@ def end_behind(
     place = (yield from units.physical_offset(end - 1)) if end > first else EMPTY
     record = log.unchecked_record_at(place) if place >= log.minimum else None
     start = log.minimum if record is None else place + len(record)
-    is_told = record is not None and not name.is_light
+    is_complete = record is not None and not name.is_light
     found_end = end
     while found_end < written:
         length = SEARCHED_FOR_BROKEN if broken > found_end else SEARCHED_FOR_LEFT_OVER
         following = message_behind(units, start, min(log.end, start + length))
         if following is None:
-            is_told &= start + length >= log.end
+            is_complete &= start + length >= log.end
             break
         queue_offset, start = following
         if queue_offset >= written:
             break
         found_end = max(found_end, queue_offset + 1)
-    return found_end if is_told else max(found_end, broken)
+    return found_end if is_complete else max(found_end, broken)
 
 
 def message_behind(units: JudgedUnits, start: int, stop: int) -> tuple[int, int] | None:
-    """Queue offset of the first message of a queue whose record starts in [start, stop), and where that ends."""
+    """Return the queue offset of a queue's first message in [start, stop) of the log and its record's end, or None."""
     place = search(units.log, units.name, ANY_OFFSET, start, stop)
     record = None if place is None else units.log.record_at(place)
     queue_offset = None if record is None or place is None else units.name.offset_in(record, place)

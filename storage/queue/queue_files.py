@@ -1,10 +1,10 @@
 """The files of one queue's directory, as one logical stream of bytes: named by byte offset, opened when read.
 
-A broker writes files of equal size and refuses to start on any other; here every file counts with the size it has, so
-that a copy cut short, or a queue whose file size was changed, is read as far as it goes (store-format §1.2, §1.4).
+A broker writes files of equal size and refuses to start with others. Here every file counts with the size that it has,
+so that a truncated copy, or a queue whose file size was changed, is read as far as it goes (store-format §1.2, §1.4).
 
-What was written into them ends with the last byte that is not zero: holes are asked for by SEEK_DATA, and only where
-the file system has none are zeros read.
+The written part of the files ends with the last byte that is not zero. Holes of sparse files are found by SEEK_DATA;
+zeros are read only where the file system has no holes.
 """
 
 import os
@@ -25,20 +25,20 @@ FIRST_STEP: Final = 4096
 LARGEST_STEP: Final = 1 << 20
 
 NEAR: Final = 1 << 16
-"""Bytes behind the known end that are looked at in every look, where a file has no holes."""
+"""Bytes after the known end that are read each time, if a file has no holes."""
 
 
 LOOKED_FOR: Final = "their messages are looked for in the log; a broker gives them to no consumer"
-"""What it means that units of a queue, or a file of them, are lost."""
+"""The consequence of lost units, or a lost file, of a queue, for use in findings."""
 
 UNITS_OF_PLAIN: Final = "queue offsets"
 UNITS_OF_BATCHES: Final = "units"
-"""What findings call the units of a queue by their numbers; those of batches say their queue offsets themselves."""
+"""The names for numbers of units in findings; in a queue of batches they are not queue offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFile:
-    """One file: `start` is the stream's byte offset of its first byte; `size` counts whole units only."""
+    """One file: `start` is the byte offset in the stream of its first byte; `size` is in bytes of whole units."""
 
     path: str
     inode: int
@@ -47,15 +47,15 @@ class QueueFile:
 
     @property
     def end(self) -> int:
-        """The stream's byte offset behind this file."""
+        """The byte offset in the stream after this file."""
         return self.start + self.size
 
 
 class QueueFiles:
-    """The non-empty files of a directory in order; immutable, a missing directory has none.
+    """The non-empty files of a directory in order; immutable. A missing directory has none.
 
-    Ignored are foreign names and files that hold no whole unit or start within one; a file that reaches into the next
-    one counts up to there. Raises StoreError when the directory cannot be listed.
+    Files with foreign names, files without a whole unit, and files that start within a unit are ignored. A file that
+    reaches into the next one counts up to there. Raises StoreError when the directory cannot be listed.
     """
 
     __slots__ = ("_directory", "_open_files", "_starts", "_unit_size", "files")
@@ -69,32 +69,32 @@ class QueueFiles:
 
     @property
     def first_numbers(self) -> list[int]:
-        """For each file the number of its first unit, counted from the first file; behind them that of all units."""
+        """The number of the first unit of each file, counted from the first file; the last entry counts all units."""
         return list(accumulate((file.size // self._unit_size for file in self.files), initial=0))
 
     @property
     def is_emptied(self) -> bool:
-        """Whether the directory is there, and no file in it that may hold a unit."""
+        """Whether the directory exists, but no file in it that has a unit."""
         return not self.files and self._directory.is_dir()
 
     def renewed(self) -> "QueueFiles":
-        """The files as they are now."""
+        """List the files as they are now."""
         return QueueFiles(self._directory, self._unit_size, self._open_files)
 
     def continues(self, earlier: "QueueFiles") -> bool:
-        """Whether these are the files of an earlier list, but for expired ones at its start, and perhaps more."""
+        """Whether these are the files of an earlier list, perhaps without expired ones and with new ones."""
         if not (self.files and earlier.files):
             return False
         kept = [file for file in earlier.files if file.start >= self.files[0].start]
         return bool(kept) and kept == list(self.files[: len(kept)])
 
     def with_successor(self) -> "QueueFiles":
-        """These files and what has come behind the last one since they were listed; the same where nothing has."""
+        """Return these files and new ones after the last one; this very object if there are no new ones."""
         renewed = self.renewed() if self.has_successor() else self
         return renewed if renewed.continues(self) and len(renewed.files) > len(self.files) else self
 
     def has_successor(self) -> bool:
-        """Whether there may be a file where the last one ends; names in other digits are not looked for."""
+        """Whether a file named by the last one's end exists; the name is expected in the usual number of digits."""
         if not self.files:
             return False
         last = self.files[-1]
@@ -103,12 +103,12 @@ class QueueFiles:
         return successor.exists() or not name.isascii()
 
     def number_at(self, position: int) -> int | None:
-        """The number of the file that holds a byte offset of the stream."""
+        """The number of the file that contains a byte offset of the stream, None if there is none."""
         number = bisect_right(self._starts, position) - 1
         return number if number >= 0 and position < self.files[number].end else None
 
     def read(self, position: int, length: int) -> memoryview | None:
-        """Bytes of the stream that lie in one file, as a slice of its map, or None where they do not.
+        """Return bytes of the stream as a slice of a file's map, or None where they are not all in one file.
 
         Raises StoreError when the file cannot be opened.
         """
@@ -118,24 +118,24 @@ class QueueFiles:
         return self.read_file(number, position - self.files[number].start, length)
 
     def read_file(self, number: int, position: int, length: int) -> memoryview:
-        """Bytes of one file by its number; raises TruncatedFile where it was cut since it was listed."""
+        """Return bytes of one file by its number; raises TruncatedFile if it was cut since it was listed."""
         return self.map_of(number).read(position, length)
 
     def read_lookup(self, position: int, length: int) -> Lookup[memoryview | None]:
-        """As :meth:`read`, once these bytes are in memory."""
+        """:meth:`read` as a look-up, which waits until the bytes are in memory."""
         number = self.number_at(position)
         if number is None or position + length > self.files[number].end:
             return None
         return (yield from self.map_of(number).read_lookup(position - self.files[number].start, length))
 
     def read_file_lookup(self, number: int, position: int, length: int) -> Lookup[memoryview]:
-        """As :meth:`read_file`, once these bytes are in memory."""
+        """:meth:`read_file` as a look-up, which waits until the bytes are in memory."""
         return self.map_of(number).read_lookup(position, length)
 
     def written_end(self, position: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:
-        """Behind the last unit of the stream with anything but zeros at or behind a byte offset; `position` for none.
+        """Return the byte offset after the last unit from `position` on that is not all zero; `position` for none.
 
-        Also whether all was looked at; `growth` as in :func:`last_written`.
+        Also return whether all bytes were read; `growth` as in :func:`last_written`.
         """
         is_whole = True
         for number in range(len(self.files) - 1, -1, -1):
@@ -156,10 +156,10 @@ class QueueFiles:
 
 
 def last_written(file: MappedFile, start: int, size: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:
-    """Position behind the last byte in [start, size) that is not zero, `start` for none; and whether all was looked at.
+    """Return the position after the last byte in [start, size) that is not zero, else `start`; and if all was read.
 
-    Where there are no holes, all behind `start` is read; with `growth`, bytes of log since that was last done, only
-    what these may have brought, until they are many.
+    If the file has no holes, all bytes after `start` are read. `growth` is the number of bytes that the log has grown
+    since that was last done; while it is small, only the bytes are read that units of so much log may take.
     """
     spans = list(_data_spans(file, start, size))
     data = sum(stop - begin for begin, stop in spans)
@@ -174,7 +174,7 @@ def last_written(file: MappedFile, start: int, size: int, growth: int | None = N
             if allowance.is_used_up_by(stop - low):
                 yield long_scan(f"where {file.path} ends")
             content = yield from file.read_lookup(low, stop - low)
-            # Compared first: flatnonzero counts and then collects, and raises where a broker writes in between.
+            # The comparison makes a copy: flatnonzero counts, then collects, and raises if a broker writes meanwhile.
             written = np.flatnonzero(np.frombuffer(content, np.uint8) != 0)
             if written.size:
                 return low + int(written[-1]) + 1, is_whole

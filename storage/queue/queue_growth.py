@@ -1,6 +1,6 @@
-"""What is known of a queue stays known while messages come to it: only the new units are looked at.
+"""Keeps what is known of a queue while messages are added to it, so that only the new units are checked.
 
-A queue ends where a fresh look would find its end (:mod:`.queue_end`): behind its last sound unit.
+The result is the end that a search without this knowledge would find (:mod:`.queue_end`).
 """
 
 from collections.abc import Callable
@@ -15,19 +15,19 @@ from storage.queue.queue_files import QueueFiles
 from storage.queue.unit_standing import EMPTY, JudgedUnits, Standing
 
 REMEMBERED = 16_384
-"""Queues whose ends stay known; of each some hundred bytes, and the list of its files."""
+"""Number of queues whose ends are kept; each takes some hundred bytes, and the list of its files."""
 
 GROWTH_FOR_UNIT: Final = 4096
-"""Bytes that the log grows for each unit behind the end of a queue that is judged anew: some microseconds of work."""
+"""Bytes that the log has to grow for each unit after the end of a queue before all these units are judged anew."""
 
 
 class Known(NamedTuple):
-    """What was found out about a queue, in numbers of units: it ends at ``end``; units stand up to ``written``.
+    """The results for a queue, in numbers of units: it ends at ``end``; units are written up to ``written``.
 
-    ``generation`` tells when its directory was found; ``log_minimum`` and ``log_end`` are those of the log that it was
-    held against, ``looked`` its end when all behind the queue's end was looked at last. ``last`` is the last unit of
-    the queue: one that was deleted and made anew may have the same names and inodes. ``note`` is what else the queue
-    wants to know again.
+    ``generation`` identifies the listing in which its directory was found. ``log_minimum`` and ``log_end`` are those of
+    the log that its units were compared with; ``looked`` is the end of the log when all units after the queue's end
+    were checked last. ``last`` is the last unit of the queue, to recognize a queue that was deleted and made anew with
+    the same names and inodes. ``note`` is further knowledge of the queue itself.
     """
 
     generation: object
@@ -42,7 +42,10 @@ class Known(NamedTuple):
     note: object = None
 
     def renewed(self, generation: object, log: CommitLog, capacity: int) -> "Known | None":
-        """The same for the files that are there now, None where they are others; ``capacity`` units fit those known."""
+        """Return the results for the files that exist now, None if they changed.
+
+        ``capacity`` is the number of units for which the known files have room.
+        """
         is_listed = generation is self.generation and log.minimum == self.log_minimum
         if is_listed and not (self.may_be_full(log.end, capacity) and self.files.has_successor()):
             return self
@@ -50,9 +53,9 @@ class Known(NamedTuple):
         return self._replace(generation=generation, files=files) if files.continues(self.files) else None
 
     def may_be_full(self, log_end: int, capacity: int) -> bool:
-        """Whether the messages that may have come are enough to fill the last file.
+        """Whether the log has grown by enough messages to fill the last file.
 
-        What stands in the file does not tell: its last units may be lost, while the next file goes on.
+        The content of the file does not decide that: its last units may be lost although the next file has been begun.
         """
         room = capacity - max(self.written, self.end)
         place = 0 if self.last is None else self.last[0]
@@ -60,10 +63,10 @@ class Known(NamedTuple):
 
 
 class QueueMemory(NamedTuple):
-    """What earlier looks at a queue have found out, and where goes what this one does; by default nothing and nowhere.
+    """The earlier results for a queue, and the function that keeps the new ones; by default there is neither.
 
-    ``generation`` tells when the queue's directory was found; ``keep`` is called with what is known once the queue has
-    been measured.
+    ``generation`` identifies the listing in which the queue's directory was found. ``keep`` is called with the results
+    once the queue's beginning and end are found.
     """
 
     generation: object = None
@@ -72,20 +75,20 @@ class QueueMemory(NamedTuple):
 
 
 NEAR_UNITS: Final = 4096
-"""Units behind the known end that are looked at each time, where units are left over behind it."""
+"""Units after the known end that are checked each time, if units are left over there."""
 
 MOST_JUDGED: Final = 64
-"""Of those, how many are held against the log at most: more are judged with all the others."""
+"""Most of those units that are compared with their records; if there are more, all units are judged anew later."""
 
 KnownQueues = RecentlyUsed[Known]
 
 
 def end_after(units: JudgedUnits, known: Known, first: int, written: int, *, is_mended: bool = True) -> Lookup[int]:
-    """Where a queue ends of which something is known, and whose units begin with ``first``: the new ones are judged.
+    """Return where a queue ends, from what is known of it, by judging its new units; its units begin with ``first``.
 
-    Where units of an older log are overwritten one by one, ``written`` stays, and there is no need to judge those that
-    follow again and again: they are when the log has grown so much that the cost is small beside. ``is_mended`` off:
-    the messages of damaged units behind the last sound one are looked for elsewhere.
+    While left-over units of an older log are overwritten one by one, ``written`` does not change. The units after the
+    new ones are then judged only when the log has grown so much that this costs little. With ``is_mended`` False the
+    caller itself searches for the messages of damaged units after the last sound one.
     """
     if units.log_end < known.log_end:
         return (yield from find_end(units, first, known.end))
@@ -111,5 +114,5 @@ def end_after(units: JudgedUnits, known: Known, first: int, written: int, *, is_
 
 
 def is_judged_anew(units: JudgedUnits, known: Known, written: int) -> bool:
-    """Whether the log has grown so much that all units behind the known end are judged anew."""
+    """Whether the log has grown so much that all units after the known end are judged anew."""
     return units.log_end - known.looked > max(4 * LONG_SCAN, GROWTH_FOR_UNIT * (written - known.end))

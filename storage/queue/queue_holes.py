@@ -1,13 +1,13 @@
-"""Runs of queue offsets whose units lead nowhere, and what the log has of their messages: searched once, remembered.
+"""Holes: runs of queue offsets whose units lead to no message, and the places of their messages in the log.
 
-A page of zeros takes 205 units, a lost file takes all of its units, and the messages are still in the log. What lies
-between the nearest units that hold is searched in one pass for all messages of the run. A short pass is made at once by
-the thread that needs it. A long one is handed on where somebody takes it (a server does, in pieces, between other
-look-ups); until it ends :class:`BeingSearched` is raised. Elsewhere whoever asks waits for its end.
+A page of zeros destroys 205 units, and a lost file all of its units, but the messages are still in the log. The part of
+the log between the nearest sound units is searched in one pass for all messages of the run. A short pass is made at
+once by the thread that needs it. A long one is left to a background search, if there is one: a server makes it in
+pieces, between other look-ups, and :class:`BeingSearched` is raised until it ends. Otherwise the thread waits for it.
 
-An outcome holds as long as the files of the queue and of the part of the log are the same; messages that come to a
-store change nothing of it. A run is remembered as one i64 for each queue offset; a run of more than
-:data:`MOST_AT_ONCE` is searched and remembered in several pieces, each from where the one before ended.
+A result is valid as long as the files of the queue and of that part of the log are the same; new messages do not change
+it. It is kept as one i64 for each queue offset. A run of more than :data:`MOST_AT_ONCE` queue offsets is searched and
+kept in several pieces, each of which starts where the one before ended.
 """
 
 import threading
@@ -31,41 +31,42 @@ from storage.queue.queue_record import QueueName, batch_in
 from storage.queue.queue_repair import DamagedRun, SoughtMessages, search_piece
 
 MOST_AT_ONCE: Final = 1 << 20
-"""Queue offsets of one hole: 8 MiB of memory."""
+"""Most queue offsets of one hole: 8 MiB of memory."""
 
 REMEMBERED: Final = 8 * MOST_AT_ONCE
-"""Queue offsets of all holes that are remembered, 64 MiB; those not used for longest are searched anew."""
+"""Most queue offsets of all holes that are kept, 64 MiB; the least recently used ones are dropped."""
 
 SEARCHED_AT_ONCE: Final = 64 * 1024 * 1024
-"""Bytes of log that are searched before a pass is handed on: some 30 ms."""
+"""Bytes of log that a thread searches before it leaves a pass to the background search: some 30 ms."""
 
 PIECE: Final = 16 * 1024 * 1024
-"""Bytes of log that are searched at a time of a pass that was handed on."""
+"""Bytes of log that one step of the background search reads."""
 
 NEAR: Final = 64 * PIECE
-"""How far ahead of another pass one may be to wait for it, so that both go on together."""
+"""Bytes by which a pass may be ahead of another one and still wait for it, so that both continue together."""
 
 MOST_TAILS: Final = 8192
-"""Ends of queues of which it is remembered what follows in the log; mostly nothing does."""
+"""Most queues for which the messages after their last unit are kept; mostly there are none."""
 
 NEXT: Final = 64
-"""Places of a hole that are looked at first for the next one of another kind; of a long run ever more."""
+"""Places of a hole that are compared at first, to find the end of a run of equal ones; the number is doubled each time.
+"""
 
 TOGETHER: Final = 64
-"""Holes that are searched for in one pass at most: each costs a little of every record."""
+"""Most holes that are searched for in one pass, since each of them costs time for every record."""
 
 HOLE_WEIGHT: Final = 128
-"""What a hole counts for besides its queue offsets."""
+"""The number that is added to a hole's queue offsets when its memory is counted."""
 
 COVERED: Final = -2
-"""Stands for a message in a batch whose record is found under the first one's queue offset."""
+"""The place of a message in a batch that is not the first one, whose queue offset has the place of the record."""
 
 Key = tuple[int, str, int]
-"""Bytes of a unit (which tells the kind of queue), topic and queue id."""
+"""Bytes of a unit, which are different for each kind of queue; topic; and queue id."""
 
 
 class HoledQueue(Protocol):
-    """A queue, as far as its holes are concerned."""
+    """A queue, as far as the search of its holes uses it."""
 
     name: QueueName
 
@@ -76,7 +77,7 @@ class HoledQueue(Protocol):
 
     @property
     def log(self) -> CommitLog:
-        """What its units point into."""
+        """The log that its units point into."""
         ...
 
     @property
@@ -86,23 +87,23 @@ class HoledQueue(Protocol):
 
     @property
     def has_batches(self) -> bool:
-        """Whether a record of it may hold several messages."""
+        """Whether a record of the queue may contain several messages."""
         ...
 
     def around(self, queue_offset: int) -> DamagedRun:
-        """The run of units that lead nowhere around one of them; waits for the disk."""
+        """Return the run of units that lead to no message around one of them; waits for the disk."""
         ...
 
 
 class QueueHole:
-    """Queue offsets from ``first`` up to ``stop`` whose units lead nowhere, and where the log has their messages.
+    """Queue offsets from ``first`` up to ``stop`` whose units lead to no message, and their messages in the log.
 
-    Nothing of it may be asked before ``is_done``. ``is_handed_on`` while others go on with its search, and
-    ``is_reported`` once it was.
+    Its results may be used only when ``is_done``. ``is_handed_on`` says that the background search has taken it over,
+    ``is_reported`` that its result was reported.
     """
 
     def __init__(self, queue: HoledQueue, place: DamagedRun, start: int) -> None:
-        """The search of [start, end of ``place``) in the log, of which nothing has been done."""
+        """Prepare the search of the log from ``start`` to the end of ``place``."""
         self.name = queue.name
         self.key: Key = (queue.unit_size, queue.name.topic, queue.name.queue_id)
         self.files = queue.files
@@ -113,7 +114,7 @@ class QueueHole:
         self.position = start
         self.is_done = self.is_handed_on = self.is_reported = False
         self.lost = 0
-        """Messages that are nowhere in this part of the log, once the search is done."""
+        """The number of messages that this part of the log lacks; set when the search is done."""
         self.lock = threading.Lock()
         self._log: CommitLog | None = queue.log
         self._last_log = weakref.ref(queue.log)
@@ -121,16 +122,16 @@ class QueueHole:
 
     @property
     def found(self) -> int:
-        """Messages that were found."""
+        """The number of messages that were found."""
         return self.stop - self.first - self.lost
 
     @property
     def weight(self) -> int:
-        """How much of :data:`REMEMBERED` this hole takes up."""
+        """The part of :data:`REMEMBERED` that this hole takes."""
         return self.stop - self.first + HOLE_WEIGHT
 
     def place(self, queue_offset: int) -> int | None:
-        """Physical offset of the record of a queue offset, also of a batch that began before; None where it is lost."""
+        """Return the physical offset of the record with a queue offset, which may be within a batch; None if lost."""
         number = queue_offset - self.first
         places = self.wanted.places
         while number > 0 and places[number] == COVERED:
@@ -138,13 +139,13 @@ class QueueHole:
         return self.wanted.place(number)
 
     def places(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """Physical offsets of the records that are found of queue offsets in [start, stop)."""
+        """Return the physical offsets of the records that were found for queue offsets in [start, stop)."""
         found = self.wanted.places[start - self.first : stop - self.first]
-        begun = self.place(start)  # of a batch that began before
+        begun = self.place(start)  # the record of a batch that begins before `start`
         return np.unique(np.append(found[found >= 0], [] if begun is None else [begun]).astype(np.int64))
 
     def after(self, queue_offset: int) -> int:
-        """The queue offset behind the record of one, or behind all that are lost from there on."""
+        """Return the queue offset after the record with `queue_offset`, or after the run of lost ones from there on."""
         number = queue_offset - self.first
         places = self.wanted.places
         skipped = -1 if places[number] == -1 else COVERED
@@ -158,14 +159,14 @@ class QueueHole:
         return self.stop
 
     def holds(self, queue: HoledQueue) -> bool:
-        """Whether all of it is still so in a queue as it is now."""
+        """Whether the results are still valid for a queue as it is now."""
         if queue.files is not self.files:
             if not queue.files.continues(self.files):
                 return False
             self.files = queue.files
         log = queue.log
         if self._last_log() is not log:
-            # Segments that expired meanwhile speak against nothing.
+            # Segments that expired meanwhile do not make the results invalid.
             kept = [each for each in self._segments if each[0] >= log.minimum]
             if _segments(log, max(self.start, log.minimum), self.end) != kept:
                 return False
@@ -173,7 +174,7 @@ class QueueHole:
         return True
 
     def extend(self, log: CommitLog, end: int) -> None:
-        """Have the search go on in what has come to the log, where no unit behind the hole says that it is over."""
+        """Continue the search in the new part of the log, for a hole without a sound unit after it."""
         with self.lock:
             if self.is_done and end > self.end:
                 self.is_done, self.is_handed_on = False, False
@@ -181,7 +182,7 @@ class QueueHole:
                 self._segments = _segments(log, self.start, self.end)
 
     def search(self, most: int, *, hands_on: bool) -> bool:
-        """Search so many bytes, unless others have been given the rest; whether they are given it now."""
+        """Search `most` bytes, unless the background search has taken over; return whether it is to take over now."""
         with self.lock:
             stop = self.position + most
             while not self.is_done and not self.is_handed_on and self.position < stop:
@@ -192,7 +193,7 @@ class QueueHole:
             return True
 
     def go_on(self, position: int) -> None:
-        """Take over that everything before a physical offset has been searched."""
+        """Note that the log has been searched up to a physical offset, and finish the search if it is done."""
         self.position = position
         if position >= self.end or self.wanted.is_found:
             self._finish()
@@ -220,7 +221,7 @@ class QueueHole:
         if self.has_batches:
             self._cover()
         self.lost = int(np.count_nonzero(self.wanted.places == -1))
-        self._log = None  # its maps need not live as long as this
+        self._log = None  # otherwise its maps would be kept as long as this object
         self.is_done = True
 
     def _cover(self) -> None:
@@ -233,10 +234,10 @@ class QueueHole:
 
 
 class FirstMessage(QueueHole):
-    """The search for the first message of a queue in a part of the log, as if it were the only one of a hole."""
+    """The search for the first message of a queue in a part of the log, as a hole of that one message."""
 
     def __init__(self, queue: HoledQueue, start: int, end: int) -> None:
-        """Nothing has been searched."""
+        """Prepare the search of the log from ``start`` to ``end``."""
         super().__init__(queue, DamagedRun(0, 1, start, end, True), start)
         self.key = _key_of_first(queue)
         self.wanted = SoughtMessages(queue.name, ANY_OFFSET, 1)
@@ -252,19 +253,19 @@ class FirstMessage(QueueHole):
 
 
 class Tail(QueueHole, ABC):
-    """The messages of a queue behind its last unit, as far as the log has any (:mod:`storage.queue.queue_tail`)."""
+    """The messages of a queue after its last unit that the log has (:mod:`storage.queue.queue_tail`)."""
 
     @abstractmethod
     def is_of(self, queue: HoledQueue, first: int) -> bool:
-        """Whether it is what is to be known of a queue as it is now, whose files end with a queue offset."""
+        """Whether it is valid for a queue as it is now; ``first`` is the queue offset at which its files end."""
 
     @abstractmethod
     def first_in(self, log: CommitLog) -> int:
-        """The queue offset of the first of its messages that is not expired; ``stop`` where there is none."""
+        """Return the queue offset of the first of its messages that is not expired, else ``stop``."""
 
     @abstractmethod
     def stop_in(self, log: CommitLog) -> int:
-        """The queue offset behind the last of its messages that a log has, which may end before what was searched."""
+        """Return the queue offset after the last of its messages that are in `log`, which may end before `end`."""
 
 
 AnyHole = TypeVar("AnyHole", bound=QueueHole)
@@ -286,20 +287,20 @@ class QueueHoles:
     def connect(
         self, *, hand_on: Callable[[], None] | None = None, report: Callable[[QueueHole], None] | None = None
     ) -> None:
-        """Say who goes on with long searches and who hears of their results; without ``hand_on`` whoever asks waits.
+        """Set the functions for the background search and its results; without ``hand_on`` look-ups make all searches.
 
-        ``hand_on`` is called, on any thread, when there is something to :meth:`step`, and ``report`` with each hole
+        ``hand_on`` is called, on any thread, when :meth:`step` has work to do. ``report`` is called with each hole
         whose search has ended, on the thread that ended it.
         """
         self._hand_on, self._report = hand_on, report
 
     @property
     def searching(self) -> int:
-        """How many passes have been handed on and are not done."""
+        """The number of background searches that are not done."""
         return len(self._waiting)
 
     def forget(self) -> None:
-        """Know nothing any more, as when the log was written anew."""
+        """Drop all results, because the log was written anew."""
         with self._lock:
             self._holes.clear()
             self._firsts.clear()
@@ -308,9 +309,9 @@ class QueueHoles:
             self._weight = 0
 
     def find(self, queue: HoledQueue, queue_offset: int) -> Lookup[QueueHole]:
-        """The hole around a queue offset whose unit leads nowhere, searched to its end.
+        """Return the hole around a queue offset whose unit leads to no message, searched to its end.
 
-        Waits where nothing is known of it. Raises BeingSearched while others search.
+        Waits if the hole is new. Raises BeingSearched while the background search is at work on it.
         """
         hole = self._known(queue, queue_offset)
         if hole is not None and hole.is_done and hole.is_open and hole.place(queue_offset) is None:
@@ -321,9 +322,9 @@ class QueueHoles:
         return hole
 
     def find_tail(self, queue: HoledQueue, first: int, make: Callable[[], Tail]) -> Lookup[Tail]:
-        """What follows in the log from a queue offset on of a queue that ends there, searched to its end.
+        """Return the messages in the log from queue offset ``first`` on, for a queue whose files end there.
 
-        ``make`` makes the search where nothing is known of it. Raises as :meth:`find` does.
+        ``make`` makes the search if there is none yet. Raises QueueBeingSearched during a background search.
         """
         key: Key = (queue.unit_size, queue.name.topic, queue.name.queue_id)
         with self._lock:
@@ -342,9 +343,9 @@ class QueueHoles:
         return tail
 
     def first_message(self, queue: HoledQueue, start: int, stop: int) -> Lookup[int | None]:
-        """Physical offset of the first message of a queue in [start, stop) of the log, None where there is none.
+        """Return the physical offset of a queue's first message in [start, stop) of the log, None if there is none.
 
-        Waits where it is not known. Raises QueueBeingSearched while others search.
+        Waits if it is not known. Raises QueueBeingSearched while the background search is at work on it.
         """
         place = _key_of_first(queue), 0
         with self._lock:
@@ -353,7 +354,7 @@ class QueueHoles:
                 self._drop(hole)
                 hole = None
             found = None if hole is None or not hole.is_done else hole.place(0)
-            if hole is not None and found is not None and found < start:  # it expired meanwhile
+            if hole is not None and found is not None and found < start:  # this message expired meanwhile
                 self._drop(hole)
                 hole = None
         if hole is not None and hole.is_done and hole.place(0) is None:
@@ -365,7 +366,7 @@ class QueueHoles:
         return found if found is not None and found < stop else None
 
     def step(self) -> None:
-        """Search one piece of the log for all that wait for it, of those that were handed on."""
+        """Search one piece of the log for all background searches that need it."""
         with self._lock:
             together = self._together()
         if not together:
@@ -374,19 +375,19 @@ class QueueHoles:
         done = [hole for hole in together if hole.is_done]
         with self._lock:
             for hole in done:
-                if hole in self._waiting:  # else it was forgotten meanwhile
+                if hole in self._waiting:  # otherwise it was dropped meanwhile
                     self._waiting.remove(hole)
         self._report_all(done)
 
     def _extend(self, hole: QueueHole, log: CommitLog, end: int) -> None:
-        """Have a search go on in what has come to the log, unless a step that ends it is not over yet."""
+        """Continue a search in the new part of the log, unless a step of it is not over yet."""
         with self._lock:
             is_waiting = hole in self._waiting
         if not is_waiting:
             hole.extend(log, end)
 
     def _begun(self, queue: HoledQueue, hole: AnyHole | None, make: Callable[[], AnyHole]) -> Lookup[AnyHole]:
-        """A hole whose search is over, or goes on elsewhere; ``make`` makes it where nothing is known of it."""
+        """Return a hole whose search is done or made in the background; ``make`` makes the hole if it is None."""
         if hole is None or not (hole.is_done or hole.is_handed_on):
             yield Wait(f"messages of {queue.name.topic} {queue.name.queue_id} are to be found in the log")
             hole = make() if hole is None else hole
@@ -394,7 +395,7 @@ class QueueHoles:
         return hole
 
     def _search(self, hole: QueueHole) -> None:
-        """Search as much as one look-up may; the rest is handed on where somebody takes it."""
+        """Search as much as one look-up may; the background search, if there is one, does the rest."""
         hand_on = self._hand_on
         if hole.search(hole.end if hand_on is None else SEARCHED_AT_ONCE, hands_on=hand_on is not None):
             with self._lock:
@@ -414,7 +415,7 @@ class QueueHoles:
             self._forget_oldest()
 
     def _add(self, queue: HoledQueue, queue_offset: int) -> QueueHole:
-        """A hole of which nothing is known yet; the one that another thread has added meanwhile, if there is one."""
+        """Add a new hole, and return it; if another thread has added it meanwhile, return that one."""
         place = queue.around(queue_offset)
         first = queue_offset - max(queue_offset - place.first, 0) % MOST_AT_ONCE
         place = place._replace(first=first, stop=min(max(place.stop, queue_offset + 1), first + MOST_AT_ONCE))
@@ -427,11 +428,11 @@ class QueueHoles:
         return self._remember(hole, queue_offset)
 
     def _remember(self, hole: QueueHole, queue_offset: int) -> QueueHole:
-        """Remember a hole of a queue offset, unless another thread has; which one is remembered."""
+        """Keep a hole of a queue offset, unless another thread has done so; return the hole that is kept."""
         place = hole.key, hole.first
         with self._lock:
             known = self._holes.get(place)
-            if known is not None and known.stop <= queue_offset:  # units behind it held then, and do no more
+            if known is not None and known.stop <= queue_offset:  # units after it were sound then, and are not now
                 self._drop(known)
             known = self._holes.setdefault(place, hole)
             if known is hole:
@@ -468,7 +469,7 @@ class QueueHoles:
             self._waiting.remove(hole)
 
     def _remember_tail(self, key: Key, tail: Tail) -> Tail:
-        """Remember what follows a queue's last unit, unless another thread has; which one is remembered."""
+        """Keep the messages after a queue's last unit, unless another thread has done so; return those kept."""
         with self._lock:
             return self._tails.setdefault(key, tail)
 
@@ -478,7 +479,7 @@ class QueueHoles:
             self._waiting.remove(tail)
 
     def _forget_oldest(self) -> None:
-        """Forget holes until the rest is little enough; what is being searched is not forgotten."""
+        """Drop the oldest holes until the rest is within the limits; those whose search is not done are kept."""
         if len(self._tails) > MOST_TAILS:
             for key in [key for key, tail in self._tails.items() if tail.is_done][: len(self._tails) - MOST_TAILS]:
                 self._drop_tail(key)
@@ -489,7 +490,7 @@ class QueueHoles:
                     break
 
     def _together(self) -> list[QueueHole]:
-        """The holes whose search goes on next, all in the same piece of the log: they take turns."""
+        """Return the holes that are searched for next, all in the same piece of the log; pieces take turns."""
         if not self._waiting:
             return []
         self._waiting.rotate(-1)
@@ -500,12 +501,12 @@ class QueueHoles:
 
 
 def _key_of_first(queue: HoledQueue) -> Key:
-    """Beside the keys of holes, whose units have bytes."""
+    """Return a key for `FirstMessage` that no hole has: the number of bytes in it is negative."""
     return -queue.unit_size, queue.name.topic, queue.name.queue_id
 
 
 def go_on(holes: list[QueueHole], stop: int) -> None:
-    """Search on for all of them from where the first one's search stands, in one segment and up to ``stop`` at most."""
+    """Continue the search for all holes from the first one's position, in one segment and up to ``stop`` at most."""
     position = holes[0].position
     stop = min(stop, *(hole.end for hole in holes))
     position = search_piece(holes[0].log(), [hole.wanted for hole in holes], position, stop)
@@ -514,9 +515,10 @@ def go_on(holes: list[QueueHole], stop: int) -> None:
 
 
 def _is_with(hole: QueueHole, lead: QueueHole) -> bool:
-    """Whether a hole's search goes on in the next piece of another's, in the same file.
+    """Whether a hole can be searched for together with another one: the next piece of both is in the same file.
 
-    Not before it starts: the log may have other messages of these queue offsets there, of a topic that was made anew.
+    False if the piece starts before the hole's own part of the log: there may be other messages with its queue offsets,
+    of a topic that was deleted and made anew.
     """
     if not lead.position <= hole.position < lead.position + PIECE or hole.end <= lead.position:
         return False
@@ -527,7 +529,7 @@ def _is_with(hole: QueueHole, lead: QueueHole) -> bool:
 
 
 def _segments(log: CommitLog, start: int, end: int) -> list[tuple[int, FileIdentity]]:
-    """The segments of a part of the log as they are."""
+    """Return base offset and identity of each segment of a part of the log."""
     return [
         (segment.base_offset, segment.file.identity)
         for segment in log.segments

@@ -1,8 +1,7 @@
-"""Which record a queue has in the place of a queue offset, read off one unit and without opening the queue.
+"""Looks up which record has a queue offset, by one unit of the queue's file, without opening the queue.
 
-When a log is cut and written on, the queue offsets of the records that were cut off are given again, and the units in
-their places overwritten (store-format §6.3). So where the unit of a record points to an earlier one, the record was
-left over.
+When a log is cut and written further, the queue offsets of the records that were cut off are given again, and their
+units are overwritten (store-format §6.3). So if the unit of a record points to an earlier one, the record is left over.
 """
 
 import os
@@ -22,9 +21,9 @@ _QUEUE_ID, _QUEUE_OFFSET, _SYS_FLAG = 3, 5, 7
 
 
 def has_another(root: Path, record: memoryview, physical_offset: int) -> bool:
-    """Whether the plain queue of a record of sound shape has an earlier record in its place.
+    """Whether the unit for a record of sound shape, in its plain queue, points to an earlier record.
 
-    False too where the queue is missing, does not reach so far, or has a unit that points nowhere.
+    False too where the queue or the unit is missing, or the unit points to no record.
     """
     unit = _unit_of(root, record, physical_offset)
     if unit is None or unit == FILLER:
@@ -34,16 +33,16 @@ def has_another(root: Path, record: memoryview, physical_offset: int) -> bool:
 
 
 def is_in_place(root: Path, record: memoryview, physical_offset: int) -> bool:
-    """Whether the plain queue of a record of sound shape has that very record in its place."""
+    """Whether the unit for a record of sound shape, in its plain queue, points to that record."""
     unit = _unit_of(root, record, physical_offset)
     return unit is not None and unit[:2] == (physical_offset, len(record))
 
 
 def _unit_of(root: Path, record: memoryview, physical_offset: int) -> tuple[int, int, int] | None:
-    """The unit in the place of a record of sound shape; None where there is no such file, or it has no such place."""
+    """Return the unit for a record of sound shape; None where there is no such file, or it is too short."""
     try:
         places = locate(record, physical_offset)
-    except StoreError:  # it has changed since it was looked at
+    except StoreError:  # the record has changed since it was checked
         return None
     fields = places.fixed.unpack_from(record)
     if fields[_SYS_FLAG] & _TRANSACTION_MASK in _UNQUEUED or fields[_QUEUE_OFFSET] < 0:
@@ -53,15 +52,15 @@ def _unit_of(root: Path, record: memoryview, physical_offset: int) -> tuple[int,
 
 
 def _unit_at(root: Path, topic: bytes, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-    """Read the unit of a queue offset from its file; None where no file reaches so far."""
-    if b"/" in topic or b"\0" in topic or topic in (b"", b".", b".."):  # the name of no directory below
+    """Read the unit of a queue offset from its file; None where no file contains it."""
+    if b"/" in topic or b"\0" in topic or topic in (b"", b".", b".."):  # not the name of a subdirectory
         return None
     try:
         files, _ = list_segment_files(root / CONSUME_QUEUE / os.fsdecode(topic) / str(queue_id))
     except StoreError:
         return None
     position = queue_offset * UNIT.size
-    if position > LARGEST_OFFSET:  # of a record that is damaged: no file reaches so far
+    if position > LARGEST_OFFSET:  # the record is damaged, since no file is so long
         return None
     path, start = next(((path, start) for start, path in reversed(files) if start <= position), (None, 0))
     if path is None:

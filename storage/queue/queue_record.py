@@ -1,7 +1,7 @@
-"""Whether a record of the commit log is a message of one queue, and under which number.
+"""Finds out whether a record of the commit log is a message of a queue, and its queue offset.
 
-A unit only points; what it points to says itself where it belongs. The two disagree after unclean histories: units of
-an older log that was cut and written anew survive behind a queue's end (store-format §6.3, §6.6).
+A unit only points to a record; the record itself has its topic, queue id and queue offset. The two can disagree: when a
+log was cut and written anew, units of the older log remain after a queue's end (store-format §6.3, §6.6).
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from protocol.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QU
 from protocol.sys_flag import TRANSACTION_MASK, SysFlag
 
 LIGHT_PREFIX: Final = "%LMQ%"
-"""How names of light queues start, which hold messages of other topics."""
+"""The prefix in the names of light queues, which get messages of other topics."""
 
 QUEUE_ID_POSITION: Final = 12
 _LIST_SEPARATOR: Final = ","
@@ -23,7 +23,7 @@ _LONGEST_OFFSET: Final = 19  # digits of an i64
 
 
 class QueueName:
-    """Topic and queue id as records spell them, to compare with many records.
+    """Topic and queue id in the form in which records have them, to compare with many records.
 
     `topic_bytes` is the topic's UTF-8.
     """
@@ -38,18 +38,18 @@ class QueueName:
 
     @property
     def is_light(self) -> bool:
-        """Whether records name this queue among several, and bear the name of another topic."""
+        """Whether this is a light queue: its records name it among several queues, and have another topic."""
         return self.topic.startswith(LIGHT_PREFIX)
 
     def owns(self, record: memoryview) -> bool:
-        """Whether an intact record is a message of this queue, directly or dispatched to it as one of several."""
+        """Whether an intact record is a message of this queue, as its own queue or as one of several."""
         places = _places_of(record)
         return places is not None and (
-            self._is_told_by(record, places) or self._dispatched_offset(record, places) is not None
+            self._is_named_by(record, places) or self._dispatched_offset(record, places) is not None
         )
 
     def offset_in(self, record: memoryview, physical_offset: int) -> int | None:
-        """The queue offset that the bytes at a physical offset claim in this queue, or None: no message of it."""
+        """Return the queue offset in this queue of the record at a physical offset, None if it is not its message."""
         places = _places_of(record)
         if places is None:
             return None
@@ -58,28 +58,28 @@ class QueueName:
         if own_place != physical_offset:
             return None
         dispatched = self._dispatched_offset(record, places)
-        return own_offset if dispatched is None and self._is_told_by(record, places) else dispatched
+        return own_offset if dispatched is None and self._is_named_by(record, places) else dispatched
 
-    def _is_told_by(self, record: memoryview, places: PartPlaces) -> bool:
-        """Whether a record says this topic and queue id."""
+    def _is_named_by(self, record: memoryview, places: PartPlaces) -> bool:
+        """Whether a record has this topic and queue id."""
         if record[QUEUE_ID_POSITION : QUEUE_ID_POSITION + INT.size] != self._queue_id:
             return False
         return record[places.topic : places.topic + places.topic_length] == self.topic_bytes
 
     def _dispatched_offset(self, record: memoryview, places: PartPlaces) -> int | None:
-        """The offset in this queue of a message that names it among several (store-format §2.10), or None."""
+        """The offset in this queue of a message that names it among several queues (store-format §2.10), or None."""
         return next((offset for name, offset in dispatched_places(record, places) if name == self.topic), None)
 
 
 def _places_of(record: memoryview) -> PartPlaces | None:
-    """Where the parts of a record of sound shape lie; None where it has changed since it was looked at."""
+    """Return the places of the parts of a record of sound shape; None if it has changed since it was checked."""
     with suppress(StoreError):
         return locate(record)
     return None
 
 
 def dispatched_places(record: memoryview | bytes, places: PartPlaces) -> Iterator[tuple[str, int | None]]:
-    """Queues that a record names besides its own, each with its offset there (store-format §2.10)."""
+    """Yield the queues that a record names besides its own, each with its offset there (store-format §2.10)."""
     properties = record[places.properties : places.total_size]
     names = property_value(properties, INNER_MULTI_DISPATCH)
     if names is not None:
@@ -90,9 +90,10 @@ def dispatched_places(record: memoryview | bytes, places: PartPlaces) -> Iterato
 
 
 def batch_in(record: memoryview, queue_offset: int) -> tuple[int, int]:
-    """Queue offset of the first message of the batch in a record of sound shape, and how many there are.
+    """Return the queue offset of the first message in a record of sound shape, and the number of its messages.
 
-    A record that is no batch is its one message, which has ``queue_offset``; so is one that has changed meanwhile.
+    A record that is no batch has one message, with ``queue_offset``; the same is returned for one that has changed
+    since it was checked.
     """
     places = _places_of(record)
     if places is None:
@@ -108,9 +109,10 @@ def _number(text: str | None) -> int | None:
 
 
 def queue_place(record: memoryview) -> tuple[int, int, str] | None:
-    """Queue id, queue offset and topic of a record of sound shape, which may go on behind its end.
+    """Return queue id, queue offset and topic of a record of sound shape; `record` may be longer than the record.
 
-    Bytes of a topic that are no UTF-8 are kept as file names keep them. None where the record has changed meanwhile.
+    Bytes of a topic that are not valid UTF-8 are decoded as in file names. None if the record has changed since it was
+    checked.
     """
     places = _places_of(record)
     if places is None:
@@ -121,6 +123,6 @@ def queue_place(record: memoryview) -> tuple[int, int, str] | None:
 
 
 def is_queued(record: memoryview) -> bool:
-    """Whether a record gets a unit in its queue: not while its transaction is open, nor when that was rolled back."""
+    """Whether a record gets a unit in its queue; it gets none if its transaction is open or was rolled back."""
     (sys_flag,) = INT.unpack_from(record, SYS_FLAG_POSITION)
     return sys_flag & TRANSACTION_MASK in (0, SysFlag.TRANSACTION_COMMIT)

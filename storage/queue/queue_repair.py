@@ -1,10 +1,9 @@
-"""Messages of a queue whose units are damaged, found in the log instead: by their own word, between their neighbours.
+"""Finds the messages of damaged units in the log, between the messages of the nearest sound units.
 
-A unit is 20 bytes without a checksum; the record that it should lead to says topic, queue and queue offset itself. So
-a unit that leads to no message of its place is looked for between the messages before and behind it, and a queue does
-not end at a unit that is lost while later ones hold. Units that nothing in the log bears out stay what they are:
-left over, and behind the end (store-format §6.3). What is found of a run of damaged units is remembered
-(:mod:`storage.queue.queue_holes`).
+A unit is 20 bytes without a checksum; the record that it should lead to has topic, queue and queue offset itself. So if
+a unit does not lead to its message, the message is searched between those before and after it, and a queue does not end
+at a lost unit if later ones are sound. Units without any message in the log count as left over, after the end of the
+queue (store-format §6.3). The results for a run of damaged units are kept (:mod:`storage.queue.queue_holes`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from storage.log.commit_log import CommitLog
 from storage.queue.queue_record import QueueName
 
 MOST_BEYOND: Final = 64
-"""Messages with later queue offsets that are met before a search ends: one alone may lie about its offset."""
+"""Messages with later queue offsets after which a search ends; a single one may have a wrong queue offset."""
 
 
 Places = npt.NDArray[np.int64]
@@ -28,7 +27,7 @@ NOTHING_KNOWN: Final[Places] = np.empty(0, np.int64)
 
 
 class Units(Protocol):
-    """The units of a plain queue, as they stand in its files."""
+    """The units of a plain queue, as they are in its files."""
 
     name: QueueName
 
@@ -38,19 +37,19 @@ class Units(Protocol):
         ...
 
     def unit_lookup(self, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
-        """Physical offset, size and tags code; None outside the files."""
+        """Return physical offset, size and tags code of a unit; None outside of the files."""
         ...
 
     def plausible(self, first: int, stop: int, *, is_backward: bool) -> Iterator[int]:
-        """Queue offsets in [first, stop) of the units that point into the log, in one order or the other."""
+        """Yield the queue offsets in [first, stop) of units that point into the log, ascending or descending."""
         ...
 
 
 class DamagedRun(NamedTuple):
-    """A run of units without one that leads to its message, and the part of the log where its messages can be.
+    """A run of units none of which leads to its message, and the part of the log in which the messages can be.
 
-    ``first`` and ``stop`` are queue offsets, ``start`` and ``end`` physical offsets; ``is_open`` where no unit behind
-    the run holds, so that the log's own end is the end.
+    ``first`` and ``stop`` are queue offsets, ``start`` and ``end`` physical offsets. ``is_open`` says that there is no
+    sound unit after the run, so that ``end`` is the end of the log.
     """
 
     first: int
@@ -61,7 +60,7 @@ class DamagedRun(NamedTuple):
 
 
 def claim_of(units: Units, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
-    """The queue offset that the message behind a unit says of itself, its physical offset and its end, or None."""
+    """Return queue offset, physical offset and end of the message that a unit leads to, None if there is none."""
     unit = yield from units.unit_lookup(queue_offset)
     if unit is None or unit[0] < 0 or unit[1] <= 0:
         return None
@@ -71,16 +70,16 @@ def claim_of(units: Units, queue_offset: int) -> Lookup[tuple[int, int, int] | N
 
 
 def place_of(units: Units, queue_offset: int) -> Lookup[tuple[int, int] | None]:
-    """Physical offset of a message and the end of its record, if its unit leads to it; None otherwise."""
+    """Return the physical offset of a message and the end of its record if its unit leads to it, else None."""
     claim = yield from claim_of(units, queue_offset)
     return None if claim is None or claim[0] != queue_offset else claim[1:]
 
 
 def around(units: Units, queue_offset: int, first: int, end: int) -> DamagedRun:
-    """What lies around a unit that does not lead to its message; the queue's units are those from ``first`` to ``end``.
+    """Return the run around a unit that does not lead to its message, in a queue of units from ``first`` to ``end``.
 
-    A neighbour that leads to another message of the queue bounds the search as well, if that one is not on the other
-    side. However far away a neighbour is, it is found; waits for the disk.
+    The run also ends at a unit that leads to another message of the queue, if that message is on the same side of it.
+    The nearest such units are found at any distance; waits for the disk.
     """
     start, stop_at = units.log.minimum, units.log.end
     behind = None
@@ -97,7 +96,10 @@ def around(units: Units, queue_offset: int, first: int, end: int) -> DamagedRun:
 
 
 def search(log: CommitLog, name: QueueName, queue_offset: int, start: int, stop: int) -> int | None:
-    """Physical offset in [start, stop) of a queue's message; ``queue_offset`` ANY_OFFSET for the first of all."""
+    """Return the physical offset in [start, stop) of a queue's message, None if there is none.
+
+    With ANY_OFFSET as ``queue_offset`` the first message of the queue is searched.
+    """
     wanted = SoughtMessages(name, queue_offset, 1)
     position = start
     while not wanted.is_found and position < stop:
@@ -106,12 +108,12 @@ def search(log: CommitLog, name: QueueName, queue_offset: int, start: int, stop:
 
 
 class SoughtMessages:
-    """Messages of one queue that are looked for, and where the log has them."""
+    """Messages of one queue that are searched in the log, and their places."""
 
     __slots__ = ("name", "places", "search")
 
     def __init__(self, name: QueueName, first: int, count: int, known: Places = NOTHING_KNOWN) -> None:
-        """``count`` queue offsets from ``first`` on, of the first of which is ``known`` what was found before."""
+        """Search for ``count`` queue offsets from ``first`` on; ``known`` are places that were found before."""
         self.name = name
         self.places = np.full(count, NOT_FOUND, np.int64)
         self.places[: known.size] = known
@@ -119,19 +121,19 @@ class SoughtMessages:
 
     @property
     def is_found(self) -> bool:
-        """Whether nothing of it is left to be found."""
+        """Whether all messages were found."""
         return self.search.left == 0
 
     def place(self, number: int) -> int | None:
-        """Physical offset of one of the messages by its number, or None."""
+        """The physical offset of one of the messages by its number, or None."""
         found = int(self.places[number])
         return found if found >= 0 else None
 
 
 def search_piece(log: CommitLog, wanted: Sequence[SoughtMessages], start: int, stop: int) -> int:
-    """Look for messages in [start, stop) of the log, in one segment; the physical offset at which to go on.
+    """Search for messages in [start, stop) of the log, in one segment; return the physical offset to go on from.
 
-    That is ``stop`` or beyond at the end of the search, and at most one segment's end before.
+    That is ``stop`` or more when the search is done; before that it is at most the end of the segment.
     """
     segment = next((segment for segment in log.segments if segment.end > start), None)
     if segment is None or segment.base_offset >= stop:

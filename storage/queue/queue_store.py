@@ -1,8 +1,8 @@
 """All queues of a store: found by topic and queue id, opened when asked for.
 
-A store can hold 100,000 queue directories. Opening lists the topics and nothing below them; a topic's queues are
-listed when one of them is first asked for, a queue's files when the queue is, and which of them are open is bounded
-(`storage.files.open_files`). A topic's name comes from a peer: it is only ever looked up among the names found, never
+A store can have 100,000 queue directories. Opening lists only the topics; a topic's queues are listed when one of them
+is first asked for, and a queue's files when that queue is. The number of open files is limited
+(`storage.files.open_files`). A topic's name comes from a client: it is only looked up among the listed names, and never
 joined to a path.
 """
 
@@ -36,16 +36,16 @@ from storage.queue.unlisted_queues import UnlistedQueues
 __all__ = ["Queue", "QueueStore"]
 
 QUEUE_LIMIT: Final = 8192
-"""Queues whose ends are remembered; a queue costs about a kilobyte."""
+"""Most queues that are kept open; each takes about a kilobyte."""
 LARGEST_QUEUE_ID: Final = (1 << 31) - 1
 
 
 class QueueStore:
-    """The queues below a store's root at one moment; missing directories hold none. Safe to use from several threads.
+    """The queues below a store's root at one moment; missing directories have none. Safe to use from several threads.
 
-    A directory that cannot be listed may hold any queue. `problems` names such trees of queues, `is_whole` is false as
-    long as there is one. Of topics that were found before, what is there is looked at; asking for another one, or for a
-    topic whose own directory cannot be listed, raises StoreError: it is not known that there is no such queue.
+    A directory that cannot be listed may contain any queue. `problems` names such directories, and `is_whole` is false
+    as long as there is one. Topics that were found before are still served. Asking for another topic, or for one whose
+    own directory cannot be listed, raises StoreError, because it may exist.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class QueueStore:
     ) -> None:
         self._root = root
         self.holes = QueueHoles() if holes is None else holes
-        """What is known of runs of damaged units; all snapshots of a store share it."""
+        """The runs of damaged units with their messages in the log; all snapshots of a store share them."""
         self._open_files = OpenFiles() if open_files is None else open_files
         self._known: tuple[KnownQueues, KnownQueues] = RecentlyUsed(REMEMBERED), RecentlyUsed(REMEMBERED)
         self._unlisted = UnlistedQueues()
@@ -67,7 +67,7 @@ class QueueStore:
         self._list(commit_log)
 
     def _list(self, commit_log: CommitLog) -> None:
-        """Find the topics, and forget everything else but what is known of the queues' ends."""
+        """List the topics, and drop everything else but the known ends of queues."""
         root = self._root
         self._commit_log = commit_log
         self._generation = object()
@@ -81,9 +81,9 @@ class QueueStore:
         self._queues: RecentlyUsed[ConsumeQueue | BatchConsumeQueue] = RecentlyUsed(QUEUE_LIMIT)
 
     def refresh(self, commit_log: CommitLog | None = None) -> "QueueStore":
-        """The queues as they are now, over another snapshot of the log if one is given.
+        """Return the queues as they are now, with another snapshot of the log if one is given.
 
-        Topics and queues are found anew; what was found out about queues that are still there is gone on from.
+        Topics and queues are listed anew; results for queues that still exist are kept and used.
         """
         refreshed = copy(self)
         refreshed._list(commit_log or self._commit_log)
@@ -91,18 +91,18 @@ class QueueStore:
         return refreshed
 
     def grown(self, commit_log: CommitLog) -> "QueueStore":
-        """The same queues over a log that has grown, with the messages that came to them; none is looked for."""
+        """Return these queues with a log that has grown, and with their new messages; new queues are not listed."""
         grown = copy(self)
         grown._commit_log = commit_log
         grown._queues = RecentlyUsed(QUEUE_LIMIT)
         return grown
 
     def has_lost_file(self) -> bool:
-        """Whether a file that is open is gone, or has become shorter, so that it must not be looked at."""
+        """Whether an open file was removed, or has become shorter, so that it must not be read."""
         return self._open_files.has_lost()
 
     def is_of(self, other: "QueueStore") -> bool:
-        """Whether topics and queues were found together with another's, to which perhaps messages have come."""
+        """Whether topics and queues are from the same listing as those of another store; its log may be longer."""
         return self._generation is other._generation
 
     @property
@@ -112,11 +112,11 @@ class QueueStore:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all topics that have a directory were found; if not, they are to be looked for again."""
+        """Whether all topics that have a directory were found; if not, they have to be listed again."""
         return self._unknown is None
 
     def topics(self) -> list[str]:
-        """The topics that have a directory, sorted, whether or not there is a queue in it; those that were found."""
+        """The topics whose directory was found, sorted; there need not be a queue in it."""
         return list(self._topics)
 
     def all_topics(self) -> list[str]:
@@ -134,23 +134,23 @@ class QueueStore:
         return True
 
     def absence_of(self, topic: str) -> tuple[str, ...]:
-        """A sentence where a topic has no directory that was found; nothing for one that has."""
+        """A sentence, in a tuple, if the topic's directory was not found; an empty tuple if it was."""
         if self._is_found(topic):
             return ()
         return (f"the store has no queue of topic {topic}" if self._unknown is None else str(self._unknown),)
 
     @property
     def is_listed(self) -> bool:
-        """Whether listing topics and queues waits for nothing, as where there is a directory of a plain queue."""
+        """Whether topics and queues can be listed without a wait; they can if there is a directory of a plain queue."""
         return bool(self._plain) or self._unknown is not None
 
     def listed(self) -> Lookup[None]:
-        """Find out whether there may be queues of which nothing is seen; listing topics and queues needs that."""
+        """Find out whether queues without any directory may be missing; listing topics and queues needs that."""
         if not self.is_listed:
             yield from self._unlisted.are_missed_by(self._commit_log, self._batch)
 
     def why_unknown(self) -> str | None:
-        """Why there may be topics that were not found, None where not."""
+        """A sentence that says why there may be topics that were not found, None where there are none."""
         try:
             self._refuse_unknown()
         except StoreError as error:
@@ -164,7 +164,7 @@ class QueueStore:
     def queue_ids(self, topic: str) -> tuple[int, ...]:
         """The ids of a topic's queues, ascending; none for a topic that has no directory.
 
-        Raises StoreError where it is not known which there are.
+        Raises StoreError where they are not known.
         """
         ids = self._ids.get(topic)
         if ids is None:
@@ -180,7 +180,7 @@ class QueueStore:
         return self._queues.get((topic, queue_id), lambda: finish(self._open(topic, queue_id)))
 
     def queue_lookup(self, topic: str, queue_id: int) -> Lookup[Queue | None]:
-        """`queue` as a look-up, which waits until it is known where the queue begins and ends."""
+        """`queue` as a look-up, which waits until the queue's beginning and end are found."""
         queue = self._queues.find((topic, queue_id))
         if queue is not None and queue.is_measured:
             return queue
@@ -189,7 +189,7 @@ class QueueStore:
         if not self._has_queue(topic, queue_id):
             return None
         opened = queue or (yield from self._open(topic, queue_id))
-        # Another thread may have opened it meanwhile: then that one is the queue.
+        # If another thread has opened it meanwhile, its object is used.
         return (yield from self._queues.get((topic, queue_id), lambda: opened).measured())
 
     def queues_of(self, topic: str) -> Iterator[Queue]:
@@ -202,9 +202,9 @@ class QueueStore:
     def offsets_with_tag_lookup(
         self, topic: str, tag_hash: int, from_physical: int, to_physical: int
     ) -> Lookup[npt.NDArray[np.int64]]:
-        """Physical offsets in [from, to), descending, of the topic's messages whose tag may have a hash (32 bits).
+        """Return the physical offsets in [from, to), descending, of the topic's messages whose tag may have a hash.
 
-        Where a topic has both kinds of queues, those of both count.
+        The hash has 32 bits. If a topic has both kinds of queues, the messages of both are returned.
         """
         found = yield from all_of(
             queue.offsets_with_tag_lookup(tag_hash, from_physical, to_physical)
@@ -216,19 +216,19 @@ class QueueStore:
     offsets_with_tag = plainly(offsets_with_tag_lookup)
 
     def knows(self, topic: str, queue_id: int) -> bool:
-        """Whether a queue is among those that would be found: a new one may have come since the topics were listed."""
+        """Whether a queue was in the listing; a new one may have been made since then."""
         ids = self._ids.get(topic)
         return queue_id in ids if ids is not None else self._is_found(topic)
 
     def has_directory(self, topic: str, queue_id: int) -> bool:
-        """Whether there is a directory of a queue now; the topic may be any text that a record holds."""
+        """Whether there is a directory of a queue now; the topic may be any text that a record contains."""
         if not _is_topic(topic):
             return False
         trees = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
         return any(os.path.isdir(self._root / tree / topic / str(queue_id)) for tree in trees)
 
     def has_unit_of(self, record: memoryview, physical_offset: int) -> bool:
-        """Whether the queue of an intact record has a unit of it; one of batches only if the log holds the record."""
+        """Whether the queue of an intact record has a unit for it; in one of batches only for records of the log."""
         place = queue_place(record)
         if place is None:
             return False
@@ -236,7 +236,7 @@ class QueueStore:
         if not self.knows(topic, queue_id):
             return False
         queue = self.queue(topic, queue_id)
-        if isinstance(queue, ConsumeQueue):  # its units are looked up by their offsets, within its bounds or not
+        if isinstance(queue, ConsumeQueue):  # its units are found by their queue offsets, in the queue's range or not
             return queue.points_at(queue_offset, physical_offset)
         entry = None if queue is None else queue.entry_at(queue_offset)
         return entry is not None and entry.physical_offset == physical_offset
@@ -245,7 +245,7 @@ class QueueStore:
         return topic in self._plain or topic in self._batch
 
     def _list_topics(self, tree: Path, before: frozenset[str]) -> frozenset[str]:
-        """The topics in a tree, those of before where it cannot be listed now."""
+        """Return the topics in a directory, those of before if it cannot be listed now."""
         try:
             return frozenset(directories(tree))
         except StoreError as error:
@@ -266,7 +266,7 @@ class QueueStore:
         self.problems.append(f"{error}; the store is served without it")
 
     def _refuse_unknown(self) -> None:
-        """Raise StoreError where there may be topics that were not found; waits unless :meth:`listed` has."""
+        """Raise StoreError where there may be topics that were not found; waits unless :meth:`listed` was called."""
         if self._unknown is not None:
             raise StoreError(self._unknown.path, what=f"{self._unknown.what}; it is not known which queues there are")
         if not self._plain and finish(self._unlisted.are_missed_by(self._commit_log, self._batch)):
@@ -275,7 +275,7 @@ class QueueStore:
             raise StoreError(self._root, what=f"{what} makes them")
 
     def _refuse_file(self, *names: str) -> None:
-        """Raise StoreError where something else stands in the place of a topic's or a queue's directory."""
+        """Raise StoreError if the path of a topic's or a queue's directory is that of something else."""
         for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
             path = self._root.joinpath(tree, *names)
             if os.path.lexists(path) and not os.path.isdir(path):
@@ -291,7 +291,7 @@ class QueueStore:
     def _has_queue(self, topic: str, queue_id: int) -> bool:
         """Whether there is a directory of a queue; raises as `queue_ids` does."""
         ids = self.queue_ids(topic)
-        number = bisect_left(ids, queue_id)  # a topic can have 100,000 queues, and all of them be asked for
+        number = bisect_left(ids, queue_id)  # a topic can have 100,000 queues, and a client can ask for all of them
         if number < len(ids) and ids[number] == queue_id:
             return True
         if self._is_found(topic):
@@ -299,7 +299,7 @@ class QueueStore:
         return False
 
     def _open(self, topic: str, queue_id: int) -> Lookup[ConsumeQueue | BatchConsumeQueue]:
-        """The queue of an id; of two (the topic's type was changed) the one that was written last."""
+        """Return the queue of an id; if there are two, since the topic's type was changed, the one written last."""
         both = self._both(topic, queue_id)
         if len(both) == 1:
             return both[0]
@@ -307,7 +307,7 @@ class QueueStore:
         return both[newest.index(max(newest))]
 
     def _both(self, topic: str, queue_id: int) -> list[ConsumeQueue | BatchConsumeQueue]:
-        """The plain queue of an id or the queue of batches, or both."""
+        """Return the plain queue of an id, the queue of batches, or both."""
         name = QueueName(topic, queue_id)
         plain = self._root / CONSUME_QUEUE / topic / str(queue_id)
         batch = self._root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
@@ -322,25 +322,25 @@ class QueueStore:
         return queues
 
     def _memory_of(self, kind: int, topic: str, queue_id: int) -> QueueMemory:
-        """What is known of a plain queue (0) or one of batches (1), and where what is found out goes."""
+        """Return what is known of a plain queue (0) or one of batches (1), and the function that keeps new results."""
         known, key = self._known[kind], (topic, queue_id)
         return QueueMemory(self._generation, known.peek(key), partial(known.put, key))
 
 
 def is_queue_id(name: str) -> bool:
-    """Whether a directory is named as a broker names a queue's: a 32-bit number without leading zeros."""
+    """Whether a name is one that a broker gives to a queue's directory: a 32-bit number without leading zeros."""
     return name.isascii() and name.isdigit() and str(int(name[:11])) == name and int(name) <= LARGEST_QUEUE_ID
 
 
 def _is_topic(text: str) -> bool:
-    """Whether a directory may bear a text as its name; what a record or a client calls a topic may be any text."""
+    """Whether a text can be the name of a directory; the topic in a record or a request may be any text."""
     return text not in ("", ".", "..") and "/" not in text and "\0" not in text and _is_text(text)
 
 
 def directories(path: Path) -> Iterator[str]:
-    """Names of the directories in a directory, none where that is missing; those that are no UTF-8 can be no topic's.
+    """Yield the names of the directories in a directory, none if it is missing; names with invalid UTF-8 are left out.
 
-    Raises StoreError where it cannot be told what the directory holds.
+    Raises StoreError where the directory cannot be listed.
     """
     yield from (entry.name for entry in list_directory(path) if _is_text(entry.name) and is_directory(entry))
 

@@ -1,9 +1,9 @@
-"""Messages of a queue behind its last file, or of one without units: found in the log, up to the last of them.
+"""Finds in the log the messages of a queue after its last file, or of a queue without units, up to the last of them.
 
-A file that is lost between others leaves a gap. One that is lost at the end leaves nothing but a file before it that is
-full, the only one an empty directory; after a crash a file may be there and hold zeros. A broker makes a file when it
-writes the first unit of it (store-format §5.1), so no queue looks like this but by chance, or for a moment. There the
-log says whether messages follow. Mostly none does, which is found out once; those that do are a hole
+A file that is lost between others leaves a gap. If the last file is lost, the file before it is full; if the only one
+is lost, the directory is empty; after a crash a file may contain only zeros. A broker makes a file when it writes the
+first unit of it (store-format §5.1), so an undamaged queue looks like this only by chance, or for a moment. In these
+cases the log is searched for later messages. Mostly there are none, which is found out once. Otherwise they are a hole
 (:mod:`.queue_holes`) that ends with the last of them.
 """
 
@@ -19,22 +19,22 @@ from storage.queue.queue_record import batch_in
 from storage.queue.queue_repair import DamagedRun, SoughtMessages
 
 FIRST_ROOM: Final = 512
-"""Messages that are looked for at first, 4 KiB of memory; the room grows with those that are found."""
+"""Number of messages that are searched at first, 4 KiB of memory; it grows with those that are found."""
 
 UNKNOWN: Final = -1
-"""In the place of the first queue offset: that of the first message that the log has."""
+"""A first queue offset that is not known; it is that of the first message in the log."""
 
 SegmentIdentity = tuple[int, int, int]
 
 
 class QueueTail(Tail):
-    """The messages of a queue from ``first`` on, as far as the log has any from physical offset ``start`` on."""
+    """The messages of a queue from queue offset ``first`` on, in the log from physical offset ``start`` on."""
 
     def __init__(self, queue: HoledQueue, first: int, start: int) -> None:
-        """The search, of which nothing has been done; ``first`` UNKNOWN for a queue without units."""
+        """Prepare the search; ``first`` is UNKNOWN for a queue without units."""
         super().__init__(queue, DamagedRun(max(first, 0), max(first, 0), start, queue.log.end, False), start)
         self._asked_first = first
-        self._is_begun = first != UNKNOWN  # so that it is known which queue offset is the first
+        self._is_begun = first != UNKNOWN  # whether the first queue offset is known
         self._identities = _identities(queue.log, self.end)
         self.wanted = (
             SoughtMessages(queue.name, ANY_OFFSET, 1)
@@ -43,7 +43,7 @@ class QueueTail(Tail):
         )
 
     def is_of(self, queue: HoledQueue, first: int) -> bool:
-        """Whether it is what is to be known of a queue as it is now, perhaps over a log that has grown."""
+        """Whether it is valid for a queue as it is now, whose log may have grown."""
         files, known = queue.files, self.files
         if first != self._asked_first or files.files[-1:] != known.files[-1:]:
             return False
@@ -51,16 +51,16 @@ class QueueTail(Tail):
             if known.files and not files.continues(known):
                 return False
             self.files = files
-        # Segments that expired meanwhile speak against nothing.
+        # Segments that expired meanwhile do not make the results invalid.
         kept = [each for each in self._identities if each[0] >= queue.log.minimum]
         return self._last_log() is queue.log or _identities(queue.log, self.end) == kept
 
     def holds(self, queue: HoledQueue) -> bool:
-        """As of any hole."""
+        """Whether the results are still valid for a queue as it is now."""
         return self.is_of(queue, self._asked_first)
 
     def extend(self, log: CommitLog, end: int) -> None:
-        """Have the search go on in what has come to the log, up to its new end."""
+        """Continue the search in the new part of the log, up to its new end."""
         with self.lock:
             if self.is_done and end > self.end:
                 self.is_done, self.is_handed_on = False, False
@@ -70,14 +70,14 @@ class QueueTail(Tail):
                     self._widen(self.stop - self.first + FIRST_ROOM)
 
     def stop_in(self, log: CommitLog) -> int:
-        """The queue offset behind the last of its messages that a log has, which may end before what was searched."""
+        """Return the queue offset after the last of its messages that `log` has."""
         if log.end >= self.end:
             return self.stop
         beyond = np.flatnonzero(self.wanted.places >= log.end)
         return self.first + int(beyond[0]) if beyond.size else self.stop
 
     def first_in(self, log: CommitLog) -> int:
-        """The queue offset of the first of its messages that is not expired; ``stop`` where there is none."""
+        """Return the queue offset of the first of its messages that is not expired, else ``stop``."""
         places = self.wanted.places
         if self.stop == self.first or places[0] >= log.minimum:
             return self.first
@@ -85,7 +85,7 @@ class QueueTail(Tail):
         return self.first + int(live[0]) if live.size else self.stop
 
     def go_on(self, position: int) -> None:
-        """Take over that everything before a physical offset has been searched."""
+        """Note that the log has been searched up to a physical offset; finish the search if nothing is left."""
         self.position = position
         if self.wanted.is_found and self._goes_on():
             return
@@ -93,7 +93,7 @@ class QueueTail(Tail):
             self._finish()
 
     def sentence(self) -> str:
-        """One sentence for people: how far the search behind the last file has come, or what it found."""
+        """One sentence for people: how far the search after the last file has come, or what it found."""
         if self.is_done:
             return f"the last file of a queue is lost: {super().sentence()}"
         done = 100 * (self.position - self.start) // max(self.end - self.start, 1)
@@ -104,7 +104,7 @@ class QueueTail(Tail):
         )
 
     def _goes_on(self) -> bool:
-        """Make room for more messages once all that were looked for are found, or later ones were met."""
+        """Search for more messages after all were found, or later ones were met; return whether to go on."""
         places = self.wanted.places
         last = int(places.max())
         if not self._is_begun:
@@ -117,7 +117,7 @@ class QueueTail(Tail):
         elif places[-1] != -1 or places.size < MOST_AT_ONCE:
             self._widen(2 * places.size)
         else:
-            return False  # messages that lie about their offsets
+            return False  # the messages have wrong queue offsets
         self.position = max(last, self.start)
         return True
 
@@ -140,10 +140,10 @@ class QueueTail(Tail):
 
 
 def tail_of(holes: QueueHoles, queue: HoledQueue, first: int, last_place: int) -> Lookup[tuple[int, int]]:
-    """First and last queue offset of what the log has of a queue whose files end with ``first``; equal for nothing.
+    """Return the range of queue offsets, from and to, that the log has after ``first``, where a queue's files end.
 
-    ``last_place`` is the physical offset in the last unit, from where on the log is searched, if it has that. Raises
-    BeingSearched while the log is being searched.
+    Both are equal if it has none. ``last_place`` is the physical offset in the last unit; the log is searched from
+    there, or from its beginning if that has left the log. Raises BeingSearched while the log is being searched.
     """
     log = queue.log
     start = last_place if log.minimum <= last_place < log.end else log.minimum
@@ -152,7 +152,7 @@ def tail_of(holes: QueueHoles, queue: HoledQueue, first: int, last_place: int) -
 
 
 def _identities(log: CommitLog, end: int) -> list[SegmentIdentity]:
-    """What tells the segments before a physical offset from others; not when they were written to last."""
+    """Return what identifies the segments before a physical offset, without the times of their last writes."""
     return [
         (segment.base_offset, segment.file.identity.device, segment.file.identity.inode)
         for segment in log.segments

@@ -1,9 +1,9 @@
-"""Which units of a queue cannot be taken at their word when messages with a tag are looked for, and what the log has.
+"""Finds the units of a queue whose tags cannot be trusted when messages with a tag are searched, and their messages.
 
-A unit says its message's tag, and nothing vouches for it. Doubted are units that point to no place of the log, those
-right beside them (damage may begin within a tag), both of two neighbours that do not ascend, and queue offsets without
-a unit. What these lead to is proposed whatever tag they say; where they lead nowhere, what the log has of their
-messages (:mod:`storage.queue.queue_holes`).
+A unit has the hash of its message's tag, without a checksum. These units are doubted: those that point to no place in
+the log, those right beside them (damage may begin within a tag), both of two neighbours that do not ascend, and queue
+offsets without a unit. The messages that they lead to are candidates whatever tag the unit has; if they lead to no
+message, the messages that the log has for them are (:mod:`storage.queue.queue_holes`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,26 +20,26 @@ Offsets = npt.NDArray[np.int64]
 Units = npt.NDArray[np.void]
 Flags = npt.NDArray[np.bool_]
 Run = tuple[int, int]
-"""Queue offsets, from … to."""
+"""A range of queue offsets: the first one, and the one after the last."""
 
 
 class QueueWithHoles(Protocol):
-    """A queue, as far as its units are doubted."""
+    """A queue, as far as it is needed for its doubted units."""
 
     def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
-        """Whether a unit is lost, or leads to no place at which its message may have been."""
+        """Return whether a unit is lost, or points to a place where its message cannot be."""
         ...
 
     def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
-        """What the log has of the messages of such a unit and of those around it."""
+        """Return the hole around such a unit, searched in the log."""
         ...
 
 
 class DoubtedUnits:
-    """The doubted among the units of a plain queue, which come block by block; `places` are those they point to."""
+    """Collects the doubted units of a plain queue, block by block; `places` are the physical offsets in them."""
 
     def __init__(self, log: CommitLog, first: int) -> None:
-        """No unit was seen; the queue begins with `first`."""
+        """Begin without units; `first` is the first queue offset of the queue."""
         self.places: list[Offsets] = []
         self._log = log
         self._runs: list[Run] = []
@@ -47,7 +47,7 @@ class DoubtedUnits:
         self._last = -1, -1  # queue offset and place of the last unit that points into the log
 
     def put(self, first: int, places: Offsets, valid: Flags) -> None:
-        """The units from a queue offset on: where they point, and which of them a broker may have written."""
+        """Add a block of units from a queue offset on: their physical offsets, and which of them are valid."""
         if first > self._next:  # a file is lost
             self._runs.append((self._next, first))
         self._next = first + len(places)
@@ -74,14 +74,14 @@ class DoubtedUnits:
                 self._runs.append((int(run[0]), int(run[-1]) + 1))
 
     def runs(self, end: int) -> list[Run]:
-        """What is doubted of a queue that ends at a queue offset."""
+        """Return the ranges of doubted queue offsets, for a queue that ends at `end`."""
         return [*self._runs, (self._next, end)] if self._next < end else self._runs
 
 
 def places_in_log(queue: QueueWithHoles, runs: Iterable[Run]) -> Lookup[list[Offsets]]:
-    """Physical offsets of the messages in runs of queue offsets whose units lead nowhere, as far as the log has them.
+    """Return the physical offsets of messages that the log has for units in ranges of queue offsets that lead to none.
 
-    Raises BeingSearched.
+    Raises BeingSearched while the log is being searched.
     """
     found: list[Offsets] = []
     for start, stop in runs:
@@ -99,9 +99,10 @@ def places_in_log(queue: QueueWithHoles, runs: Iterable[Run]) -> Lookup[list[Off
 def batches_with_tag(
     blocks: Iterable[tuple[int, Units]], mended: Mapping[int, tuple[int, ...]], queue_offset: int, tag_hash: int
 ) -> tuple[list[Offsets], list[Run]]:
-    """What a queue of batches proposes, and the queue offsets from one on that no unit has, or one that leads nowhere.
+    """Return the candidates in a queue of batches, and the ranges of queue offsets whose batches no unit leads to.
 
-    Units come in blocks with the number of the first; those that are ``mended``, by number, may have any tag.
+    The ranges begin at `queue_offset`. Each block of units comes with the number of the first one; repaired units
+    (``mended``, by number) may have any tag.
     """
     found, runs = [np.empty(0, np.int64)], list[Run]()
     for first, units in blocks:

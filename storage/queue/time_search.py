@@ -1,7 +1,8 @@
-"""The broker's search of a plain queue for a time, step by step as the broker takes them (store-format §5.5).
+"""The search of a plain queue for a time, with the same steps as a broker's search (store-format §5.5).
 
-The times are those of the messages in the log; a unit does not hold one. Clocks step back and messages expire, so the
-result of a binary search depends on its steps; a client that asks a broker and then us shall get the same offset.
+The times are those of the messages in the log, since units do not have them. Clocks can step back and messages expire,
+so the result of a binary search depends on its steps; a client that asks a broker and then this server has to get the
+same offset.
 """
 
 from collections.abc import Callable
@@ -32,9 +33,10 @@ def offset_by_timestamp(
     boundary: TimeBoundary,
     time_of: TimeOf,
 ) -> Lookup[int]:
-    """The queue offset for a time, not yet clamped between min and max.
+    """Return the queue offset for a time, not yet clamped between min and max.
 
-    `time_of` gives the store time of a queue offset (ms; −1 unreadable); before `minimum` messages have left the log.
+    `time_of` returns the store time of a queue offset (ms; −1 if it cannot be read). Messages before `minimum` have
+    left the log.
     """
     file = yield from _choose_file(files, timestamp, boundary, time_of)
     if file is None:
@@ -52,7 +54,11 @@ def offset_by_timestamp(
 def _choose_file(
     files: list[FileOfUnits], timestamp: int, boundary: TimeBoundary, time_of: TimeOf
 ) -> Lookup[FileOfUnits | None]:
-    """LOWER: the first file that ends at the time or after it, else the last; UPPER: the last that starts by then."""
+    """Return the file to search.
+
+    LOWER: the first file that ends at the time or after it, else the last file. UPPER: the last file that starts at the
+    time or before it.
+    """
     if boundary is TimeBoundary.LOWER:
         for file in files[:-1]:
             if _known((yield from time_of(file.last))) >= timestamp:
@@ -65,7 +71,7 @@ def _choose_file(
 
 
 def _known(time: int) -> int:
-    """A broker remembers no time of 0 for a file either."""
+    """Return a time, or UNKNOWN for 0 and less, since a broker does not remember a time of 0 for a file either."""
     return time if time > 0 else UNKNOWN
 
 
@@ -95,7 +101,7 @@ def _search(
 def _outermost(
     found: int, floor: int, ceiling: int, timestamp: int, boundary: TimeBoundary, time_of: TimeOf
 ) -> Lookup[int]:
-    """The first, or the last, of the neighbours in this file that have the same time."""
+    """Return the first (LOWER) or last (UPPER) of the neighbours in the file that have the same time."""
     step, limit = (-1, floor) if boundary is TimeBoundary.LOWER else (1, ceiling)
     while found != limit and (yield from time_of(found + step)) == timestamp:
         found += step

@@ -1,9 +1,9 @@
-"""What one unit of a queue is worth, by the word of the record that it leads to.
+"""The standing of a unit: whether it leads to its message, by the record at the place that it points to.
 
-A unit has no checksum: it is sound when the record behind it says this topic, queue and queue offset. Of a message that
-left the log nothing can be asked any more, so its unit is believed where it fits those around it. Any other unit says
-nothing, neither that the queue ends there nor that its message expired: it was damaged, never written, or left over
-from a log that was cut (store-format §6.3). Sound units ascend by physical offset.
+A unit has no checksum: it is sound if the record has the same topic, queue and queue offset. If the message has left
+the log there is no record to compare with, and the unit is expired if it fits those around it. Any other unit is
+doubtful: it was damaged, never written, or left over from a log that was cut (store-format §6.3), and it does not show
+that the queue ends there or that its message expired. Sound units ascend by physical offset.
 """
 
 from enum import Enum
@@ -21,19 +21,19 @@ from storage.queue.queue_record import QueueName
 from storage.queue.unit_struct import FILLER_SIZE
 
 EMPTY: Final = -3
-"""Stands for the physical offset of a unit that is all zero."""
+"""The number that replaces the physical offset of a unit that is all zero."""
 
 BROKEN: Final = -2
-"""Stands for the physical offset of a unit that no broker writes: something was written there, and was damaged."""
+"""The number that replaces the physical offset of a unit with values that no broker writes, which is damaged."""
 
 FILLER: Final = -1
-"""Stands for the physical offset of a filler unit, which belongs before the first message of the queue."""
+"""The number that replaces the physical offset of a filler unit, which is before the first message of the queue."""
 
 Places = npt.NDArray[np.int64]
 
 
 class Standing(Enum):
-    """What a unit is worth."""
+    """Whether a unit can be trusted."""
 
     SOUND = "leads to its message, or to where nothing of the log is left that could speak against it"
     EXPIRED = "its message is expired, or it is a filler: the queue begins behind it"
@@ -41,7 +41,7 @@ class Standing(Enum):
 
 
 class JudgedUnits(Protocol):
-    """The units of a queue by their numbers, which ascend without a gap but where a file is lost."""
+    """The units of a queue by their numbers, which have no gaps except where a file is lost."""
 
     name: QueueName
 
@@ -56,31 +56,32 @@ class JudgedUnits(Protocol):
         ...
 
     def standing(self, number: int) -> Lookup[Standing]:
-        """What a unit is worth."""
+        """Return the standing of a unit."""
         ...
 
     def physical_offset(self, number: int) -> Lookup[int]:
-        """Physical offset in a unit as it stands in its file, or one of the numbers that stand for none."""
+        """Return the physical offset in a unit, or one of EMPTY, BROKEN and FILLER."""
         ...
 
     def blocks(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The units [start, stop) file by file, ascending: of each file the first number, and the one behind its last.
+        """Return the units in [start, stop) file by file, ascending: the first number of each file, and the one after
+        its last.
 
-        Of numbers that lie in no file there is no block.
+        Numbers that are in no file are in no block.
         """
         ...
 
     def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
-        """Physical offsets in the units of one block."""
+        """Return the physical offsets in the units of one block, as `physical_offset` does."""
         ...
 
     def claim(self, number: int) -> Lookup[int | None]:
-        """The queue offset that the record of a unit claims; None without one."""
+        """Return the queue offset in the record of a unit; None without such a record."""
         ...
 
 
 def places_of(units: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> Places:
-    """Physical offsets of units, of those that are not `valid` the number that stands for what they are."""
+    """Return the physical offsets of units, with EMPTY, BROKEN or FILLER for those that are not `valid`."""
     places = units["physical_offset"].astype(np.int64)
     places[(places == 0) & (units["size"] == FILLER_SIZE)] = FILLER
     broken = np.flatnonzero(~valid)
@@ -91,14 +92,14 @@ def places_of(units: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> Places:
 
 
 def record_of_unit(log: CommitLog, physical_offset: int, size: int) -> Lookup[memoryview | Standing]:
-    """The record that a valid unit leads to, its checksums unseen, or what the unit is worth where there is none.
+    """Return the record that a valid unit leads to, or the unit's standing if there is none.
 
-    A unit that leads to a damaged record is believed where something of its head is left, and its size leads to the
-    next one.
+    The record's checksums are not verified. A unit that leads to a damaged record is sound if a part of the record's
+    head is intact, and the next record starts where the unit's size says.
     """
     if not 0 <= physical_offset < log.end or size <= 0:
         return Standing.DOUBTFUL
-    if physical_offset < log.minimum:  # where no record is cut in two
+    if physical_offset < log.minimum:  # the log begins with a whole record
         return Standing.EXPIRED if physical_offset + size <= log.minimum else Standing.DOUBTFUL
     record = yield from log.unchecked_record_at_lookup(physical_offset)
     if record is not None:
@@ -118,7 +119,7 @@ def record_of_unit(log: CommitLog, physical_offset: int, size: int) -> Lookup[me
 
 
 def _has_head(log: CommitLog, physical_offset: int, size: int) -> Lookup[bool]:
-    """Whether anything speaks for a damaged record at a physical offset: its size, its magic, or its own offset."""
+    """Whether a damaged record at a physical offset has the right size, magic or physical offset."""
     head = yield from log.record_lookup(physical_offset, SYS_FLAG)
     if head is None:
         return False

@@ -1,7 +1,7 @@
-"""Whether a store may have plain queues of which nothing is seen: then a queue that is not found is not an empty one.
+"""Finds out whether a store has lost all directories of plain queues, so that a missing queue is not an empty one.
 
 A broker makes a message's queue, with its directory, right after it has stored the message. So a store with messages of
-plain queues in its log and without one directory of such a queue has lost its queues; it does not lack messages.
+plain queues in its log, but without any directory of such a queue, has lost its queues, not its messages.
 """
 
 from typing import Final
@@ -12,20 +12,20 @@ from storage.log.segment_end import BLANK_BYTES, is_blank
 from storage.queue.queue_record import is_queued, queue_place
 
 PATIENT_LOOK: Final = 64
-"""Records that a look-up looks at before it asks for a thread that may wait; mostly the first one decides."""
+"""Records that a look-up reads before it asks for a thread that may wait; mostly the first one decides."""
 
 
 class UnlistedQueues:
-    """The plain queues of a store that has no directory of any; each record of its log is looked at once."""
+    """The plain queues of a store without any directory of one; each record of its log is read once."""
 
     def __init__(self) -> None:
         self._looked_up_to = -1
         self._are_missed = False
 
     def are_missed_by(self, commit_log: CommitLog, batch_topics: frozenset[str]) -> Lookup[bool]:
-        """Whether the log has a message of a topic other than these, which have queues of batches.
+        """Return whether the log has a message of another topic than `batch_topics`, which have queues of batches.
 
-        Where the log is damaged there may be one.
+        True too if the log is damaged, because such a message may have been there.
         """
         allowance = Allowance(PATIENT_LOOK)
         for segment in commit_log.segments:
@@ -44,7 +44,7 @@ class UnlistedQueues:
 
 
 def _ends_at(segment: Segment, physical_offset: int) -> bool:
-    """Whether the BLANK that closes a segment stands at a physical offset, or fewer bytes than one needs."""
+    """Whether the records of a segment end at a physical offset: with a BLANK, or with too few bytes for one."""
     position = physical_offset - segment.base_offset
     return position > segment.file.size - BLANK_BYTES or is_blank(
         segment.file, position, segment.boundary - segment.base_offset

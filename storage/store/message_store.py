@@ -1,7 +1,7 @@
-"""The store as the processors see it: messages by offset, by key, by unique key, by tag, by queue, by time.
+"""A store that is open for reading: messages by offset, by key, by unique key, by tag, by queue, by time.
 
-Everything is answered from one immutable :class:`Snapshot`; :meth:`MessageStore.refresh` makes a new one and swaps it
-in whole. Whoever still reads from the old one keeps its maps alive, so nothing is ever closed under a reader.
+Each look-up uses one immutable :class:`Snapshot`; :meth:`MessageStore.refresh` makes a new one and replaces the old one
+as a whole. A reader that still uses the old snapshot keeps its maps alive, so no file is closed while it is read.
 """
 
 import threading
@@ -49,15 +49,16 @@ REPLACEMENT = "\ufffd".encode()
 
 NOTHING_SEARCHED = Found()
 MOST_STRAYS = 16
-"""Entries that lead nowhere which are looked into for one query; the next one goes on."""
+"""Most index entries without a record that one query examines; the next query examines further ones."""
 
 
 class QueryAnswer(msgspec.Struct, gc=False):
-    """What a key query found: whole records one after the other, ascending by physical offset.
+    """The result of a key query: whole records one after the other, ascending by physical offset.
 
-    ``truncated``: more match than were asked for, or fit; ``physical_offsets[0]`` is then where the next page ends.
-    ``incomplete`` says what the answer may lack, or is None; ``refusal`` why a question has no answer in any store.
-    ``found`` is what a kernel made of it; ``decoded``, physical offsets and sizes, what was found without one.
+    ``truncated`` says that more records match than were asked for or fit; the next page ends before
+    ``physical_offsets[0]`` then. ``incomplete`` says what the answer may lack, or is None. ``refusal`` says why the
+    query can have no answer in any store. ``found`` is the result of the kernel; ``decoded`` has the physical offsets
+    and sizes of records that were found without it.
     """
 
     records: bytes
@@ -71,17 +72,17 @@ class QueryAnswer(msgspec.Struct, gc=False):
 
     @property
     def physical_offsets(self) -> tuple[int, ...]:
-        """Where the records start, ascending."""
+        """The physical offsets at which the records start, ascending."""
         return self.found.physical_offsets or tuple(place for place, _ in self.decoded)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Bytes of each record."""
+        """The number of bytes of each record."""
         return self.found.sizes or tuple(size for _, size in self.decoded)
 
     @property
     def search(self) -> SearchReport:
-        """A report of what was searched for this answer."""
+        """A report of the files and entries that were searched for this answer."""
         return _report(self.snapshot, self.found)
 
 
@@ -89,7 +90,7 @@ class MessageStore:
     """A store directory, opened for reading. Safe to use from several threads."""
 
     def __init__(self, root: Path, options: StoreOptions) -> None:
-        """Use :meth:`open`."""
+        """Make a store of a directory; callers use :meth:`open`."""
         self._options = options
         self._renewing = threading.Lock()
         self._finishing = threading.Lock()
@@ -101,7 +102,10 @@ class MessageStore:
 
     @classmethod
     def open(cls, path: Path | str, options: StoreOptions | None = None) -> "MessageStore":
-        """Open a store directory; NotAStore, or StoreError where nothing of it can be read. Waits for the disk."""
+        """Open a store directory. Waits for the disk.
+
+        Raises NotAStore for a directory that is none, and StoreError where no part of it can be read.
+        """
         return cls(Path(path), options or StoreOptions())
 
     @property
@@ -111,7 +115,7 @@ class MessageStore:
 
     @property
     def queue_holes(self) -> QueueHoles:
-        """The holes of all queues: runs of damaged units, and where the log has their messages."""
+        """The holes of all queues: runs of damaged units, and the places of their messages in the log."""
         return self._current.queue_holes
 
     @property
@@ -126,7 +130,7 @@ class MessageStore:
 
     @property
     def config(self) -> StoreConfig:
-        """What ``config/*.json`` say."""
+        """The configuration in ``config/*.json``."""
         return self._current.snapshot.config
 
     @property
@@ -136,12 +140,12 @@ class MessageStore:
 
     @property
     def layout(self) -> StoreLayout:
-        """Where the pieces of the store lie."""
+        """The paths of the store's files and directories."""
         return self._current.snapshot.layout
 
     @property
     def problems(self) -> list[str]:
-        """Everything that is missing or damaged, to be said once at start."""
+        """Sentences about everything that is missing or damaged, to be reported once at start."""
         snapshot = self._current.snapshot
         return [
             *snapshot.layout.problems,
@@ -154,22 +158,23 @@ class MessageStore:
         ]
 
     def refresh(self) -> None:
-        """Take in all that changed, as if the store were opened now. Waits for the disk."""
+        """Read everything that changed, as if the store were opened now. Waits for the disk."""
         with self._renewing:
             work = self._watch.look(self._current.snapshot, thorough=True)
             end = self._current.end_follower
             self._current.change(lambda snapshot: with_all_growth((work and work(snapshot)) or snapshot, end))
-        if self._finishing.acquire(blocking=False):  # else somebody is scanning all there is
+        if self._finishing.acquire(blocking=False):  # otherwise another thread scans everything
             try:
                 self._upkeep.scan(self._options.scan_budget)
             finally:
                 self._finishing.release()
-        self._tell()
+        self._call_back()
 
     def renew(self) -> bool:
-        """Take in what changed but for the log's growth; whether there is anything to `finish_scan`. Waits.
+        """Read what changed, except new records at the end of the log; return whether `finish_scan` has work to do.
 
-        That is what was not checked or scanned yet, or keys that memory should not hold.
+        It has when index files are not checked, parts of the log are not scanned, or keys are to be moved from memory
+        to files. Waits for the disk.
         """
         with self._renewing:
             work = self._watch.look(self._current.snapshot)
@@ -177,30 +182,30 @@ class MessageStore:
             changed = work is not None and self._current.change(work)
             are_queues_others = not self._current.snapshot.queues.is_of(before)
         if are_queues_others:
-            self._tell()
+            self._call_back()
         return changed or self._upkeep.is_unfinished
 
     def follower(self) -> StoreFollower:
-        """What keeps the snapshot up to date while a broker writes, for one server."""
+        """Make a follower that keeps the snapshot up to date while a broker writes; one for each server."""
         return StoreFollower(self._current, self.renew)
 
     def after_refresh(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called when queues were found anew, on the thread that did so, where waiting is allowed."""
+        """Have ``callback`` called whenever queues were listed anew, on the thread that did so; it may wait."""
         self._refreshed.append(callback)
 
     def finish_scan(self, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Check and scan what the budgets of :class:`StoreOptions` left, step by step.
+        """Check and scan, step by step, what the budgets of :class:`StoreOptions` did not allow at opening.
 
-        Waits for the disk; run it in a thread. While another thread is at it, this one waits for that.
+        Waits for the disk; run it in a thread. If another thread does so already, this one waits until it has ended.
         """
         with self._finishing:
             self._upkeep.run(should_stop)
 
     def keep_entries(self) -> None:
-        """From now on make index files of our own of keys that memory should not hold; for one process alone."""
+        """From now on write keys that take too much memory into index files of our own; called in one process only."""
         self._upkeep.keep_entries()
 
-    def _tell(self) -> None:
+    def _call_back(self) -> None:
         for callback in self._refreshed:
             callback()
 
@@ -209,7 +214,7 @@ class MessageStore:
         return self._current.snapshot.commit_log.record_at(physical_offset)
 
     def hot_record_at(self, physical_offset: int) -> memoryview | None:
-        """The record at a physical offset if its pages are in memory; None too where it takes a look-up to know."""
+        """The record at a physical offset if its pages are in memory; None if there is none or it has to be read."""
         return self._current.snapshot.commit_log.hot_record_at(physical_offset)
 
     def record_at_lookup(self, physical_offset: int) -> Lookup[memoryview | None]:
@@ -217,17 +222,17 @@ class MessageStore:
         return self._current.snapshot.commit_log.record_at_lookup(physical_offset)
 
     def damaged_record_at(self, physical_offset: int) -> memoryview | None:
-        """The record of sound shape at a physical offset, whatever its checksums say, or None."""
+        """The record of sound shape at a physical offset, or None; its checksums are not verified."""
         return self._current.snapshot.commit_log.damaged_record_at(physical_offset)
 
     def explain_absence_lookup(self, physical_offset: int) -> Lookup[str]:
-        """Why no record starts at a physical offset."""
+        """Return a sentence that says why no record starts at a physical offset."""
         return explain_absence_lookup(self._current.snapshot.commit_log, physical_offset)
 
     explain_absence = plainly(explain_absence_lookup)
 
     def message_by_offset_id_lookup(self, message_id: MessageId) -> Lookup[memoryview | None]:
-        """The record that an offset message id names, if its store host is the one in the id."""
+        """Return the record that an offset message id names, if its store host is the one in the id, else None."""
         record = yield from self.record_at_lookup(message_id.physical_offset)
         return record if record is not None and store_host_of(record) == message_id.address else None
 
@@ -238,7 +243,7 @@ class MessageStore:
         return self._current.snapshot.index.last_update
 
     def query_lookup(self, query: KeyQuery) -> Lookup[QueryAnswer]:
-        """The newest messages that carry a key, each checked."""
+        """Return the newest messages that have a key; each record is checked."""
         snapshot = self._current.snapshot
         needle, topic, key = query.needle()
         if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
@@ -262,9 +267,9 @@ class MessageStore:
     query = plainly(query_lookup)
 
     def _without_stray(self, snapshot: Snapshot, file: FileView, physical_offset: int) -> Snapshot:
-        """A snapshot in which an entry that led to no record counts for what it is. Waits for the disk.
+        """Return a snapshot that takes an index entry without a record into account. Waits for the disk.
 
-        Either the log is damaged there, or the entry is, and with it all that its file seems to cover.
+        Either the log is damaged there, or the entry is; then its file is no longer trusted to cover its range.
         """
         if lies_in_record(snapshot.commit_log, physical_offset):
             self._current.change(partial(self._distrust, file, physical_offset))
@@ -275,7 +280,10 @@ class MessageStore:
         return self._current.snapshot
 
     def _distrust(self, file: FileView, physical_offset: int, snapshot: Snapshot) -> Snapshot | None:
-        """The snapshot in which a file covers nothing whose entry for a physical offset leads into a message."""
+        """Return the snapshot without the range of an index file, one entry of which points into a message.
+
+        None where that file is distrusted already.
+        """
         before = snapshot.index.examined(file)
         if before is None or before.distrusted:
             return None
@@ -289,7 +297,7 @@ class MessageStore:
         return with_index(snapshot, snapshot.index.with_checked(before, now))
 
     def _query_queues(self, snapshot: Snapshot, query: KeyQuery) -> Lookup[QueryAnswer]:
-        """A tag where index files keep no tags: the topic's queue units propose what those files do not."""
+        """Query a tag where index files keep no tags: the units of the topic's queues give the candidates instead."""
         needle, topic, key = query.needle()
         yield from snapshot.queues.listed()
         view = yield from _with_tagged_units(snapshot, query, needle)
@@ -301,7 +309,7 @@ class MessageStore:
         return answer
 
     def _query_by_decoding(self, snapshot: Snapshot, query: KeyQuery) -> QueryAnswer:
-        """A key with U+FFFD may stand for bytes that are no UTF-8: compare decoded strings instead of bytes."""
+        """Query a key with U+FFFD by decoded strings, since the bytes of such a key may be invalid UTF-8."""
         records, truncated = find_by_decoding(
             snapshot.commit_log, snapshot.index, snapshot.tail, snapshot.queues, query
         )
@@ -311,12 +319,12 @@ class MessageStore:
 
 
 def store_host_of(record: memoryview) -> HostAddress:
-    """Store host of a record of sound shape."""
+    """Return the store host of a record of sound shape."""
     return decode_message(record, check_crc=False).store_host
 
 
 def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> Lookup[StoreView]:
-    """A view whose tail also proposes queue units with the tag's hash, where index files keep no tags."""
+    """Return a view whose tail also has the queue units with the tag's hash, where index files keep no tags."""
     tag = java_hash(query.key)
     found = yield from all_of(
         _offsets_with_tag(snapshot, query.topic, tag, start, stop) for start, stop in snapshot.index.without_tags()
@@ -326,7 +334,7 @@ def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> Lo
 
 
 def _offsets_with_tag(snapshot: Snapshot, topic: str, tag: int, start: int, stop: int) -> Lookup[npt.NDArray[np.int64]]:
-    """What the queues propose; nothing where they cannot be listed, which `_missing_queues` reports."""
+    """Return the candidates of the queues; none where they cannot be listed, which `_missing_queues` reports."""
     try:
         snapshot.queues.queue_ids(topic)
     except StoreError:
@@ -335,14 +343,14 @@ def _offsets_with_tag(snapshot: Snapshot, topic: str, tag: int, start: int, stop
 
 
 def _refusal(query: KeyQuery, needle: bytes) -> str:
-    """Why a question can have no answer."""
+    """Return a sentence that says why a query can have no answer."""
     if query.maximum <= 0:
         return f"a maximum of {query.maximum} asks for nothing"
     return f"topic and key have {len(needle)} bytes, more than any message can hold"
 
 
 def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
-    """What a search by queue units may have missed: queues that the topic should have and the disk has not."""
+    """Return a sentence about queues that the topic should have but that have no files, None if none is missing."""
     first, last = snapshot.index.without_tags()[0][0], snapshot.index.without_tags()[-1][1]
     where = f"the index keeps no tags from physical offset {first} to {last}"
     if snapshot.layout.lacks_queues:
@@ -364,7 +372,7 @@ def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
 def _after_wait(
     found: Found, view: StoreView, query: KeyQuery, needle: bytes, topic: int, key: int, *, tags_only: bool = False
 ) -> Lookup[Found]:
-    """What the kernel finds when it is run to its end, after the wait before which it stopped."""
+    """Run the kernel to its end, after the wait before which it stopped; return its result."""
     if found.status == kernel.STOPPED_LONG:
         yield Wait("a long chain of index entries", kind=WaitKind.CHAIN)
     else:
@@ -373,7 +381,7 @@ def _after_wait(
 
 
 def _answer(snapshot: Snapshot, found: Found) -> QueryAnswer:
-    """The answer that a lookup found."""
+    """Make the answer from the result of a look-up."""
     return QueryAnswer(found.records, found.count, found.truncated, snapshot.incomplete, snapshot, found)
 
 

@@ -1,4 +1,4 @@
-"""Who consumes what, and how far they have come: groups, their members, offsets, locks and subscriptions."""
+"""Consumer groups: their members, subscriptions, offsets and locks."""
 
 from typing import Final
 

@@ -1,9 +1,9 @@
-"""Requests that the server makes of a client, for somebody who asks what only that client knows.
+"""Requests that this server sends to a client, because another client asked for something that only that client knows.
 
-The client answers on its own connection, with the opaque of our request; an answer that nobody waits for, or that comes
-on another connection, is dropped. Source: remoting-protocol §1.4, §1.14.
+The client answers on its own connection, with the opaque of our request. An answer that no request waits for, or that
+comes on another connection, is dropped. Source: remoting-protocol §1.4, §1.14.
 
-Apart from the service, which makes it: the transport and the workers hand answers to it, and it knows no store.
+This is a module apart from the service because the transport and the workers pass answers to it, and it needs no store.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from broker.service.dispatcher import ClientConnection
 from protocol.command import Command, Response, encode_request, ext_fields_of
 
 CALL_SECONDS = 10.0
-"""How long a client may take, as a broker gives it; mqadmin waits 15 seconds for us."""
+"""Seconds that a client may take for an answer, as long as a broker waits; mqadmin waits 15 seconds for us."""
 
 
 class ClientCalls:
-    """The calls of one server that clients have not answered yet; `ask` and `answered` on the event loop."""
+    """The requests of one server that clients have not answered yet. Its methods are called on the event loop."""
 
     def __init__(self, timeout_seconds: float = CALL_SECONDS) -> None:
         self._timeout_seconds = timeout_seconds
@@ -28,9 +28,9 @@ class ClientCalls:
     async def ask(
         self, connection: ClientConnection, code: int, fields: Mapping[str, str], body: bytes = b""
     ) -> Response | None:
-        """What the client of `connection` answers, None when it does not in time or is gone.
+        """Return the answer of the client of `connection`; None when it is gone or does not answer in time.
 
-        Raises `BadHeader` for an answer whose fields are none.
+        Raises `BadHeader` for an answer whose header fields cannot be read.
         """
         opaque = next(self._opaques) & 0x7FFFFFFF
         future: asyncio.Future[Command | None] = asyncio.get_running_loop().create_future()
@@ -48,13 +48,13 @@ class ClientCalls:
         return Response(command.code, command.remark, ext_fields_of(command) or None, command.body)
 
     def answered(self, connection: ClientConnection, command: Command) -> None:
-        """Hand on what a client answered."""
+        """Pass a client's answer to the call of `ask` that waits for it."""
         asked, future = self._waiting.get(command.opaque, (None, None))
         if asked is connection and future is not None and not future.done():
             future.set_result(command)
 
     def connection_lost(self, connection: ClientConnection) -> None:
-        """Wait no longer for what the client of a connection that is gone would answer."""
+        """Stop waiting for answers on a connection that is gone."""
         for asked, future in self._waiting.values():
             if asked is connection and not future.done():
                 future.set_result(None)

@@ -1,7 +1,8 @@
-"""Who is connected: the members of consumer and producer groups, as their heartbeats tell.
+"""The members of consumer and producer groups, as their heartbeats report them.
 
-Kept in memory alone. A member is one connection of one group; it goes when its client takes leave, when its connection
-is gone, and when no heartbeat came for two minutes (remoting-protocol §1.12, §3.2). Go clients never take leave.
+They are kept in memory alone. A member is one connection of one group. It is removed when its client unregisters, when
+its connection is closed, and when no heartbeat came for two minutes (remoting-protocol §1.12, §3.2). Go clients never
+unregister.
 """
 
 import threading
@@ -18,19 +19,19 @@ from broker.service.registry_budget import BudgetSpent, Room, room_apart, size_o
 from protocol.bodies import ConnectedClient, ConsumerData, HeartbeatData, SubscriptionData
 
 EXPIRY_SECONDS = 120.0
-"""Silence after which a member counts as gone (channelExpiredTimeout)."""
+"""Seconds without a heartbeat after which a member counts as gone (channelExpiredTimeout)."""
 
 SWEEP_SECONDS = 10.0
-"""How often the registry looks for members that fell silent."""
+"""Seconds between two searches for members whose heartbeats have stopped."""
 
 SWEPT_AT_ONCE = 4096
-"""Groups that are looked at for that in one go; the others come next."""
+"""Groups that one such search looks at; the next search goes on with the others."""
 
 GROUPS_LIMIT = 100_000
-"""Groups of either kind that are kept; heartbeats that would go beyond are not taken in."""
+"""Most groups of either kind that are kept; a heartbeat that would add more is refused."""
 
 GROUPS_OF_ONE = 4096
-"""Consumer groups that one connection may join in its life."""
+"""Consumer groups that one connection may join as long as it is open."""
 
 MANY_MEMBERS = 256
 CHECK_SECONDS = 1.0
@@ -40,17 +41,21 @@ GROUP_BYTES: Final = 1536
 MEMBER_BYTES: Final = 1024
 SUBSCRIPTION_BYTES: Final = 1024
 ENTRY_BYTES: Final = 128
-"""What a group, a member, a subscription and an entry of a list in one are counted with, besides their texts."""
+"""Bytes that a group, a member, a subscription and an entry in its lists are counted with, besides their texts."""
 
 CHARACTER_BYTES: Final = 6
-"""What a character of a subscription is counted with: the most that it takes where it is told to another worker."""
+"""Bytes that a character of a subscription is counted with: the most that it takes in a report to another worker."""
 
 NOTHING_MADE: Final[Mapping[Key, Made]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
 class Member:
-    """One connection of a group; `last_update_timestamp` in milliseconds, `seen_seconds` on the monotonic clock."""
+    """One connection of a group.
+
+    `last_update_timestamp` is the time of its last heartbeat in milliseconds, `seen_seconds` that time on the monotonic
+    clock.
+    """
 
     connection: ClientConnection
     client_id: str
@@ -67,10 +72,11 @@ def as_connection(member: Member) -> ConnectedClient:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """What the members of one consumer group say about it; the latest heartbeat wins.
+    """One consumer group as its members report it; the latest heartbeat counts.
 
-    `filters` are by topic the expressions among its subscriptions, and may be behind them or ahead (filters §3.4).
-    `size` is what its subscriptions are counted with, in bytes; `checked_seconds` when its members were looked at.
+    `filters` are the expressions among its subscriptions, by topic; they may be older or newer than the subscriptions
+    (filters §3.4). `size` is the number of bytes that its subscriptions are counted with. `checked_seconds` is when it
+    was last checked that its members are still there, on the monotonic clock.
     """
 
     name: str
@@ -84,9 +90,9 @@ class ConsumerGroup:
     checked_seconds: float = 0.0
 
     def update(self, data: ConsumerData, subscriptions: dict[str, SubscriptionData], made: Mapping[Key, Made]) -> bool:
-        """Take over what one member's heartbeat says, its `subscriptions` as `merged` returned them.
+        """Update the group from one member's heartbeat; `subscriptions` are what `merged` returned for it.
 
-        `made` has the filters of its expressions. Whether the group now subscribes to other topics than before.
+        `made` has the filters of its expressions. Returns whether the group now subscribes to other topics than before.
         """
         self.consume_type = data.consume_type
         self.message_model = data.message_model
@@ -97,7 +103,7 @@ class ConsumerGroup:
         return changed
 
     def merged(self, data: ConsumerData) -> dict[str, SubscriptionData]:
-        """What the group subscribes to after a member's heartbeat; only newer subscriptions replace those there are."""
+        """Return the group's subscriptions after a member's heartbeat; only newer ones replace those that it has."""
         kept = {}
         for subscription in data.subscription_data_set:
             known = self.subscriptions.get(subscription.topic)
@@ -107,7 +113,7 @@ class ConsumerGroup:
 
 
 def size_of_subscriptions(subscriptions: Iterable[SubscriptionData]) -> int:
-    """Bytes that subscriptions are counted with, but for their filters."""
+    """Return the number of bytes that subscriptions are counted with, their filters left out."""
     size = 0
     for each in subscriptions:
         characters = len(each.topic) + len(each.sub_string) + len(each.filter_class_source or "")
@@ -123,7 +129,7 @@ class ClientRegistry:
     def __init__(self, clock_seconds: Callable[[], float] = time.monotonic, room: Room | None = None) -> None:
         self._clock_seconds = clock_seconds
         self.room = room_apart("groups and subscriptions") if room is None else room
-        """What groups, members and subscriptions are counted in."""
+        """The part of the budget in which groups, members and subscriptions are counted."""
         self._lock = threading.Lock()
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[int, Member]] = {}
@@ -131,7 +137,7 @@ class ClientRegistry:
         self._swept_seconds = clock_seconds()
         self._left_to_sweep: list[str] = []
         self.changes = 0
-        """Counts up, at least, whenever a consumer group got other members or subscribes otherwise."""
+        """Grows at least whenever the members or subscriptions of a consumer group change."""
         self._on_change: list[Callable[[ConsumerGroup], None]] = []
         self._on_heard: list[Callable[[ConsumerGroup], None]] = []
 
@@ -140,10 +146,10 @@ class ClientRegistry:
         on_change: Callable[[ConsumerGroup], None] | None = None,
         on_heard: Callable[[ConsumerGroup], None] | None = None,
     ) -> None:
-        """Call `on_change` with each consumer group that gets other members or subscribes to other topics.
+        """Call `on_change` with each consumer group whose members or subscribed topics change.
 
-        Never under the registry's lock, and on whatever thread found out. `on_heard` is called with each consumer group
-        of a heartbeat.
+        It is called without the registry's lock, on the thread that made the change. `on_heard` is called with each
+        consumer group of a heartbeat.
         """
         if on_change is not None:
             self._on_change.append(on_change)
@@ -151,7 +157,7 @@ class ClientRegistry:
             self._on_heard.append(on_heard)
 
     def __len__(self) -> int:
-        """How many groups there are."""
+        """The number of consumer and producer groups."""
         return len(self._consumers) + len(self._producers)
 
     def heartbeat(
@@ -162,10 +168,11 @@ class ClientRegistry:
         version: int,
         made: Mapping[Key, Made] = NOTHING_MADE,
     ) -> bool:
-        """Note what the client of `connection` says of itself; False when there are too many groups to keep.
+        """Update the registry from a heartbeat of the client of `connection`; False when there are too many groups.
 
-        `made` has the filters of the expressions in it. Raises `BudgetSpent` where there is no room for what is new in
-        it. Either way the client stays a member of the groups in which it is, with what they subscribed to before.
+        `made` has the filters of the expressions in the heartbeat. Raises `BudgetSpent` where the budget does not allow
+        what is new in it. In both cases the client stays a member of the groups in which it is, and their
+        subscriptions do not change.
         """
         now_seconds = self._clock_seconds()
         if now_seconds - self._swept_seconds >= SWEEP_SECONDS:
@@ -189,9 +196,9 @@ class ClientRegistry:
             for on_heard in self._on_heard:
                 for group in heard:
                     on_heard(group)
-            self._tell(changed)
+            self._notify(changed)
             if not connection.is_open:
-                # It went while this was at work on another thread.
+                # The connection was closed while this thread worked.
                 self.connection_lost(connection)
         spent = next((each for each in made.values() if isinstance(each, BudgetSpent)), None)
         if spent is not None:
@@ -199,7 +206,7 @@ class ClientRegistry:
         return True
 
     def unregister(self, connection: ClientConnection, consumer_group: str | None, producer_group: str | None) -> None:
-        """Forget the client of `connection` as a member of these groups."""
+        """Remove the client of `connection` from these groups."""
         changed = []
         with self._lock:
             group = None if consumer_group is None else self._consumers.get(consumer_group)
@@ -207,25 +214,25 @@ class ClientRegistry:
                 changed.append(group)
             if producer_group in self._producers:
                 self._leave(self._producers[producer_group], id(connection))
-        self._tell(changed)
+        self._notify(changed)
 
     def connection_lost(self, connection: ClientConnection) -> None:
-        """Forget the client of a connection that is gone, in whatever groups it was."""
+        """Remove the client of a connection that is gone from all its groups."""
         key = id(connection)
         with self._lock:
             names = self._groups_by_connection.pop(key, set())
             self.room.give_back(sum(map(_size_of_name, names)))
             groups = [group for name in names if (group := self._consumers.get(name)) is not None]
             changed = [group for group in groups if self._leave(group.members, key)]
-        self._tell(changed)
+        self._notify(changed)
 
     def was_member(self, connection: ClientConnection, consumer_group: str) -> bool:
-        """Whether the client of `connection` is in a consumer group, or was until it took leave."""
+        """Whether the client of `connection` is in a consumer group, or was until it unregistered."""
         with self._lock:
             return consumer_group in self._groups_by_connection.get(id(connection), ())
 
     def sweep(self) -> None:
-        """Drop all members that are gone and all groups without a member: of many groups some, and the others next."""
+        """Drop members that are gone and groups without a member; of many groups one call looks at some only."""
         with self._lock:
             if not self._left_to_sweep:
                 self._left_to_sweep = [*self._consumers, *(self._producers.keys() - self._consumers.keys())]
@@ -244,7 +251,7 @@ class ClientRegistry:
                 if members is not None:
                     self._drop_gone(members)
                     self._forget_producers_without_member(name)
-        self._tell(changed)
+        self._notify(changed)
 
     @property
     def has_consumers(self) -> bool:
@@ -266,11 +273,11 @@ class ClientRegistry:
             if not group.members:
                 self._forget(group)
         if changed:
-            self._tell([group])
+            self._notify([group])
         return group if group.members else None
 
     def count_of(self, group: str) -> int:
-        """How many clients the groups of a name have, counting those that may be gone."""
+        """The number of clients of the consumer and the producer group of a name, those included that may be gone."""
         with self._lock:
             known = self._consumers.get(group)
             return (0 if known is None else len(known.members)) + len(self._producers.get(group, ()))
@@ -298,12 +305,12 @@ class ClientRegistry:
         return {name: members for name in names if (members := self.producers(name))}
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the live members of a group want of a topic, None when they did not say."""
+        """The subscription of a group's live members to a topic, None where they reported none."""
         known = self.consumer_group(group)
         return None if known is None else known.subscriptions.get(topic)
 
     def filters_of(self, group: str) -> Mapping[str, GroupFilter]:
-        """The expressions by which the live members of a group choose, by topic."""
+        """The filters of a group with live members, by topic; those by expressions alone."""
         known = self.consumer_group(group)
         return {} if known is None else known.filters
 
@@ -316,7 +323,7 @@ class ClientRegistry:
     # ------------------------------------------------------------------ under the lock
 
     def _renew(self, data: HeartbeatData, member: Member) -> None:
-        """Note that a client was heard of in those of its groups that it names, whatever becomes of the rest."""
+        """Note the time of a heartbeat in those of its groups in which the client is, even if the rest is refused."""
         key = id(member.connection)
         groups = (self._consumers.get(each.group_name) for each in data.consumer_data_set)
         consumers = (group.members for group in groups if group is not None)
@@ -326,7 +333,7 @@ class ClientRegistry:
                 members[key] = replace(member, client_id=members[key].client_id)
 
     def _is_too_many(self, data: HeartbeatData, member: Member) -> bool:
-        """Whether what is new in a heartbeat would be more groups than are kept, of all clients or of this one."""
+        """Whether a heartbeat would add more groups than are kept, of all clients or of this one."""
         consumers = {each.group_name for each in data.consumer_data_set}
         producers = {each.group_name for each in data.producer_data_set}
         joined = self._groups_by_connection.get(id(member.connection), set())
@@ -336,9 +343,9 @@ class ClientRegistry:
     def _join(
         self, data: ConsumerData, member: Member, without_sub: bool, made: Mapping[Key, Made]
     ) -> tuple[ConsumerGroup, bool]:
-        """Make a client a member of a group, or keep it one; the group, and whether others act upon what changed.
+        """Make a client a member of a group, or keep it one; return the group and whether `on_change` is to be called.
 
-        Raises `BudgetSpent` where there is no room for what is new; then all is as it was.
+        Raises `BudgetSpent` where the budget does not allow what is new; nothing is changed then.
         """
         key, name = id(member.connection), data.group_name
         known = self._consumers.get(name)
@@ -383,7 +390,7 @@ class ClientRegistry:
             raise self.room.spent
 
     def _leave(self, members: dict[int, Member], key: int) -> bool:
-        """Drop a member; whether it was one."""
+        """Drop a member; return whether it was one."""
         member = members.pop(key, None)
         self.room.give_back(_size_of(member))
         return member is not None
@@ -399,16 +406,16 @@ class ClientRegistry:
             self.room.give_back(GROUP_BYTES + _size_of_name(name))
 
     def _drop_gone(self, members: dict[int, Member]) -> bool:
-        """Drop members that are gone; whether there were any."""
+        """Drop members that are gone; return whether there were any."""
         oldest = self._clock_seconds() - EXPIRY_SECONDS
         gone = [key for key, member in members.items() if member.seen_seconds < oldest or not member.connection.is_open]
         for key in gone:
             self._leave(members, key)
         return bool(gone)
 
-    # ------------------------------------------------------------------ without it
+    # ------------------------------------------------------------------ not under the lock
 
-    def _tell(self, changed: Iterable[ConsumerGroup]) -> None:
+    def _notify(self, changed: Iterable[ConsumerGroup]) -> None:
         for group in changed:
             self.changes += 1
             for on_change in self._on_change:
@@ -416,10 +423,10 @@ class ClientRegistry:
 
 
 def _size_of(member: Member | None) -> int:
-    """Bytes that a member is counted with, 0 for none."""
+    """Return the number of bytes that a member is counted with, 0 for None."""
     return 0 if member is None else MEMBER_BYTES + size_of(member.client_id)
 
 
 def _size_of_name(name: str) -> int:
-    """Bytes that a name in a set or table is counted with."""
+    """Return the number of bytes that a name in a set or table is counted with."""
     return ENTRY_BYTES + size_of(name)

@@ -1,8 +1,8 @@
-"""How many messages groups have consumed lately: by what they commit, which every pull of every worker leads to.
+"""How many messages groups have consumed in the last minute, hour and day, counted by the offsets that they commit.
 
-A broker counts messages as it sends them. Here nothing is done for a pull: a commit that goes on from the one before
-counts the messages between the two. So what is pulled and not committed yet is not counted, and a group's first commit
-counts from what the store recorded of it, or not at all.
+A broker counts messages as it sends them. Here a pull counts nothing; a commit counts the messages between the offset
+that was committed before and the new one. So messages that are pulled and not committed yet are not counted. A group's
+first commit counts from the offset that the store recorded, and counts nothing where there is none.
 
 Samples of the running total are kept as a broker keeps them: every ten seconds for the last minute, every ten minutes
 for the last hour, every hour for the last day.
@@ -24,18 +24,18 @@ PAIR_BYTES: Final = 8192
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 SPANS: Final = ((MINUTE, 10.0), (HOUR, 600.0), (DAY, 3600.0))
-"""Seconds of each span, and between two samples for it."""
+"""Each span in seconds, and the seconds between two of its samples."""
 
 
 class Rate(NamedTuple):
-    """Messages of a span of time, and how many that is a second."""
+    """The number of messages of a span of time, in all and per second."""
 
     total: int = 0
     per_second: float = 0.0
 
 
 class _Samples:
-    """The running total of a pair, when it was what it is, and what it was before."""
+    """The running total of a pair, since when it has this value, and its values before."""
 
     __slots__ = ("since", "spans", "total")
 
@@ -44,7 +44,7 @@ class _Samples:
         self.spans = [deque([(now, 0)], maxlen=2 * int(span / step) + 2) for span, step in SPANS]
 
     def add(self, now: float, count: int) -> None:
-        """Count; where a sample is due, the total as it was until now is one too."""
+        """Count messages; where a sample is due, the total up to now is kept as a sample too."""
         for samples, (_, step) in zip(self.spans, SPANS, strict=True):
             if now - samples[-1][0] >= step:
                 if self.since > samples[-1][0]:
@@ -54,7 +54,7 @@ class _Samples:
         self.total += count
 
     def rate(self, number: int, now: float) -> Rate:
-        """Since the newest sample that is as old as the span, else since the first one."""
+        """The rate since the newest sample that is as old as span `number`, else since the first sample."""
         span, samples = SPANS[number][0], self.spans[number]
         if self.since <= now - span:
             return Rate()
@@ -71,7 +71,7 @@ class ConsumeRates:
         self._lock = threading.Lock()
         self._pairs: dict[tuple[str, str], _Samples] = {}
         self.room = room_apart("rates") if room is None else room
-        """What pairs are counted in."""
+        """The part of the budget in which pairs are counted."""
 
     def add(self, group: str, topic: str, count: int) -> None:
         """Count messages that a group has consumed."""
@@ -85,7 +85,7 @@ class ConsumeRates:
             samples.add(now, count)
 
     def total(self) -> tuple[Rate, Rate, Rate]:
-        """Of all pairs together, of the last minute, hour and day."""
+        """The rates of all pairs together in the last minute, hour and day."""
         now = self._clock_seconds()
         with self._lock:
             spans = [[samples.rate(number, now) for samples in self._pairs.values()] for number in range(len(SPANS))]
@@ -95,7 +95,7 @@ class ConsumeRates:
         return minute, hour, day
 
     def rates(self, group: str, topic: str) -> tuple[Rate, Rate, Rate]:
-        """Of the last minute, hour and day."""
+        """The rates of one pair in the last minute, hour and day."""
         now = self._clock_seconds()
         with self._lock:
             samples = self._pairs.get((group, topic))

@@ -1,10 +1,10 @@
-"""How far consumer groups have come: what the store recorded, and over it what live groups committed to this server.
+"""The committed offsets of consumer groups: those that the store recorded, and before them those committed here.
 
 Nothing is written to the store; :mod:`broker.service.consumers.offset_keeper` keeps what is committed here. Offsets are
 the *next* to consume, as everywhere in RocketMQ (store-format §9.1).
 
-Beside a broker whose replica this server is registered as, consumers commit here only while that one is away. What was
-committed gives way when the broker is back and writes down how far the group has come with it.
+Where this server is registered as a replica of a broker, consumers commit here only while that broker is away. When the
+broker is back and records a newer offset of the group, that one counts instead of the one committed here.
 """
 
 import logging
@@ -24,21 +24,21 @@ logger = logging.getLogger(__name__)
 Offsets = Mapping[tuple[str, str], Mapping[int, int]]
 
 QUEUES_LIMIT = 1_000_000
-"""Queues with a committed offset of their own that are kept; further ones are not taken in."""
+"""Most queues whose offsets, committed here, are kept; commits for further ones are refused."""
 
 PAIR_BYTES: Final = 1024
 QUEUE_BYTES: Final = 320
-"""What a pair of group and topic, and a queue of one, are counted with, besides the names: here, and in the file."""
+"""Bytes that a pair of group and topic, and a queue of one, are counted with besides the names, in memory and file."""
 
 LONGEST_ESCAPE: Final = 12
-"""Bytes that a character may take in the file: twice, as \\u0000."""
+"""Most bytes that a character of a name takes in the file: it is written twice, each time as \\u0000 at worst."""
 
 REFUSED_SECONDS: Final = 60.0
-"""How often it is logged that offsets were not taken in."""
+"""Seconds between two log lines about refused offsets."""
 
 
 class Pairs:
-    """Which groups and topics belong together."""
+    """Pairs of group and topic, looked up from either side."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self.topics: dict[str, set[str]] = {}
@@ -63,7 +63,7 @@ class ConsumerOffsets:
         room: Room | None = None,
         rates: ConsumeRates | None = None,
     ) -> None:
-        """``gives_way``: what the store's broker writes down after a commit counts more than the commit."""
+        """With `gives_way` an offset that the store's broker records after a commit replaces the committed one."""
         self._store = store
         self._gives_way = gives_way
         self._recorded_then: dict[tuple[str, str, int], int | None] = {}
@@ -73,24 +73,24 @@ class ConsumerOffsets:
         self._queues = 0
         self._recorded: tuple[Offsets, Pairs] = ({}, Pairs())
         self.changes = 0
-        """How often an offset was committed: different from before, there is something to write down."""
+        """The number of commits; it shows whether anything is to be written since the last write."""
         self.rates = ConsumeRates() if rates is None else rates
-        """What commits tell of how much groups consume."""
+        """How many messages groups consume, counted from their commits."""
         self.journal: OffsetJournal | None = None
-        """Where commits are noted for the process that follows this one."""
+        """Where commits are noted for the process that replaces this one; None before `take_up`."""
         self.room = room_apart("committed offsets") if room is None else room
-        """What committed offsets are counted in."""
+        """The part of the budget in which committed offsets are counted."""
         self._refused_seconds = -REFUSED_SECONDS
         self._unknown: RocketLensError | None = None
 
     def __len__(self) -> int:
-        """Queues of groups of which an offset was committed here."""
+        """The number of queues of groups for which an offset was committed here."""
         return self._queues
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, *, is_new: bool = True) -> bool:
-        """Remember an offset; negative ones say nothing (remoting-protocol §3.2). False where there is no room for it.
+        """Remember an offset; negative ones are ignored (remoting-protocol §3.2). False where the budget refuses it.
 
-        One that is not new was committed to a predecessor: nothing was consumed for it now.
+        An offset that is not new was committed to an earlier process, and does not count as consumption now.
         """
         if offset < 0:
             return True
@@ -129,7 +129,7 @@ class ConsumerOffsets:
             self.rates.add(group, topic, offset - before)
 
     def take_up(self, journal: OffsetJournal) -> None:
-        """Commit what a predecessor acknowledged and did not write to the disk; then note commits there."""
+        """Commit what the previous process acknowledged and did not write to disk; from then on note commits there."""
         for note in list(journal.notes()):
             self.commit(*note, is_new=False)
         self.journal = journal
@@ -137,7 +137,8 @@ class ConsumerOffsets:
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """The next offset of a group in a queue, None when it never committed one.
 
-        Raises RocketLensError where it is not known: a group that is told that it has none starts at an end.
+        Raises RocketLensError where it is not known: with the answer that it has none, a group would start at the
+        beginning or end of the queue.
         """
         own = self.own(group, topic, queue_id)
         if own is not None and not self._gives_way:
@@ -149,23 +150,23 @@ class ConsumerOffsets:
 
     @property
     def unknown(self) -> RocketLensError | None:
-        """Why it is not known what groups committed to servers before this one; None where it is."""
+        """The error why offsets committed to earlier servers cannot be read; None where they were read."""
         return self._unknown
 
     def note_unknown(self, reason: RocketLensError) -> None:
-        """Refuse to say how far groups have come until :meth:`note_known`, except for what they commit from now on."""
+        """Have look-ups of offsets raise `reason` until :meth:`note_known`, but for those committed from now on."""
         self._unknown = reason
 
     def note_known(self) -> None:
-        """From now on all is here that groups committed to servers before this one."""
+        """Answer look-ups again, because all offsets that groups committed to earlier servers are read now."""
         self._unknown = None
 
     def own(self, group: str, topic: str, queue_id: int) -> int | None:
-        """What a group committed here, whatever the store recorded."""
+        """The offset that a group committed here, without regard to the store; None where there is none."""
         return self._committed.get((group, topic), {}).get(queue_id)
 
     def refuse_unknown(self, group: str | None = None, topic: str | None = None) -> None:
-        """Raise RocketLensError where it is not known how far groups have come, or one group in one topic."""
+        """Raise RocketLensError where committed offsets are not known: of all groups, or of one group in one topic."""
         self._store.config.refuse_unknown_offsets(group, topic)
         if self._unknown is not None:
             raise self._unknown
@@ -174,12 +175,12 @@ class ConsumerOffsets:
         return _offset_in(self._store.config.consumer_offsets, group, topic, queue_id)
 
     def _is_outdated(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether the store's broker has written another offset down since one was committed here."""
+        """Whether the store's broker has recorded another offset since one was committed here."""
         recorded = self._recorded_offset(group, topic, queue_id)
         return recorded is not None and recorded != self._recorded_then.get((group, topic, queue_id))
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
-        """How far a group had pulled ahead when the store was written, −1 when that is not recorded."""
+        """The next offset that a group would have pulled when the store was written, −1 where it is not recorded."""
         pulled = _offset_in(self._store.config.pull_offsets, group, topic, queue_id)
         return -1 if pulled is None else pulled
 
@@ -208,25 +209,25 @@ class ConsumerOffsets:
         return {**recorded, **own}
 
     def own_pairs(self) -> list[tuple[str, str]]:
-        """The (group, topic) pairs of which an offset was committed here, sorted."""
+        """The (group, topic) pairs for which an offset was committed here, sorted."""
         with self._lock:
             return sorted(self._committed)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """All (group, topic) pairs, those first that the store recorded. Raises RocketLensError as `topics_of` does."""
+        """All (group, topic) pairs, those of the store first. Raises RocketLensError where they are not known."""
         self.refuse_unknown()
         recorded = self._store.config.consumer_offsets
         with self._lock:
             return [*recorded, *(pair for pair in self._committed if pair not in recorded)]
 
     def everything(self) -> dict[tuple[str, str], dict[int, int]]:
-        """All committed offsets by (group, topic) and queue id, as far as they are known."""
+        """All committed offsets that are known, by (group, topic) and queue id."""
         with self._lock:
             pairs = {*self._store.config.consumer_offsets, *self._committed}
         return {pair: self._offsets_of(*pair) for pair in sorted(pairs)}
 
     def _pairs(self) -> Pairs:
-        """The pairs that the store recorded; worked out once for each refresh of it."""
+        """The pairs that the store recorded; made once for each refresh of the store."""
         table, pairs = self._recorded
         if table is not self._store.config.consumer_offsets:
             table = self._store.config.consumer_offsets
@@ -236,7 +237,7 @@ class ConsumerOffsets:
 
 
 def _size_of(group: str, topic: str, *, is_pair: bool) -> int:
-    """Bytes that one more queue is counted with; `is_pair` where it is the first of its group and topic."""
+    """The number of bytes that one more queue is counted with; `is_pair` if it is the first of its group and topic."""
     pair = PAIR_BYTES + size_of(group, topic) + LONGEST_ESCAPE * (len(group) + len(topic))
     return QUEUE_BYTES + pair * is_pair
 

@@ -1,4 +1,4 @@
-"""What a broker says of the filter that a group has on a topic, as QUERY_CONSUME_QUEUE shows it.
+"""The text about a group's filter on a topic that a broker puts into its answer to QUERY_CONSUME_QUEUE.
 
 The text is a broker's entry of `config/consumerFilter.json` (filters §4), as 5.5 prints it: members by name, indented
 by tabs. A group without a filter has the text `null`.
@@ -17,18 +17,18 @@ from storage.layout.store_config import BloomFilterData, ConsumerFilter
 NO_FILTER: Final = "null"
 
 FOUND_DEAD_MILLIS: Final = 30_000
-"""A broker that starts takes a group that was online when its registry was written for dead since so long."""
+"""A broker that starts treats a group that was online when its registry was written as dead for this time, in ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterData:
-    """A filter and since when its group is gone: `dead_timestamp` in ms, 0 while it is there."""
+    """A filter, and since when its group has no member: `dead_timestamp` in ms, 0 while it has one."""
 
     registered: ConsumerFilter
     dead_timestamp: int
 
     def text(self) -> str:
-        """As a broker prints it."""
+        """The text in the form in which a broker prints it."""
         registered = self.registered
         members = [
             _bloom_member(registered.bloom_filter_data),
@@ -47,10 +47,10 @@ class FilterData:
 def filter_data(
     group: str, topic: str, reported: GroupFilter | None, stored: ConsumerFilter | None, started_timestamp: int
 ) -> FilterData | None:
-    """The filter of a group on a topic: as its members told it, else as the store's broker had registered it.
+    """The filter of a group on a topic as its members reported it, else as the store's broker had registered it.
 
-    A broker keeps the time and the bits of a registered expression that is told again. `started_timestamp` (ms) is when
-    this server started.
+    As in a broker, an expression that is reported again keeps the time and the bits with which it was registered.
+    `started_timestamp` (ms) is when this server started. None for a group without a filter.
     """
     if reported is None or not isinstance(reported.chosen, ExpressionFilter):
         if stored is None:

@@ -1,8 +1,8 @@
 """Notifies the members of a consumer group that it changed, so that they share out its queues anew at once.
 
-A broker sends NOTIFY_CONSUMER_IDS_CHANGED to every member when one comes or goes; a member that just came hears it too,
-which is what makes lite-pull consumers start within a second instead of twenty (remoting-protocol §3.2). Members of a
-broadcasting group share nothing and are not notified.
+A broker sends NOTIFY_CONSUMER_IDS_CHANGED to every member when one joins or leaves. The new member is notified too;
+because of that, lite-pull consumers start within one second instead of twenty (remoting-protocol §3.2). The members of
+a broadcasting group share no queues and are not notified.
 """
 
 import asyncio
@@ -19,7 +19,8 @@ from storage.store.message_store import MessageStore
 BROADCASTING = "BROADCASTING"
 
 NOTICES_A_TURN = 512
-"""Members that are notified in one turn of the event loop; the others follow in the next ones, many changes as one."""
+"""Members that are notified in one turn of the event loop. The others follow in the next turns, and get one notice for
+all changes of their group until then."""
 
 
 class GroupNotices:
@@ -42,11 +43,11 @@ class GroupNotices:
         self._thread = threading.get_ident()
 
     def stop(self) -> None:
-        """Send no more: connections that end here come back elsewhere, and find out by themselves."""
+        """Send no more notices: clients whose connections end now connect to another server and rebalance there."""
         self._loop = None
 
     def notify(self, group: ConsumerGroup) -> None:
-        """Notify all members of a group that it changed, unless they do not share its queues or do not want to know."""
+        """Notify all members of a group that it changed, unless it is broadcasting or wants no notices."""
         loop = self._loop
         config = self._store.config.subscription_groups.get(group.name) if loop is not None else None
         is_unwanted = config is not None and not config.notify_consumer_ids_changed_enable
@@ -59,7 +60,7 @@ class GroupNotices:
                 loop.call_soon_threadsafe(self._send, group)
 
     def _send(self, group: ConsumerGroup) -> None:
-        """Notify the members at once, or in later turns of the event loop where this one has notified many already."""
+        """Notify the members at once; in later turns of the event loop where this one has notified many already."""
         self._waiting[group.name] = group
         if not self._left:
             self._send_some()
@@ -78,7 +79,7 @@ class GroupNotices:
             self._loop.call_soon(self._end_turn)
 
     def _begin(self, group: ConsumerGroup) -> None:
-        """Go on with the members of another group."""
+        """Prepare the notice of the next group and the list of its members."""
         fields = {"consumerGroup": group.name}
         opaque = next(self._opaques) & 0x7FFFFFFF
         self._frame = encode_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields, opaque=opaque, oneway=True)

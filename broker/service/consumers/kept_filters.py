@@ -1,8 +1,9 @@
-"""The filters of a server's clients: each is made once from its text, off the event loop where that takes long.
+"""The filters of a server's clients. Each is made once from its text; where that takes long, off the event loop.
 
-A filter takes up to 250 times the memory of its text, which is what it is counted with. One that somebody uses is never
-made a second time, and counts as long as anybody does; those used last are kept besides, as far as there is room. What
-does not compile is remembered too, since consumers ask for it again and again.
+A filter takes up to 250 times the memory of its text, and its estimated memory is counted in the budget. A filter in
+use is never made a second time, and is counted until its last user drops it. The filters that were used last are kept
+too, as far as the budget allows. Texts that do not compile are also remembered, since consumers send them again and
+again.
 """
 
 import threading
@@ -26,29 +27,29 @@ Key: TypeAlias = tuple[str | None, str | None]
 """Text and type of a subscription."""
 
 LONGEST_EXPRESSIONS: Final = LONGEST
-"""Characters of all subscriptions that one request may have made into filters anew."""
+"""Characters of all new expressions in one request; a request with more is refused."""
 
 FILTER_BYTES: Final = 2048
 """Bytes that any filter is counted with besides its text."""
 
 PART_BYTES: Final = 600
-"""The same for each part of an expression: a comparison has three."""
+"""Bytes that each part of an expression is counted with; a comparison has three parts."""
 
 EXPRESSION_COST: Final = 20
 TAG_COST: Final = 48
-"""The same for each character of an expression, and of a list of tags."""
+"""Bytes that a character of an expression, and of a list of tags, is counted with."""
 
 EXPRESSION_UNITS: Final = 6
 """Units of parsing that a character of an expression takes at worst, see `broker.service.long_work`."""
 
 KEPT_PART: Final = 4
-"""Filters that nobody uses at present take this part of the room at most."""
+"""Filters that are not in use take at most 1/`KEPT_PART` of the registry's room."""
 
 
 def compile_filter(text: str | None, expression_type: str | None) -> MessageFilter:
-    """The filter of a subscription, by its text and type alone.
+    """Make the filter of a subscription from its text and type.
 
-    Raises `FilterSyntaxError` for a text that does not compile, and for a type that nobody knows.
+    Raises `FilterSyntaxError` for a text that does not compile, and for an unknown type.
     """
     if is_tag_type(expression_type):
         return TagFilter(parse_tag_expression(text, expression_type))
@@ -62,7 +63,7 @@ def compile_filter(text: str | None, expression_type: str | None) -> MessageFilt
 
 @dataclass(frozen=True)
 class Failed:
-    """What does not compile, and why: what a `FilterSyntaxError` of it says."""
+    """The reason why a text does not compile: the parts of its `FilterSyntaxError`."""
 
     source: str
     span: tuple[int, int]
@@ -73,7 +74,7 @@ Made: TypeAlias = MessageFilter | Failed | BudgetSpent
 
 
 class KeptFilters:
-    """All filters of a server that are in use, and the last ones that were. Safe to use from several threads."""
+    """All filters of a server that are in use, and those that were used last. Safe to use from several threads."""
 
     def __init__(self, room: Room | None = None) -> None:
         self._room = room_apart("filters") if room is None else room
@@ -84,14 +85,14 @@ class KeptFilters:
         self._kept_bytes = 0
 
     def known(self, text: str | None, expression_type: str | None) -> MessageFilter | None:
-        """The filter of a subscription that was made before; None where there is none yet, or can be none."""
+        """The filter of a subscription if it is kept; None where it is not, and for a text that does not compile."""
         found = self._find((text, expression_type))
         return None if isinstance(found, Failed) else found
 
     def make_lookup(self, text: str | None, expression_type: str | None) -> Lookup[MessageFilter]:
-        """The filter of a subscription, by its text and type alone; one object for equal ones.
+        """Return the filter of a subscription, made if it is not kept; equal texts and types get the same object.
 
-        Raises `FilterSyntaxError` for what does not compile, and `BudgetSpent` for want of room.
+        Raises `FilterSyntaxError` for a text that does not compile, and `BudgetSpent` where the budget is spent.
         """
         key = text, expression_type
         found = self._find(key)
@@ -108,10 +109,10 @@ class KeptFilters:
     make = plainly(make_lookup)
 
     def make_all(self, keys: Iterable[Key], *, is_trusted: bool = False) -> Lookup[dict[Key, Made]]:
-        """The filters of a request, or why there is none, by text and type.
+        """Return the filters of a request by text and type, with an error in the place of each that cannot be made.
 
-        Raises `BadCommand` for too many new characters altogether, unless `is_trusted`:
-        another worker has made them already.
+        Raises `BadCommand` for too many new characters altogether, unless `is_trusted` says that another worker has
+        made them already.
         """
         found = {key: self._find(key) for key in keys}
         missing = [key for key, made in found.items() if made is None]
@@ -147,7 +148,7 @@ class KeptFilters:
         except FilterSyntaxError as error:
             made = Failed(error.source, error.span, error.reason)
         with self._lock:
-            # Another thread may have been as quick.
+            # Another thread may have made it meanwhile.
             found = self._find(key)
             if found is None:
                 self._take_in(key, made)
@@ -168,7 +169,7 @@ class KeptFilters:
         self._kept[key] = made
         self._costs[key] = cost
         self._kept_bytes += cost
-        # The last one stays in any case: whoever had it made off the event loop is about to ask for it there.
+        # The newest one is always kept: a request that had it made off the event loop is about to ask for it there.
         while self._kept_bytes > self._room.limit // KEPT_PART and len(self._kept) > 1:
             self._drop_oldest()
 
@@ -178,14 +179,14 @@ class KeptFilters:
 
 
 def _units(key: Key) -> int:
-    """Units of parsing that making a filter takes at most."""
+    """The most units of parsing that making a filter takes."""
     text, expression_type = key
     size = len(text or "")
     return 1 + (size if is_tag_type(expression_type) else EXPRESSION_UNITS * size)
 
 
 def _cost(key: Key, made: MessageFilter | Failed) -> int:
-    """Bytes that a filter is counted with."""
+    """The number of bytes that a filter is counted with."""
     texts = size_of(*(text for text in key if text is not None))
     if isinstance(made, Failed):
         return FILTER_BYTES + texts
@@ -195,7 +196,7 @@ def _cost(key: Key, made: MessageFilter | Failed) -> int:
 
 
 def _parts(made: ExpressionFilter) -> int:
-    """How many parts an expression has."""
+    """The number of parts of an expression."""
     waiting, count = [made.expression.root], 0
     while waiting:
         count += 1

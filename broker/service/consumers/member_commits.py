@@ -1,9 +1,9 @@
-"""Offsets are taken from members of their group alone; those of a client that has yet to join wait for that.
+"""Accept committed offsets from the members of a group only; those of a client that has not joined yet are held.
 
 A Java client commits every five seconds and sends heartbeats every thirty: after a restart of this server its first
-commits come before the heartbeat by which it is known. They are held, and taken over when the client joins the group on
-the same connection within `HOLD_SECONDS`. What is never joined is never taken over: otherwise anybody could move the
-offset of a group, and its messages would be skipped or delivered again.
+commits come before its first heartbeat. They are held, and committed when the client joins the group on the same
+connection within `HOLD_SECONDS`. If it does not join they are dropped: otherwise any client could move the offset of a
+group, and its messages would be skipped or delivered again.
 """
 
 import threading
@@ -18,14 +18,14 @@ from broker.service.dispatcher import ClientConnection
 from broker.service.registry_budget import Room, room_apart, size_of
 
 HOLD_SECONDS = 60.0
-"""Twice the pause between two heartbeats of a client."""
+"""How long an offset is held: twice the time between two heartbeats of a client."""
 
 HELD_COST = 256
-"""Bytes that a held offset takes besides its names."""
+"""Bytes that a held offset is counted with, besides its names."""
 
 
 class QueueOfGroup(NamedTuple):
-    """What an offset is of."""
+    """The group and queue of an offset."""
 
     group: str
     topic: str
@@ -33,9 +33,9 @@ class QueueOfGroup(NamedTuple):
 
 
 class MemberCommits:
-    """Commits by connection, taken over or held. Safe to use from several threads.
+    """Commits offsets of members, and holds others by connection. Safe to use from several threads.
 
-    `offsets` says where offsets are kept at the moment.
+    `offsets` returns the object that keeps committed offsets at the moment.
     """
 
     def __init__(
@@ -47,26 +47,26 @@ class MemberCommits:
     ) -> None:
         self._clients, self._offsets, self._clock_seconds = clients, offsets, clock_seconds
         self.room = room_apart("offsets before a first heartbeat") if room is None else room
-        """What bounds the bytes of what is held; without room for it an offset is dropped, and clients commit again."""
+        """The limit of held offsets, in bytes; an offset beyond it is dropped, and its client commits again later."""
         self._lock = threading.Lock()
         self._held: dict[ClientConnection, dict[QueueOfGroup, tuple[int, float]]] = {}
         self._count = 0
 
     def commit(self, connection: ClientConnection, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Take over the offset of a member, hold that of a client that is none yet; the last one for a queue counts.
+        """Commit the offset of a member, hold that of a client that has not joined; the last one for a queue counts.
 
-        False where there is no room for it.
+        Returns False where the budget refuses it.
         """
         if self._clients.was_member(connection, group):
             if self._held:
                 self._drop(connection, QueueOfGroup(group, topic, queue_id))
             return self._offsets().commit(group, topic, queue_id, offset)
         if offset < 0 or len(group) > LONGEST_GROUP:
-            return True  # which says nothing, or is of a group that nobody can join
+            return True  # a negative offset is ignored, and so is one of a group that no client can join
         return self._hold(connection, QueueOfGroup(group, topic, queue_id), offset)
 
     def joined(self, connection: ClientConnection, groups: Iterable[str]) -> None:
-        """Take over what was held of a client for groups that it has joined now."""
+        """Commit the held offsets of a client for groups that it has joined now."""
         names, oldest = set(groups), self._clock_seconds() - HOLD_SECONDS
         with self._lock:
             held = self._held.get(connection, {})
@@ -80,13 +80,13 @@ class MemberCommits:
                 offsets.commit(*place, offset)
 
     def connection_lost(self, connection: ClientConnection) -> None:
-        """Drop what was held of a client that is gone."""
+        """Drop the held offsets of a client that is gone."""
         with self._lock:
             self._count_out(self._held.pop(connection, ()))
 
     @property
     def held(self) -> int:
-        """How many offsets are held."""
+        """The number of held offsets."""
         return self._count
 
     def _hold(self, connection: ClientConnection, place: QueueOfGroup, offset: int) -> bool:
@@ -104,7 +104,7 @@ class MemberCommits:
             return True
 
     def _drop(self, connection: ClientConnection, place: QueueOfGroup) -> None:
-        """Drop what is held and older than what is committed now: a later heartbeat would lead the group back."""
+        """Drop a held offset when a newer one is committed: otherwise a later heartbeat would set the group back."""
         with self._lock:
             held = self._held.get(connection, {})
             if held.pop(place, None) is not None:

@@ -1,10 +1,11 @@
-"""Offsets that were committed since they were last written down, in memory that outlives the worker that keeps them.
+"""Offsets that were committed since they were last written to disk, in memory that outlives the worker process.
 
-Worker 0 may be ended at any moment by a file that is cut under its map. The supervisor makes this memory before it
-forks, so that the next worker 0 takes up what its predecessor had acknowledged and had not brought to the disk yet.
+Worker 0 may die at any moment, when a file is truncated while it is mapped. The supervisor makes this memory before it
+forks, so that the next worker 0 takes over what the one before had acknowledged and had not written to disk yet.
 
-Notes are appended to one of two halves; what has become needless is left out by writing the rest into the other half
-and turning over. Whenever the writer dies, one half is whole: a note counts once the number of bytes says so.
+Notes are appended to one of two halves. When notes are dropped, the remaining ones are written into the other half, and
+then that half becomes the valid one. Whenever the writer dies, one half is complete: a note is valid once the number of
+used bytes includes it.
 """
 
 import mmap
@@ -15,11 +16,11 @@ from typing import Final, NamedTuple
 import msgpack
 
 JOURNAL_BYTES: Final = 2 * 1024 * 1024
-"""Bytes of each half; pages that are never written to take no memory."""
+"""Bytes of each half; pages that are never written take no memory."""
 
 HEADER_BYTES: Final = 4096
 HALF: Final = 0
-"""The place of the number of the half that counts; behind it the bytes that are used of each half."""
+"""The place of the number of the valid half; the numbers of used bytes of each half follow it."""
 USED: Final = 1
 
 Note = tuple[str, str, int, int]
@@ -27,7 +28,7 @@ Note = tuple[str, str, int, int]
 
 
 class Mark(NamedTuple):
-    """A place behind some notes; worthless once the journal was turned over."""
+    """The place after a note; no longer valid once the other half was made the valid one."""
 
     turns: int
     end: int
@@ -37,7 +38,7 @@ class OffsetJournal:
     """The notes of one store. Written by one process at a time, on any of its threads."""
 
     def __init__(self, size: int = JOURNAL_BYTES) -> None:
-        """An empty one, of two halves of `size` bytes."""
+        """Make an empty journal, of two halves of `size` bytes."""
         self._size = size
         self._memory = mmap.mmap(-1, HEADER_BYTES + 2 * size)
         self._numbers = memoryview(self._memory)[:HEADER_BYTES].cast("q")
@@ -47,12 +48,12 @@ class OffsetJournal:
         self._is_full = False
 
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Remember that an offset was committed; where there is no room for it, it is forgotten with its worker."""
+        """Note that an offset was committed. If the journal is full it is not noted, and lost if the worker dies."""
         note = msgpack.packb((group, topic, queue_id, offset))
         with self._lock:
             if not self._append(note) and not self._is_full:
                 self._turn_over(dict(_by_queue(self.notes())))
-                # What fills most of it by last notes alone is not gone through for each of the next ones.
+                # If the last notes of all queues fill more than half, each further note would search them all again.
                 self._is_full = self._used_bytes > self._size // 2
                 self._append(note)
 
@@ -61,7 +62,7 @@ class OffsetJournal:
         return self._numbers[USED + self._numbers[HALF]]
 
     def notes(self) -> Iterator[Note]:
-        """All of them, in the order in which they were made."""
+        """Yield all notes, in the order in which they were made."""
         half = self._numbers[HALF]
         unpacker = msgpack.Unpacker(max_buffer_size=self._size)
         unpacker.feed(self._halves[half][: self._numbers[USED + half]])
@@ -69,12 +70,12 @@ class OffsetJournal:
             yield tuple(note)
 
     def mark(self) -> Mark:
-        """The place behind all notes."""
+        """The place after all present notes."""
         with self._lock:
             return Mark(self._turns, self._numbers[USED + self._numbers[HALF]])
 
     def forget(self, mark: Mark) -> None:
-        """Leave out the notes before a mark: what they say was written down."""
+        """Drop the notes before a mark, whose offsets are on disk now."""
         with self._lock:
             if mark.turns == self._turns:
                 half = self._numbers[HALF]
@@ -92,7 +93,7 @@ class OffsetJournal:
         return True
 
     def _turn_over(self, latest: dict[tuple[str, str, int], Note]) -> None:
-        """Keep the last note of each queue."""
+        """Keep only the last note of each queue, in the other half."""
         self._write_other(b"".join(map(msgpack.packb, latest.values())))
 
     def _write_other(self, content: bytes) -> None:

@@ -1,13 +1,12 @@
 """Keeps the offsets that consumer groups commit to this server in a file, written a few seconds after they change.
 
-The file is a broker's `consumerOffset.json` (store-format §9.1): it holds the offsets of *all* groups, those the store
-recorded too, so that a broker that is started on the store can be given it as it is. Its member `committedHere`, which
-brokers ignore, names the entries that were committed to this server; on the next start only these cover what the store
-records, which may have moved on meanwhile. In a file without that member, a broker's own, all entries count.
+The file is a broker's `consumerOffset.json` (store-format §9.1): it holds the offsets of *all* groups, those that the
+store recorded too, so that a broker that is started on the store can use it as it is. Its member `committedHere`, which
+brokers ignore, names the entries that were committed to this server; on the next start only these are used instead of
+the store's own, which may be newer by then. In a file without that member, a broker's own, all entries are used.
 
-A file that cannot be read is neither used nor replaced: as long as it is there it is not known how far groups have
-come, but for what they commit now. It is looked at again every two seconds, until it can be read, or somebody has taken
-it away.
+A file that cannot be read is neither used nor replaced. As long as it is there, offsets of groups are unknown, except
+those that they commit now. It is read again every two seconds, until that succeeds or the file has been removed.
 """
 
 import logging
@@ -30,10 +29,11 @@ logger = logging.getLogger(__name__)
 FILE = "consumerOffset.json"
 
 SAVE_SECONDS = 2.0
-"""What a kill of all processes loses at most: commits younger than this. A worker that dies alone loses none."""
+"""Seconds between two writes: a kill of all processes loses at most the commits of this time. If one worker alone dies,
+none is lost."""
 
 BUSY_PART = 10
-"""Writing takes at most this part of the time: after a long file the next one waits longer."""
+"""Writing takes at most 1/`BUSY_PART` of the time: after a long write the pause is longer."""
 
 OWN = "committedHere"
 
@@ -41,12 +41,12 @@ WHY_UNKNOWN = "is no consumerOffset.json, so that it is not known what groups co
 
 
 class OffsetKeeper:
-    """Reads the offsets once, and writes them on a thread of its own between `start` and `stop`."""
+    """Reads the offsets once, and writes changed ones on a thread of its own between `start` and `stop`."""
 
     def __init__(
         self, offsets: ConsumerOffsets, directory: StateDirectory, interval_seconds: float = SAVE_SECONDS
     ) -> None:
-        """Take over a locked directory; what it holds is in `offsets` when this returns."""
+        """Use a locked directory; the offsets in its file are in `offsets` when this returns."""
         self._offsets = offsets
         self._directory = directory
         self._interval_seconds = interval_seconds
@@ -57,12 +57,12 @@ class OffsetKeeper:
         self._saved = offsets.changes if self._load() else -1
 
     def start(self) -> None:
-        """Write what changes, from now on."""
+        """Start the thread that writes changed offsets."""
         self._thread = threading.Thread(target=self._run, name="offsets", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what has changed last, and unlock the directory. Waits for the disk."""
+        """Write the last changes and unlock the directory. Waits for the disk."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -72,7 +72,7 @@ class OffsetKeeper:
         self._directory.close()
 
     def save(self) -> None:
-        """Write the offsets if they changed; failing to is logged once, and tried again next time."""
+        """Write the offsets if they changed. A failure is logged once, and writing is tried again next time."""
         if self._offsets.unknown is not None:
             self._load()
         if self._offsets.unknown is not None:
@@ -82,7 +82,7 @@ class OffsetKeeper:
             return
         self._counter += 1
         journal = self._offsets.journal
-        # Before the offsets are read: what is noted later may not be among them.
+        # The mark is taken before the offsets are read, since later notes may not be among them.
         mark = None if journal is None else journal.mark()
         try:
             self._directory.write(FILE, self._encode())
@@ -109,7 +109,7 @@ class OffsetKeeper:
     # ------------------------------------------------------------------ the file
 
     def _encode(self) -> bytes:
-        """The file as a broker writes it: line by line, and queue ids without quotes."""
+        """The content of the file in a broker's form: one entry a line, and queue ids without quotes."""
         own = self._offsets.own_pairs()
         version = encode_json({"counter": self._counter, "stateVersion": 0, "timestamp": time.time_ns() // 1_000_000})
         entries = [
@@ -124,9 +124,9 @@ class OffsetKeeper:
         )
 
     def _load(self) -> bool:
-        """Take over what the file holds, but for what was committed since; whether that is all that it should hold.
+        """Take over the offsets of the file except where newer ones were committed; return whether all were taken.
 
-        A file that cannot be read leaves unknown what it holds.
+        While the file cannot be read, its offsets are unknown.
         """
         before = self._offsets.unknown
         try:
@@ -166,7 +166,7 @@ def _key(group: str, topic: str) -> str:
 
 
 def _decode(content: bytes) -> tuple[dict[str, QueueOffsets], frozenset[str] | None]:
-    """The offsets by `topic@group`, and which of them were committed here, None for all."""
+    """The offsets by `topic@group`, and the keys of those that were committed here, None for all."""
     value: Any = parse_fastjson(content)
     members = msgspec.convert(value, dict[str, Any])
     table = msgspec.convert(members.get("offsetTable", {}), dict[str, QueueOffsets], strict=False)

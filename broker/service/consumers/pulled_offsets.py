@@ -1,7 +1,8 @@
-"""How far consumer groups have pulled ahead of what they commit: what is between the two is in flight.
+"""The offsets up to which consumer groups have pulled; messages between the committed offset and this are in flight.
 
-The ordinary way notes where each pull goes on. Pulls of a fast lane are noted by compiled code, and are read off when
-somebody asks (:meth:`PulledOffsets.read_also`). Other workers report to worker 0 once a second.
+The pull processor notes the next offset of each pull. Pulls that a fast lane answers are noted by compiled code, and
+are read from it when the offsets are asked for (:meth:`PulledOffsets.read_also`). Other workers report to worker 0 once
+a second.
 """
 
 import threading
@@ -12,10 +13,10 @@ from typing import Final
 from broker.service.registry_budget import Room, room_apart, size_of
 
 QUEUES_LIMIT: Final = 100_000
-"""Queues of groups that are kept; clients can make up names."""
+"""Most queues of groups that are kept, since clients can make up names."""
 
 OLD_SECONDS = 600
-"""Where there is no room, queues are forgotten that nobody has pulled from for so long; looked for once a minute."""
+"""Seconds without a pull after which a queue is dropped when the budget is spent; checked once a minute at most."""
 CLEAN_SECONDS = 60
 
 QUEUE_BYTES: Final = 384
@@ -24,12 +25,11 @@ QUEUE_BYTES: Final = 384
 PlaceOfGroup = tuple[str, str, int]
 """Group, topic and queue id."""
 Pulled = tuple[int, int]
-"""When a queue was pulled last, in seconds of the monotonic clock, which is the same in all processes; and up to where.
-"""
+"""The time of a queue's last pull in seconds of the monotonic clock, which all processes share; and the next offset."""
 
 
 class PulledOffsets:
-    """The next offset that each group would pull of each queue. Safe to use from several threads."""
+    """The next offset that each group would pull from each queue. Safe to use from several threads."""
 
     def __init__(self, clock_seconds: Callable[[], float] = time.monotonic, room: Room | None = None) -> None:
         self._clock_seconds = clock_seconds
@@ -38,16 +38,16 @@ class PulledOffsets:
         self._queues = self._settled_second = self._fresh_bytes = 0
         self._cleaned_second = -CLEAN_SECONDS
         self.room = room_apart("pulled queues") if room is None else room
-        """What queues are counted in."""
+        """The part of the budget in which queues are counted."""
         self._lock = threading.Lock()
         self._sources: list[Callable[[int], Iterable[tuple[PlaceOfGroup, Pulled]]]] = []
 
     def read_also(self, source: Callable[[int], Iterable[tuple[PlaceOfGroup, Pulled]]]) -> None:
-        """Take in, whenever somebody asks, what `source` has pulled from a second on: a lane, which notes nothing."""
+        """Have `source` called for the pulls since a given second whenever offsets are asked for: a lane notes none."""
         self._sources.append(source)
 
     def note(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
-        """Remember where a pull goes on."""
+        """Remember the next offset of a pull."""
         place = group, topic, queue_id
         if place not in self._fresh:
             size = QUEUE_BYTES + size_of(group, topic)
@@ -57,7 +57,7 @@ class PulledOffsets:
         self._fresh[place] = int(self._clock_seconds()), next_offset
 
     def settle(self) -> list[tuple[PlaceOfGroup, Pulled]]:
-        """Take in what was noted since the last time, here and by the lane; that, and some of what was before."""
+        """Take in the pulls noted here and by the lane since the last call; return them, and some older ones."""
         fresh, self._fresh = self._fresh, {}
         size, self._fresh_bytes = self._fresh_bytes, 0
         self.room.give_back(size)
@@ -67,7 +67,7 @@ class PulledOffsets:
         return noted
 
     def take(self, noted: Iterable[tuple[PlaceOfGroup, Pulled]]) -> None:
-        """Remember what was noted somewhere; what is newer stays."""
+        """Remember pulls that were noted elsewhere; newer ones are kept."""
         with self._lock:
             for (group, topic, queue_id), (second, offset) in noted:
                 queues = self._known.get((group, topic), {})
@@ -97,7 +97,7 @@ class PulledOffsets:
         return self.room.take(size)
 
     def next_offsets(self, group: str, topic: str) -> dict[int, int]:
-        """Where a group would go on in each queue of a topic that it has pulled from."""
+        """The next offset that a group would pull, by queue id, of those queues of a topic that it has pulled from."""
         self.settle()
         with self._lock:
             return {queue_id: offset for queue_id, (_, offset) in self._known.get((group, topic), {}).items()}

@@ -1,10 +1,10 @@
 """How the members of a consumer group share the queues of a topic, where the server does it for them.
 
-The two strategies that a broker knows, by the names under which clients ask for them. Each member gets its share from
-the sorted lists of queues and of client ids, so that all shares together are all queues. Source: RocketMQ's
+There are the two strategies that a broker has, under the names by which clients ask for them. Each member gets its
+share from the sorted lists of queues and of client ids, so that all shares together are all queues. Source: RocketMQ's
 AllocateMessageQueueAveragely and AllocateMessageQueueAveragelyByCircle.
 
-A module of its own because it is arithmetic alone: it knows neither requests nor the service.
+This is a module of its own because it is arithmetic alone, and needs neither requests nor the service.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,18 +12,18 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 Strategy: TypeAlias = Callable[[int, int, int], range]
-"""The queues of one member, by the number of queues, of members, and its own place among them."""
+"""Returns the numbers of one member's queues for the number of queues, of members, and its place among them."""
 
 
 def averagely(queues: int, members: int, place: int) -> range:
-    """Neighbouring queues; the first members get one more each where the number does not divide."""
+    """Give each member neighbouring queues; the first members get one more each where the number does not divide."""
     share, rest = divmod(queues, members)
     begin = place * share + min(place, rest)
     return range(begin, begin + share + (place < rest))
 
 
 def by_circle(queues: int, members: int, place: int) -> range:
-    """One queue to each member in turn, round after round."""
+    """Give one queue to each member in turn, round after round."""
     return range(place, queues, members)
 
 

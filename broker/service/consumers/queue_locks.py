@@ -1,8 +1,9 @@
-"""Which member of a consumer group has a queue to itself, for consumers that keep messages in order.
+"""Locks of queues: a consumer that keeps messages in order locks a queue so that no other member consumes it.
 
-A lock lives a minute from when it was last asked for; members ask every 20 seconds (remoting-protocol §3.2). One who
-goes away without a word is succeeded when its locks have run out, not before: it may still be at work on the messages
-it pulled. As in RocketMQ's RebalanceLockManager, a client that takes leave of its queues makes them free at once.
+A lock expires a minute after the last request for it; members ask every 20 seconds (remoting-protocol §3.2). When a
+member disappears without unlocking, other members get its queues only when its locks have expired: it may still be
+consuming the messages that it pulled. As in RocketMQ's RebalanceLockManager, a client that unlocks its queues frees
+them at once.
 """
 
 import threading
@@ -14,16 +15,16 @@ from broker.service.registry_budget import Room, room_apart, size_of
 from protocol.bodies import MessageQueue
 
 LOCK_SECONDS = 60.0
-"""How long a lock lives that is not asked for again (rocketmq.broker.rebalance.lockMaxLiveTime)."""
+"""Seconds after which a lock that is not renewed expires (rocketmq.broker.rebalance.lockMaxLiveTime)."""
 
 LOCKS_LIMIT = 1_000_000
-"""Locks kept at once, all groups together; further ones are not granted."""
+"""Most locks of all groups together; further ones are not granted."""
 
 LOCK_BYTES: Final = 384
 """Bytes that a lock is counted with, besides its texts."""
 
 CLEAN_SECONDS = 1.0
-"""How often it is looked for locks that have run out, where there is no room, at most."""
+"""Shortest time between two searches for expired locks, which are made when the budget is spent."""
 
 
 class QueueLocks:
@@ -35,13 +36,13 @@ class QueueLocks:
         self._locks: dict[tuple[str, MessageQueue], tuple[str, float]] = {}
         self._cleaned_seconds = -CLEAN_SECONDS
         self.room = room_apart("locks") if room is None else room
-        """What locks are counted in."""
+        """The part of the budget in which locks are counted."""
 
     def __len__(self) -> int:
         return len(self._locks)
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Lock queues for a client, or renew its locks; those that are its own now, in the order asked for."""
+        """Lock queues for a client, or renew its locks; return those that it has locked now, in the order asked for."""
         now_seconds = self._clock_seconds()
         granted = []
         with self._lock:
@@ -54,7 +55,7 @@ class QueueLocks:
         return granted
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Make queues free again as far as they are locked for this client."""
+        """Unlock those of the queues that are locked for this client."""
         with self._lock:
             for queue in queues:
                 owner, _ = self._locks.get((group, queue), (None, 0.0))
@@ -62,7 +63,7 @@ class QueueLocks:
                     self._forget((group, queue))
 
     def _has_room(self, key: tuple[str, MessageQueue], client_id: str, now_seconds: float) -> bool:
-        """Count a lock in, a new one or one that changes hands; False for one too many."""
+        """Count a lock that is new or goes to another client; False where there are too many."""
         known = self._locks.get(key)
         size = _size_of(key, client_id) - (0 if known is None else _size_of(key, known[0]))
         if known is None and len(self._locks) >= LOCKS_LIMIT:
@@ -72,7 +73,7 @@ class QueueLocks:
         if self.room.take(size):
             return True
         self._forget_old(now_seconds)
-        # What is looked at may itself have run out, and be gone now.
+        # The lock asked for may itself have expired, and have been dropped just now.
         return self.room.take(size if key in self._locks else _size_of(key, client_id))
 
     def _forget(self, key: tuple[str, MessageQueue]) -> None:
@@ -89,6 +90,6 @@ class QueueLocks:
 
 
 def _size_of(key: tuple[str, MessageQueue], client_id: str) -> int:
-    """Bytes that a lock is counted with."""
+    """The number of bytes that a lock is counted with."""
     group, queue = key
     return LOCK_BYTES + size_of(group, client_id, queue.topic, queue.broker_name)

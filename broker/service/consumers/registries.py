@@ -1,4 +1,4 @@
-"""All that one server remembers of what clients reported, each part with its room in one budget."""
+"""All registries of what clients reported to one server, each with its part of one budget."""
 
 import time
 from collections.abc import Callable
@@ -17,16 +17,16 @@ from broker.service.registry_budget import RegistryBudget, Room
 from storage.store.message_store import MessageStore
 
 MakeClients: TypeAlias = Callable[[KeptFilters, Room], ClientRegistry]
-"""Makes the registry of groups with the filters that its members choose by, and the room for it."""
+"""Makes the registry of groups from the kept filters and its part of the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registries:
-    """What the families share of what clients reported.
+    """The registries that all families of requests share.
 
-    `clients` are who is connected, `filters` what they choose by, `offsets` how far consumer groups have come, `pulled`
-    how far ahead of that they have pulled, and `locks` which member has which queue to itself. `commits` takes offsets
-    from clients for `offsets`. `budget` bounds what all of them remember.
+    `clients` are the groups with their members, `filters` the filters of their subscriptions, `offsets` the committed
+    offsets of groups, `pulled` the offsets up to which groups have pulled, and `locks` the queues that members have
+    locked. `commits` takes offsets from clients for `offsets`. `budget` limits the memory of all of them.
     """
 
     budget: RegistryBudget
@@ -39,10 +39,10 @@ class Registries:
 
     @classmethod
     def of(cls, store: MessageStore, options: ServeOptions, make_clients: MakeClients | None = None) -> "Registries":
-        """Lay the offsets of live groups over those of the store; everything else begins empty."""
+        """Make the registries of a store: offsets are the store's until groups commit; all others begin empty."""
         budget = RegistryBudget(options.limits.registry_bytes)
         filters = KeptFilters(budget.room("filters", 2))
-        # No part is more than half, so that no kind of flood leaves the others without any.
+        # No part is more than half, so that a flood of one kind leaves memory for the others.
         groups_room = budget.room("groups and subscriptions", 2)
         clients = ClientRegistry(room=groups_room) if make_clients is None else make_clients(filters, groups_room)
         offsets = ConsumerOffsets(

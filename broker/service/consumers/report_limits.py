@@ -1,8 +1,8 @@
-"""How long the names may be that clients report, and of how much one request may report.
+"""Limits of what clients report: the length of names, and the number of entries in one request.
 
 Clients of RocketMQ refuse longer names themselves, by Java's `String.length()`: groups of more than 255 (4.x) or 120
-characters (5.x), topics of more than 127. The topic of a group's retries has the group in its name, and that of popped
-messages the topic too. Brokers check neither, so that what no client of theirs sends is refused here alone.
+characters (5.x), topics of more than 127. The name of a group's retry topic contains the group, and that of popped
+messages the topic too. Brokers check neither; longer names, which no RocketMQ client sends, are refused only here.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ LONGEST_CLIENT_ID: Final = 255
 LONGEST_TOPIC: Final = 127
 JOINING_PREFIXES: Final = (RETRY_PREFIX, "%DLQ%", "%LMQ%")
 LONGEST_JOINED_TOPIC: Final = len(RETRY_PREFIX) + LONGEST_GROUP + 1 + LONGEST_TOPIC
-"""`%RETRY%`, the group, and for popped messages `+` or `_` and the topic; the others are shorter."""
+"""Characters of `%RETRY%`, the group and, for popped messages, `+` or `_` and the topic; other names are shorter."""
 LONGEST_WORD: Final = 63
-"""Of what names one of a few: a type of expressions, a way to consume."""
+"""Characters of a text that names one of a few: a type of expressions, a way to consume."""
 
 MOST_GROUPS: Final = 1024
 """Groups of either kind in one heartbeat."""
@@ -49,7 +49,7 @@ def check_topic(field: str, topic: str) -> None:
 
 
 def check_heartbeat(data: HeartbeatData) -> None:
-    """Raise `BadCommand` for what is too long or too many, naming it, its size and its limit."""
+    """Raise `BadCommand` for a text that is too long and for too many entries; it names the field, size and limit."""
     check_length("clientID", data.client_id, LONGEST_CLIENT_ID)
     _check_count("consumerDataSet", data.consumer_data_set, MOST_GROUPS)
     _check_count("producerDataSet", data.producer_data_set, MOST_GROUPS)
@@ -75,13 +75,13 @@ def _check_consumer(consumer: ConsumerData) -> None:
 
 
 def check_subscription(subscription: SubscriptionData) -> None:
-    """Raise `BadCommand` for names that are too long; how long an expression may be is for the filters to say."""
+    """Raise `BadCommand` for names that are too long; the length of expressions is checked by `kept_filters`."""
     check_topic("topic", subscription.topic)
     check_length("expressionType", subscription.expression_type, LONGEST_WORD)
 
 
 def check_locks(body: LockBatchRequestBody) -> None:
-    """Raise `BadCommand` for what is too long or too many."""
+    """Raise `BadCommand` for names that are too long and for too many queues."""
     check_group("consumerGroup", body.consumer_group)
     check_length("clientId", body.client_id, LONGEST_CLIENT_ID)
     _check_count("mqSet", body.mq_set, MOST_QUEUES)
@@ -96,5 +96,5 @@ def _check_count(field: str, entries: Sequence[object], most: int) -> None:
 
 
 def is_long(group: str, topic: str) -> bool:
-    """Whether no request could name this group or this topic."""
+    """Whether the group or the topic has a name that is too long for any request."""
     return len(group) > LONGEST_GROUP or len(topic) > LONGEST_JOINED_TOPIC

@@ -1,10 +1,10 @@
-"""From what a consumer subscribes to, to the filter that a pull asks; each is made once and used by all its pulls.
+"""The filters of pulls, made from the subscriptions of consumers; each is made once and used by all pulls.
 
 A subscription is one by tags, or one of the type SQL92 (filters §1). The expressions that members of a group report in
-their heartbeats are its filters (§3.4); they live as long as the group has members. The filters that the store's broker
-had registered are not theirs: they only bring the bits that stand for them in its bitmaps, to the same expression of
-the same group on the same topic, unless the broker did not stop in good order: what it wrote last of them may then be
-missing.
+their heartbeats are its filters (§3.4); they are kept as long as the group has members. The filters that the store's
+broker had registered are not used as such. Only their bits in the broker's bitmaps are used, for the same expression of
+the same group on the same topic, and only if the broker was shut down properly: otherwise the last bits that it wrote
+may be missing.
 """
 
 import time
@@ -27,7 +27,7 @@ from storage.store.message_store import MessageStore
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """The expression by which a group chooses from a topic, and the version of the subscription that named it last.
+    """A group's filter on a topic, and the version of the subscription that named it last.
 
     `born_timestamp` (ms) is when it was first reported.
     """
@@ -38,7 +38,7 @@ class GroupFilter:
 
 
 def expressions_of(subscriptions: Iterable[SubscriptionData]) -> Iterator[Key]:
-    """Text and type of the subscriptions that are by expressions, which `reported_filters` wants made."""
+    """Yield text and type of each subscription by an expression; `reported_filters` needs their filters."""
     for each in subscriptions:
         if each.sub_string and not is_tag_type(each.expression_type):
             yield each.sub_string, each.expression_type
@@ -49,8 +49,9 @@ def reported_filters(
 ) -> dict[str, GroupFilter]:
     """A group's filters by topic after a heartbeat with these subscriptions; only those of expressions are kept.
 
-    One changes with a newer version alone, and goes when the new expression does not compile (filters §3.4). `made`
-    has what became of each of `expressions_of` the subscriptions; where there was no room for it, all stays as it is.
+    A filter is replaced only by one of a newer version, and removed when the new expression does not compile (filters
+    §3.4). `made` has the filter or the error for each of `expressions_of` the subscriptions; where the budget refused
+    one, the old filter is kept.
     """
     filters: dict[str, GroupFilter] = {}
     for subscription in subscriptions:
@@ -82,7 +83,7 @@ def _reported_filter(
 
 
 def _is_same(one: MessageFilter, other: MessageFilter) -> bool:
-    """Whether two filters are by the same expression."""
+    """Whether two filters have the same expression."""
     return (
         isinstance(one, ExpressionFilter) and isinstance(other, ExpressionFilter) and one.expression == other.expression
     )
@@ -91,8 +92,8 @@ def _is_same(one: MessageFilter, other: MessageFilter) -> bool:
 class Subscriptions:
     """The filters of pulls on one store.
 
-    `filters_of` tells the filters of a group with members. `supports_retry`: retry topics are filtered as by a broker
-    with `filterSupportRetry`. `evaluations` count for all filters together that have bits in the store's bitmaps.
+    `filters_of` returns the filters of a group with members. With `supports_retry`, retry topics are filtered as by a
+    broker with `filterSupportRetry`. `evaluations` counts for all filters together that have bits in the bitmaps.
     """
 
     def __init__(
@@ -106,26 +107,26 @@ class Subscriptions:
         self._store = store
         self._filters_of = filters_of
         self.filters = KeptFilters() if filters is None else filters
-        """Where all filters of the server's clients are made."""
+        """The filters of all clients of the server, which are made there."""
         self._supports_retry = supports_retry
         self._with_bits: dict[tuple[str, str], tuple[ConsumerFilter, ExpressionFilter]] = {}
         self.evaluations = Evaluations()
 
     def known_in_pull(self, topic: str, text: str | None, expression_type: str | None) -> MessageFilter | None:
-        """The filter of a subscription that comes with a pull if it was made before; None where it is to be made."""
+        """The filter of a subscription that comes with a pull if it is kept; None where it has to be made."""
         known = self.filters.known(text, expression_type)
         return None if known is None else self._on_retries(topic, known)
 
     def in_pull(self, topic: str, text: str | None, expression_type: str | None) -> Lookup[MessageFilter]:
-        """The filter of a subscription that comes with a pull. Raises what `KeptFilters.make` does."""
+        """Return the filter of a subscription that comes with a pull. Raises what `KeptFilters.make_lookup` raises."""
         return self._on_retries(topic, (yield from self.filters.make_lookup(text, expression_type)))
 
     def of_group(
         self, group: str, subscription: SubscriptionData, reported: GroupFilter | None
     ) -> Lookup[MessageFilter | None]:
-        """The filter of a group's subscription; `reported` is the one that it has on the topic, if it is an expression.
+        """Return the filter of a group's subscription; `reported` is the group's filter on the topic, if it has one.
 
-        None for an expression that is none of the group's filters. Raises what `KeptFilters.make` does for tags.
+        None for an expression that is not the group's filter. For tags, raises what `KeptFilters.make_lookup` raises.
         """
         if subscription.class_filter_mode:
             return (yield from self.filters.make_lookup(EVERYTHING, None))
@@ -136,12 +137,12 @@ class Subscriptions:
         return self._on_retries(subscription.topic, self._by_bits(group, subscription.topic, reported.chosen))
 
     def _on_retries(self, topic: str, chosen: MessageFilter) -> MessageFilter:
-        """What chooses on a retry topic instead of an expression, if that is asked for."""
+        """The filter that is used on a retry topic instead of an expression, if retry topics are to be filtered."""
         group = group_of_retry_topic(topic) if self._supports_retry and isinstance(chosen, ExpressionFilter) else None
         return chosen if group is None else RetryFilter(partial(self._registered, group))
 
     def _registered(self, group: str, topic: str) -> MessageFilter | None:
-        """The expression that a group has on a topic, by its members or, while they say nothing, by the store."""
+        """The filter that a group has on a topic: that of its members, else the one that is registered in the store."""
         reported = self._filters_of(group).get(topic)
         if reported is not None:
             return reported.chosen
@@ -162,6 +163,6 @@ class Subscriptions:
         if bits is None:
             return chosen
         made = ExpressionFilter(chosen.expression, bits, self.evaluations)
-        # No more of them than the store has registered filters.
+        # These are never more than the filters that are registered in the store.
         self._with_bits[group, topic] = registered, made
         return made

@@ -1,8 +1,8 @@
-"""What only a live consumer can tell or do: its threads and queues, and to consume one message now.
+"""Requests that only a live consumer can answer: its threads and queues, and to consume one message now.
 
-The question is handed on to the member that is named, and its answer to whoever asked. Consuming a message so changes
-no offset and nothing in the store. Source: remoting-protocol §1.14, §2.1, §2.2 (consumerStatus, consumerProgress -s,
-queryMsgById -g -d).
+The request is passed on to the member that it names, and the member's answer to the client that asked. Consuming a
+message in this way changes no offset and nothing in the store. Source: remoting-protocol §1.14, §2.1, §2.2
+(consumerStatus, consumerProgress -s, queryMsgById -g -d).
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class AskConsumerProcessor:
 
     @handles(RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader)
     def get_running_info(self, header: GetConsumerRunningInfoRequestHeader) -> Answer:
-        """What a member says of itself: its options, subscriptions, queues and, if asked for, stacks of its threads."""
+        """Ask a member for its options, subscriptions, queues and, if wanted, the stacks of its threads."""
         fields = {
             "consumerGroup": header.consumer_group,
             "clientId": header.client_id,
@@ -35,7 +35,7 @@ class AskConsumerProcessor:
 
     @handles(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyResultRequestHeader)
     def consume_directly(self, header: ConsumeMessageDirectlyResultRequestHeader) -> Lookup[Answer]:
-        """How a member fares with one message that it is given out of turn; the id names it by its physical offset."""
+        """Have a member consume one message now, and return its result; the id gives the message's physical offset."""
         offset = decode_message_id(header.msg_id or "").physical_offset
         record = yield from self._service.store.record_at_lookup(offset)
         if record is None:

@@ -1,7 +1,7 @@
-"""The broker about itself: runtime figures, configuration, statistics, replication.
+"""Requests about the broker itself: runtime figures, configuration, statistics, replication.
 
-What a reading server has no figure for is 0, in the forms that the tools parse: a missing or odd value costs them
-whole rows. Source: remoting-protocol §2.2, §2.3, §4.16, §4.17.
+A figure that a server that only reads does not have is 0, in the form that the tools parse: with a missing or odd value
+they leave out whole rows. Source: remoting-protocol §2.2, §2.3, §4.16, §4.17.
 """
 
 import os
@@ -24,42 +24,42 @@ from storage.store.file_sizes import file_sizes
 from storage.store.topic_catalog import READ_ONLY_PERM, find_topic
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
-"""Where clients send what they trace, if the broker has it made this topic (traceTopicEnable)."""
+"""The topic to which clients send their traces, if the broker made it (traceTopicEnable)."""
 
 HEAD_BYTES = 1024
-"""Enough of a record to hold its store time, whatever its hosts are."""
+"""Bytes of a record that are read for its store time; they suffice for hosts of either length."""
 
 NOTHING_A_SECOND = "0.0 0.0 0.0"
-"""Rates over 10, 60 and 600 seconds."""
+"""Rates of 0 per second over 10, 60 and 600 seconds."""
 
 POOLS = ("ack", "litePull", "pull", "query", "send")
-"""Thread pools of a Java broker, whose queues the tools print; nothing queues here."""
+"""Thread pools of a Java broker, whose queues the tools print; here these queues are always empty."""
 
 PUT_SPANS = (
     *("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s"),
     *("1~2s", "2~3s", "3~4s", "4~5s", "5~10s", "10s~"),
 )
-"""Durations by which a broker counts what it writes."""
+"""Ranges of durations by which a broker counts its writes."""
 
 DAYS = ("YesterdayMorning", "TodayMorning", "TodayNow")
 
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
-"""The statistic of what a group consumes, in messages."""
+"""The statistic of the number of messages that a group consumes."""
 
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-"""A broker's default; which levels a store was written with is not in it."""
+"""A broker's default; the levels that a store was written with are not in the store."""
 
 
 BROKER_COUNTS = frozenset({"BROKER_PUT_NUMS", "BROKER_GET_NUMS"})
-"""Statistics of a broker as a whole, counted under the name of its cluster; Prometheus' exporter for RocketMQ asks."""
+"""Statistics of a whole broker, under the name of its cluster; the Prometheus exporter for RocketMQ asks for them."""
 
 VERSION, VERSION_NUMBER = "V5_5_1", 515
-"""The newest release that our answers were compared with. The version in our headers is an older one: clients take
-from it what they may ask for, and a newer one stands for features that we do not have (`protocol.codes`)."""
+"""The newest release that our answers were compared with. The version in our headers is an older one: clients conclude
+from it which requests are supported, and a newer one means features that we do not have (`protocol.codes`)."""
 
 
 class BrokerAdminProcessor:
-    """Figures and configuration of this server in a broker's form."""
+    """Answers requests for figures and configuration of this server, in a broker's form."""
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service
@@ -67,7 +67,7 @@ class BrokerAdminProcessor:
 
     @handles(RequestCode.GET_BROKER_RUNTIME_INFO, EmptyRequestHeader)
     def get_runtime_info(self, _header: EmptyRequestHeader) -> Lookup[Response]:
-        """The table behind clusterList and brokerStatus."""
+        """The table that clusterList and brokerStatus print."""
         table = _idle_figures() | self._figures_of_process()
         table |= yield from self._figures_of_store()
         table |= yield from self._schedule_offsets()
@@ -80,7 +80,7 @@ class BrokerAdminProcessor:
         return {
             "bootTimestamp": str(self._service.started_timestamp),
             "brokerActive": "true",
-            # Brokers of 5.x no longer give the number, which the exporter cannot do without.
+            # Brokers of 5.x no longer send the number, but the exporter fails without it.
             "brokerVersion": str(VERSION_NUMBER),
             "brokerVersionDesc": VERSION,
             "commitLogDirCapacity": f"Total : {_gibibytes(disk.total)}, Free : {_gibibytes(disk.free)}.",
@@ -101,7 +101,7 @@ class BrokerAdminProcessor:
         }
 
     def _schedule_offsets(self) -> Lookup[dict[str, str]]:
-        """Of each delay level, the next message to deliver and the next to come, as far as that is known."""
+        """For each delay level, the offset of the next message to deliver and the end of its queue, as far as known."""
         figures = {}
         for level, offset in self._store.config.delay_offsets.items():
             try:
@@ -114,7 +114,7 @@ class BrokerAdminProcessor:
 
     @handles(RequestCode.GET_BROKER_CONFIG, EmptyRequestHeader)
     def get_broker_config(self, _header: EmptyRequestHeader, request: Request) -> Response:
-        """What of a broker's configuration is true of us, as Java properties; exporting tools need all of these."""
+        """The parts of a broker's configuration that apply to us, as Java properties; exporters need all of these."""
         address, options = request.connection.local_address, self._service.options
         broker_id = options.register.registered_id
         properties = {
@@ -126,7 +126,7 @@ class BrokerAdminProcessor:
             "brokerName": self._service.broker_name,
             "brokerPermission": str(READ_ONLY_PERM),
             "brokerRole": "SLAVE" if broker_id else "ASYNC_MASTER",
-            # What exportMetrics calls the number of processors.
+            # exportMetrics prints this as the number of processors.
             "clientCallbackExecutorThreads": str(os.cpu_count() or 1),
             "enablePropertyFilter": "true",
             "fileReservedTime": "72",
@@ -150,9 +150,9 @@ class BrokerAdminProcessor:
 
     @handles(RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader)
     def view_stats(self, header: ViewBrokerStatsDataRequestHeader) -> Lookup[Response]:
-        """How many messages came and went lately: none came; went what groups have consumed, by their commits.
+        """The rates of messages put and got lately: none are put; got are those that groups consumed, by their commits.
 
-        A broker has such a figure once it has counted anything, so there is none of what is put into a topic.
+        A broker has such a statistic only once it has counted something, so there is none for puts into a topic.
         """
         name, key = header.stats_name, header.stats_key
         rates = self._service.offsets.rates
@@ -178,12 +178,12 @@ class BrokerAdminProcessor:
 
     @handles(RequestCode.GET_BROKER_EPOCH_CACHE, EmptyRequestHeader)
     def get_epoch_cache(self, _header: EmptyRequestHeader) -> Response:
-        """Refused in the words of a broker that no controller runs."""
+        """Refuse with the words of a broker that is not run by a controller."""
         return Response(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
 
     @handles(RequestCode.GET_COLD_DATA_FLOW_CTR_INFO, EmptyRequestHeader)
     def get_cold_data_flow(self, _header: EmptyRequestHeader) -> Response:
-        """Nothing is held back here; the thresholds are a broker's defaults."""
+        """Report that no group is slowed down for cold data; the thresholds are a broker's defaults."""
         body = {
             "runtimeTable": {},
             "configTable": {},
@@ -195,14 +195,14 @@ class BrokerAdminProcessor:
 
     @handles(RequestCode.GET_ALL_DELAY_OFFSET, EmptyRequestHeader)
     def get_all_delay_offsets(self, _header: EmptyRequestHeader) -> Response:
-        """How far the delivery of delayed messages had come, by delay level."""
+        """The offsets up to which delayed messages were delivered, by delay level."""
         self._store.config.refuse_unknown(DELAY_OFFSETS)
         offsets = {str(level): offset for level, offset in sorted(self._store.config.delay_offsets.items())}
         return Response(body=encode_json({"offsetTable": offsets}))
 
 
 def _idle_figures() -> dict[str, str]:
-    """What a server that only reads has none of."""
+    """The figures of writing, which are 0 for a server that only reads."""
     figures = {
         "EndTransactionQueueSize": "0",
         "EndTransactionThreadPoolQueueCapacity": "0",
@@ -241,7 +241,10 @@ def _idle_figures() -> dict[str, str]:
 
 
 def disk_ratio(used: int, free: int) -> float:
-    """How full a disk is, as a broker says it: in whole hundredths, rounded up; bytes used, and free for all users."""
+    """Return the used part of a disk as a broker reports it: between 0 and 1, rounded up to hundredths.
+
+    `used` and `free` are in bytes; `free` counts those that are free for all users.
+    """
     return -(-100 * used // (used + free)) / 100 if used + free else 0.0
 
 

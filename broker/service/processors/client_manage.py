@@ -1,4 +1,4 @@
-"""Clients: their heartbeats and leave-takings, what they subscribe to, which producers there are.
+"""Requests of clients: heartbeats, unregistration, checks of subscriptions; and lists of producers.
 
 Source: remoting-protocol §3.2, §4.10, §4.18.
 """
@@ -30,7 +30,7 @@ from storage.filter.tag import is_tag_type
 
 
 class ClientManageProcessor:
-    """Heartbeats, and lists of who sent them."""
+    """Answers heartbeats, and requests for the clients that sent them."""
 
     def __init__(self, service: BrokerService) -> None:
         self._clients, self._commits = service.clients, service.commits
@@ -38,9 +38,9 @@ class ClientManageProcessor:
 
     @handles(RequestCode.HEART_BEAT, EmptyRequestHeader)
     def heart_beat(self, _header: EmptyRequestHeader, request: Request) -> Lookup[Response]:
-        """Take in which groups a client belongs to, and what they subscribe to.
+        """Update the registry with the groups of a client and their subscriptions.
 
-        The answer names no features, so that clients keep sending all they have to say (remoting-protocol §4.18).
+        The answer names no features, so that clients keep sending complete heartbeats (remoting-protocol §4.18).
         """
         data = yield from parse_body(request.command.body, HeartbeatData)
         check_heartbeat(data)
@@ -54,13 +54,13 @@ class ClientManageProcessor:
 
     @handles(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader)
     def unregister_client(self, header: UnregisterClientRequestHeader, request: Request) -> Response:
-        """Forget a client that takes leave of a group."""
+        """Remove a client from a group that it leaves."""
         self._clients.unregister(request.connection, header.consumer_group, header.producer_group)
         return Response(ext_fields={})
 
     @handles(RequestCode.CHECK_CLIENT_CONFIG, EmptyRequestHeader)
     def check_client_config(self, _header: EmptyRequestHeader, request: Request) -> Lookup[Response]:
-        """Whether the expression of a subscription compiles; those by tags, or none at all, are not asked about."""
+        """Check that the expression of a subscription compiles; a subscription by tags is not checked."""
         body = request.command.body
         subscription = (yield from parse_body(body, CheckClientRequestBody)).subscription_data if body else None
         if subscription is None or is_tag_type(subscription.expression_type):
@@ -96,6 +96,6 @@ def _as_producer(member: Member) -> ProducerInfo:
         language=member.language,
         last_update_timestamp=member.last_update_timestamp,
         version=member.version,
-        # As Java prints an address that it has no name for.
+        # Java prints an address without a host name in this form.
         remote_ip=f"/{member.connection.peer_address}",
     )

@@ -1,4 +1,4 @@
-"""How far consumer groups are behind: per queue, the newest offset, the one consumed and the time of it.
+"""How far consumer groups are behind: per queue, the end, the consumed offset and the time of its message.
 
 Source: remoting-protocol §2.2 (consumerProgress), §4.5, §4.6, §4.15; store-format §5.6.
 """
@@ -34,7 +34,7 @@ from storage.store.topic_catalog import find_topic
 
 
 class ConsumeStatsProcessor:
-    """Progress of one group, of all groups, and how late a group is."""
+    """Answers requests for the progress of one group, of all groups, and for how late a group is."""
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service
@@ -42,7 +42,7 @@ class ConsumeStatsProcessor:
 
     @handles(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader)
     def get_consume_stats(self, header: GetConsumeStatsRequestHeader) -> Lookup[Response]:
-        """How far a group is in each queue of its topics; none for a group that never committed an offset."""
+        """The progress of a group in each queue of its topics; empty for a group that never committed an offset."""
         group, topics = header.consumer_group, self._topics_of(header)
         yield from self._store.queues.listed()
         yield from leave_to_a_thread(sum(map(self._count, topics)))
@@ -52,7 +52,7 @@ class ConsumeStatsProcessor:
         return Response(body=encode_json(ConsumeStats(message_queue_map(progress), rate)))
 
     def _topics_of(self, header: GetConsumeStatsRequestHeader) -> list[str]:
-        """The topics asked for; unless listed, only those that a group with live members subscribes to."""
+        """The topics of the request; if it lists none, only those to which a group with live members subscribes."""
         listed = {topic for topic in (header.topic_list or "").split(";") if topic}
         if listed:
             return sorted(listed)
@@ -64,7 +64,7 @@ class ConsumeStatsProcessor:
         return [topic for topic in topics if topic in group.subscriptions]
 
     def _progress(self, group: str, topic: str) -> Lookup[list[tuple[MessageQueue, OffsetWrapper]]]:
-        """How far a group is in every queue that a topic's configuration counts."""
+        """The progress of a group in every queue that a topic's configuration counts."""
         pulled, names = self._pulled(group, topic), self._queues(topic)
         offsets = yield from all_of(self._progress_in(group, name, pulled) for name in names)
         return list(zip(names, offsets, strict=True))
@@ -81,7 +81,10 @@ class ConsumeStatsProcessor:
         )
 
     def _pulled(self, group: str, topic: str) -> dict[int, int]:
-        """How far a group with live members has pulled here; without them what the store's broker recorded counts."""
+        """The next offsets that a group would pull, by queue id.
+
+        Empty for a group without live members, for which the offsets count that the store's broker recorded.
+        """
         is_live = self._service.clients.consumer_group(group) is not None
         return self._service.pulled.next_offsets(group, topic) if is_live else {}
 
@@ -98,7 +101,7 @@ class ConsumeStatsProcessor:
 
     @handles(RequestCode.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader)
     def get_all_consume_stats(self, header: GetConsumeStatsInBrokerHeader, request: Request) -> Lookup[Response]:
-        """How far every group is, topic by topic; only in ordered topics if asked so."""
+        """The progress of every group, topic by topic; if the request says so, only in ordered topics."""
         self._store.config.refuse_unknown(GROUPS)
         groups_by_name = sorted(self._store.config.subscription_groups)
         topics = {group: self._service.offsets.topics_of(group) for group in groups_by_name}
@@ -114,7 +117,7 @@ class ConsumeStatsProcessor:
                     continue
                 progress = yield from self._progress(group, topic)
                 for _, wrapper in progress:
-                    # A broker fills in no pull offset here, and so counts what is in flight as negative.
+                    # A broker sets no pull offset here, so that its number of messages in flight is negative.
                     wrapper.pull_offset = 0
                     total += wrapper.broker_offset - wrapper.consumer_offset
                     in_flight -= wrapper.consumer_offset
@@ -125,7 +128,7 @@ class ConsumeStatsProcessor:
 
     @handles(RequestCode.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpanRequestHeader)
     def query_consume_time_span(self, header: QueryConsumeTimeSpanRequestHeader) -> Lookup[Response]:
-        """Of each queue: the times of its first and last message and of the last one consumed, and how late that is."""
+        """For each queue, the times of its first, last and last consumed message and the delay of the group, in ms."""
         yield from self._store.queues.listed()
         if find_topic(self._store, header.topic) is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")

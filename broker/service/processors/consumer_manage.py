@@ -1,6 +1,7 @@
-"""Consumer groups: who is in them, how they are configured, how far they have come.
+"""Requests about consumer groups: their members, configuration and offsets.
 
-What groups had committed when the store was written is read from it; what they commit now is kept beside the store.
+Offsets that groups had committed when the store was written are read from it; those that they commit now are kept
+outside the store.
 Source: remoting-protocol §2.1 (track), §2.2, §3.2, §4.8–4.12, §4.20.
 """
 
@@ -39,11 +40,11 @@ from storage.layout.store_config import GROUPS, OFFSETS
 from storage.store.topic_catalog import find_topic
 
 NO_MEMBER = f"{READ_ONLY}: offsets of a group are taken from its members alone, and this client did not join {{}} here"
-"""Why a committed offset is refused, but for the group's name."""
+"""The remark with which a committed offset is refused; the group's name is filled in."""
 
 
 class ConsumerManageProcessor:
-    """Members, configuration and offsets of consumer groups."""
+    """Answers requests for members, configuration and offsets of consumer groups."""
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service
@@ -64,7 +65,7 @@ class ConsumerManageProcessor:
 
     @handles(RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader)
     def get_consumer_connections(self, header: GetConsumerConnectionListRequestHeader) -> Lookup[Response]:
-        """The connections of a group and what it subscribes to."""
+        """The connections of a group and its subscriptions."""
         yield from leave_to_a_thread(self._clients.count_of(header.consumer_group))
         group = self._clients.consumer_group(header.consumer_group)
         if group is None:
@@ -93,7 +94,7 @@ class ConsumerManageProcessor:
 
     @handles(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, QuerySubscriptionByConsumerRequestHeader)
     def query_subscription_by_consumer(self, header: QuerySubscriptionByConsumerRequestHeader) -> Response:
-        """What a live group wants of a topic."""
+        """The subscription of a group with live members to a topic."""
         body = QuerySubscriptionResponseBody(header.group, header.topic)
         subscription = None if header.topic is None else self._clients.subscription(header.group, header.topic)
         if subscription is not None:
@@ -104,7 +105,7 @@ class ConsumerManageProcessor:
 
     @handles(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GetAllSubscriptionGroupRequestHeader)
     def get_all_groups(self, header: GetAllSubscriptionGroupRequestHeader) -> Lookup[Response]:
-        """How all groups are configured, in pages for clients that ask for pages."""
+        """The configuration of all groups, in pages for clients that ask for pages."""
         config = self._store.config
         config.refuse_unknown(GROUPS)
         names, version = sorted(config.subscription_groups), config.subscription_groups_version
@@ -119,7 +120,7 @@ class ConsumerManageProcessor:
 
     @handles(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader)
     def get_group(self, header: GetSubscriptionGroupConfigRequestHeader) -> Response:
-        """How one group is configured."""
+        """The configuration of one group."""
         group = self._store.config.subscription_groups.get(header.group)
         if group is None:
             self._store.config.refuse_unknown(GROUPS, header.group)
@@ -131,9 +132,9 @@ class ConsumerManageProcessor:
 
     @handles(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequestHeader)
     def query_consumer_offset(self, header: QueryConsumerOffsetRequestHeader) -> Lookup[Response]:
-        """The next offset of a group in a queue; a group new to a queue that is whole starts at 0.
+        """The next offset of a group in a queue; it is 0 for a new group if the queue still has its first message.
 
-        Raises RocketLensError where it is not known, which is no answer: see
+        Raises RocketLensError where the offset is not known; the client gets no answer then, see
         :func:`broker.service.dispatcher.is_better_unanswered`.
         """
         offset = self._offsets.committed(header.consumer_group, header.topic, header.queue_id)
@@ -150,10 +151,11 @@ class ConsumerManageProcessor:
 
     @handles(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader)
     def update_consumer_offset(self, header: UpdateConsumerOffsetRequestHeader, request: Request) -> Lookup[Response]:
-        """Remember how far a group has come, as its members tell.
+        """Commit the offset that a member of a group reports.
 
-        Consumers do not wait for the answer, and commit before their first heartbeat after a restart: that is held. Who
-        waits is a tool (cloneGroupOffset), which would be told a success that no broker ever sees.
+        Consumers do not wait for the answer. After a restart of this server they commit before their first heartbeat;
+        such an offset is held. A client that waits for the answer and is no member is a tool (cloneGroupOffset); it is
+        refused, since it would report an offset as set that no broker ever gets.
         """
         yield from self._store.queues.listed()
         topic = find_topic(self._store, header.topic)
@@ -161,7 +163,7 @@ class ConsumerManageProcessor:
             remark = f"there is no queue {header.queue_id} of topic {header.topic}"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark)
         group, connection = header.consumer_group, request.connection
-        # What consumers tell last may come after their leave-taking.
+        # The last commit of a consumer may come after it has unregistered.
         if not (request.command.is_oneway or self._clients.was_member(connection, group)):
             return Response(ResponseCode.NO_PERMISSION, NO_MEMBER.format(group))
         check_group("consumerGroup", group)

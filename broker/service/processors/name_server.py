@@ -1,8 +1,8 @@
-"""The name server's part: where topics, brokers and clusters are.
+"""Requests to a name server: the addresses of topics, brokers and clusters.
 
-There is one broker for each store that this process serves, with id 0; whichever is asked tells of all of them.
+There is one broker for each store that this process serves, with id 0; each of them answers with all of them.
 
-Every queue is announced for reading alone, whatever the store's configuration says. Answers are stable from one call to
+Every queue is listed as readable only, whatever the store's configuration says. Answers do not change from one call to
 the next: clients compare them, and rebalance when they differ. Source: remoting-protocol §4.1–4.3, §5.1, §5.4.
 """
 
@@ -29,7 +29,7 @@ NO_ROUTE = (
     "No topic route info in name server for the topic: {}\n"
     "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 )
-"""A name server's own words, which Java clients show to their users."""
+"""The error text of a name server, which Java clients show to their users."""
 
 UNIT_FLAG = 1
 """Bit of topicSysFlag: a topic of one unit."""
@@ -39,7 +39,7 @@ UNIT_SUB_FLAG = 2
 
 
 class NameServerProcessor:
-    """Routes, clusters and topic lists."""
+    """Answers requests for routes, clusters and lists of topics."""
 
     def __init__(self, service: BrokerService, brokers: ServedBrokers) -> None:
         self._service = service
@@ -76,7 +76,7 @@ class NameServerProcessor:
 
     @handles(RequestCode.GET_BROKER_MEMBER_GROUP, EmptyRequestHeader)
     def get_broker_member_group(self, _header: EmptyRequestHeader, request: Request) -> Response:
-        """The brokers of a name: the one that has it, else us."""
+        """The brokers with a name: the served one that has it, else this one."""
         name = ext_fields_of(request.command).get("brokerName")
         services = [service for service in self._brokers.services if service.broker_name == name]
         group = self._broker(services[0] if services else self._service, request)
@@ -89,20 +89,20 @@ class NameServerProcessor:
 
     @handles(RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader)
     def get_topics_by_cluster(self, header: GetTopicsByClusterRequestHeader) -> Lookup[Response]:
-        """Every topic for our cluster, none for another one."""
+        """Every topic of the served brokers in a cluster; none for another cluster."""
         services = [service for service in self._brokers.services if service.cluster == header.cluster]
         return _topic_list((yield from self._all_topics(services)))
 
     @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, EmptyRequestHeader)
     def get_system_topics(self, _header: EmptyRequestHeader, request: Request) -> Response:
-        """The topics a name server makes up itself, and the broker to ask for its own ones (code 305)."""
+        """The names of clusters and brokers, which count as topics, and the broker to ask for its own (code 305)."""
         services = self._brokers.services
         names = sorted({name for service in services for name in (service.cluster, service.broker_name)})
         return _topic_list(names, self._service.advertised_address(request.connection))
 
     @handles(RequestCode.GET_UNIT_TOPIC_LIST, EmptyRequestHeader)
     def get_unit_topics(self, _header: EmptyRequestHeader) -> Response:
-        """The topics of one unit."""
+        """The topics that belong to a unit."""
         return _topic_list(self._topics_with(UNIT_FLAG, UNIT_FLAG))
 
     @handles(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, EmptyRequestHeader)
@@ -112,23 +112,23 @@ class NameServerProcessor:
 
     @handles(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, EmptyRequestHeader)
     def get_shared_topics_subscribed_by_units(self, _header: EmptyRequestHeader) -> Response:
-        """The topics of no unit that units subscribe to."""
+        """The topics that belong to no unit and that units subscribe to."""
         return _topic_list(self._topics_with(UNIT_FLAG | UNIT_SUB_FLAG, UNIT_SUB_FLAG))
 
     @handles(RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader)
     def get_kv_config(self, header: GetKVConfigRequestHeader) -> Response:
-        """Nothing: a store holds no key-value configuration of a name server."""
+        """Answer that nothing is found: a store has no key-value configuration of a name server."""
         remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
         return Response(ResponseCode.QUERY_NOT_FOUND, remark)
 
     @handles(RequestCode.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader)
     def get_kv_list(self, header: GetKVListByNamespaceRequestHeader) -> Response:
-        """Nothing, as for a single key."""
+        """Answer that nothing is found, as for a single key."""
         return Response(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
 
     @handles(RequestCode.GET_NAMESRV_CONFIG, EmptyRequestHeader)
     def get_name_server_config(self, _header: EmptyRequestHeader, request: Request) -> Response:
-        """What of a name server's configuration is true of us, as Java properties."""
+        """The parts of a name server's configuration that apply to us, as Java properties."""
         options = self._service.options
         properties = {
             "bindAddress": request.connection.local_address.host,
@@ -166,7 +166,7 @@ class NameServerProcessor:
 
 
 def encode_properties_text(properties: dict[str, str]) -> bytes:
-    """A configuration as Java properties: one `name=value` a line, sorted."""
+    """Encode a configuration as Java properties: one `name=value` a line, sorted, in UTF-8."""
     return "".join(f"{name}={value}\n" for name, value in sorted(properties.items())).encode("utf-8")
 
 

@@ -1,12 +1,13 @@
 """Pull messages of one queue from an offset on, filtered by a subscription.
 
-Statuses and codes are a broker's (store-format §5.4, remoting-protocol §3.4), but for two things that only help
-(remoting-protocol §3.2, §9): consumers that poll are led back into a queue's range by *no match* instead of *illegal
-offset*, which would have them wait and rebalance; and a pull whose messages all fail the filter looks on until one
-passes, since tools take the first *no match* for the end. A pull that may wait and finds nothing new is held.
+Statuses and codes are a broker's (store-format §5.4, remoting-protocol §3.4), with two differences (remoting-protocol
+§3.2, §9). A consumer that polls outside of a queue's range gets *no match* with an offset in the range, instead of
+*illegal offset*, after which it would wait and rebalance. And when no message passes the filter a pull scans on until
+one does, since tools treat the first *no match* as the end. A pull that may wait and finds nothing new is held.
 
-Where units of the queue are damaged or lost the log is searched for their messages. Meanwhile a pull brings what lies
-before them, or is answered SYSTEM_BUSY; afterwards it brings what was found, and says how many messages are lost.
+Where units of the queue are damaged or lost the log is searched for their messages. Meanwhile a pull returns the
+messages before them, or is answered SYSTEM_BUSY. Afterwards it returns those that were found, and the remark says how
+many messages are lost.
 """
 
 import weakref
@@ -41,27 +42,27 @@ from storage.store.topic_catalog import find_topic
 COMMIT_OFFSET_FLAG = 1
 SUSPEND_FLAG = 2
 SUBSCRIPTION_FLAG = 4
-"""Bits of sysFlag: commitOffset is meant, the answer may wait for messages, the subscription is in the request."""
+"""Bits of sysFlag: commitOffset is valid, the answer may wait for messages, the subscription is in the request."""
 
 DEFAULT_MAX_BYTES = 256 * 1024
 """Bytes of one answer unless the request says otherwise, as in 5.x clients."""
 
 HEADER_RESERVE = 8 * 1024
-"""Bytes of a frame kept for its header."""
+"""Bytes of a frame that are reserved for its header."""
 
 SCANS_ON_LOOP = 2
 """Scans of 16,000 bytes of queue units, without a match, before a pull asks for a thread that may wait."""
 
 SCANS_IN_POOL = 4096
-"""Such scans altogether, some three million messages; after them the answer names the offset to go on from."""
+"""Scans in all for one pull, some three million messages; after them the answer names the offset to go on from."""
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 READ_BIT = 4
-"""Of what is forbidden to a group on a topic: reading it."""
+"""The bit, among those that forbid things to a group on a topic, that forbids reading."""
 
 BROADCASTING_FORBIDDEN, SUBSCRIPTION_FORBIDDEN = "4", "5"
-"""Values of `forbiddenType`, of a group that may not broadcast and of one that may not read a topic."""
+"""Values of `forbiddenType` for a group that may not broadcast, and for one that may not read a topic."""
 
 NO_FILTER_DATA = "The broker's consumer filter data is not exist!Your expression may be wrong!"
 
@@ -77,13 +78,13 @@ CODES = {
     GetMessageStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
     GetMessageStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
 }
-"""Where a queue is empty, offset 0 is no illegal one: PULL_NOT_FOUND."""
+"""The response code of each status. For offset 0 of an empty queue it is PULL_NOT_FOUND instead."""
 
 LOOK_ON = (GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.MESSAGE_WAS_REMOVING)
 
 
 class Refused(Exception):
-    """This pull is answered with `response`."""
+    """Raised to answer a pull with the error `response`."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.remark)
@@ -91,9 +92,9 @@ class Refused(Exception):
 
 
 class FoundPull(NamedTuple):
-    """A pull that found messages, and what its answer depended on.
+    """A pull that found messages, and everything that its answer depends on.
 
-    `snapshot`, which is not kept alive, and `group_changes` are what was current when it was looked at first.
+    `snapshot`, which is not kept alive, and `group_changes` were current when the pull was looked at first.
     """
 
     code: int
@@ -106,11 +107,11 @@ class FoundPull(NamedTuple):
 
 
 Learn: TypeAlias = Callable[[FoundPull], None]
-"""Takes notice of a pull that found messages: a lane may answer those that are like it."""
+"""Called with each pull that found messages, so that a lane can answer later pulls with the same parameters."""
 
 
 class PullMessageProcessor:
-    """PULL_MESSAGE and LITE_PULL_MESSAGE, which differ in nothing that concerns an archive."""
+    """Answers PULL_MESSAGE and LITE_PULL_MESSAGE, which are the same for a server that only reads."""
 
     def __init__(self, service: BrokerService, learn: Learn | None = None) -> None:
         """Answer for `service`; `learn` is called with pulls that found messages, on any thread."""
@@ -123,7 +124,7 @@ class PullMessageProcessor:
     @handles(RequestCode.PULL_MESSAGE, PullMessageRequestHeader)
     @handles(RequestCode.LITE_PULL_MESSAGE, PullMessageRequestHeader)
     def pull_message(self, header: PullMessageRequestHeader, request: Request) -> Lookup[Answer]:
-        """The messages from a queue offset on; the header fields say where to go on."""
+        """The messages from a queue offset on; the header fields name the offset to go on from."""
         snapshot, group_changes = self._store.snapshot, self._service.clients.changes
         try:
             if not snapshot.queues.is_listed:
@@ -157,7 +158,7 @@ class PullMessageProcessor:
         return self.answer(header, topic, result)
 
     def look_again(self, question: "HeldQuestion") -> Lookup[Response | None]:
-        """Make a held pull again from where it stopped; None where still nothing passes its filter."""
+        """Make a held pull again from where it stopped; None if still no message passes its filter."""
         queue_offset = question.result.next_begin_offset
         result = yield from self._look(self._store.snapshot, question.header, queue_offset, question.message_filter)
         if question.result.lost is not None:
@@ -169,7 +170,7 @@ class PullMessageProcessor:
         return self.answer(question.header, question.topic, result)
 
     def _topic(self, header: PullMessageRequestHeader, request: Request) -> TopicConfig:
-        """Refuse what a broker refuses: a closed group, an unknown topic, a queue that the topic does not have."""
+        """Return the topic; raise `Refused` for a closed group, an unknown topic, or a queue that the topic lacks."""
         check_group("consumerGroup", header.consumer_group)
         group = self._store.config.subscription_groups.get(header.consumer_group)
         if group is not None and not group.consume_enable:
@@ -188,13 +189,13 @@ class PullMessageProcessor:
         return topic
 
     def _known_filter(self, header: PullMessageRequestHeader) -> MessageFilter | None:
-        """The filter of a subscription in the request that was made for an earlier one; None without one."""
+        """The filter of the request's subscription if it is kept from an earlier one, else None."""
         if not header.sys_flag & SUBSCRIPTION_FLAG:
             return None
         return self._service.subscriptions.known_in_pull(header.topic, header.subscription, header.expression_type)
 
     def _filter(self, header: PullMessageRequestHeader) -> Lookup[MessageFilter]:
-        """The subscription in the request, else the one that the group's members reported with their heartbeats."""
+        """Return the filter of the request's subscription, else of the one that the group's members reported."""
         if header.sys_flag & SUBSCRIPTION_FLAG:
             try:
                 subscriptions = self._service.subscriptions
@@ -215,7 +216,7 @@ class PullMessageProcessor:
         return (yield from self._reported_filter(group, subscription, header.sub_version))
 
     def _refuse_forbidden(self, group: ConsumerGroup, topic: str) -> None:
-        """Refuse a group that may not broadcast, or not read this topic, by the store's configuration."""
+        """Raise `Refused` if the store's configuration forbids the group to broadcast, or to read this topic."""
         config = self._store.config.subscription_groups.get(group.name)
         if config is not None and not config.consume_broadcast_enable and group.message_model == BROADCASTING:
             remark = f"the consumer group[{group.name}] can not consume by broadcast way"
@@ -227,7 +228,7 @@ class PullMessageProcessor:
     def _reported_filter(
         self, group: ConsumerGroup, subscription: SubscriptionData, sub_version: int
     ) -> Lookup[MessageFilter]:
-        """The filter of a heartbeat's subscription, which was not refused when it was reported."""
+        """Return the filter of a heartbeat's subscription; raises `Refused` where it has none."""
         reported = group.filters.get(subscription.topic)
         try:
             chosen = yield from self._service.subscriptions.of_group(group.name, subscription, reported)
@@ -246,7 +247,10 @@ class PullMessageProcessor:
     def _look(
         self, snapshot: Snapshot, header: PullMessageRequestHeader, queue_offset: int, message_filter: MessageFilter
     ) -> Lookup[GetMessageResult]:
-        """Scan until a message passes the filter, the queue ends, or it takes too long. Raises BeingSearched."""
+        """Scan until a message passes the filter, the queue ends, or `SCANS_IN_POOL` is reached.
+
+        Raises `BeingSearched` while the log is searched for the messages at the offset.
+        """
         limits = limits_of(header, self._service.options)
         result: GetMessageResult | None = None
         lost: Lost | None = None
@@ -276,13 +280,13 @@ class PullMessageProcessor:
         return result if lost is result.lost else replace(result, lost=lost)
 
     def _commit(self, header: PullMessageRequestHeader, request: Request) -> None:
-        """Remember the offset that the request commits on the way."""
+        """Commit the offset that comes with the request, if one does."""
         if header.sys_flag & COMMIT_OFFSET_FLAG and header.commit_offset > 0:
             group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
             self._service.commits.commit(request.connection, group, topic, queue_id, header.commit_offset)
 
     def answer(self, header: PullMessageRequestHeader, topic: TopicConfig, result: GetMessageResult) -> Response:
-        """The answer to a pull, made from its result."""
+        """Make the answer to a pull from its result."""
         code = CODES[result.status]
         if _is_nothing_new(result, header.queue_offset):
             code = ResponseCode.PULL_NOT_FOUND
@@ -304,7 +308,7 @@ class PullMessageProcessor:
 
 
 def limits_of(header: PullMessageRequestHeader, options: ServeOptions) -> tuple[int, int]:
-    """How many messages, and bytes of them, a pull asks for, as far as an answer can hold them."""
+    """Return the number of messages and of their bytes that a pull asks for, limited to what one answer can hold."""
     wanted = header.max_msg_bytes if header.max_msg_bytes is not None else DEFAULT_MAX_BYTES
     return max(header.max_msg_nums, 1), min(wanted, options.frame_limit - HEADER_RESERVE)
 
@@ -312,7 +316,7 @@ def limits_of(header: PullMessageRequestHeader, options: ServeOptions) -> tuple[
 def found_fields(
     next_begin_offset: int, max_offset: int, min_offset: int, topic_sys_flag: int, group_sys_flag: int
 ) -> dict[str, str]:
-    """The header fields of the answer to a pull."""
+    """Make the header fields of the answer to a pull."""
     return {
         "suggestWhichBrokerId": "0",
         "groupSysFlag": str(group_sys_flag),
@@ -328,7 +332,7 @@ def _unparsed(error: FilterSyntaxError) -> Response:
 
 
 def _why_no_filter(filters: KeptFilters, subscription: SubscriptionData) -> Lookup[str]:
-    """Where the expression of a group without a filter is wrong."""
+    """Return the error in the expression of a group without a filter, "" if there is none."""
     try:
         yield from filters.make_lookup(subscription.sub_string, subscription.expression_type)
     except FilterSyntaxError as error:
@@ -337,7 +341,7 @@ def _why_no_filter(filters: KeptFilters, subscription: SubscriptionData) -> Look
 
 
 class HeldQuestion(msgspec.Struct, gc=False):
-    """A pull that waits for messages; `result` is what it found last: nothing, and where to go on."""
+    """A pull that waits for messages; `result` is its last one, without messages but with the offset to go on from."""
 
     processor: PullMessageProcessor
     header: PullMessageRequestHeader
@@ -357,17 +361,17 @@ class HeldQuestion(msgspec.Struct, gc=False):
 
     @property
     def sameness(self) -> Hashable:
-        """Everything that an answer depends on but the queue: the filter is one object for one text."""
+        """Everything besides the queue that an answer depends on; equal subscriptions have the same filter object."""
         header = self.header
         wanted = header.max_msg_nums, header.max_msg_bytes, header.sys_flag, header.consumer_group
         return header.queue_offset, id(self.message_filter), self.topic.topic_sys_flag, wanted
 
     def look(self) -> Lookup[Response | None]:
-        """The answer, or None while nothing arrived that passes the filter."""
+        """Return the answer, or None while no new message passes the filter."""
         return self.processor.look_again(self)
 
     def give_up(self) -> Response:
-        """The answer that the queue has no further message for this pull."""
+        """Return the answer that the queue has no further message for this pull."""
         result = self.result
         if result.status in LOOK_ON:
             result = replace(result, status=GetMessageStatus.OFFSET_OVERFLOW_ONE)
@@ -375,7 +379,7 @@ class HeldQuestion(msgspec.Struct, gc=False):
 
 
 def _is_nothing_new(result: GetMessageResult, queue_offset: int) -> bool:
-    """Whether a pull that may wait is to wait: it is at the end of its queue, which may be empty."""
+    """Whether a pull is at the end of its queue, which may be empty, so that it is held if it may wait."""
     if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
         return queue_offset == 0
     return CODES[result.status] is ResponseCode.PULL_NOT_FOUND

@@ -1,7 +1,7 @@
-"""Queues for members of a consumer group that leave it to the server to share them out (`clientRebalance` false).
+"""Queues for the members of a consumer group whose queues the server shares out (`clientRebalance` false).
 
-Such a consumer of 5.x has no other way to queues: an error leaves it without any, asking again every second. It pulls
-from what it is assigned, also where the broker that wrote the store had the group pop. Source: remoting-protocol §3.2.
+Such a consumer of 5.x gets queues in no other way: after an error it has none, and asks again every second. It pulls
+from its assigned queues, even if the broker that wrote the store had the group pop. Source: remoting-protocol §3.2.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from storage.files.waiting import Lookup
 
 
 class QueryAssignmentProcessor:
-    """QUERY_ASSIGNMENT."""
+    """Answers QUERY_ASSIGNMENT."""
 
     def __init__(self, service: BrokerService, brokers: ServedBrokers) -> None:
         self._service = service
@@ -34,7 +34,7 @@ class QueryAssignmentProcessor:
 
     @handles(RequestCode.QUERY_ASSIGNMENT, EmptyRequestHeader)
     def query_assignment(self, _header: EmptyRequestHeader, request: Request) -> Lookup[Response]:
-        """The queues that a client is to pull from; without a list it keeps those that it has."""
+        """The queues that a client is to pull from; if the answer has no list, the client keeps its queues."""
         body = yield from parse_body(request.command.body, QueryAssignmentRequestBody)
         yield from leave_to_a_thread(self._service.clients.count_of(body.consumer_group))
         yield from self._brokers.listed()
@@ -44,7 +44,7 @@ class QueryAssignmentProcessor:
         return Response(body=encode_json(QueryAssignmentResponseBody([*map(MessageQueueAssignment, queues)])))
 
     def _share(self, body: QueryAssignmentRequestBody) -> Sequence[MessageQueue] | None:
-        """A client's share of a topic, None where a broker says nothing: no topic, no group, no such strategy."""
+        """A client's share of a topic's queues, None for an unknown topic, group or strategy, as from a broker."""
         queues = self._queues(body.topic)
         if not queues:
             return None

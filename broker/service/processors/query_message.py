@@ -1,12 +1,14 @@
 """Find messages: the one at a physical offset, or those with a key, a unique key or a tag.
 
-Request and answer as remoting-protocol §2.1 and store-format §4.4, 4.5 have them, with exact answers where a broker's
-are only hash matches, and three things of our own: an empty answer explains itself in its remark; an answer that leaves
-out older matches says so (`rocketlensTruncated`) and names where to go on (`rocketlensCursor`, sent back as `lastKey`);
-an answer that may lack something says what (`rocketlensIncomplete`). Java clients ignore all of these.
+Requests and answers are those of remoting-protocol §2.1 and store-format §4.4, 4.5, but only exact matches are
+returned where a broker returns all matches of a hash. Three things are added, which Java clients ignore. The remark of
+an empty answer explains why it is empty. An answer that leaves out older matches has `rocketlensTruncated`, and
+`rocketlensCursor`, which is sent back as `lastKey` to get them. An answer that may lack messages says in
+`rocketlensIncomplete` which.
 
-A request with `rocketlensCopies` true also gets the copies of the topic's messages that wait or failed under topics of
-the broker's own (:mod:`storage.life.message_copies`), each as it is stored, so that its topic says what it is.
+A request with `rocketlensCopies` true also gets the copies of the topic's messages that wait or failed, which the
+broker stores under topics of its own (:mod:`storage.life.message_copies`). They are returned as they are stored: the
+topic of each shows what kind of copy it is.
 """
 
 from collections.abc import Iterator
@@ -33,25 +35,25 @@ NOT_FOUND_BY_OFFSET = "can not find message by the offset"
 OTHER_TOPIC = "The topic does not match the message"
 
 MAXIMUM_BY_KEY = 64
-"""Messages of one answer, as a broker caps them (maxMsgsNumBatch)."""
+"""Most messages of one answer, as in a broker (maxMsgsNumBatch)."""
 
 MAXIMUM_BY_UNIQUE_KEY = 32
-"""The same for unique keys, whatever maxNum says (defaultQueryMaxNum)."""
+"""Most messages of an answer to a unique key, whatever maxNum says (defaultQueryMaxNum)."""
 
 HEADER_RESERVE = 8 * 1024
-"""Bytes of a frame kept for its header; the texts in it are cut below that."""
+"""Bytes of a frame that are reserved for its header; the texts in it are cut so that they fit."""
 
 LONGEST_TEXT = 2_000
-"""Characters of a remark or of `rocketlensIncomplete`, at most three bytes each."""
+"""Most characters of a remark or of `rocketlensIncomplete`; each takes at most three bytes."""
 
-# Members of an enum cost a look-up each time, which every request would pay.
+# These are module constants because each use of an enum's member costs a look-up, for every request.
 ANY, UNIQUE, SUCCESS = KeyKind.ANY, KeyKind.UNIQUE, ResponseCode.SUCCESS
 
 NOTHING_TO_DISCLOSE: dict[str, str] = {}
 
 
 class QueryMessageProcessor:
-    """VIEW_MESSAGE_BY_ID and QUERY_MESSAGE."""
+    """Answers VIEW_MESSAGE_BY_ID and QUERY_MESSAGE."""
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service
@@ -63,16 +65,16 @@ class QueryMessageProcessor:
 
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
     def view_message_by_id(self, header: ViewMessageRequestHeader, request: Request) -> Response | Lookup[Response]:
-        """The one record that starts at a physical offset, byte for byte; else why none starts there.
+        """The one record that starts at a physical offset, byte for byte; else an error that says why there is none.
 
-        A request that names a topic gets no record of another one, as from a broker 5.5.1; a record that waits or was
-        retried is known by its first topic too, one of light queues by theirs.
+        A request that names a topic gets no record of another one, as from a broker 5.5.1. A record that waits or was
+        retried also matches its first topic, and one of light queues the topics of these.
         """
         record = self._store.hot_record_at(header.offset)
         return self._look_at(header, request) if record is None else self._view(record, header, request)
 
     def _look_at(self, header: ViewMessageRequestHeader, request: Request) -> Lookup[Response]:
-        """Answer a view of what is not in memory, or not there."""
+        """Answer a view of a record that is not in memory, or does not exist."""
         record = yield from self._store.record_at_lookup(header.offset)
         if record is None:
             reason = yield from self._store.explain_absence_lookup(header.offset)
@@ -121,7 +123,7 @@ class QueryMessageProcessor:
         return found(self._found_fields, disclosures, records)
 
     def _with_copies(self, header: QueryMessageRequestHeader, query: KeyQuery, request: Request) -> Lookup[Response]:
-        """Answer with the copies too; never on the event loop, since every group has a topic to look into."""
+        """Answer with the copies too; never on the event loop, since a topic of every group is searched."""
         yield Wait("copies under many topics")
         found = query_with_copies(lambda each: finish(self._searched(each)), query, copy_topics(self._store))
         if not found.messages:
@@ -131,7 +133,7 @@ class QueryMessageProcessor:
         return self._found(self._rewritten(records, request) if self._rewrite else records, disclosures)
 
     def _none(self, header: QueryMessageRequestHeader, answer: QueryAnswer) -> Lookup[Response]:
-        """Say that nothing was found, in the broker's words, then why."""
+        """Make the answer that nothing was found: the broker's words, then the reason."""
         if answer.truncated:
             return Response(ResponseCode.SYSTEM_ERROR, f"the newest match is longer than {self._body_limit} bytes")
         yield from self._store.queues.listed()
@@ -145,7 +147,7 @@ class QueryMessageProcessor:
         )
 
     def _query_in_namespace(self, query: KeyQuery, request: Request) -> Lookup[QueryAnswer | None]:
-        """Ask again for the topic that a client means which leaves wrapping to the server (remoting-protocol §7)."""
+        """Ask again with the namespace before the topic if the client has the server add it (remoting-protocol §7)."""
         topic = _in_namespace(query.topic, request.command)
         if topic is None:
             return None
@@ -153,10 +155,11 @@ class QueryMessageProcessor:
         return answer if answer.records else None
 
     def _record_of_offset_id(self, message_id: MessageId, request: Request) -> Lookup[bytes | memoryview | None]:
-        """The record an offset id names, in the form in which Java clients take it for an answer to that id.
+        """The record that an offset id names, in a form that Java clients accept as the answer to that id; else None.
 
-        They keep a hit whose UNIQ_KEY equals the id, and one without UNIQ_KEY if the id computed from the record does
-        (remoting-protocol §8.3); so the property goes, and the store host stays unless the id names our own address.
+        They accept a record whose UNIQ_KEY equals the id, and one without UNIQ_KEY if the id computed from the record
+        equals it (remoting-protocol §8.3). So the property is removed, and the store host is kept unless the id names
+        our own address.
         """
         record: bytes | memoryview | None = yield from self._store.message_by_offset_id_lookup(message_id)
         if record is None and self._rewrite and message_id.address == self._own_address(request):
@@ -172,13 +175,13 @@ class QueryMessageProcessor:
         return b"".join(with_store_host(record, address) for record in split_records(records))
 
     def _own_address(self, request: Request) -> HostAddress:
-        """Our address as an IP, which is all that a record can hold."""
+        """Our address with an IP, since a record cannot hold a host name."""
         host, port = self._service.advertise_ip or request.connection.local_address
         return HostAddress(host, port)
 
 
 def _is_called(record: bytes | memoryview, topic: str, command: Command) -> bool:
-    """Whether a record may be what a request means that names a topic; white space names none."""
+    """Whether a record has the topic that a request names; a name of white space matches every topic."""
     message = decode_message(record, check_crc=False)
     if is_known_by(message, topic) or not topic.strip():
         return True
@@ -187,7 +190,7 @@ def _is_called(record: bytes | memoryview, topic: str, command: Command) -> bool
 
 
 def _in_namespace(topic: str, command: Command) -> str | None:
-    """The topic that a client means which leaves wrapping to the server; None for a client that does not."""
+    """The topic with its namespace, for a client that has the server add it; None for other clients."""
     fields = ext_fields_of(command)
     namespace = fields.get("ns")
     if not namespace or fields.get("nsd", "").lower() != "true" or topic.startswith(f"{namespace}%"):
@@ -196,7 +199,7 @@ def _in_namespace(topic: str, command: Command) -> str | None:
 
 
 def _key_query(header: QueryMessageRequestHeader, maximum_bytes: int) -> KeyQuery:
-    """Turn a header into the store's own question; raises `BadHeader` for what cannot be one."""
+    """Turn a header into a query of the store; raises `BadHeader` for a number that is out of range."""
     if header.unique_key_query:
         kind, maximum = UNIQUE, MAXIMUM_BY_UNIQUE_KEY
     else:
@@ -211,9 +214,9 @@ def _key_query(header: QueryMessageRequestHeader, maximum_bytes: int) -> KeyQuer
 
 
 def parse_cursor(last_key: str | None) -> int:
-    """Read the physical offset below which a page lies: the last `@` field of a `lastKey`, or a bare number.
+    """Return the physical offset below which a page lies: the last `@` field of a `lastKey`, or a bare number.
 
-    None and "" mean the first page. Raises `BadHeader` naming a field that is no offset.
+    None and "" mean the first page. Raises `BadHeader` for a field that is no offset.
     """
     if not last_key:
         return FIRST_PAGE
@@ -224,7 +227,7 @@ def parse_cursor(last_key: str | None) -> int:
 
 
 def split_records(records: bytes | memoryview) -> Iterator[memoryview]:
-    """Yield each of several records that lie one after the other."""
+    """Yield each record of bytes in which records follow one another."""
     rest = memoryview(records)
     while rest:
         size = int.from_bytes(rest[:4])
@@ -233,26 +236,26 @@ def split_records(records: bytes | memoryview) -> Iterator[memoryview]:
 
 
 def found_fields(timestamp: int, physical_offset: int) -> dict[str, str]:
-    """The header fields that a Java client cannot do without, of a hit and of a miss."""
+    """Make the header fields that a Java client needs in every answer."""
     return {"indexLastUpdatePhyoffset": str(physical_offset), "indexLastUpdateTimestamp": str(timestamp)}
 
 
 def found(fields: dict[str, str], disclosures: dict[str, str], records: bytes | memoryview = b"") -> Response:
-    """The answer with records, whose `fields` are :func:`found_fields`; it says what it leaves out."""
+    """Make the answer with records; `fields` are :func:`found_fields`, `disclosures` what is left out or missing."""
     if not disclosures:
         return Response(SUCCESS, None, fields, records)
     return Response(SUCCESS, _remark(disclosures), fields | disclosures, records)
 
 
 def _disclosures(answer: QueryAnswer) -> dict[str, str]:
-    """The header fields that tell programs what an answer leaves out; mostly none."""
+    """The header fields that say what an answer leaves out; mostly there are none."""
     if not answer.truncated and answer.incomplete is None:
         return NOTHING_TO_DISCLOSE
     return disclose(answer.physical_offsets[0] if answer.truncated and answer.count else None, answer.incomplete)
 
 
 def disclose(cursor: int | None, incomplete: str | None) -> dict[str, str]:
-    """The header fields for a cursor to go on with, and for a sentence about what may be missing."""
+    """Make the header fields for the cursor of the next page, and for a sentence about what may be missing."""
     fields = {}
     if cursor is not None:
         fields = {"rocketlensTruncated": "true", "rocketlensCursor": str(cursor)}
@@ -267,7 +270,7 @@ def wants_copies(command: Command) -> bool:
 
 
 def _remark(disclosures: dict[str, str]) -> str:
-    """What the header fields of `disclose` say, as a sentence for people."""
+    """The header fields of `disclose` as a sentence for people."""
     sentences = []
     if "rocketlensCursor" in disclosures:
         sentences.append(f"older matches are left out, the next page is at lastKey {disclosures['rocketlensCursor']}")

@@ -1,6 +1,6 @@
 """Locks of queues, for consumers that keep messages in order. Source: remoting-protocol §3.2, §4.13.
 
-Short, but a family of request codes is a module here; the locks themselves are `consumers.queue_locks`.
+This short module is one family of request codes; the locks themselves are in `consumers.queue_locks`.
 """
 
 from broker.service.broker_service import BrokerService
@@ -15,21 +15,21 @@ from storage.files.waiting import Lookup
 
 
 class QueueLockProcessor:
-    """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ."""
+    """Answers LOCK_BATCH_MQ and UNLOCK_BATCH_MQ."""
 
     def __init__(self, service: BrokerService) -> None:
         self._locks = service.locks
 
     @handles(RequestCode.LOCK_BATCH_MQ, EmptyRequestHeader)
     def lock_queues(self, _header: EmptyRequestHeader, request: Request) -> Lookup[Response]:
-        """Lock queues for a client; the answer names those that it has to itself now."""
+        """Lock queues for a client; the answer lists those that it has locked now."""
         body = yield from _body_of(request)
         granted = self._locks.lock(body.consumer_group, body.client_id, body.mq_set)
         return Response(body=encode_json(LockBatchResponseBody(granted)))
 
     @handles(RequestCode.UNLOCK_BATCH_MQ, EmptyRequestHeader)
     def unlock_queues(self, _header: EmptyRequestHeader, request: Request) -> Lookup[Response]:
-        """Make a client's queues free for the others."""
+        """Unlock the queues of a client."""
         body = yield from _body_of(request)
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
         return Response()

@@ -1,7 +1,7 @@
-"""Topics and their queues as administration sees them: configuration, offsets, times, queue units.
+"""Requests of administrators about topics and their queues: configuration, offsets, times, queue units.
 
-Source: remoting-protocol §2.2, §4.3–4.7, §4.14, §4.20; store-format §5.3–5.6. A queue that is nowhere is an empty one,
-not an error: brokers answer so too, since their look-up makes the queue.
+Source: remoting-protocol §2.2, §4.3–4.7, §4.14, §4.20; store-format §5.3–5.6. A request for a queue that does not exist
+is answered as for an empty one, not with an error: brokers do the same, since their look-up creates the queue.
 """
 
 from msgspec import UNSET, UnsetType
@@ -44,11 +44,11 @@ from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoun
 from storage.store.topic_catalog import find_topic, system_topics, topic_names
 
 ENTRIES_LIMIT = 16_384
-"""Queue units of one answer: some two megabytes of JSON."""
+"""Most queue units of one answer: some two megabytes of JSON."""
 
 
 class TopicAdminProcessor:
-    """Topic configuration and statistics, queue offsets by number and by time, queue units."""
+    """Answers requests for topic configuration and statistics, queue offsets (by time too) and queue units."""
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service
@@ -58,7 +58,7 @@ class TopicAdminProcessor:
 
     @handles(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader)
     def get_topic_stats(self, header: GetTopicStatsInfoRequestHeader) -> Lookup[Response]:
-        """First and next offset of each queue of a topic, and when its last message was stored."""
+        """The first offset and the end of each queue of a topic, and the store time of its last message in ms."""
         yield from self._store.queues.listed()
         topic = find_topic(self._store, header.topic)
         if topic is None:
@@ -70,7 +70,7 @@ class TopicAdminProcessor:
         return Response(body=encode_json(TopicStatsTable(message_queue_map(zip(names, offsets, strict=True)))))
 
     def _queue(self, topic: str, queue_id: int) -> Lookup[Queue | None]:
-        """A queue whose first and last offset are asked for; StoreError where it is not known which they are."""
+        """Return a queue of which the first or last offset is asked for; raises StoreError where they are not known."""
         self._store.commit_log.refuse_hidden_ends()
         return (yield from self._store.queues.queue_lookup(topic, queue_id))
 
@@ -83,7 +83,7 @@ class TopicAdminProcessor:
 
     @handles(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader)
     def get_topic_config(self, header: GetTopicConfigRequestHeader) -> Lookup[Response]:
-        """How a topic is configured; permissions are the store's own here, for they are facts of it."""
+        """The configuration of a topic; its permissions are here those that the store recorded."""
         yield from self._store.queues.listed()
         topic = find_topic(self._store, header.topic)
         if topic is None:
@@ -92,7 +92,7 @@ class TopicAdminProcessor:
 
     @handles(RequestCode.GET_ALL_TOPIC_CONFIG, GetAllTopicConfigRequestHeader)
     def get_all_topic_config(self, header: GetAllTopicConfigRequestHeader) -> Lookup[Response]:
-        """How all topics are configured, in pages for clients that ask for pages."""
+        """The configuration of all topics, in pages for clients that ask for pages."""
         yield from self._store.queues.listed()
         names, version = topic_names(self._store), self._store.config.topics_version
         page = page_of(names, header.topic_seq, header.max_topic_num, header.data_version, version)
@@ -108,7 +108,7 @@ class TopicAdminProcessor:
 
     @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, EmptyRequestHeader)
     def get_system_topics(self, _header: EmptyRequestHeader) -> Lookup[Response]:
-        """The topics that are the broker's own."""
+        """The system topics of the broker."""
         yield from self._store.queues.listed()
         topics = system_topics(self._store, self._service.broker_name, self._service.cluster)
         return Response(body=encode_json(TopicList(topics)))
@@ -123,13 +123,13 @@ class TopicAdminProcessor:
 
     @handles(RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader)
     def get_min_offset(self, header: GetMinOffsetRequestHeader) -> Lookup[Response]:
-        """The offset of the first message of a queue that is still there."""
+        """The offset of the first message that a queue still has."""
         queue = yield from self._queue(header.topic, header.queue_id)
         return _offset(0 if queue is None else queue.min_offset)
 
     @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequestHeader)
     def search_offset(self, header: SearchOffsetRequestHeader) -> Lookup[Response]:
-        """The first message at a time or after it, or the last at that time or before it."""
+        """The offset of the first message at a time or after it, or of the last one at that time or before it."""
         queue = yield from self._queue(header.topic, header.queue_id)
         if queue is None:
             return _offset(0)
@@ -138,7 +138,7 @@ class TopicAdminProcessor:
 
     @handles(RequestCode.GET_EARLIEST_MSG_STORETIME, GetEarliestMsgStoretimeRequestHeader)
     def get_earliest_store_timestamp(self, header: GetEarliestMsgStoretimeRequestHeader) -> Lookup[Response]:
-        """When the first message of a queue that is still there was stored, −1 for an empty queue."""
+        """The store time in ms of the first message that a queue still has, −1 for an empty queue."""
         queue = yield from self._queue(header.topic, header.queue_id)
         timestamp = NO_TIMESTAMP
         if queue is not None:
@@ -149,7 +149,7 @@ class TopicAdminProcessor:
 
     @handles(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequestHeader)
     def query_consume_queue(self, header: QueryConsumeQueueRequestHeader) -> Lookup[Response]:
-        """The units of a queue as they are, with what a group's subscription makes of them."""
+        """The units of a queue, and for each whether it passes the filter of a group's subscription."""
         queue = yield from self._store.queues.queue_lookup(header.topic, header.queue_id)
         if queue is None:
             return Response(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
@@ -167,7 +167,7 @@ class TopicAdminProcessor:
             filter_data=filter_data,
             subscription_data=subscription,
         )
-        # A broker sends no body when there is nothing from this index on, which no client survives.
+        # A broker sends no body when there are no units from this index on; all clients fail on that.
         remark = None if entries else f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!"
         if count and not entries and queue.min_offset <= header.index:
             remark = f"{remark} Its unit is lost; pulls bring what the log has of its message."
@@ -176,7 +176,7 @@ class TopicAdminProcessor:
     def _subscription(
         self, header: QueryConsumeQueueRequestHeader
     ) -> tuple[SubscriptionData | UnsetType, str | UnsetType]:
-        """The subscription of the group in the header, and what there is to say about its filter."""
+        """The subscription of the group in the header, and the text about its filter."""
         if header.consumer_group is None:
             return UNSET, UNSET
         subscription = self._service.clients.subscription(header.consumer_group, header.topic)
@@ -202,7 +202,7 @@ def _offset(offset: int) -> Response:
 
 
 def _queue_data(entry: ConsumeQueueEntry, chosen: MessageFilter | None) -> ConsumeQueueData:
-    """One unit; only units with an extension are evaluated, as a broker does it."""
+    """Describe one unit; as in a broker, the filter is evaluated only for units with an extension."""
     data = ConsumeQueueData(entry.physical_offset, entry.size, entry.tags_code)
     extension = entry.extension
     if extension is not None:
@@ -215,7 +215,7 @@ def _queue_data(entry: ConsumeQueueEntry, chosen: MessageFilter | None) -> Consu
 
 
 def _extension_json(extension: ConsumeQueueExtUnit) -> str:
-    """An extension unit as 5.5 writes it into a text: JSON, the bitmap as Java's signed bytes."""
+    """An extension unit as 5.5 writes it into the text: JSON, with the bitmap as Java's signed bytes."""
     bitmap = {} if extension.bitmap is None else {"filterBitMap": memoryview(extension.bitmap).cast("b").tolist()}
     members = {
         "msgStoreTime": extension.store_timestamp,
@@ -226,7 +226,7 @@ def _extension_json(extension: ConsumeQueueExtUnit) -> str:
 
 
 def format_bitmap(bitmap: bytes) -> str:
-    """A filter bitmap as Java's `BitsArray` prints it: from the last bit to the first, a line for eight bytes."""
+    """Format a filter bitmap as Java's `BitsArray` prints it: from the last bit to the first, eight bytes a line."""
     lines = []
     for number in range(len(bitmap) - 1, -1, -1):
         lines.append(f"{bitmap[number]:08b}")
