@@ -16,7 +16,7 @@ from spark_jobs.commands.command_options import (
     store_argument,
     work_option,
 )
-from spark_jobs.commands.command_run import check_places, ending_with_a_line, progress_of
+from spark_jobs.commands.command_run import check_places, ending_with_a_line, fetch, progress_of
 
 
 @click.command("fetch")
@@ -37,13 +37,11 @@ def fetch_store(*, as_json: bool, **options: Any) -> None:
 
     Exit code 4: done, but the log was damaged when it was read.
     """
-    from spark_jobs.commands.run import run_fetch
     from spark_jobs.commands.show_report import print_report
-    from spark_jobs.publish.fetch import FetchRequest
 
     with ending_with_a_line(goes_on=True):
         check_places({name: value for name, value in options.items() if name != "storage"})
-        report = run_fetch(FetchRequest(**options), progress_of(as_json=as_json))
+        report = fetch(options, progress_of(as_json=as_json))
     print_report(report, as_json=as_json)
     raise SystemExit(report.exit_code)
 

@@ -69,6 +69,14 @@ def compact(options: JobOptions, progress: "JobProgress", launch: "Launch | None
     return run_compact(CompactRequest(**options), progress, launch)
 
 
+def fetch(options: JobOptions, progress: "JobProgress") -> "AnyReport":
+    """Fetch a rebuild into a store."""
+    from spark_jobs.commands.run import run_fetch
+    from spark_jobs.publish.fetch import FetchRequest
+
+    return run_fetch(FetchRequest(**options), progress)
+
+
 def verify(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
     """Compare queues and index with the log."""
     from spark_jobs.verify.verify import run_verify

@@ -6,8 +6,8 @@
     URL/_attempts/RUN/TASK.TOKEN/_done.json  the record of an attempt that came to its end; gone when the run has ended
 
 RUN is random, and so is the TOKEN of each attempt. Nothing is renamed or copied: the manifest names what counts where
-it lies, and readers follow it alone. Names that begin with `_` are passed over by Spark and Arrow, so whoever reads
-the directory without the manifest finds nothing, never something twice.
+it lies, and readers follow it alone. Names that begin with `_` are passed over by Spark and Arrow, so a reader of
+the directory that ignores the manifest finds nothing, never something twice.
 
 A run goes on where an earlier one was killed: it takes an attempt that came to its end instead of making another. So
 nobody removes such an attempt, be it one that will not count, before there is a manifest that does not name it.

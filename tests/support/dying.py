@@ -38,7 +38,7 @@ class Death:
 
 
 def arrange(patch: pytest.MonkeyPatch, death: Death) -> None:
-    """Make death wait for whoever writes to a URL from now on, until the patch is undone."""
+    """Make death wait for what writes to a URL from now on, until the patch is undone."""
     create, commit, remove = OutputPlace.create, NewObject.commit, OutputPlace.remove
 
     def remove_each(self: OutputPlace, names: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Exports behind a URL: the manifest leads to every message once, whatever died and whoever else was exporting."""
+"""Exports behind a URL: the manifest leads to every message once, whatever died and whatever other runs there were."""
 
 import contextlib
 import hashlib

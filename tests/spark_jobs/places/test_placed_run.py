@@ -1,4 +1,4 @@
-"""Runs that leave their output behind a URL: one commits, whatever dies and whoever else is there."""
+"""Runs that leave their output behind a URL: one commits, whatever dies and whatever other runs there are."""
 
 import contextlib
 import hashlib
@@ -105,7 +105,7 @@ def test_a_run_leaves_what_its_manifest_names_and_nothing_else(new_place: Fresh)
     assert manifest["parts"][0]["name"].startswith(f"_attempts/{manifest['run']}/")
 
 
-def test_whoever_reads_the_directory_alone_finds_only_names_that_are_passed_over(new_place: Fresh) -> None:
+def test_a_reader_of_the_directory_alone_finds_only_names_that_are_passed_over(new_place: Fresh) -> None:
     place = new_place()
     whole_run(place)
     assert place.names() == ["_attempts", MANIFEST]
