@@ -102,31 +102,37 @@ def queue_tasks(
 ) -> list[BuildQueuesTask]:
     """A task for each bundle that has units; `segments` are the summaries of the scan, in order."""
     scanned = [summary for summary in segments if summary["base"] < log.end]
+    bundles = units_of_bundles(work, scanned)
     skipped = tuple(sorted(queue for queue, verdict in _verdicts(plan, scanned).items() if verdict != Verdict.BUILD))
-    tasks = []
-    for bundle in range(max((len(summary["unit_blocks"]) for summary in scanned), default=0)):
-        units = tuple(
-            UnitBlocks(str(block_file(work, summary, UNITS)), tuple(summary["unit_blocks"][bundle]))
-            for summary in scanned
-            if summary["unit_blocks"][bundle]
+    return [
+        BuildQueuesTask(
+            work=str(work.root),
+            store=str(plan.root),
+            bundle=bundle,
+            units=units,
+            skipped=skipped,
+            file_sizes=plan.file_sizes,
+            segment_size=max(summary["size"] for summary in segments),
+            ext=plan.ext,
+            minimum=log.minimum,
+            end=log.end,
+            lost=tuple(log.lost),
         )
-        if units:
-            tasks.append(
-                BuildQueuesTask(
-                    work=str(work.root),
-                    store=str(plan.root),
-                    bundle=bundle,
-                    units=units,
-                    skipped=skipped,
-                    file_sizes=plan.file_sizes,
-                    segment_size=max(summary["size"] for summary in segments),
-                    ext=plan.ext,
-                    minimum=log.minimum,
-                    end=log.end,
-                    lost=tuple(log.lost),
-                )
-            )
-    return tasks
+        for bundle, units in enumerate(bundles)
+        if units
+    ]
+
+
+def units_of_bundles(work: WorkDirectory, scans: Sequence[ScanSummary]) -> list[tuple[UnitBlocks, ...]]:
+    """Return the blocks of units of each bundle, in the order of the log."""
+    return [
+        tuple(
+            UnitBlocks(str(block_file(work, scan, UNITS)), tuple(scan["unit_blocks"][bundle]))
+            for scan in scans
+            if scan["unit_blocks"][bundle]
+        )
+        for bundle in range(max((len(scan["unit_blocks"]) for scan in scans), default=0))
+    ]
 
 
 def unit_count(segments: Iterable[ScanSummary]) -> int:
