@@ -100,7 +100,7 @@ out_url_options = _together(
         "store's own files; no broker may be using it]",
     ),
     click.option(
-        "--storage-options",
+        "--out-storage-options",
         "out_storage",
         default="",
         callback=checked(checked_storage),
