@@ -8,15 +8,14 @@ from protocol.errors import ConfigError
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from spark_jobs.run.work_directory import JobIdentity
 
-_ASIDE: Final = ("fresh", "master", "settings", "work", "drop_backup", "keep_checkpoint", "allow_fewer", "out_storage")
+_ASIDE: Final = ("fresh", "master", "settings", "work", "drop_backup", "keep_checkpoint", "allow_fewer")
 """Options that say how a job runs and publishes; the files that it builds are the same whatever they are."""
 
 
 class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a job that builds files of a store. Without `out` the store's own are replaced.
 
-    `out` may be a URL, and `out_storage` are the options of its file system as JSON. What lies there is meant for the
-    store, into which it is fetched later.
+    What is sent to a URL is meant for the store too, into which it is fetched later.
 
     `profile` is one of PROFILES; `slots` and `entries` are maxHashSlotNum and maxIndexNum, None for what the store
     shows; `zone` names the time zone of file names. With `allow_fewer` a result that leads to fewer sound records than
@@ -25,7 +24,6 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str
     out: str | None = None
-    out_storage: str = ""
     profile: str = AUTO_PROFILE
     slots: int | None = None
     entries: int | None = None

@@ -142,7 +142,7 @@ def _conclude(
         slots = report.details.index.slots if report.details.index is not None else 0
         refuse_fewer(source, staged, report.damages, slots, _left_out(request, report, drops_unknown=drops_unknown))
     work.finish(REPORT, msgspec.to_builtins(report))
-    if request.is_sent and run is not None and request.out is not None:
+    if isinstance(request, RebuildRequest) and request.is_sent and run is not None and request.out is not None:
         what = _to_send(request, source, report, staged)
         send(run, work, request.out, request.out_storage, what, fresh=request.fresh)
     else:
@@ -152,12 +152,10 @@ def _conclude(
     return report
 
 
-def _to_send(request: BuildRequest, source: StoreSource, report: StoreReport, staged: list[Staged]) -> ToSend:
+def _to_send(request: RebuildRequest, source: StoreSource, report: StoreReport, staged: list[Staged]) -> ToSend:
     end = report.details.log_end
-    if end is None:
-        raise ConfigError(f"--out {request.out} is a URL: only a rebuild can be sent there")
-    drops_unknown = isinstance(request, RebuildRequest) and request.drop_unknown_topics
-    return ToSend(staged, mark_log(source.segments, end), msgspec.to_builtins(report), drops_unknown)
+    log = mark_log(source.segments, source.end if end is None else end)
+    return ToSend(staged, log, msgspec.to_builtins(report), request.drop_unknown_topics)
 
 
 def _left_out(request: BuildRequest, report: StoreReport, *, drops_unknown: bool = False) -> LeftOut:
@@ -174,6 +172,8 @@ def _left_out(request: BuildRequest, report: StoreReport, *, drops_unknown: bool
 def _held(request: BuildRequest, work: Path, progress: JobProgress) -> Iterator[StoreLock | None]:
     """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
     if request.is_sent and request.out is not None:
+        if not isinstance(request, RebuildRequest):
+            raise ConfigError(f"--out {request.out} is a URL: only a rebuild can be sent there")
         check_send(request.out, request.out_storage, work, fresh=request.fresh)
         yield None
         return
