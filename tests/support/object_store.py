@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ def object_store() -> Iterator[ObjectStore]:
     server.start()
     _, port = server.get_host_and_port()
     try:
+        # What an earlier one in this process held is kept by moto.
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/reset", data=b"", timeout=60).close()
         options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "test", "secret": "test"}
         s3fs.S3FileSystem(**options).mkdir("stores")
         yield ObjectStore(json.dumps(options))
