@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from protocol.errors import ConfigError
-from spark_jobs.commands.command_options import checked, fresh_option, job_options, storage_option
+from spark_jobs.commands.command_options import (
+    checked,
+    checked_storage,
+    fresh_option,
+    job_options,
+    storage_option_where,
+)
 from spark_jobs.commands.command_run import EXTRA, JobOptions, run_command
 from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES, check_place
 from storage.columns.names import check_names, masked_names
@@ -39,7 +45,12 @@ def check(options: JobOptions) -> None:
         raise ConfigError(f"--format parquet needs pyarrow: pip install '{EXTRA}'")
     if options["format"] != "parquet" and options["compression"] != COMPRESSIONS[0]:
         raise ConfigError(f"--compression {options['compression']} is for --format parquet")
-    check_place(Path(options["out"]), fresh=options["fresh"])
+    if "://" in options["out"]:
+        from spark_jobs.places.placed_run import check_url
+
+        check_url(options["out"], options["out_storage"] or options["storage"], fresh=options["fresh"])
+    else:
+        check_place(Path(options["out"]), fresh=options["fresh"])
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -84,9 +95,9 @@ def _where(text: str) -> str:
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default=COMPRESSIONS[0], show_default=True,
               help="The codec of Parquet files.")  # fmt: skip
 @click.option(
-    "--out", required=True, type=click.Path(path_type=Path), metavar="DIR",
+    "--out", required=True, metavar="DIR",
     help=("An empty directory, or that of an export that was stopped; on a cluster all machines must see it "
-         "under this path."),
+         "under this path. Or a URL (s3://, gs://, hdfs://, file://), for which no disk is shared."),
 )  # fmt: skip
 @click.option(
     "--columns",
@@ -98,19 +109,21 @@ def _where(text: str) -> str:
 @click.option("--mask", "masked", multiple=True, callback=checked(_mask), metavar="FIELD",
               help="Replace by asterisks: body, keys, tags, unique_key, hosts, born_host, store_host, "
                    "properties or properties.NAME; repeatable.")  # fmt: skip
-@storage_option
+@storage_option_where("STORE or --out is a URL")
+@click.option("--out-storage-options", "out_storage", default="", callback=checked(checked_storage), metavar="JSON",
+              help="Options of the file system of --out, if they are others.")  # fmt: skip
 @fresh_option
 @job_options
-def export_store(out: Path, **options: Any) -> None:
+def export_store(**options: Any) -> None:
     """Write the messages of the store in STORE, a directory or a URL such as s3://bucket/store, into files.
 
     There is one file for each segment of the log with selected messages, and _manifest.json, written last, with
     counts and checksums. Run the same command again to continue a run that was stopped. Bodies are decompressed;
-    nothing damaged is written.
+    nothing damaged is written. Behind a URL the manifest names the files that count, and nothing else does.
 
     Exit code 1: done, but no message matches. 4: done, but the log is damaged; report and manifest name the places.
     """
-    run_command(export, check=check, out=str(out), **options)
+    run_command(export, check=check, **options)
 
 
 if __name__ == "__main__":

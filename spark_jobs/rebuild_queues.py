@@ -9,18 +9,18 @@ from spark_jobs.commands.command_options import (
     drop_backup_option,
     fresh_option,
     job_options,
-    out_option,
+    out_url_options,
     queue_options,
     storage_option,
     store_argument,
     work_option,
 )
-from spark_jobs.commands.command_run import rebuild, run_command
+from spark_jobs.commands.command_run import check_rebuild, rebuild, run_command
 
 
 @click.command("queues")
 @store_argument
-@out_option
+@out_url_options
 @queue_options
 @drop_backup_option
 @allow_fewer_option
@@ -37,7 +37,7 @@ def rebuild_queues(**options: Any) -> None:
 
     Exit code 4: done, but the log is damaged.
     """
-    run_command(rebuild, queues=True, **options)
+    run_command(rebuild, check=check_rebuild, queues=True, **options)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ from broker.cli.lazy_group import Later, LazyGroup
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 COMMANDS = {
+    "clean": Later("spark_jobs.clean_place:clean_place", "List or remove what killed jobs left where output goes."),
     "compact": Later("broker.cli.compact:compact", "Make the index of a store smaller and faster to read."),
     "diff": Later("broker.cli.diff:diff", "Compare the messages of two stores."),
     "doctor": Later("broker.cli.doctor:doctor", "Say what is wrong with a store, and how to fix it."),
     "export": Later("spark_jobs.export_store:export_store", "Write the messages of a store into files."),
+    "fetch": Later("spark_jobs.fetch_store:fetch_store", "Bring what was rebuilt behind a URL into a store."),
     "filter": Later("broker.cli.filter:filter_", "List the messages that a consumer with a filter would get."),
     "life": Later("broker.cli.life:life", "Show everything that happened to one message."),
     "lookup": Later("broker.cli.lookup:lookup", "Look up many keys and ids in a store."),
@@ -40,7 +42,7 @@ COMMANDS = {
 def main() -> None:
     """Find messages in Apache RocketMQ store directories, without a broker; export, rebuild, compact, verify them.
 
-    Only `rebuild` and `compact` without --out change a store.
+    Only `fetch`, and `rebuild` and `compact` without --out, change a store.
 
     Exit codes: 0 found (or done, or stopped as asked); 1 not found (or serve cannot listen, or diff found a
     difference); 2 wrong usage, or disk full, or the limits of memory or open files are too low; 3 the store cannot be

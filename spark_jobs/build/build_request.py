@@ -16,6 +16,7 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a job that builds files of a store. Without `out` the store's own are replaced.
 
     `store` is a directory or, with `out`, a URL; `storage` are the options of its file system as JSON.
+    What is sent to a URL is meant for the store too, into which it is fetched later.
 
     `profile` is one of PROFILES; `slots` and `entries` are maxHashSlotNum and maxIndexNum, None for what the store
     shows; `zone` names the time zone of file names. With `allow_fewer` a result that leads to fewer sound records than
@@ -42,6 +43,16 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
             raise ConfigError(f"profile {self.profile!r}, expected one of {', '.join(PROFILES)}")
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the output goes to a URL."""
+        return self.out is not None and "://" in self.out
+
+    @property
+    def is_for_store(self) -> bool:
+        """Whether the output is to replace what the store has, at once or later."""
+        return self.out is None or self.is_sent
 
     @property
     def target(self) -> str:

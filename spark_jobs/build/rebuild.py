@@ -88,7 +88,7 @@ class Rebuild:
         options = self._scan_options(probed, shape, kept)
         segments = scan_log(self._context, self._work, source, options, self._progress)
         self._work.enter(PLACE)
-        log_end = find_log_end(segments, None if request.out else probed.recovery_start)
+        log_end = find_log_end(segments, probed.recovery_start if request.is_for_store else None)
         rebuilt = Rebuilt(segments, log_end, shape, kept)
         self._build(rebuilt)
         return rebuilt

@@ -2,6 +2,7 @@
 
 from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
+from spark_jobs.run.work_directory import JobIdentity
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 
@@ -9,7 +10,8 @@ class RebuildRequest(BuildRequest, frozen=True, kw_only=True):
     """Options of a rebuild of the index, the queues, or both; `topics` restricts the queues to some.
 
     `from_offset` is the physical offset from which on entries are built anew; `queue_file_size` and its like are bytes,
-    None for what the store shows. Raises ConfigError where neither the index nor the queues are asked for.
+    None for what the store shows. `out` may be a URL, and `out_storage` are the options of its file system as JSON.
+    Raises ConfigError where neither the index nor the queues are asked for.
     """
 
     index: bool = False
@@ -22,8 +24,15 @@ class RebuildRequest(BuildRequest, frozen=True, kw_only=True):
     queue_file_size: int | None = None
     batch_queue_file_size: int | None = None
     ext_file_size: int | None = None
+    out_storage: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.index or self.queues):
             raise ConfigError("nothing to rebuild: neither the index nor the queues are requested")
+
+    def identity(self) -> JobIdentity:
+        """Without the options of the file system, which may hold secrets."""
+        fields = super().identity()
+        del fields["out_storage"]
+        return fields

@@ -62,6 +62,13 @@ def _directories(_context: click.Context, _parameter: click.Parameter, text: str
     return tuple(pieces)
 
 
+def checked_storage(text: str) -> str:
+    """Options of a file system as JSON; raises ConfigError."""
+    from spark_jobs.places.file_systems import check_storage  # few commands have a URL
+
+    return check_storage(text)
+
+
 def _together(*options: Decorator) -> Callable[[Command], Command]:
     """One decorator of several; help lists the options in the order given."""
 
@@ -81,6 +88,25 @@ out_option = click.option(
     metavar="DIR",
     help="Write here and do not change the store; a broker may be running on it. [default: replace the "
     "store's own files; no broker may be using it]",
+)
+
+out_url_options = _together(
+    click.option(
+        "--out",
+        type=DIRECTORY,
+        metavar="DIR",
+        help="Write here and do not change the store; a broker may be running on it. A URL (s3://, gs://, hdfs://, "
+        "file://) needs --work, and `rocketlens fetch` brings the result into the store. [default: replace the "
+        "store's own files; no broker may be using it]",
+    ),
+    click.option(
+        "--out-storage-options",
+        "out_storage",
+        default="",
+        callback=checked(checked_storage),
+        metavar="JSON",
+        help='Options of the file system if --out is a URL, such as {"anon": true}.',
+    ),
 )
 
 index_options = _together(
@@ -172,20 +198,19 @@ keep_checkpoint_option = click.option(
 )
 
 
-def _storage(text: str) -> str:
-    from spark_jobs.places.file_systems import check_storage
+def storage_option_where(url: str) -> Callable[[Command], Command]:
+    """Options of the file system of a URL; `url` says which one is meant."""
+    return click.option(
+        "--storage-options",
+        "storage",
+        default="",
+        callback=checked(checked_storage),
+        metavar="JSON",
+        help=f'Options of the file system if {url}, such as {{"anon": true}}.',
+    )
 
-    return check_storage(text)
 
-
-storage_option = click.option(
-    "--storage-options",
-    "storage",
-    default="",
-    callback=checked(_storage),
-    metavar="JSON",
-    help='Options of the file system if STORE is a URL, such as {"anon": true}.',
-)
+storage_option = storage_option_where("STORE is a URL")
 
 
 def work_option(default: str) -> Callable[[Command], Command]:
@@ -201,6 +226,7 @@ def work_option(default: str) -> Callable[[Command], Command]:
 
 fresh_option = click.option("--fresh", is_flag=True, help="Start over instead of continuing an earlier run.")
 
+
 limit_option = click.option(
     "--limit",
     type=COUNT,
@@ -210,14 +236,16 @@ limit_option = click.option(
     help="List at most N findings of one kind in one file; the rest are only counted.",
 )
 
+commit_log_option = click.option(
+    "--commit-log",
+    "commit_log_directories",
+    callback=_directories,
+    metavar="DIR,...",
+    help="The commit log's directories, in the broker's order, if it is not in STORE/commitlog.",
+)
+
 job_options = _together(
-    click.option(
-        "--commit-log",
-        "commit_log_directories",
-        callback=_directories,
-        metavar="DIR,...",
-        help="The commit log's directories, in the broker's order, if it is not in STORE/commitlog.",
-    ),
+    commit_log_option,
     click.option(
         "--master",
         default="",

@@ -54,12 +54,27 @@ def rebuild(options: JobOptions, progress: "JobProgress", launch: "Launch | None
     return run_rebuild(RebuildRequest(**options), progress, launch)
 
 
+def check_rebuild(options: JobOptions) -> None:
+    """Raise ConfigError for a URL without a directory of this machine to build in."""
+    out = options["out"] or ""
+    if "://" in out and not options["work"]:
+        raise ConfigError(f"--out {out} needs --work DIR: the files are built there, then sent")
+
+
 def compact(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
     """Compact the index."""
     from spark_jobs.commands.run import run_compact
     from spark_jobs.compact.compact_request import CompactRequest
 
     return run_compact(CompactRequest(**options), progress, launch)
+
+
+def fetch(options: JobOptions, progress: "JobProgress") -> "AnyReport":
+    """Fetch a rebuild into a store."""
+    from spark_jobs.commands.run import run_fetch
+    from spark_jobs.publish.fetch import FetchRequest
+
+    return run_fetch(FetchRequest(**options), progress)
 
 
 def verify(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
@@ -98,17 +113,25 @@ def run_job(
     **options: Any,
 ) -> "AnyReport":
     """Run a job with the options of its request; what ends it early ends the process, with a line and a code."""
+    with ending_with_a_line(goes_on=goes_on):
+        if "storage" in options:
+            options["store"] = local_path(options["store"])
+        check_places(options)
+        if check is not None:
+            check(options)
+        check_spark()
+        progress = progress_of(as_json=as_json)
+        with _launched(options, progress) as launch:
+            return job(options, progress, launch)
+    raise AssertionError
+
+
+@contextlib.contextmanager
+def ending_with_a_line(*, goes_on: bool) -> Iterator[None]:
+    """Have what ends the block early end the process, with a line and a code."""
     try:
         with _interruptible():
-            if "storage" in options:
-                options["store"] = local_path(options["store"])
-            check_places(options)
-            if check is not None:
-                check(options)
-            check_spark()
-            progress = _progress(as_json)
-            with _launched(options, progress) as launch:
-                return job(options, progress, launch)
+            yield
     except KeyboardInterrupt:
         _fail("stopped; run the same command again to continue" if goes_on else "stopped", STOPPED)
     except (ConfigError, FilterSyntaxError) as error:
@@ -122,14 +145,24 @@ def run_job(
 def check_places(options: JobOptions) -> None:
     """Raise ConfigError where something would be written into a store that must stay as it is.
 
-    Also for a URL where a path belongs: everywhere but for the store of a job that has options of a file system.
+    Also for a URL where a path belongs: everywhere but for the store of a job that has options of a file system, and
+    for --out of jobs that have options for its file system.
     """
-    is_remote = "storage" in options and is_url(options["store"])
-    places = () if is_remote else (options["store"], *options.get("commit_log_directories", ()))
+    store, target = options["store"], options.get("out") or ""
+    is_remote = "storage" in options and is_url(store)
+    places = () if is_remote else (store, *options.get("commit_log_directories", ()))
     stores = [Path(place) for place in places]
     out, work = (Path(options[name]) if options.get(name) else None for name in ("out", "work"))
     if is_remote and out is None and "drop_backup" in options:
-        raise ConfigError(f"STORE {options['store']} is a URL and stays as it is: --out says where to write")
+        raise ConfigError(f"STORE {store} is a URL and stays as it is: --out says where to write")
+    if "out_storage" in options and "://" in target:
+        if is_remote and "drop_backup" in options:
+            raise ConfigError("STORE and --out are both URLs: choose --out DIR, or copy the store here first")
+        if is_remote and f"{target.rstrip('/')}/".startswith(f"{store.rstrip('/')}/"):
+            raise ConfigError(f"--out {target} lies inside the store: choose a place beside it")
+        if options.get("drop_backup"):
+            raise ConfigError("--drop-backup and --out cannot be combined: with --out nothing is replaced")
+        out = Path(local_path(target)) if target.startswith("file:") else None
     if out is not None and "drop_backup" in options:
         if stores and out.resolve() == stores[0].resolve():
             raise ConfigError("--out is the store itself: omit it to replace the store's own files")
@@ -167,7 +200,7 @@ def _launched(options: JobOptions, progress: "JobProgress") -> Iterator["Launch 
             launch.end()
 
 
-def _progress(as_json: bool) -> "JobProgress":
+def progress_of(*, as_json: bool) -> "JobProgress":
     """Progress on stderr; none for a program that reads what spark-submit makes of stdout and stderr: one stream."""
     from spark_jobs.commands.show_progress import progress_on
     from spark_jobs.run.progress import Silence

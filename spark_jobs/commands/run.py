@@ -3,11 +3,13 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.build.index_profiles import TAGGED_PROFILE
 from spark_jobs.build.rebuild import Rebuild
@@ -17,14 +19,18 @@ from spark_jobs.compact.compact import Compact
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.file_systems import is_url
 from spark_jobs.publish.deliver import check_out, deliver, end_last_publishing, stage_index
+from spark_jobs.publish.fetch import FetchRequest, fetch, read_sent
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publish.publish import Staged
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import find_unfinished
+from spark_jobs.publish.send import ToSend, check_send, send
+from spark_jobs.publish.sent_manifest import mark_log
 from spark_jobs.publish.store_lock import StoreLock
+from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress
-from spark_jobs.run.session import spark_context
+from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from storage.build.queue_plan import QueuePlan
@@ -60,6 +66,37 @@ def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch |
     return _run("compact", request, progress, make, launch)
 
 
+def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
+    """Fetch a finished rebuild into the store; raises a RocketLensError, with the store as it was, where it cannot."""
+    started = time.monotonic()
+    base = Path(request.work or Path(request.store) / WORK_DIRECTORY)
+    directories = tuple(map(Path, request.commit_log_directories))
+    with _held(request, base, progress) as lock:
+        source = find_source(Path(request.store), directories)
+        if lock is not None and end_last_publishing(lock, source, base):
+            ended = _last_report("fetch", request, base)
+            if ended is not None:
+                return ended
+            source = find_source(Path(request.store), directories)
+        place, manifest = read_sent(request, source)
+        identity = {
+            "command": "fetch", "request": request.identity(), "source": source.identity(), "run": manifest.run,
+        }  # fmt: skip
+        with contextlib.closing(WorkDirectory.open(base, identity, fresh=request.fresh)) as work:
+            resumed = any(work.staged.iterdir())
+            report = msgspec.convert(manifest.report, StoreReport)
+            report.command, report.store, report.out = "fetch", request.url, request.store
+            report.resumed = resumed
+
+            def finish() -> Made:
+                return report, fetch(place, manifest, work, progress)
+
+            _conclude(request, source, work, finish, lock, drops_unknown=manifest.drop_unknown_topics)
+            report.steady_seconds, report.seconds = 0.0, time.monotonic() - started
+            work.remove()
+            return report
+
+
 def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make, launch: Launch | None) -> StoreReport:
     started, began = time.monotonic(), time.time()
     base = Path(request.work or Path(request.target) / WORK_DIRECTORY)
@@ -79,7 +116,7 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
             ) as context:
                 finish = make(source, work, context)
                 if lock is None:
-                    report = _conclude(request, source, work, finish, lock)
+                    report = _conclude(request, source, work, finish, lock, partial(run_tasks, context))
             if lock is not None:  # here, since Spark has closed its files in the store by now
                 report = _conclude(request, source, work, finish, lock)
             report.notes = list(map(source.named, report.notes))
@@ -97,26 +134,43 @@ def _source(request: BuildRequest) -> contextlib.AbstractContextManager[StoreSou
 
 
 def _conclude(
-    request: BuildRequest, source: StoreSource, work: WorkDirectory, finish: Callable[[], Made], lock: StoreLock | None
+    request: BuildRequest,
+    source: StoreSource,
+    work: WorkDirectory,
+    finish: Callable[[], Made],
+    lock: StoreLock | None,
+    run: RunTasks | None = None,
+    *,
+    drops_unknown: bool = False,
 ) -> StoreReport:
     """Stage and publish; until then, `steady_seconds` of the report is when that was done."""
     report, staged = finish()
     if lock is not None and report.damages and not request.allow_fewer:
         slots = report.details.index.slots if report.details.index is not None else 0
-        refuse_fewer(source, staged, report.damages, slots, _left_out(request, report))
+        refuse_fewer(source, staged, report.damages, slots, _left_out(request, report, drops_unknown=drops_unknown))
     work.finish(REPORT, msgspec.to_builtins(report))
-    report.details.backups = deliver(request, source, work, staged, lock)
+    if isinstance(request, RebuildRequest) and request.is_sent and run is not None and request.out is not None:
+        what = _to_send(request, source, report, staged)
+        send(run, work, request.out, request.out_storage, what, fresh=request.fresh)
+    else:
+        report.details.backups = deliver(request, source, work, staged, lock)
     report.details.published = [each.name for each in staged]
     report.steady_seconds = time.time()
     return report
 
 
-def _left_out(request: BuildRequest, report: StoreReport) -> LeftOut:
+def _to_send(request: RebuildRequest, source: StoreSource, report: StoreReport, staged: list[Staged]) -> ToSend:
+    end = report.details.log_end
+    log = mark_log(source.segments, source.end if end is None else end)
+    return ToSend(staged, log, msgspec.to_builtins(report), request.drop_unknown_topics)
+
+
+def _left_out(request: BuildRequest, report: StoreReport, *, drops_unknown: bool = False) -> LeftOut:
     """Return what the request leaves out on purpose, which is no loss."""
     has_tags = report.details.index is not None and report.details.index.profile == TAGGED_PROFILE
     if isinstance(request, CompactRequest):
         return LeftOut(frozenset(request.topics).__contains__, request.drop_tags or not has_tags)
-    if isinstance(request, RebuildRequest) and request.drop_unknown_topics:
+    if drops_unknown or (isinstance(request, RebuildRequest) and request.drop_unknown_topics):
         return LeftOut(QueuePlan.of(Path(request.store)).is_unknown, not has_tags)
     return LeftOut(tags=not has_tags)
 
@@ -124,6 +178,12 @@ def _left_out(request: BuildRequest, report: StoreReport) -> LeftOut:
 @contextlib.contextmanager
 def _held(request: BuildRequest, work: Path, progress: JobProgress) -> Iterator[StoreLock | None]:
     """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
+    if request.is_sent and request.out is not None:
+        if not isinstance(request, RebuildRequest):
+            raise ConfigError(f"--out {request.out} is a URL: only a rebuild can be sent there")
+        check_send(request.out, request.out_storage, work, fresh=request.fresh)
+        yield None
+        return
     if request.out is not None:
         check_out(request)
         yield None

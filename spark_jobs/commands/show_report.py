@@ -10,8 +10,8 @@ import msgspec
 from protocol.printable import as_text, one_line
 from spark_jobs.build.place_queues import OTHER_TOPICS, WITHOUT_RECORDS, QueueDetails
 from spark_jobs.commands.store_report import IndexDetails, StoreDetails
-from spark_jobs.export.export_place import MANIFEST
 from spark_jobs.export.export_request import ExportDetails
+from spark_jobs.places.placed_run import MANIFEST
 from spark_jobs.run.report import AnyReport
 from spark_jobs.verify.verify_request import VerifyDetails
 from storage.amounts import bytes_text, count_text, counted, duration_text, rate_text
@@ -19,7 +19,13 @@ from storage.amounts import bytes_text, count_text, counted, duration_text, rate
 MOST_REPORTED: Final = 20
 """Places of damage, and findings, that a person sees; a program gets all that are listed."""
 
-_VERBS: Final = {"rebuild": "rebuilt", "compact": "compacted", "verify": "verified", "export": "exported"}
+_VERBS: Final = {
+    "rebuild": "rebuilt",
+    "compact": "compacted",
+    "fetch": "fetched",
+    "verify": "verified",
+    "export": "exported",
+}
 
 
 def print_report(report: AnyReport, *, as_json: bool) -> None:

@@ -91,7 +91,7 @@ def rebuilt_report(
     if rebuilt.queue_plan is not None:
         plan = rebuilt.queue_plan
         log = log_extent(source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
-        carried = carry_queues(plan, work, rebuilt.queues, log, in_place=request.out is None)
+        carried = carry_queues(plan, work, rebuilt.queues, log, in_place=request.is_for_store)
         staged += [Staged(tree, work.staged / tree, synced=True) for tree in staged_trees(plan, work)]
         details = queue_details(plan, rebuilt.segments, rebuilt.queues, carried)
         report.details.queues, report.units = details, details.units

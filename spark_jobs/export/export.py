@@ -5,42 +5,70 @@
     OUT/.rocketlens-work/       what is half done; gone when the manifest is there
 
 A run that was stopped goes on: parts that are finished are kept, as long as their segments stay what they were.
+Behind a URL the parts lie under names of attempts: :mod:`spark_jobs.places.placed_run`.
 """
 
+import hashlib
 import os
 import time
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from protocol.errors import RocketLensError
-from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, export_part, take_parts
-from spark_jobs.export.export_place import MANIFEST, PART, WORK, leave_place, take_place
+from spark_jobs.export.directory_place import DirectoryPlace
+from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, export_part
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
-from spark_jobs.places.file_systems import is_url
+from spark_jobs.export.url_place import UrlPlace
+from spark_jobs.places.file_systems import file_system, is_url
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.run.attempt import BOOKKEEPING, run_phase
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Damage, Report
 from spark_jobs.run.session import run_tasks, spark_context
-from spark_jobs.run.work_directory import WorkDirectory, write_synced
+from spark_jobs.run.work_directory import WorkDirectory
 from storage.columns.mask import read_mask
 from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import Wanted
-from storage.files.attempt_names import written_beside
-from storage.files.direct_writer import fsync_directory
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.queue_store import directories
 
 VERSION: Final = 1
-REPORTED: Final = frozenset({"problems", "more_problems", "log_bytes"}) | BOOKKEEPING
+REPORTED: Final = frozenset({"problems", "more_problems", "log_bytes", "objects"}) | BOOKKEEPING
 """Fields of a part that the report needs and the manifest does not have."""
+
+
+class ExportPlace(Protocol):
+    """Where an export goes: a directory, or objects behind a URL."""
+
+    work: WorkDirectory
+
+    @property
+    def has_discarded(self) -> bool:
+        """Whether what another export had left unfinished was deleted."""
+
+    def assign(self, task: ExportTask, /) -> ExportTask:
+        """A task that writes here."""
+
+    def is_done(self, task: ExportTask, /) -> bool:
+        """Whether an earlier run has finished a task."""
+
+    def begin(self) -> None:
+        """Spark is there, and tasks are going to run."""
+
+    def commit(self, parts: Sequence[ExportedPart], manifest: dict[str, Any], /) -> None:
+        """Make the parts, and the manifest that names them, the export."""
+
+    def undo(self) -> None:
+        """Nothing is there to go on from: leave everything as it was."""
+
+    def close(self) -> None:
+        """End, whether or not the export was committed."""
 
 
 def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | None = None) -> Report[ExportDetails]:
@@ -49,44 +77,40 @@ def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | N
     wanted, names = request.wanted, check_names(request.columns or tuple(KINDS))
     read_mask(request.masked)
     found = find_ranges(request.store, request.commit_log_directories, request.storage)
-    out = Path(request.out)
-    made = take_place(out, fresh=request.fresh)
-    work = WorkDirectory.open(out / WORK, {"command": "export", **request.identity()}, fresh=request.fresh)
+    made = [_task(each, request, wanted, names) for each in found.ranges]
+    place: ExportPlace = (UrlPlace if "://" in request.out else DirectoryPlace).open(request)
     resumed = is_up = False
     try:
-        tasks = [_task(each, request, wanted, names, work) for each in found.ranges]
-        resumed = any(work.done(task.name) for task in tasks)
+        tasks = list(map(place.assign, made))
+        resumed = any(map(place.is_done, tasks))
         with spark_context(
-            "export", request.master, work.root, request.settings, launch=launch, warm=export_part.__module__
+            "export", request.master, place.work.root, request.settings, launch=launch, warm=export_part.__module__
         ) as context:
             is_up, began = True, time.monotonic()
-            (out / MANIFEST).unlink(missing_ok=True)
+            place.begin()
             total = sum(each.size for each in found.ranges)
             run = partial(run_tasks, context)
-            parts = run_phase(run, work, progress, Phase(PHASE, total, "bytes"), tasks, export_part)
+            parts = run_phase(run, place.work, progress, Phase(PHASE, total, "bytes"), tasks, export_part)
         steady = time.monotonic() - began
-        report = _finish(work, request, found, parts)
-        if work.has_discarded and not request.fresh:
+        report = _finish(place, request, found, parts)
+        if place.has_discarded and not request.fresh:
             report.notes.append("unfinished files of a run with other options were deleted")
-        work.remove()
     except RocketLensError:
-        if not (is_up or resumed):  # nothing is there to go on from
-            work.remove()
-            leave_place(out, made)
+        if not (is_up or resumed):
+            place.undo()
         raise
     finally:
-        work.close()
+        place.close()
     report.resumed, report.steady_seconds, report.seconds = resumed, steady, time.monotonic() - started
     return report
 
 
-def _task(
-    range_: LogRange, request: ExportRequest, wanted: Wanted, names: tuple[str, ...], work: WorkDirectory
-) -> ExportTask:
-    state = f"{range_.path} {range_.start} {range_.stop} {_state(range_)}"
+def _task(range_: LogRange, request: ExportRequest, wanted: Wanted, names: tuple[str, ...]) -> ExportTask:
+    what = [VERSION, request.identity(), range_.path, range_.start, range_.stop, _state(range_)]
+    digest = hashlib.sha256(msgspec.json.encode(what, order="deterministic")).hexdigest()[:16]
     return ExportTask(
-        name=f"{PHASE}-{range_.base_offset:020d}-{zlib.crc32(state.encode()):08x}",
-        work=str(work.root),
+        name=f"{PHASE}-{range_.base_offset:020d}-{digest}",
+        work="",
         out=request.out,
         range=range_,
         wanted=wanted,
@@ -98,28 +122,29 @@ def _task(
 
 
 def _state(range_: LogRange) -> str:
-    """Return a text that differs for another state of a segment's file; empty for a URL."""
-    if is_url(range_.path):
-        return ""
+    """Return a text that differs for another state of a segment's file or object."""
     try:
+        if is_url(range_.path):
+            system, inner = file_system(range_.path, range_.storage)
+            info = system.info(inner)
+            return " ".join(str(info.get(name, "")) for name in ("size", "ETag", "etag", "mtime", "modificationTime"))
         status = os.stat(range_.path)
-    except OSError:
+    except Exception:  # each file system has errors of its own; the task will name this one
         return "gone"
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
 def _finish(
-    work: WorkDirectory, request: ExportRequest, found: LogRanges, parts: list[ExportedPart]
+    place: ExportPlace, request: ExportRequest, found: LogRanges, parts: list[ExportedPart]
 ) -> Report[ExportDetails]:
-    """Bring the parts to their places and write the manifest; the report."""
-    out, whole = Path(request.out), [part for part in parts if part["records"]]
-    take_parts(work, out, whole)
-    _remove_others(out, {part["name"] for part in whole})
+    """Commit the parts and the manifest; the report."""
+    whole = [part for part in parts if part["records"]]
     problems = [*found.problems, *(Problem(**each) for part in parts for each in part["problems"])]
     more = sum(part["more_problems"] for part in parts)
     records, part_bytes = (sum(part[name] for part in whole) for name in ("records", "bytes"))
     manifest = {
         "version": VERSION,
+        "command": "export",
         **request.identity(),
         "columns": list(request.columns or KINDS),
         "log": {"minimum": found.minimum, "end": found.end},
@@ -129,9 +154,7 @@ def _finish(
         "problems": [msgspec.to_builtins(problem) for problem in problems],
         "more_problems": more,
     }
-    with written_beside(out / MANIFEST, work.partial) as beside:  # a run that is killed here leaves nothing in `out`
-        write_synced(beside, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
-    fsync_directory(out)
+    place.commit(whole, manifest)
     return Report(
         command="export",
         store=request.store,
@@ -159,13 +182,6 @@ def _notes(request: ExportRequest, records: int) -> Iterator[str]:
     known = {*StoreConfig.load(root).topics, *(name for place in places for name in directories(root / place))}
     # Behind a URL, and beside a log that lies alone, no topics are known.
     yield from (f"the store has no topic {topic}" for topic in request.topics if known and topic not in known)
-
-
-def _remove_others(out: Path, names: Iterable[str]) -> None:
-    """Delete parts of other segments or formats, which a run that was never finished left."""
-    for name in os.listdir(out):
-        if PART.fullmatch(name) and name not in names:
-            (out / name).unlink()
 
 
 def _damages(problems: Iterable[Problem]) -> Iterable[Damage]:

@@ -6,12 +6,9 @@ what is not there is an empty field. In Parquet times are timestamps of ms, in m
 """
 
 import base64
-import contextlib
 import csv
-import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import IO, Any, Final, Protocol
 
 import msgspec
@@ -25,61 +22,6 @@ LEVELS: Final = {"zstd": 1}
 """The compression level of Parquet codecs that have one."""
 ENCODED_BY_DIFFERENCE: Final = ("queue_offset", "physical_offset", "size", "store_timestamp", "born_timestamp")
 """Numbers near to those before them: their differences leave the codec little to do."""
-
-
-class HashedFile(io.RawIOBase):
-    """A new file whose checksum is known when it is written; only written, from start to end."""
-
-    def __init__(self, path: Path) -> None:
-        """Make it."""
-        super().__init__()
-        self._file = path.open("wb")
-        self._sha256 = hashlib.sha256()
-        self.size = 0
-
-    def writable(self) -> bool:
-        """Say that the file can be written to."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Write all of it."""
-        with self._named():
-            self._file.write(data)
-        self._sha256.update(data)
-        size = memoryview(data).nbytes
-        self.size += size
-        return size
-
-    def tell(self) -> int:
-        """Return how many bytes were written."""
-        return self.size
-
-    @property
-    def sha256(self) -> str:
-        """The checksum of all that was written, in hexadecimal digits."""
-        return self._sha256.hexdigest()
-
-    def finish(self, sync: Callable[[int], None]) -> None:
-        """Bring all of it to the disk."""
-        with self._named():
-            self._file.flush()
-            sync(self._file.fileno())
-            self._file.close()
-
-    @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        """Have an error, such as that the disk is full, name the file, which the system does not."""
-        try:
-            yield
-        except OSError as error:
-            error.filename = error.filename or self._file.name
-            raise
-
-    def close(self) -> None:
-        """Close the file, whether or not all of it was written."""
-        with contextlib.suppress(OSError):  # the file is not finished, and its error was reported already
-            self._file.close()
-        super().close()
 
 
 class PartWriter(Protocol):

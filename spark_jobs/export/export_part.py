@@ -1,17 +1,19 @@
-"""The task that exports one segment: its messages into one file, which the driver brings to its place when all are."""
+"""The task that exports one segment: its messages into one file, or one object behind a URL."""
 
 import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypedDict, cast
 
 import msgspec
 
-from spark_jobs.export.export_formats import FORMATS, HashedFile
+from spark_jobs.export.export_formats import FORMATS
+from spark_jobs.places.hashed_file import HashedFile
+from spark_jobs.places.placed_run import PlacedAttempt, PlacedRecord, PlacedRun, run_placed
 from spark_jobs.read.log_ranges import LogRange
 from spark_jobs.read.read_range import RangeReader
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
@@ -26,7 +28,10 @@ MOST_PROBLEMS: Final = 1000
 
 
 class ExportTask(msgspec.Struct, frozen=True):
-    """One segment and what to make of it; `name` differs for each state of the segment."""
+    """One segment and what to make of it; `name` differs for each state of the segment and each set of options.
+
+    Behind a URL there is a `placed` run to write in, and `found` are attempts that earlier runs have finished.
+    """
 
     name: str
     work: str
@@ -37,6 +42,8 @@ class ExportTask(msgspec.Struct, frozen=True):
     format: str
     compression: str
     masked: tuple[str, ...]
+    placed: PlacedRun | None = None
+    found: tuple[str, ...] = ()
 
     @property
     def part(self) -> str:
@@ -70,11 +77,15 @@ class ExportedPart(AttemptRecord):
 def export_part(task: ExportTask) -> ExportedPart:
     """Export one segment: what the manifest says of it, and what only the report does.
 
-    No file is made where there is no message. `seconds` are those that it took now. The driver has to bring the part
-    to its place, by :func:`take_parts`.
+    No file is made where there is no message. `seconds` are those that it took now. The driver has to bring a file to
+    its place, by :func:`take_parts`; an object stays where it is.
     """
     began = time.monotonic()
-    record: ExportedPart = run_attempt(task.work, task.name, partial(_export, task), partial(_is_there, task))
+    record: ExportedPart
+    if task.placed is None:
+        record = run_attempt(task.work, task.name, partial(_export, task), partial(_is_there, task))
+    else:
+        record = cast("ExportedPart", run_placed(task.placed, task.name, task.found, partial(_export_object, task)))
     record["seconds"] = time.monotonic() - began
     return record
 
@@ -103,38 +114,59 @@ def _is_there(task: ExportTask, work: WorkDirectory, done: ExportedPart) -> bool
 
 
 def _export(task: ExportTask, attempt: Attempt, notify: Notify) -> ExportedPart:
-    record = _write(task, attempt.partial, notify)
+    with HashedFile.at(attempt.partial) as file:
+        record = _write(task, file, notify)
+        file.finish(os.fsync)
     if not record["records"]:
         attempt.partial.unlink()
     return record
 
 
-def _write(task: ExportTask, path: Path, notify: Notify) -> ExportedPart:
+def _export_object(task: ExportTask, attempt: PlacedAttempt) -> PlacedRecord:
+    with _reported(task, attempt) as notify, attempt.writing(task.part) as (file, commit):
+        record = _write(task, file, notify)
+        if record["records"]:
+            commit()
+            record["name"] = attempt.objects[0].name
+    return cast("PlacedRecord", record)
+
+
+@contextlib.contextmanager
+def _reported(task: ExportTask, attempt: PlacedAttempt) -> Iterator[Notify]:
+    """Report how far the attempt is where the driver's directory is seen, which it need not be."""
+    try:
+        progress = WorkDirectory(Path(task.work)).report(os.path.basename(attempt.directory))
+    except OSError:
+        yield lambda *_: None
+        return
+    with contextlib.closing(progress):
+        yield progress.update
+
+
+def _write(task: ExportTask, file: HashedFile, notify: Notify) -> ExportedPart:
     read = task.columns if "physical_offset" in task.columns else (*task.columns, "physical_offset")
     reader = RangeReader(task.range, task.wanted, read)
     mask = read_mask(task.masked) if task.masked else None
     first, last = -1, -1
-    with HashedFile(path) as file:
-        writer = FORMATS[task.format](cast(Any, file), task.columns, task.compression)
-        for columns in reader.read():
-            offsets = cast(Any, columns["physical_offset"])
-            first, last = int(offsets[0]) if first < 0 else first, int(offsets[-1])
-            if "physical_offset" not in task.columns:
-                del columns["physical_offset"]
-            writer.write(columns if mask is None else mask.apply(columns))
-            notify(last - task.range.base_offset - task.range.start, reader.messages)
-        writer.close()
-        file.finish(os.fsync)
-        notify(task.range.size, reader.messages)
-        problems = [msgspec.to_builtins(problem) for problem in reader.problems[:MOST_PROBLEMS]]
-        return {
-            "name": task.part,
-            "records": reader.messages,
-            "bytes": file.size,
-            "sha256": file.sha256,
-            "first_physical_offset": first,
-            "last_physical_offset": last,
-            "log_bytes": task.range.size,
-            "problems": problems,
-            "more_problems": max(len(reader.problems) - MOST_PROBLEMS, 0),
-        }
+    writer = FORMATS[task.format](cast(Any, file), task.columns, task.compression)
+    for columns in reader.read():
+        offsets = cast(Any, columns["physical_offset"])
+        first, last = int(offsets[0]) if first < 0 else first, int(offsets[-1])
+        if "physical_offset" not in task.columns:
+            del columns["physical_offset"]
+        writer.write(columns if mask is None else mask.apply(columns))
+        notify(last - task.range.base_offset - task.range.start, reader.messages)
+    writer.close()
+    notify(task.range.size, reader.messages)
+    problems = [msgspec.to_builtins(problem) for problem in reader.problems[:MOST_PROBLEMS]]
+    return {
+        "name": task.part,
+        "records": reader.messages,
+        "bytes": file.size,
+        "sha256": file.sha256,
+        "first_physical_offset": first,
+        "last_physical_offset": last,
+        "log_bytes": task.range.size,
+        "problems": problems,
+        "more_problems": max(len(reader.problems) - MOST_PROBLEMS, 0),
+    }

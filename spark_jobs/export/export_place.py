@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import ConfigError
+from spark_jobs.places.placed_run import MANIFEST
 
 FORMAT_NAMES: Final = ("parquet", "ndjson", "csv", "msgpack")
 COMPRESSIONS: Final = ("zstd", "lz4", "snappy", "none")
 """Codecs of Parquet files; the first one unless another is asked for."""
-MANIFEST: Final = "_manifest.json"
-"""Spark and Arrow skip names that start with `_`: reading the directory reads the parts."""
 WORK: Final = ".rocketlens-work"
 PART: Final = re.compile(rf"part-[0-9]{{20}}\.({'|'.join(FORMAT_NAMES)})")
 

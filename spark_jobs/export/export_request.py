@@ -14,7 +14,8 @@ from storage.filter.tag import parse_tag_expression
 class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Options of an export. `begin` and `end` bound store times in ms, both included; `masked` are fields to mask.
 
-    `store` is a directory or a URL, `storage` the options of its file system as JSON. `compression` is Parquet's codec.
+    `store` and `out` are directories or URLs, `storage` and `out_storage` the options of their file systems as JSON;
+    without the latter they are the same. `compression` is Parquet's codec.
     """
 
     store: str
@@ -30,6 +31,7 @@ class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
     masked: tuple[str, ...] = ()
     commit_log_directories: tuple[str, ...] = ()
     storage: str = ""
+    out_storage: str = ""
     fresh: bool = False
     master: str = ""
     settings: dict[str, str] = {}
@@ -52,7 +54,7 @@ class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
     def identity(self) -> JobIdentity:
         """The options that the output depends on."""
         fields: JobIdentity = msgspec.to_builtins(self)
-        for name in ("out", "fresh", "master", "settings", "storage"):
+        for name in ("out", "fresh", "master", "settings", "storage", "out_storage"):
             del fields[name]
         return fields
 

@@ -4,9 +4,12 @@ from typing import Final
 
 DOOR: Final = (
     "deliver",
+    "fetch",
     "fewer_records",
     "publish",
     "publish_journal",
     "publish_names",
+    "send",
+    "sent_manifest",
     "store_lock",
 )

@@ -29,6 +29,7 @@ OPTIONS = {
     "--mask body --mask hosts": {"masked": ("body", "hosts")},
     "--commit-log /a,/b": {"commit_log_directories": ("/a", "/b")},
     "--storage-options {}": {"storage": "{}"},
+    "--out-storage-options {}": {"out_storage": "{}"},
     "--fresh": {"fresh": True},
     "--master spark://h:7077": {"master": "spark://h:7077"},
     "--conf spark.a=1": {"settings": {"spark.a": "1"}},
@@ -58,18 +59,11 @@ def test_an_option_reaches_the_request(requests: list[ExportRequest], tmp_path: 
     assert requests == [ExportRequest(store=store, out=out, format="csv", **OPTIONS.get(options, {}))]
 
 
-def test_the_store_may_be_a_url_and_the_place_may_not(
-    requests: list[ExportRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    outcome = rocketlens("export", "s3://bucket/store", "--format", "csv", "--out", "s3://bucket/out")
-    assert (outcome.code, outcome.errors.splitlines()) == (
-        2,
-        ["rocketlens: --out s3://bucket/out is a URL: only a path is possible, as of a file system mounted here"],
-    )
-    assert (requests, list(tmp_path.iterdir())) == ([], [])
-    assert rocketlens("export", "s3://bucket/store", "--format", "csv", "--out", tmp_path / "out").code == 4
-    assert [request.store for request in requests] == ["s3://bucket/store"]
+def test_the_store_and_the_place_may_be_urls(requests: list[ExportRequest], tmp_path: Path) -> None:
+    out = f"file://{tmp_path}/out"
+    assert rocketlens("export", "s3://bucket/store", "--format", "csv", "--out", out).code == 4
+    assert [(request.store, request.out) for request in requests] == [("s3://bucket/store", out)]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_report_tells_files_and_damage(requests: list[ExportRequest], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 from unittest import mock
 
-from spark_jobs.export.export_formats import HashedFile
+from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.verify.findings import Discrepancies
 from storage.build.queue_file_writer import QueueFileWriter

@@ -40,6 +40,11 @@ INDEX = {
     "--tz -07:00": {"zone": "-07:00"},
     "--keep-checkpoint": {"keep_checkpoint": True},
 }
+SENT = {
+    "--out s3://bucket/o --work /tmp/w --out-storage-options {}": {
+        "out": "s3://bucket/o", "work": "/tmp/w", "out_storage": "{}",
+    },
+}  # fmt: skip
 FROM_OFFSET = {"--from-offset 0": {"from_offset": 0}}
 QUEUES = {
     "--topic A --topic B": {"topics": ("A", "B")},
@@ -57,9 +62,9 @@ VERIFY = {
 }
 
 COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], dict[str, dict[str, Any]]]] = {
-    "rebuild index": (RebuildRequest, {"index": True}, WRITING | INDEX | FROM_OFFSET),
-    "rebuild queues": (RebuildRequest, {"queues": True}, WRITING | QUEUES),
-    "rebuild all": (RebuildRequest, {"index": True, "queues": True}, WRITING | INDEX | FROM_OFFSET | QUEUES),
+    "rebuild index": (RebuildRequest, {"index": True}, WRITING | SENT | INDEX | FROM_OFFSET),
+    "rebuild queues": (RebuildRequest, {"queues": True}, WRITING | SENT | QUEUES),
+    "rebuild all": (RebuildRequest, {"index": True, "queues": True}, WRITING | SENT | INDEX | FROM_OFFSET | QUEUES),
     "compact index": (CompactRequest, {}, WRITING | INDEX | COMPACT),
     "verify": (VerifyRequest, {}, SHARED | VERIFY),
 }
@@ -133,7 +138,7 @@ def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: lis
 
 
 URLS = ("s3://bucket/place", "hdfs://name:8020/place", "file:///srv/place")
-BESIDE = {"rebuild all": ("--out", "--work"), "compact index": ("--out", "--work"), "verify": ("--work",)}
+BESIDE = {"rebuild all": ("--work",), "compact index": ("--out", "--work"), "verify": ("--work",)}
 
 
 @pytest.mark.parametrize("url", URLS)

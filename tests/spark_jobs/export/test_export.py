@@ -20,11 +20,13 @@ from click.testing import CliRunner
 import oracles
 from column_rows import expected_rows
 from protocol.errors import ConfigError, FilterSyntaxError
-from spark_jobs.export.export import MANIFEST, run_export
-from spark_jobs.export.export_formats import FORMATS, HashedFile
+from spark_jobs.export.export import run_export
+from spark_jobs.export.export_formats import FORMATS
 from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.export_store import export_store
+from spark_jobs.places.hashed_file import HashedFile
+from spark_jobs.places.placed_run import MANIFEST
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from spark_jobs.run.spark_calls import SparkFailed
@@ -207,7 +209,7 @@ def test_times_that_no_timestamp_tells_keep_nobody_from_reading_the_others(
 
 
 def test_a_full_disk_is_told_with_the_file_that_found_no_room() -> None:
-    with HashedFile(Path("/dev/full")) as file:
+    with HashedFile.at(Path("/dev/full")) as file:
         file.write(b"x")
         with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
             file.finish(os.fsync)

@@ -1,0 +1,267 @@
+"""Objects below one URL that a job writes: each is seen whole or not at all, and one of them is created only once.
+
+An object store has no renames, so everything gets its final name at once. What can be created only where nothing is
+yet makes one of several drivers the first: an object store does so itself (`If-None-Match: *` of S3,
+`ifGenerationMatch=0` of Google), in directories a link or a rename does.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from protocol.errors import ConfigError, RocketLensError, StoreError
+from spark_jobs.places.file_systems import file_system, said
+
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_TIMES: Final = ("LastModified", "mtime", "last_modified", "updated", "modificationTime")
+"""What file systems call the time of the last change."""
+
+
+class _Kind(Enum):
+    """How a file system creates what must not be there yet."""
+
+    OBJECTS = ("s3", "s3a", "gs", "gcs")
+    FILES = ("file", "local")
+    RENAMES = ("hdfs", "webhdfs", "arrow_hdfs")
+
+
+class Stored(NamedTuple):
+    """What a listing says of an object: its size, and when it was written, in s since 1970, None if it does not say."""
+
+    size: int
+    written: float | None
+
+
+class OutputPlace:
+    """What lies below a URL, by names relative to it; raises StoreError for whatever the file system refuses."""
+
+    def __init__(self, url: str, storage: str = "") -> None:
+        """Name the place; raises ConfigError where nothing can be created exactly once."""
+        self.url, self.storage = url.rstrip("/"), storage
+        self._system, self._root = file_system(self.url, storage)
+        self._root = self._root.rstrip("/")
+        protocol = self._system.protocol
+        names = {protocol} if isinstance(protocol, str) else set(protocol)
+        kind = next((kind for kind in _Kind if names & set(kind.value)), None)
+        if kind is None:
+            known = ", ".join(f"{scheme}://" for scheme in ("s3", "gs", "hdfs", "file"))
+            raise ConfigError(f"{url}: nothing can be written there, only to {known}")
+        self._kind = kind
+
+    def path(self, name: str) -> str:
+        """The URL of an object, as an error names it."""
+        return f"{self.url}/{name}" if name else self.url
+
+    def names(self) -> list[str]:
+        """What lies directly below the URL: objects, and directories or what looks like one."""
+        with self._named(""):
+            self._system.invalidate_cache()
+            try:
+                found = self._system.ls(self._root, detail=False)
+            except FileNotFoundError:
+                return []
+            return sorted(name for each in found if (name := self._relative(each)))
+
+    def objects(self, below: str) -> dict[str, Stored]:
+        """All objects whose names begin with that of a directory, by name."""
+        with self._named(below):
+            self._system.invalidate_cache()
+            try:
+                found = self._system.find(self._inner(below), detail=True)
+            except FileNotFoundError:
+                return {}
+            return {self._relative(path): Stored(info["size"] or 0, _time(info)) for path, info in found.items()}
+
+    def size(self, name: str) -> int | None:
+        """The size of an object, None if there is none."""
+        with self._named(name):
+            self._system.invalidate_cache()
+            try:
+                return int(self._system.info(self._inner(name))["size"])
+            except FileNotFoundError:
+                return None
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a small object, None if there is none."""
+        with self._named(name):
+            try:
+                return bytes(self._system.cat_file(self._inner(name)))
+            except FileNotFoundError:
+                return None
+
+    @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[Any]:
+        """An object as a file, to read it from its start to its end."""
+        with self._named(name), self._system.open(self._inner(name), "rb") as file:
+            yield file
+
+    def create(self, name: str, data: bytes) -> None:
+        """Create a small object where there is none.
+
+        Raises StoreError where there is one, but also where it is not known whether it was created: read it then.
+        """
+        with self._named(name):
+            self._make_directory(name)
+            if self._kind is _Kind.OBJECTS:
+                self._system.pipe_file(self._inner(name), data, mode="create")
+                return
+            beside = f"{self._inner(name)}.{secrets.token_hex(8)}"
+            try:
+                with self._system.open(beside, "wb") as file:
+                    file.write(data)
+                    self._sync(file)
+                self._take_name(beside, self._inner(name), data)
+            finally:
+                with contextlib.suppress(Exception):
+                    self._system.rm_file(beside)
+
+    def new_object(self, name: str) -> "NewObject":
+        """An object to be written from its start to its end, which is seen once it is committed."""
+        with self._named(name):
+            self._make_directory(name)
+            return NewObject(self, name, self._system.open(self._inner(name), "wb"))
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove objects; some of them may be gone."""
+        every = sorted(names)
+        with self._named(every[0] if every else ""):
+            if self._kind is _Kind.OBJECTS:
+                if every:
+                    self._system.rm([self._inner(name) for name in every])
+                return
+            for name in every:
+                with contextlib.suppress(FileNotFoundError):
+                    self._system.rm_file(self._inner(name))
+        if self._kind is _Kind.FILES:
+            for name in every:
+                self._remove_empty(os.path.dirname(name))
+
+    def uploads(self, below: str) -> dict[tuple[str, str], Stored]:
+        """Uploads below a name that were begun and never finished, by name and id: they take room and are not seen.
+
+        S3 alone keeps them until they are aborted.
+        """
+        found: dict[tuple[str, str], Stored] = {}
+        bucket, _, prefix = self._inner(below).partition("/")
+        more: dict[str, str] = {}
+        while self._kind is _Kind.OBJECTS and hasattr(self._system, "call_s3"):
+            with self._named(below):
+                answer = self._system.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **more)
+            for each in answer.get("Uploads", ()):
+                name = self._relative(f"{bucket}/{each['Key']}")
+                found[name, each["UploadId"]] = Stored(0, _time({"LastModified": each["Initiated"]}))
+            if not answer.get("IsTruncated"):
+                break
+            more = {"KeyMarker": answer["NextKeyMarker"], "UploadIdMarker": answer["NextUploadIdMarker"]}
+        return found
+
+    def abort(self, uploads: Iterable[tuple[str, str]]) -> None:
+        """Abort uploads by name and id; some of them may have ended."""
+        for name, upload in uploads:
+            bucket, _, key = self._inner(name).partition("/")
+            with self._named(name), contextlib.suppress(FileNotFoundError):
+                self._system.call_s3("abort_multipart_upload", Bucket=bucket, Key=key, UploadId=upload)
+
+    def _remove_empty(self, name: str) -> None:
+        """Remove a directory and those above it, as far as nothing is in them."""
+        while name:
+            try:
+                os.rmdir(self._inner(name))
+            except OSError:
+                return
+            name = os.path.dirname(name)
+
+    def _make_directory(self, name: str) -> None:
+        if self._kind is not _Kind.OBJECTS:
+            self._system.makedirs(os.path.dirname(self._inner(name)), exist_ok=True)
+
+    def _sync(self, file: Any) -> None:
+        """Bring a file of a disk to the disk."""
+        if self._kind is _Kind.FILES:
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _take_name(self, beside: str, path: str, data: bytes) -> None:
+        """Give a file its final name, unless that is taken."""
+        if self._kind is _Kind.RENAMES:
+            self._system.mv(beside, path)  # fails, or does nothing, where the name is taken
+            return
+        try:
+            os.link(beside, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            with open(path, "xb") as file:
+                file.write(data)
+                self._sync(file)
+
+    def _inner(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def _relative(self, path: str) -> str:
+        return path.removeprefix(self._root).strip("/")
+
+    @contextlib.contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        """Have an error name what it is about; each file system has errors of its own."""
+        try:
+            yield
+        except RocketLensError:
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                raise
+            raise StoreError(self.path(name), what=f"cannot be used: {said(error)}") from error
+
+
+class NewObject:
+    """An object that is being written; closed before it is committed, it never was."""
+
+    def __init__(self, place: OutputPlace, name: str, file: Any) -> None:
+        """Take what the file system opened."""
+        self._place, self.name, self._file = place, name, file
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        with self._place._named(self.name):
+            self._file.write(data)
+        return memoryview(data).nbytes
+
+    def commit(self) -> None:
+        """Make it seen."""
+        with self._place._named(self.name):
+            self._place._sync(self._file)
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        """Leave nothing of it, unless it was committed."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        # A file of fsspec that is closed is committed, even by its destructor.
+        with contextlib.suppress(Exception):
+            file.discard()
+        with contextlib.suppress(Exception):
+            if self._place._kind is _Kind.OBJECTS:
+                file.closed = True
+            else:
+                file.close()
+                self._place.remove([self.name])
+
+
+def _time(info: dict[str, Any]) -> float | None:
+    found = next((info[name] for name in _TIMES if info.get(name) is not None), None)
+    if isinstance(found, str):
+        found = datetime.fromisoformat(found)
+    if isinstance(found, datetime):
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    if found is None:
+        return None
+    return float(found) / (1000 if "modificationTime" in info else 1)

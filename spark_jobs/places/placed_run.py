@@ -1,0 +1,330 @@
+"""One run of a job that leaves its output below a URL: attempts of tasks, then a manifest that is created once.
+
+    URL/_manifest.json                       which objects count, with sizes and checksums; created last
+    URL/_attempts/RUN/_run.json              who makes the run; gone when it has ended
+    URL/_attempts/RUN/TASK.TOKEN/NAME        what an attempt of a task has written
+    URL/_attempts/RUN/TASK.TOKEN/_done.json  the record of an attempt that came to its end; gone when the run has ended
+
+RUN is random, and so is the TOKEN of each attempt. Nothing is renamed or copied: the manifest names what counts where
+it lies, and readers follow it alone. Names that begin with `_` are passed over by Spark and Arrow, so a reader of
+the directory that ignores the manifest finds nothing, never something twice.
+
+A run goes on where an earlier one was killed: it takes an attempt that came to its end instead of making another. So
+nobody removes such an attempt, be it one that will not count, before there is a manifest that does not name it.
+"""
+
+import contextlib
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from protocol.errors import ConfigError, StoreError
+from spark_jobs.places.hashed_file import HashedFile
+from spark_jobs.places.output_place import NewObject, OutputPlace
+from storage.files.attempt_names import attempt_name
+
+MANIFEST: Final = "_manifest.json"
+ATTEMPTS: Final = "_attempts"
+DONE: Final = "_done.json"
+RUN: Final = "_run.json"
+_TRIES: Final = 3
+
+PlacedRecord: TypeAlias = dict[str, Any]
+"""What a task's attempt left: the task's own summary, and `objects`, which it wrote."""
+
+
+class PlacedObject(msgspec.Struct, frozen=True):
+    """One object as a manifest lists it: its name relative to the URL, its size and its checksum."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True):
+    """What all manifests have: the command, the `run` that made it, `host` and time; each command adds to it."""
+
+    command: str
+    run: str = ""
+    host: str = ""
+    written: str = ""
+    parts: tuple[PlacedObject, ...] = ()
+
+
+class PlacedRun(msgspec.Struct, frozen=True):
+    """A run as its tasks get it: where it writes, and under which name."""
+
+    url: str
+    storage: str
+    token: str
+
+    def place(self) -> OutputPlace:
+        """Open the place."""
+        return OutputPlace(self.url, self.storage)
+
+    @property
+    def directory(self) -> str:
+        """Where all of the run lies but the manifest."""
+        return f"{ATTEMPTS}/{self.token}"
+
+
+class PlacedAttempt:
+    """Where one attempt of a task writes."""
+
+    def __init__(self, run: PlacedRun, place: OutputPlace, task: str) -> None:
+        """Choose the name; nothing is made."""
+        self.directory = f"{run.directory}/{attempt_name(task)}"
+        self.objects: list[PlacedObject] = []
+        self._place = place
+        self._begun: list[str] = []
+
+    @contextlib.contextmanager
+    def writing(self, name: str) -> Iterator[tuple[HashedFile, Callable[[], None]]]:
+        """A new object, and what makes it count; without that there will be none."""
+        path = f"{self.directory}/{name}"
+        self._begun.append(path)
+        new: NewObject = self._place.new_object(path)
+        with HashedFile(new, self._place.path(path)) as file:
+
+            def commit() -> None:
+                new.commit()
+                self.objects.append(PlacedObject(path, file.size, file.sha256))
+
+            yield file, commit
+
+    def finish(self, record: PlacedRecord) -> None:
+        """Leave the record, from which on the attempt may count."""
+        path = f"{self.directory}/{DONE}"
+        self._begun.append(path)
+        new = self._place.new_object(path)
+        with contextlib.closing(new):
+            new.write(msgspec.json.encode(record))
+            new.commit()
+
+    def discard(self) -> None:
+        """Remove what the attempt has written."""
+        with contextlib.suppress(StoreError, OSError):
+            self._place.remove(self._begun)
+
+
+def run_placed(
+    run: PlacedRun, task: str, found: Collection[str], make: Callable[[PlacedAttempt], PlacedRecord]
+) -> PlacedRecord:
+    """Do what a task has to do; the record of the attempt that counts.
+
+    `found` are attempts of an earlier run that came to their end: if the objects of one are there, nothing is done. An
+    attempt that fails removes its objects.
+    """
+    place = run.place()
+    for directory in found:
+        record = _finished(place, directory)
+        if record is not None:
+            return record
+    attempt, began = PlacedAttempt(run, place, task), time.time()
+    try:
+        record = {
+            **make(attempt),
+            "attempt": attempt.directory,
+            "objects": msgspec.to_builtins(attempt.objects),
+            "began": began,
+            "seconds": time.time() - began,
+        }
+        attempt.finish(record)
+    except BaseException:
+        attempt.discard()
+        raise
+    return record
+
+
+def _finished(place: OutputPlace, directory: str) -> PlacedRecord | None:
+    """The record of a finished attempt, None where it or one of its objects is not what it was."""
+    try:
+        record = msgspec.json.decode(place.read(f"{directory}/{DONE}") or b"", type=dict[str, Any])
+        objects = msgspec.convert(record["objects"], list[PlacedObject])
+    except (msgspec.MsgspecError, KeyError):
+        return None
+    is_whole = all(place.size(each.name) == each.bytes for each in objects)
+    return record if is_whole and record.get("attempt") == directory else None
+
+
+class Driver:
+    """What the driver of a run does with the place; `run` is what its tasks need."""
+
+    def __init__(self, place: OutputPlace, run: PlacedRun, command: str, replaced: Committed | None = None) -> None:
+        """See :meth:`start`."""
+        self.place, self.run = place, run
+        self._command, self._replaced = command, replaced
+        self.found: dict[str, list[str]] = {}
+
+    @classmethod
+    def start(cls, url: str, storage: str, command: str, *, fresh: bool = False, token: str = "") -> "Driver":
+        """Begin a run and find what earlier runs have finished, unless it is to be made afresh.
+
+        Raises ConfigError where it cannot be, as :func:`check_url`, or where the object store would replace a manifest.
+        `token` is the run's name, if it has one.
+        """
+        place, committed = check_url(url, storage, fresh=fresh)
+        run = PlacedRun(url, storage, token or new_token())
+        driver = cls(place, run, command, committed)
+        driver._enter()
+        if not fresh:
+            driver.found = finished_attempts(place)
+        return driver
+
+    @classmethod
+    def go_on(cls, url: str, storage: str, command: str, token: str) -> "Driver":
+        """Go on with a run whose driver has died, which may have committed."""
+        place, _ = check_url(url, storage, fresh=True)
+        driver = cls(place, PlacedRun(url, storage, token), command)
+        driver._enter()
+        driver.found = finished_attempts(place)
+        return driver
+
+    def _enter(self) -> None:
+        """Say who is here, and see by it that nothing is created twice."""
+        name = f"{self.run.directory}/{RUN}"
+        who = Committed(command=self._command, run=self.run.token, host=_here(), written=_now())
+        if self.place.read(name) is None:
+            self.place.create(name, msgspec.json.encode(who))
+        before = self.place.read(name)
+        with contextlib.suppress(StoreError):
+            self.place.create(name, b"{}")
+        if self.place.read(name) != before:
+            self.place.remove([name])
+            raise ConfigError(
+                f"--out {self.run.url}: this object store ignores If-None-Match, so two runs could each believe to be "
+                "the only one: write elsewhere"
+            )
+
+    def commit(self, manifest: dict[str, Any]) -> None:
+        """Create the manifest, whose `parts` are objects of attempts, then remove what it does not name of this run.
+
+        Raises StoreError, with nothing of this run left, where another run has committed before.
+        """
+        committed = Committed(command=self._command, run=self.run.token, host=_here(), written=_now())
+        header = {name: value for name, value in msgspec.to_builtins(committed).items() if name != "parts"}
+        whole = {**header, **manifest, **header}
+        named = msgspec.convert(whole["parts"], tuple[PlacedObject, ...])
+        self._confirm(named)
+        self._make_room()
+        data = msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
+        winner = self._create(data)
+        self.sweep(winner)
+        if winner.run != self.run.token:
+            raise StoreError(self.place.path(MANIFEST), what=f"is that of another run: {told(winner)}; "
+                             f"what this run ({self.run.token}) had written is removed")  # fmt: skip
+        if self._replaced is not None:
+            self._remove_unnamed((each.name for each in self._replaced.parts), winner)
+
+    def committed(self) -> Committed | None:
+        """What is committed, by whichever run."""
+        return read_manifest(self.place)
+
+    def sweep(self, committed: Committed) -> None:
+        """Remove what is of this run and is not committed."""
+        self._remove_unnamed(self.place.objects(self.run.directory), committed)
+
+    def leave(self) -> None:
+        """End without a manifest: what attempts have finished stays for the next run, unless another has committed."""
+        with contextlib.suppress(StoreError, OSError):
+            committed = self.committed()
+            if committed is not None:
+                self.sweep(committed)
+            self.place.remove([f"{self.run.directory}/{RUN}"])
+
+    def _remove_unnamed(self, names: Iterable[str], committed: Committed) -> None:
+        kept = {each.name for each in committed.parts}
+        self.place.remove(name for name in names if name not in kept)
+
+    def _confirm(self, named: Iterable[PlacedObject]) -> None:
+        """Raise StoreError where an object that is going to be named is not there."""
+        there = self.place.objects(ATTEMPTS)
+        for each in named:
+            size = there[each.name].size if each.name in there else None
+            if size != each.bytes:
+                raise StoreError(self.place.path(each.name), what="was removed or changed before it counted: size",
+                                 expected=each.bytes, found=size)  # fmt: skip
+
+    def _make_room(self) -> None:
+        """Remove the manifest that is to be replaced, unless it is another by now."""
+        if self._replaced is not None:
+            current = self.committed()
+            if current is not None and current.run == self._replaced.run:
+                self.place.remove([MANIFEST])
+
+    def _create(self, data: bytes) -> Committed:
+        """Create the manifest; what is committed then. An answer that was lost, or is late, decides nothing."""
+        for last in (*[False] * (_TRIES - 1), True):
+            error: StoreError | None = None
+            try:
+                self.place.create(MANIFEST, data)
+            except StoreError as found:
+                error = found
+            committed = self.committed()
+            if committed is not None:
+                return committed
+            if last:
+                raise error or StoreError(self.place.path(MANIFEST), what="was removed as soon as it was written")
+        raise AssertionError
+
+
+def check_url(url: str, storage: str, *, fresh: bool) -> tuple[OutputPlace, Committed | None]:
+    """The place, and what is committed there; nothing is made.
+
+    Raises ConfigError where somebody else's files are, or a finished output unless it may be replaced.
+    """
+    place = OutputPlace(url, storage)
+    foreign = [name for name in place.names() if name not in (MANIFEST, ATTEMPTS)]
+    if foreign:
+        raise ConfigError(f"--out {url}: it contains {foreign[0]}: choose an empty directory")
+    committed = read_manifest(place)
+    if committed is not None and not fresh:
+        raise ConfigError(
+            f"--out {url}: it contains a finished {committed.command}: choose another directory, or --fresh"
+        )
+    return place, committed
+
+
+def read_manifest(place: OutputPlace) -> Committed | None:
+    """What is committed, None if nothing is; raises StoreError for a manifest that is none of ours."""
+    data = place.read(MANIFEST)
+    if data is None:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Committed)
+    except msgspec.MsgspecError as error:
+        raise StoreError(place.path(MANIFEST), what=f"is no manifest of RocketLens: {error}") from error
+
+
+def finished_attempts(place: OutputPlace) -> dict[str, list[str]]:
+    """The directories of attempts that came to their end, by the names of their tasks."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(place.objects(ATTEMPTS)):
+        directory, _, last = name.rpartition("/")
+        if last == DONE and directory.count("/") == 2:
+            found.setdefault(os.path.basename(directory).rpartition(".")[0], []).append(directory)
+    return found
+
+
+def new_token() -> str:
+    """A name for a run that no other has."""
+    return secrets.token_hex(8)
+
+
+def told(committed: Committed) -> str:
+    """Who has committed, and when."""
+    return f"{committed.run} of {committed.host}, written at {committed.written}"
+
+
+def _here() -> str:
+    return f"{socket.gethostname()} (process {os.getpid()})"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,110 @@
+"""Bring finished files of a store down from a URL, each held against its size and checksum, to be published.
+
+They are staged in the work directory. What a run that was killed had brought there is not brought again.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from protocol.errors import ConfigError, StoreError
+from spark_jobs.build.build_request import BuildRequest
+from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.places.placed_run import MANIFEST, read_manifest
+from spark_jobs.publish.publish_checks import Staged
+from spark_jobs.publish.sent_manifest import COMMAND, SentFile, SentManifest, mark_log
+from spark_jobs.run.progress import JobProgress
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.source import StoreSource
+from storage.files.attempt_names import written_beside
+from storage.files.direct_writer import fsync_directory
+
+PHASE: Final = "fetch"
+_BLOCK: Final = 1024 * 1024
+
+
+class FetchRequest(BuildRequest, frozen=True, kw_only=True):
+    """Fetch what a rebuild has left at `url` into the store; `storage` are options of its file system, as JSON."""
+
+    url: str
+
+
+def read_sent(request: FetchRequest, source: StoreSource) -> tuple[OutputPlace, SentManifest]:
+    """The manifest at the URL.
+
+    Raises ConfigError where there is no finished rebuild, StoreError where it is not one of this log as it is now.
+    """
+    place = OutputPlace(request.url, request.storage)
+    where = place.path(MANIFEST)
+    committed = read_manifest(place)
+    if committed is None:
+        raise ConfigError(f"{request.url}: no finished rebuild is there, it has no {MANIFEST}")
+    if committed.command != COMMAND:
+        raise ConfigError(f"{request.url}: it contains a finished {committed.command}, no {COMMAND}")
+    try:
+        manifest = msgspec.json.decode(place.read(MANIFEST) or b"", type=SentManifest)
+    except msgspec.MsgspecError as error:
+        raise StoreError(where, what=f"is no manifest of a rebuild: {error}") from error
+    manifest.check(where)
+    if mark_log(source.segments, manifest.log.end) != manifest.log:
+        raise StoreError(
+            request.store,
+            what=f"has another log than the one that {request.url} was rebuilt from, or has been written to since: "
+            "rebuild again",
+        )
+    return place, manifest
+
+
+def fetch(place: OutputPlace, manifest: SentManifest, work: WorkDirectory, progress: JobProgress) -> list[Staged]:
+    """Bring all files to the work directory; raises StoreError where one is not what the manifest says."""
+    work.enter(PHASE)
+    total = sum(part.bytes for part in manifest.parts)
+    progress.begin(PHASE, total, "bytes")
+    try:
+        for directory in manifest.directories:
+            (work.staged / directory).mkdir(parents=True, exist_ok=True)
+        done = 0
+        for part in manifest.parts:
+            if not _is_there(work.staged / part.path, part):
+                _bring(place, part, work)
+            done += part.bytes
+            progress.update(done, 0)
+    finally:
+        progress.end()
+    for directory in sorted({str(Path(part.path).parent) for part in manifest.parts} | set(manifest.directories)):
+        fsync_directory(work.staged / directory)
+    return [Staged(name, work.staged / name, synced=True) for name in manifest.names]
+
+
+def _is_there(path: Path, part: SentFile) -> bool:
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size != part.bytes:
+                return False
+            return hashlib.file_digest(file, "sha256").hexdigest() == part.sha256
+    except FileNotFoundError:
+        return False
+
+
+def _bring(place: OutputPlace, part: SentFile, work: WorkDirectory) -> None:
+    target = work.staged / part.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest, size = hashlib.sha256(), 0
+    with written_beside(target, work.partial) as beside, beside.open("wb") as file, place.reading(part.name) as source:
+        while size <= part.bytes and (block := source.read(_BLOCK)):
+            digest.update(block)
+            size += len(block)
+            if block.count(0) != len(block):
+                file.write(block)
+            else:  # holes stay holes
+                file.seek(size)
+        file.truncate(size)
+        file.flush()
+        os.fsync(file.fileno())
+        if (size, digest.hexdigest()) != (part.bytes, part.sha256):
+            raise StoreError(place.path(part.name), what="is not what the manifest says, nothing was changed: SHA-256",
+                             expected=f"{part.bytes} bytes, {part.sha256}",
+                             found=f"{size} bytes, {digest.hexdigest()}")  # fmt: skip

@@ -1,0 +1,153 @@
+"""Send finished files of a store to a URL, in tasks, and commit them by a manifest that is created once."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from protocol.errors import ConfigError
+from spark_jobs.places.placed_run import (
+    Driver,
+    PlacedAttempt,
+    PlacedRecord,
+    PlacedRun,
+    check_url,
+    new_token,
+    run_placed,
+)
+from spark_jobs.publish.publish_checks import Staged
+from spark_jobs.publish.sent_manifest import COMMAND, VERSION, LogMark, SentManifest
+from spark_jobs.run.attempt import RunTasks
+from spark_jobs.run.work_directory import WorkDirectory
+
+PHASE: Final = "send"
+BUNDLE_BYTES: Final = 64 * 1024 * 1024
+"""A task sends files of about as many bytes; a longer one has a task of its own."""
+BLOCK: Final = 4 * 1024 * 1024
+_RUN: Final = "sent"
+
+
+class SendTask(msgspec.Struct, frozen=True):
+    """Files by their paths below `root`; `found` are attempts that earlier runs have finished."""
+
+    name: str
+    run: PlacedRun
+    root: str
+    paths: tuple[str, ...]
+    found: tuple[str, ...]
+
+
+def send_files(task: SendTask) -> PlacedRecord:
+    """Send the files of a task."""
+    return run_placed(task.run, task.name, task.found, lambda attempt: _send(task, attempt))
+
+
+def _send(task: SendTask, attempt: PlacedAttempt) -> PlacedRecord:
+    for path in task.paths:
+        with open(Path(task.root, path), "rb") as source, attempt.writing(path) as (file, commit):
+            while block := source.read(BLOCK):
+                file.write(block)
+            commit()
+    return {"paths": list(task.paths)}
+
+
+def check_send(out: str, storage: str, base: Path, *, fresh: bool) -> None:
+    """Raise ConfigError where something is in the way, but for what the run in a work directory has committed."""
+    left = WorkDirectory.left_in(base) if base.exists() else None
+    token = (left.done(_RUN) or {}).get("token") if left is not None else None
+    _, committed = check_url(out, storage, fresh=True)
+    if committed is not None and not fresh and committed.run != token:
+        raise ConfigError(
+            f"--out {out}: it contains a finished {committed.command}: choose another directory, or --fresh"
+        )
+
+
+class ToSend(NamedTuple):
+    """What is staged, the log that it was made of, the job's report, and what of its options a fetch has to know."""
+
+    staged: Sequence[Staged]
+    log: LogMark
+    report: dict[str, Any]
+    drop_unknown_topics: bool
+
+
+def send(run: RunTasks, work: WorkDirectory, out: str, storage: str, what: ToSend, *, fresh: bool) -> None:
+    """Send what is staged; raises StoreError where another run has committed before.
+
+    A run that was killed goes on under the name that the work directory keeps; where it had committed all is done.
+    """
+    work.enter(PHASE)
+    kept = work.done(_RUN)
+    if kept is not None:
+        driver = Driver.go_on(out, storage, COMMAND, str(kept["token"]))
+    else:
+        token = work.finish(_RUN, {"token": new_token()})["token"]
+        driver = Driver.start(out, storage, COMMAND, fresh=fresh, token=token)
+    committed = driver.committed()
+    if committed is not None and committed.run == driver.run.token:
+        driver.sweep(committed)
+        return
+    try:
+        tasks = list(_tasks(driver, work, what.staged))
+        records = run(PHASE, tasks, send_files)
+        parts = [
+            {**each, "path": path}
+            for record in records
+            for path, each in zip(record["paths"], record["objects"], strict=True)
+        ]
+        manifest = SentManifest(
+            command=COMMAND,
+            version=VERSION,
+            names=tuple(each.name for each in what.staged),
+            directories=tuple(_directories(what.staged)),
+            log=what.log,
+            report=what.report,
+            drop_unknown_topics=what.drop_unknown_topics,
+            parts=(),
+        )
+        driver.commit({**msgspec.to_builtins(manifest), "parts": parts})
+    finally:
+        driver.leave()
+
+
+def _tasks(driver: Driver, work: WorkDirectory, staged: Sequence[Staged]) -> Iterator[SendTask]:
+    for paths in _bundles(work.staged, staged):
+        digest = hashlib.sha256()
+        for path in paths:
+            status = os.stat(work.staged / path)
+            digest.update(f"{path} {status.st_size} {status.st_mtime_ns} {status.st_ino}\n".encode())
+        name = f"{PHASE}-{digest.hexdigest()[:16]}"
+        yield SendTask(name, driver.run, str(work.staged), paths, tuple(driver.found.get(name, ())))
+
+
+def _bundles(root: Path, staged: Iterable[Staged]) -> Iterator[tuple[str, ...]]:
+    bundle: list[str] = []
+    size = 0
+    for path in sorted(path for each in staged for path in _files(each.path)):
+        more = path.stat().st_size
+        if bundle and size + more > BUNDLE_BYTES:
+            yield tuple(bundle)
+            bundle, size = [], 0
+        bundle.append(str(path.relative_to(root)))
+        size += more
+    if bundle:
+        yield tuple(bundle)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from (each for each in path.rglob("*") if each.is_file())
+    else:
+        yield path
+
+
+def _directories(staged: Iterable[Staged]) -> Iterator[str]:
+    for each in staged:
+        if each.path.is_dir():
+            yield each.name
+            for path in sorted(each.path.rglob("*")):
+                if path.is_dir():
+                    yield str(Path(each.name, path.relative_to(each.path)))

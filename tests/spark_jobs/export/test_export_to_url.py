@@ -1,0 +1,282 @@
+"""Exports behind a URL: the manifest leads to every message once, whatever died and whatever other runs there were."""
+
+import contextlib
+import hashlib
+import io
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from column_rows import expected_rows
+from command_line import rocketlens
+from dying import every_death
+from object_store import ObjectStore, object_store
+from protocol.errors import ConfigError, StoreError
+from spark_jobs.export import export as export_module
+from spark_jobs.export.export import run_export
+from spark_jobs.export.export_formats import FORMATS
+from spark_jobs.export.export_request import ExportRequest
+from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.places.placed_run import MANIFEST, Driver, read_manifest
+from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
+from store_writer import StoreWriter
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Row = dict[str, Any]
+Fresh = Callable[[], OutputPlace]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
+    """Two segments."""
+    writer = StoreWriter(tmp_path_factory.mktemp("export") / "store", segment_size=4096)
+    for number in range(40):
+        writer.append("Orders" if number % 2 else "Payments", b"body %d" % number, unique_key=f"U{number}")
+    writer.close()
+    assert len(writer.log.segments) == 2
+    return writer
+
+
+@pytest.fixture(scope="module")
+def objects() -> Iterator[ObjectStore]:
+    with object_store() as objects:
+        yield objects
+
+
+@pytest.fixture(params=["s3", "file"])
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
+    """Empty places, one after the other."""
+    numbers = itertools.count()
+    if request.param == "file":
+        return lambda: OutputPlace(f"file://{tmp_path}/out{next(numbers)}")
+    objects = request.getfixturevalue("objects")
+    return lambda: OutputPlace(f"s3://stores/{tmp_path.name}/{next(numbers)}", objects.options)
+
+
+def export(store: StoreWriter, place: OutputPlace, format_: str = "ndjson", **more: Any) -> Report:
+    request = ExportRequest(store=str(store.root), out=place.url, out_storage=place.storage, format=format_, **more)
+    return run_export(request, Silence())
+
+
+def parts_of(place: OutputPlace) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes of the parts that the manifest names, each held against what it says."""
+    manifest: Row = json.loads(place.read(MANIFEST) or b"")
+    for part in manifest["parts"]:
+        data = place.read(part["name"])
+        assert data is not None
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (part["bytes"], part["sha256"])
+        yield part["name"], data
+    assert manifest["records"] == sum(part["records"] for part in manifest["parts"])
+
+
+def ids(place: OutputPlace) -> list[str]:
+    """The unique keys of an export of JSON lines."""
+    return [json.loads(line)["unique_key"] for _, data in parts_of(place) for line in data.splitlines()]
+
+
+def expected_ids(store: StoreWriter, topic: str = "") -> list[str]:
+    return [row["unique_key"] for row in expected_rows(store.records) if topic in ("", row["topic"])]
+
+
+def orphans(place: OutputPlace) -> set[str]:
+    committed = read_manifest(place)
+    return set(place.objects("")) - ({each.name for each in committed.parts} | {MANIFEST} if committed else set())
+
+
+@pytest.fixture(autouse=True)
+def tasks_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the tasks in this process, where what is patched is seen, but for tests that have Spark."""
+    if "spark" not in request.fixturenames:
+        monkeypatch.setattr(export_module, "spark_context", lambda *_, **__: contextlib.nullcontext())
+        monkeypatch.setattr(export_module, "run_tasks", lambda _context, _name, tasks, do: [do(each) for each in tasks])
+
+
+@pytest.mark.parametrize("format_", list(FORMATS))
+def test_the_parts_are_those_of_an_export_into_a_directory(
+    store: StoreWriter, new_place: Fresh, tmp_path: Path, format_: str
+) -> None:
+    place = new_place()
+    report = export(store, place, format_)
+    local = tmp_path / "local"
+    request = ExportRequest(store=str(store.root), out=str(local), format=format_)
+    run_export(request, Silence())
+    found = {Path(name).name: data for name, data in parts_of(place)}
+    assert found == {path.name: path.read_bytes() for path in local.glob("part-*")}
+    assert (report.messages, report.details.parts, report.out) == (40, 2, place.url)
+    assert orphans(place) == set()
+    manifests = [json.loads(each) for each in (place.read(MANIFEST) or b"", (local / MANIFEST).read_bytes())]
+    for manifest in manifests:
+        manifest["parts"] = [each | {"name": Path(each["name"]).name} for each in manifest["parts"]]
+        for name in ("run", "host", "written"):
+            manifest.pop(name, None)
+    assert manifests[0] == manifests[1]
+
+
+def test_messages_that_match_nowhere_leave_a_manifest_without_parts(store: StoreWriter, new_place: Fresh) -> None:
+    place = new_place()
+    assert export(store, place, "parquet", topics=("none",)).exit_code == 1
+    assert (list(parts_of(place)), orphans(place)) == ([], set())
+
+
+def test_the_documented_readers_read_what_the_manifest_names(
+    spark: "SparkContext", store: StoreWriter, tmp_path: Path
+) -> None:
+    from pyspark.sql import SparkSession
+
+    place = OutputPlace(f"file://{tmp_path}/out")
+    export(store, place, "parquet")
+    names = [name for name, _ in parts_of(place)]
+    expected = expected_ids(store)
+    frame = SparkSession(spark).read.parquet(*(f"{place.url}/{name}" for name in names))
+    assert [row.unique_key for row in frame.orderBy("physical_offset").collect()] == expected
+    table = pq.read_table([f"{tmp_path}/out/{name}" for name in names])
+    assert table.column("unique_key").to_pylist() == expected
+
+
+def test_a_reader_of_the_directory_alone_finds_no_attempt(
+    spark: "SparkContext", store: StoreWriter, tmp_path: Path
+) -> None:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import SparkSession
+
+    place = OutputPlace(f"file://{tmp_path}/out")
+    export(store, place, "parquet")
+    with pytest.raises(AnalysisException, match="UNABLE_TO_INFER_SCHEMA"):
+        SparkSession(spark).read.parquet(place.url)
+    assert pq.read_table(tmp_path / "out").num_rows == 0
+
+
+def test_from_one_bucket_to_another_place_of_it(store: StoreWriter, objects: ObjectStore, tmp_path: Path) -> None:
+    url = objects.put(store.root, f"{tmp_path.name}/store")
+    out = f"s3://stores/{tmp_path.name}/out"
+    run_export(ExportRequest(store=url, out=out, format="ndjson", storage=objects.options), Silence())
+    assert ids(OutputPlace(out, objects.options)) == expected_ids(store)
+
+
+def test_wherever_the_driver_dies_the_same_command_goes_on_or_finds_it_finished(
+    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[OutputPlace] = []
+
+    def work() -> None:
+        places.append(new_place())
+        export(store, places[-1])
+
+    resumed = set()
+    for death in every_death(work, monkeypatch):
+        place = places[-1]
+        if read_manifest(place) is None:
+            resumed.add(export(store, place).resumed)
+        with pytest.raises(ConfigError, match="it contains a finished export"):
+            export(store, place)
+        assert ids(place) == expected_ids(store), death
+        assert all(name.startswith("_attempts/") for name in orphans(place)), death
+    assert resumed == {True, False}
+
+
+def test_what_another_command_or_other_options_left_is_not_taken(
+    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = new_place()
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Driver, "commit", stop)
+        with pytest.raises(KeyboardInterrupt):
+            export(store, place)
+    assert read_manifest(place) is None
+    report = export(store, place, topics=("Orders",))
+    assert not report.resumed
+    assert ids(place) == expected_ids(store, "Orders")
+
+
+def test_of_two_drivers_at_once_one_wins_and_the_other_ends_by_its_name(
+    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = new_place()
+    commit = Driver.commit
+
+    def commit_second(self: Driver, manifest: Row) -> None:
+        monkeypatch.setattr(Driver, "commit", commit)
+        export(store, place, topics=("Orders",))
+        commit(self, manifest)
+
+    monkeypatch.setattr(Driver, "commit", commit_second)
+    with pytest.raises(StoreError, match=r"_manifest\.json: is that of another run: [0-9a-f]{16} of ") as found:
+        export(store, place)
+    committed = read_manifest(place)
+    assert committed is not None
+    assert committed.run in str(found.value)
+    assert committed.written in str(found.value)
+    assert ids(place) == expected_ids(store, "Orders")
+    assert orphans(place) == set()
+
+
+def test_a_finished_export_is_replaced_only_when_that_is_asked_for(store: StoreWriter, new_place: Fresh) -> None:
+    place = new_place()
+    export(store, place)
+    export(store, place, fresh=True, topics=("Orders",))
+    assert ids(place) == expected_ids(store, "Orders")
+    assert orphans(place) == set()
+
+
+class TestCommand:
+    def test_a_finished_export_and_somebody_elses_files_are_refused_before_spark_starts(
+        self, store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("spark_jobs.commands.command_run.check_spark", lambda: pytest.fail("too late"))
+        place = new_place()
+        place.create("precious", b"x")
+        options = ["--out-storage-options", place.storage] if place.storage else []
+        outcome = rocketlens("export", store.root, "--format", "csv", "--out", place.url, *options)
+        assert (outcome.code, outcome.errors.strip()) == (
+            2,
+            f"rocketlens: --out {place.url}: it contains precious: choose an empty directory",
+        )
+
+    @pytest.mark.parametrize(
+        ("store", "out", "said"),
+        [
+            ("s3://b/store", "s3://b/store/out", "--out s3://b/store/out lies inside the store"),
+            ("s3://b/store/", "s3://b/store", "--out s3://b/store lies inside the store"),
+            ("/b/store", "file:///b/store/out", "--out /b/store/out lies inside the store"),
+            ("/b/store", "memory://b/out", "memory://b/out: nothing can be written there"),
+            ("/b/store", "nothing://b/out", "nothing://b/out: Protocol not known"),
+        ],
+    )
+    def test_places_that_cannot_be_are_refused(self, store: str, out: str, said: str) -> None:
+        outcome = rocketlens("export", store, "--format", "csv", "--out", out)
+        assert outcome.code == 2
+        assert outcome.errors.startswith(f"rocketlens: {said}")
+
+    def test_the_whole_command(self, store: StoreWriter, objects: ObjectStore, tmp_path: Path) -> None:
+        out = f"s3://stores/{tmp_path.name}/out"
+        arguments = [
+            "export",
+            store.root,
+            "--format",
+            "parquet",
+            "--out",
+            out,
+            "--out-storage-options",
+            objects.options,
+        ]
+        done = subprocess.run(
+            [sys.executable, "-m", "rocketlens", *map(str, arguments)], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr[-2000:] if done.returncode else "") == (0, "")
+        assert f"into {out}" in done.stdout
+        tables = [pq.read_table(io.BytesIO(data)) for _, data in parts_of(OutputPlace(out, objects.options))]
+        assert [key for table in tables for key in table.column("unique_key").to_pylist()] == expected_ids(store)

@@ -1,0 +1,340 @@
+"""Runs that leave their output behind a URL: one commits, whatever dies and whatever other runs there are."""
+
+import contextlib
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import s3fs
+
+from dying import every_death
+from object_store import ObjectStore, object_store
+from protocol.errors import ConfigError, StoreError
+from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.places.placed_run import (
+    MANIFEST,
+    Driver,
+    PlacedAttempt,
+    PlacedObject,
+    PlacedRecord,
+    check_url,
+    read_manifest,
+    run_placed,
+)
+
+TASKS = ("export-1", "export-2")
+
+
+@pytest.fixture(scope="module")
+def objects() -> Iterator[ObjectStore]:
+    with object_store() as objects:
+        yield objects
+
+
+Fresh = Callable[[], OutputPlace]
+
+
+@pytest.fixture(params=["s3", "file"])
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
+    """Empty places, one after the other."""
+    numbers = itertools.count()
+    if request.param == "file":
+        return lambda: OutputPlace(f"file://{tmp_path}/out{next(numbers)}")
+    objects = request.getfixturevalue("objects")
+    return lambda: OutputPlace(f"s3://stores/{tmp_path.name}/{next(numbers)}", objects.options)
+
+
+def write(attempt: PlacedAttempt, text: str) -> PlacedRecord:
+    with attempt.writing("part.csv") as (file, commit):
+        file.write(text.encode())
+        commit()
+    return {"text": text}
+
+
+def start(place: OutputPlace, *, fresh: bool = False) -> Driver:
+    return Driver.start(place.url, place.storage, "export", fresh=fresh)
+
+
+def run(driver: Driver, task: str, text: str = "") -> PlacedRecord:
+    found = driver.found.get(task, ())
+    return run_placed(driver.run, task, found, lambda attempt: write(attempt, text or task))
+
+
+def finish(driver: Driver, records: list[PlacedRecord]) -> None:
+    driver.commit({"parts": [each for record in records for each in record["objects"]]})
+
+
+def whole_run(place: OutputPlace, *, fresh: bool = False, text: str = "") -> None:
+    """A run as a job makes it."""
+    driver = start(place, fresh=fresh)
+    try:
+        finish(driver, [run(driver, task, text and f"{text} {task}") for task in TASKS])
+    finally:
+        driver.leave()
+
+
+def texts(place: OutputPlace) -> list[str]:
+    """What the manifest leads to, each held against its size and checksum."""
+    committed = read_manifest(place)
+    assert committed is not None
+    found = []
+    for each in committed.parts:
+        data = place.read(each.name)
+        assert data is not None
+        assert each == PlacedObject(each.name, len(data), hashlib.sha256(data).hexdigest())
+        found.append(data.decode())
+    return sorted(found)
+
+
+def orphans(place: OutputPlace) -> set[str]:
+    committed = read_manifest(place)
+    named = {each.name for each in committed.parts} if committed else set()
+    return set(place.objects("")) - named - {MANIFEST}
+
+
+def test_a_run_leaves_what_its_manifest_names_and_nothing_else(new_place: Fresh) -> None:
+    place = new_place()
+    whole_run(place)
+    assert texts(place) == list(TASKS)
+    assert orphans(place) == set()
+    manifest = json.loads(place.read(MANIFEST) or b"")
+    assert manifest["command"] == "export"
+    assert manifest["parts"][0]["name"].startswith(f"_attempts/{manifest['run']}/")
+
+
+def test_a_reader_of_the_directory_alone_finds_only_names_that_are_passed_over(new_place: Fresh) -> None:
+    place = new_place()
+    whole_run(place)
+    assert place.names() == ["_attempts", MANIFEST]
+
+
+def test_of_two_runs_the_first_to_commit_wins_and_the_other_says_so_and_leaves_nothing(new_place: Fresh) -> None:
+    place = new_place()
+    first, second = start(place), start(place)
+    ours = [run(first, task, f"first {task}") for task in TASKS]
+    others = [run(second, task, f"second {task}") for task in TASKS]
+    finish(second, others)
+    with pytest.raises(StoreError, match=f"is that of another run: {second.run.token} of .* written at 20") as found:
+        finish(first, ours)
+    assert f"what this run ({first.run.token}) had written is removed" in str(found.value)
+    assert texts(place) == [f"second {task}" for task in TASKS]
+    assert orphans(place) == set()
+
+
+def test_what_the_winner_took_over_stays_when_the_loser_removes_its_own(new_place: Fresh) -> None:
+    place = new_place()
+    first = start(place)
+    ours = [run(first, task) for task in TASKS[:1]]
+    second = start(place)
+    finish(second, [run(second, task, f"second {task}") for task in TASKS])
+    with pytest.raises(StoreError, match="another run"):
+        finish(first, [*ours, run(first, TASKS[1])])
+    assert texts(place) == [TASKS[0], "second export-2"]
+    assert orphans(place) == set()
+
+
+def test_a_run_that_fails_leaves_what_is_finished_unless_another_has_committed(new_place: Fresh) -> None:
+    place = new_place()
+    first, second = start(place), start(place)
+    run(first, TASKS[0])
+    second.leave()
+    first.leave()
+    third = start(place)
+    assert list(third.found) == [TASKS[0]]
+    finish(third, [run(third, TASKS[0], "not made again")])
+    first.leave()
+    assert texts(place) == [TASKS[0]]
+    assert orphans(place) == set()
+
+
+def test_wherever_a_run_dies_the_same_command_ends_the_work_or_finds_it_ended(
+    new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[OutputPlace] = []
+
+    def work() -> None:
+        places.append(new_place())
+        whole_run(places[-1])
+
+    ended = set()
+    for death in every_death(work, monkeypatch):
+        place = places[-1]
+        committed = read_manifest(place)
+        if committed is None:
+            whole_run(place)
+        else:
+            with pytest.raises(ConfigError, match="it contains a finished export"):
+                whole_run(place)
+        ended.add(committed is None)
+        assert texts(place) == list(TASKS), death
+        assert all(name.startswith("_attempts/") for name in orphans(place)), death
+    assert ended == {True, False}
+
+
+def test_wherever_a_replacement_dies_there_is_the_old_the_new_or_nothing_that_is_whole(
+    new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[OutputPlace] = []
+
+    def work() -> None:
+        whole_run(places[-1], fresh=True, text="new")
+
+    def prepared() -> None:
+        places.append(new_place())
+        whole_run(places[-1])
+
+    def rounds() -> Iterator[str]:
+        prepared()
+        for death in every_death(work, monkeypatch):
+            yield death
+            prepared()
+
+    seen = set()
+    new = [f"new {task}" for task in TASKS]
+    for death in rounds():
+        place = places[-1]
+        found = texts(place) if read_manifest(place) else None
+        assert found in (list(TASKS), new, None), death
+        seen.add(str(found))
+        whole_run(place, fresh=True, text="new")
+        assert texts(place) == new, death
+    assert len(seen) == 3
+
+
+def test_a_replacement_does_not_remove_what_another_run_has_committed_meanwhile(new_place: Fresh) -> None:
+    place = new_place()
+    whole_run(place)
+    first = start(place, fresh=True)
+    record = run(first, TASKS[0], "late")
+    whole_run(place, fresh=True, text="new")
+    with pytest.raises(StoreError, match="is that of another run"):
+        finish(first, [record])
+    assert texts(place) == [f"new {task}" for task in TASKS]
+    assert orphans(place) == set()
+
+
+def test_an_attempt_that_fails_leaves_nothing(new_place: Fresh) -> None:
+    place = new_place()
+    driver = start(place)
+
+    def fail(attempt: PlacedAttempt) -> PlacedRecord:
+        write(attempt, "whole")
+        with attempt.writing("half.csv") as (file, _):
+            file.write(b"x" * 100_000)
+            raise KeyError
+        raise AssertionError
+
+    with pytest.raises(KeyError):
+        run_placed(driver.run, TASKS[0], (), fail)
+    driver.leave()
+    assert place.objects("") == {}
+
+
+@pytest.mark.parametrize("change", ["gone", "longer", "no record"])
+def test_an_attempt_whose_objects_are_not_what_they_were_is_made_again(new_place: Fresh, change: str) -> None:
+    place = new_place()
+    record = run(start(place), TASKS[0])
+    name = record["objects"][0]["name"]
+    place.remove([name if change != "no record" else f"{record['attempt']}/_done.json"])
+    if change != "gone":
+        other = place.new_object(name if change == "longer" else f"{record['attempt']}/_done.json")
+        other.write(b"something else that is longer")
+        other.commit()
+    driver = start(place)
+    assert driver.found == {TASKS[0]: [record["attempt"]]}
+    finish(driver, [run(driver, TASKS[0], "again")])
+    assert texts(place) == ["again"]
+
+
+def test_what_is_gone_before_it_counts_is_not_committed(new_place: Fresh) -> None:
+    place = new_place()
+    driver = start(place)
+    record = run(driver, TASKS[0])
+    place.remove([record["objects"][0]["name"]])
+    with pytest.raises(StoreError, match="was removed or changed before it counted"):
+        finish(driver, [record])
+    assert read_manifest(place) is None
+
+
+def test_an_answer_that_is_lost_is_no_loss(new_place: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = new_place()
+    create = OutputPlace.create
+
+    def create_and_lose(self: OutputPlace, name: str, data: bytes) -> None:
+        create(self, name, data)
+        if name == MANIFEST:
+            raise StoreError(name, what="the connection was cut")
+
+    monkeypatch.setattr(OutputPlace, "create", create_and_lose)
+    whole_run(place)
+    assert texts(place) == list(TASKS)
+
+
+def test_a_place_that_replaces_what_was_created_is_refused(new_place: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = new_place()
+
+    def create(self: OutputPlace, name: str, data: bytes) -> None:
+        with contextlib.closing(self.new_object(name)) as new:
+            new.write(data)
+            new.commit()
+
+    monkeypatch.setattr(OutputPlace, "create", create)
+    with pytest.raises(ConfigError, match="ignores If-None-Match"):
+        start(place)
+    assert place.objects("") == {}
+
+
+class TestPlaces:
+    def test_other_files_are_left_alone(self, new_place: Fresh) -> None:
+        place = new_place()
+        place.create("precious", b"x")
+        with pytest.raises(ConfigError, match="it contains precious: choose an empty directory"):
+            check_url(place.url, place.storage, fresh=True)
+        assert set(place.objects("")) == {"precious"}
+
+    def test_a_manifest_of_somebody_else_is_no_manifest(self, new_place: Fresh) -> None:
+        place = new_place()
+        place.create(MANIFEST, b"{}")
+        with pytest.raises(StoreError, match="is no manifest of RocketLens"):
+            check_url(place.url, place.storage, fresh=True)
+
+    def test_what_is_created_stays_what_it_is(self, new_place: Fresh) -> None:
+        place = new_place()
+        place.create("name", b"first")
+        with pytest.raises(StoreError, match="cannot be used"):
+            place.create("name", b"second")
+        assert place.read("name") == b"first"
+        assert set(place.objects("")) == {"name"}
+
+    def test_removing_what_is_gone_is_no_error(self, new_place: Fresh) -> None:
+        place = new_place()
+        place.create("a/b/one", b"")
+        place.remove(["a/b/one", "a/b/two"])
+        place.remove([])
+        assert (place.names(), place.objects("a"), place.read("a/b/one"), place.size("x")) == ([], {}, None, None)
+
+    def test_only_where_something_can_be_created_once_is_a_place(self) -> None:
+        with pytest.raises(ConfigError, match=r"memory://x: nothing can be written there, only to s3://, gs://"):
+            OutputPlace("memory://x")
+
+    def test_an_object_store_that_does_not_answer_is_named(self) -> None:
+        options = {
+            "endpoint_url": "http://127.0.0.1:9", "key": "x", "secret": "x",
+            "config_kwargs": {"retries": {"max_attempts": 0}},
+        }  # fmt: skip
+        with pytest.raises(StoreError, match=r"s3://stores/out: cannot be used: .*127\.0\.0\.1:9"):
+            OutputPlace("s3://stores/out", json.dumps(options)).names()
+
+
+def test_a_large_object_that_is_given_up_leaves_no_upload_behind(objects: ObjectStore) -> None:
+    place = OutputPlace("s3://stores/large", objects.options)
+    new = place.new_object("x")
+    for _ in range(60):
+        new.write(bytes(1 << 20))
+    system = s3fs.S3FileSystem(**json.loads(objects.options))
+    assert len(system.list_multipart_uploads("stores")) == 1
+    new.close()
+    assert (system.list_multipart_uploads("stores"), place.objects("")) == ([], {})

@@ -1,0 +1,318 @@
+"""A rebuild that is sent to a URL and fetched from there is the rebuild in place, whatever dies on the way."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import rocketlens
+from dying import every_death
+from killing import Renames, every_kill
+from object_store import ObjectStore, object_store
+from protocol.errors import ConfigError, StoreError
+from spark_jobs.build import rebuild as rebuild_module
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.commands import run as run_module
+from spark_jobs.commands.run import WORK_DIRECTORY, run_fetch, run_rebuild
+from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.places.placed_run import MANIFEST, Driver, read_manifest
+from spark_jobs.publish.fetch import FetchRequest
+from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
+from spark_jobs.scan import scan_log
+from store_writer import StoreWriter
+
+TREES = ("index", "consumequeue", "checkpoint")
+SMALL: dict[str, Any] = {"slots": 50, "entries": 40, "queue_file_size": 400, "zone": "UTC"}
+Fresh = Callable[[], OutputPlace]
+
+
+@pytest.fixture(scope="module")
+def objects() -> Iterator[ObjectStore]:
+    with object_store() as objects:
+        yield objects
+
+
+@pytest.fixture(params=["s3", "file"])
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
+    """Empty places, one after the other."""
+    numbers = itertools.count()
+    if request.param == "file":
+        return lambda: OutputPlace(f"file://{tmp_path}/out{next(numbers)}")
+    objects = request.getfixturevalue("objects")
+    return lambda: OutputPlace(f"s3://stores/{tmp_path.name}/{next(numbers)}", objects.options)
+
+
+@pytest.fixture(autouse=True)
+def tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the tasks in this process."""
+
+    def run(_context: object, _name: str, tasks: list[Any], do: Callable[[Any], Any]) -> list[Any]:
+        return [do(each) for each in tasks]
+
+    for module in (rebuild_module, scan_log, run_module):
+        monkeypatch.setattr(module, "run_tasks", run)
+    monkeypatch.setattr(run_module, "spark_context", lambda *_, **__: contextlib.nullcontext())
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of two segments, with queues and an index that are not what a rebuild makes."""
+    writer = StoreWriter(tmp_path_factory.mktemp("fetch") / "store", segment_size=4096)
+    for number in range(60):
+        writer.append("Orders" if number % 2 else "Payments", b"body %d" % number, unique_key=f"U{number}")
+    writer.close()
+    root = writer.root
+    assert len(writer.log.segments) > 1
+    for path in ("index/20240101000000000", "consumequeue/Old/0/00000000000000000000"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(bytes(2400))
+    return root
+
+
+@pytest.fixture
+def store(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "store"))
+
+
+def rebuild(store: Path, **more: Any) -> Report:
+    return run_rebuild(
+        RebuildRequest(**{"store": str(store), "index": True, "queues": True, **SMALL, **more}), Silence()
+    )
+
+
+def send(store: Path, place: OutputPlace, work: Path, **more: Any) -> Report:
+    return rebuild(store, out=place.url, out_storage=place.storage, work=str(work), **more)
+
+
+def fetch(place: OutputPlace, store: Path, **more: Any) -> Report:
+    request = FetchRequest(url=place.url, storage=place.storage, store=str(store), **more)
+    return run_fetch(request, Silence())
+
+
+def contents(store: Path) -> dict[str, bytes | None]:
+    """All that a rebuild replaces; None for a directory."""
+    paths = (path for tree in TREES for path in (store / tree, *(store / tree).rglob("*")) if path.exists())
+    return {str(path.relative_to(store)): path.read_bytes() if path.is_file() else None for path in paths}
+
+
+@pytest.fixture
+def expected(original: Path, tmp_path: Path) -> dict[str, bytes | None]:
+    """What a rebuild in place makes."""
+    copy = Path(shutil.copytree(original, tmp_path / "in-place"))
+    rebuild(copy)
+    found = contents(copy)
+    assert found != contents(original)
+    assert len([name for name in found if name.startswith("index/")]) > 1
+    return found
+
+
+def orphans(place: OutputPlace) -> set[str]:
+    committed = read_manifest(place)
+    assert committed is not None
+    return set(place.objects("")) - {each.name for each in committed.parts} - {MANIFEST}
+
+
+def test_a_rebuild_that_is_sent_and_fetched_equals_the_rebuild_in_place(
+    store: Path, expected: dict[str, bytes | None], new_place: Fresh, tmp_path: Path
+) -> None:
+    place, before = new_place(), contents(store)
+    sent = send(store, place, tmp_path / "work")
+    assert (contents(store), orphans(place), (tmp_path / "work").exists()) == (before, set(), False)
+    report = fetch(place, store)
+    assert contents(store) == expected
+    assert not (store / WORK_DIRECTORY).exists()
+    assert (report.command, report.store, report.out) == ("fetch", place.url, str(store))
+    assert (report.messages, report.entries, report.units) == (sent.messages, sent.entries, sent.units)
+    assert {Path(path).name.split(".")[0] for path in report.details.backups} <= set(TREES)
+    assert {"index", "consumequeue"} <= {Path(path).name.split(".")[0] for path in report.details.backups}
+
+
+def test_queues_of_one_topic_are_fetched_with_those_of_the_others_as_in_place(
+    original: Path, store: Path, new_place: Fresh, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(original, tmp_path / "in-place"))
+    rebuild(copy, index=False, topics=("Orders",))
+    place = new_place()
+    send(store, place, tmp_path / "work", topics=("Orders",), index=False)
+    fetch(place, store)
+    assert contents(store) == contents(copy)
+
+
+def test_wherever_sending_dies_the_same_command_ends_the_work(
+    store: Path,
+    expected: dict[str, bytes | None],
+    new_place: Fresh,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places: list[OutputPlace] = []
+    work = tmp_path / "work"
+
+    def begin() -> None:
+        places.append(new_place())
+        send(store, places[-1], work)
+
+    committed = set()
+    for death in every_death(begin, monkeypatch):
+        place = places[-1]
+        committed.add(read_manifest(place) is not None)
+        assert send(store, place, work).resumed, death
+        manifest = json.loads(place.read(MANIFEST) or b"")
+        assert {part["path"] for part in manifest["parts"]} == {name for name in expected if expected[name] is not None}
+        assert orphans(place) == set(), death
+    assert committed == {True, False}
+    fetch(places[-1], store)
+    assert contents(store) == expected
+
+
+def test_wherever_fetching_dies_the_same_command_ends_the_work(
+    original: Path, store: Path, expected: dict[str, bytes | None], tmp_path: Path
+) -> None:
+    place = OutputPlace(f"file://{tmp_path}/out")
+    send(store, place, tmp_path / "work")
+    before = contents(store)
+    states = set()
+    for number in every_kill(fetch, (place, store), Renames.ALL):
+        states.add({True: "old", False: "other"}[contents(store) == before])
+        fetch(place, store)
+        assert contents(store) == expected, number
+        assert not (store / WORK_DIRECTORY).exists(), number
+        assert not [name for name in os.listdir(store) if ".new-" in name], number
+        shutil.rmtree(store)
+        shutil.copytree(original, store)
+    assert states == {"old", "other"}
+
+
+def test_of_two_rebuilds_at_once_one_wins_and_the_other_says_who(
+    store: Path,
+    expected: dict[str, bytes | None],
+    new_place: Fresh,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = new_place()
+    commit = Driver.commit
+
+    def commit_second(self: Driver, manifest: dict[str, Any]) -> None:
+        monkeypatch.setattr(Driver, "commit", commit)
+        send(store, place, tmp_path / "other-work")
+        commit(self, manifest)
+
+    monkeypatch.setattr(Driver, "commit", commit_second)
+    with pytest.raises(StoreError, match="is that of another run"):
+        send(store, place, tmp_path / "work")
+    assert orphans(place) == set()
+    fetch(place, store)
+    assert contents(store) == expected
+
+
+@pytest.mark.parametrize("change", ["byte", "shorter", "longer", "gone"])
+def test_an_object_that_is_not_what_the_manifest_says_is_refused_and_nothing_changes(
+    store: Path, new_place: Fresh, tmp_path: Path, change: str
+) -> None:
+    place, before = new_place(), contents(store)
+    send(store, place, tmp_path / "work")
+    name = json.loads(place.read(MANIFEST) or b"")["parts"][-1]["name"]
+    data = place.read(name) or b""
+    place.remove([name])
+    changed = {"byte": data[:-1] + bytes([data[-1] ^ 1]), "shorter": data[:-1], "longer": data + b"x"}
+    if change in changed:
+        place.create(name, changed[change])
+    with pytest.raises(StoreError) as found:
+        fetch(place, store)
+    assert place.path(name) in str(found.value)
+    assert contents(store) == before
+    if change in changed:
+        place.remove([name])
+    place.create(name, data)
+    assert fetch(place, store).resumed
+
+
+def test_a_log_that_was_written_to_since_or_is_another_is_refused(
+    original: Path, store: Path, new_place: Fresh, tmp_path: Path
+) -> None:
+    place = new_place()
+    send(store, place, tmp_path / "work")
+    end = json.loads(place.read(MANIFEST) or b"")["log"]["end"]
+    segments = sorted((store / "commitlog").iterdir())
+    inside = end - int(segments[-1].name)
+    for path, position in ((segments[-1], inside), (segments[0], 70), (segments[-1], inside - 10)):
+        before = path.read_bytes()
+        path.write_bytes(before[:position] + bytes([before[position] ^ 1]) + before[position + 1 :])
+        with pytest.raises(StoreError, match="has another log than the one"):
+            fetch(place, store)
+        path.write_bytes(before)
+    segments[0].unlink()
+    with pytest.raises(StoreError, match="has another log than the one"):
+        fetch(place, store)
+
+
+class TestManifests:
+    def test_without_one_nothing_is_fetched(self, store: Path, new_place: Fresh) -> None:
+        with pytest.raises(ConfigError, match="no finished rebuild is there"):
+            fetch(new_place(), store)
+
+    def test_that_of_an_export_is_refused(self, store: Path, new_place: Fresh) -> None:
+        place = new_place()
+        place.create(MANIFEST, b'{"command": "export", "parts": []}')
+        with pytest.raises(ConfigError, match="it contains a finished export, no rebuild"):
+            fetch(place, store)
+
+    @pytest.mark.parametrize(
+        ("field", "value", "said"),
+        [
+            ("version", 99, "was written by another version"),
+            ("names", ["index", "config"], "names 'config', which is no file"),
+            ("directories", ["index/../../x"], "which is no file of a store"),
+            ("directories", ["/index"], "which is no file of a store"),
+            ("log", {}, "is no manifest of a rebuild"),
+        ],
+    )
+    def test_one_that_leads_elsewhere_is_refused(
+        self, store: Path, tmp_path: Path, field: str, value: Any, said: str
+    ) -> None:
+        place, before = OutputPlace(f"file://{tmp_path}/out"), contents(store)
+        send(store, place, tmp_path / "work")
+        manifest = json.loads(place.read(MANIFEST) or b"") | {field: value}
+        place.remove([MANIFEST])
+        place.create(MANIFEST, json.dumps(manifest).encode())
+        with pytest.raises(StoreError, match=said):
+            fetch(place, store)
+        assert contents(store) == before
+
+
+class TestCommands:
+    def test_the_whole_command(self, store: Path, expected: dict[str, bytes | None], tmp_path: Path) -> None:
+        place = OutputPlace(f"file://{tmp_path}/out")
+        send(store, place, tmp_path / "work")
+        outcome = rocketlens("fetch", place.url, store, "--drop-backup")
+        assert outcome.code == 0, outcome
+        assert outcome.text.startswith(f"fetched {place.url} into {store} in ")
+        assert contents(store) == expected
+        assert not [name for name in os.listdir(store) if ".bak-" in name]
+        assert rocketlens("fetch", f"file://{tmp_path}/none", store).code == 2
+
+    def test_a_url_needs_a_directory_to_build_in(self, store: Path, tmp_path: Path) -> None:
+        outcome = rocketlens("rebuild", "all", store, "--out", f"file://{tmp_path}/out")
+        assert (outcome.code, "needs --work DIR" in outcome.errors) == (2, True)
+
+    def test_a_finished_rebuild_is_replaced_only_when_that_is_asked_for(
+        self, store: Path, new_place: Fresh, tmp_path: Path
+    ) -> None:
+        place = new_place()
+        send(store, place, tmp_path / "work")
+        with pytest.raises(ConfigError, match="it contains a finished rebuild"):
+            send(store, place, tmp_path / "work")
+        send(store, place, tmp_path / "work", fresh=True)
+        assert orphans(place) == set()
+
+    def test_a_compaction_goes_to_no_url(self, store: Path) -> None:
+        outcome = rocketlens("compact", "index", store, "--out", "s3://bucket/out")
+        assert (outcome.code, "is a URL: only a path is possible" in outcome.errors) == (2, True)

@@ -1,0 +1,70 @@
+"""Have a driver, or a task, die at its n-th step at a URL: before the step is done, or as soon as it is.
+
+A step is whatever changes what lies there: an object that is created, committed or removed. What died does nothing
+any more, so that no `finally` of it tidies up. It dies within its process, which goes on as somebody else.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from spark_jobs.places.output_place import NewObject, OutputPlace
+
+
+class Died(BaseException):
+    """The process would be gone."""
+
+
+class Death:
+    """Comes at a step, counted from 1; `after` says on which side of it."""
+
+    def __init__(self, number: int, *, after: bool) -> None:
+        self.left, self.after = number, after
+        self.has_come = False
+
+    def step(self, do: Callable[[], Any]) -> Any:
+        """Do one step, if there is anybody to do it."""
+        if self.has_come:
+            raise Died
+        self.left -= 1
+        if self.left:
+            return do()
+        if self.after:
+            do()
+        self.has_come = True
+        raise Died
+
+
+def arrange(patch: pytest.MonkeyPatch, death: Death) -> None:
+    """Make death wait for what writes to a URL from now on, until the patch is undone."""
+    create, commit, remove = OutputPlace.create, NewObject.commit, OutputPlace.remove
+
+    def remove_each(self: OutputPlace, names: Iterable[str]) -> None:
+        for name in sorted(names):
+            death.step(lambda name=name: remove(self, [name]))
+
+    patch.setattr(OutputPlace, "create", lambda *each: death.step(lambda: create(*each)))
+    patch.setattr(NewObject, "commit", lambda *each: death.step(lambda: commit(*each)))
+    patch.setattr(OutputPlace, "remove", remove_each)
+
+
+def every_death(work: Callable[[], Any], patch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Have `work` die at its first step, its second, and so on; yields after each death, ends when it outlives them.
+
+    The caller puts everything back to where it was before the next round.
+    """
+    for after in (False, True):
+        number = 0
+        while True:
+            number += 1
+            death = Death(number, after=after)
+            with patch.context() as patched:
+                arrange(patched, death)
+                with contextlib.suppress(Died):
+                    work()
+            if not death.has_come:
+                break
+            yield f"{'after' if after else 'before'} step {number}"
+        assert number > 1
