@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from spark_jobs.build.build_queues import HELD_BYTES, QueueRun, UnitBlocks, blocks_before, queue_runs
+from spark_jobs.build.build_queues import HELD_BYTES
+from spark_jobs.build.unit_blocks import QueueRun, UnitList, queue_runs
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.verify.diagnose_queue import CleanFront, QueueDiagnosis
 from spark_jobs.verify.ext_units import ExtUnits
@@ -37,12 +38,12 @@ KEPT_IN_A_FILE: Final = 1 << 20
 
 
 class CheckQueuesTask(msgspec.Struct, frozen=True):
-    """A bundle: its blocks in the order of the log, and the queues (tree, topic, queue id) that the store has of it."""
+    """A bundle: the files with its blocks, and the queues (tree, topic, queue id) that the store has of it."""
 
     work: str
     store: str
     bundle: int
-    units: tuple[UnitBlocks, ...]
+    units: UnitList
     existing: tuple[tuple[str, str, int], ...]
     ext: bool
     limit: int
@@ -84,7 +85,7 @@ class BundleCheck:
     def run(self, notify: Notify) -> list[list[Any]]:
         """Check them all; `notify` is called with the number of units, twice."""
         units = held = 0
-        for block in blocks_before(self._task.units, self._log.end):
+        for block in self._task.units.blocks(self._task.bundle, self._log.end):
             for run in queue_runs(block, self._log.end):
                 held += self._queue(run.key).put(run)
                 units += len(run.units) // self._queue(run.key).files.dtype.itemsize

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from spark_jobs.build.build_queues import UnitBlocks
-from spark_jobs.run.attempt import block_file
+from spark_jobs.build.unit_blocks import UnitList, used_bundles
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.scan_segment import UNITS, ScanSummary, bundle_of
+from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
 from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask
 from spark_jobs.verify.diagnose_queue import STRAY_KINDS
 from spark_jobs.verify.findings import FILE, MISSING_UNIT, Discrepancies, FoundAt
@@ -28,19 +27,12 @@ def check_tasks(
     existing: list[list[tuple[str, str, int]]] = [[] for _ in range(bundles)]
     for key in sorted(plan.existing):
         existing[bundle_of(key.topic.encode(), key.queue_id, bundles)].append((key.tree, key.topic, key.queue_id))
-    units = [
-        tuple(
-            UnitBlocks(str(block_file(work, scan, UNITS)), tuple(scan["unit_blocks"][bundle]))
-            for scan in scans
-            if scan["unit_blocks"][bundle]
-        )
-        for bundle in range(bundles)
-    ]
+    units, used = UnitList.leave(work, scans), set(used_bundles(scans))
     has_ext = (plan.root / CONSUME_QUEUE_EXT).is_dir()
     return [
-        CheckQueuesTask(str(work.root), str(plan.root), bundle, units[bundle], tuple(existing[bundle]), has_ext, limit)
+        CheckQueuesTask(str(work.root), str(plan.root), bundle, units, tuple(existing[bundle]), has_ext, limit)
         for bundle in range(bundles)
-        if units[bundle] or existing[bundle]
+        if bundle in used or existing[bundle]
     ]
 
 

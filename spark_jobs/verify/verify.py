@@ -106,7 +106,7 @@ class Verification:
         log.write(self._work)
         queue_tasks = check_tasks(self._plan, self._work, verdict.scans, self._bundles, request.limit)
         tasks: list[CheckIndexTask | CheckQueuesTask] = [*index_tasks, *queue_tasks]
-        checked = self._run_phase(Phase(PHASE, int(log.ranks[-1]), "entries"), tasks, check)
+        checked = self._run_phase(Phase(PHASE, log.entries, "entries"), tasks, check)
         index = self._judge_index(cast("list[CheckedIndexFile]", checked[: len(index_tasks)]), log, findings)
         bundles = cast("list[CheckedQueues]", checked[len(index_tasks) :])
         queues, notes = judge_queues(self._plan, bundles, log, findings)
