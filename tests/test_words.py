@@ -15,9 +15,6 @@ PACKAGES = ("broker", "protocol", "storage", "spark_jobs", "rocketlens", "benchm
 
 COMPILED = (".pyx", ".pxd", ".pxi", ".h")
 
-NOT_READ_YET = ("spark_jobs/verify",)
-"""Folders whose messages alone are held to plain words; everywhere else docstrings and comments are too."""
-
 INSTEAD = {
     r"whoever|whomever": "say who",
     r"the same of\b": "name it again",
@@ -112,10 +109,8 @@ def all_texts_of(path: Path) -> Iterator[str]:
     if path.suffix in COMPILED:
         yield from texts_of_compiled(path.read_text())
         return
-    is_read = not any(path.is_relative_to(ROOT / unread) for unread in NOT_READ_YET)
-    yield from texts_of(path.read_text(), docstrings=is_read)
-    if is_read:
-        yield from comments_of(path.read_text())
+    yield from texts_of(path.read_text(), docstrings=True)
+    yield from comments_of(path.read_text())
 
 
 def sources() -> list[Path]:

@@ -5,8 +5,9 @@ full file of a broker's default size. For a file that is not as a rebuild makes 
 20 if its entries do not ascend: 800 MB and 900 MB.
 """
 
+from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 import numpy as np
@@ -47,14 +48,15 @@ class CheckIndexTask(msgspec.Struct, frozen=True):
 class CheckedIndexFile(AttemptRecord):
     """How many entries of a file are of which sort (`numbers`), and how many findings of which kind (`counts`).
 
-    `ranks` and `offsets`: of the first and the last key of the log that it covers, −1 for none.
+    Between them are the fields of its :class:`IndexStretch`, whose `ranks` and `offsets` are −1 where it covers no key.
     """
 
     path: str
-    ordered: bool
-    has_tags: bool
     ranks: list[int]
     offsets: list[int]
+    has_tags: bool
+    ordered: bool
+    leaves_out: bool
     numbers: dict[str, int]
     counts: dict[str, int]
 
@@ -93,50 +95,35 @@ def check_index_file(task: CheckIndexTask) -> CheckedIndexFile:
 
     def check(attempt: Attempt, notify: Notify) -> CheckedIndexFile:
         findings = Discrepancies(task.limit)
-        summary = _check(task, LogTable.read(attempt.work), findings)
-        notify(summary["numbers"].get("entries", 0), summary["numbers"].get("entries", 0))
-        return {**summary, "counts": findings.save(attempt.blocks(FINDINGS))}
+        stretch, numbers = _check(task, LogTable.read(attempt.work), findings)
+        notify(numbers["entries"], numbers["entries"])
+        counts = findings.save(attempt.blocks(FINDINGS))
+        return cast("CheckedIndexFile", {"path": task.path, **stretch._asdict(), "numbers": numbers, "counts": counts})
 
     return run_attempt(task.work, task.name, check)
 
 
-def _check(task: CheckIndexTask, log: LogTable, findings: Discrepancies) -> CheckedIndexFile:
+def _check(task: CheckIndexTask, log: LogTable, findings: Discrepancies) -> tuple[IndexStretch, Counter[str]]:
     try:
         copy = IndexCopy(Path(task.path))
     except StoreError as error:
         if not (log.is_live and not Path(task.path).exists()):  # otherwise the broker has just deleted it
             findings.add(FILE, FoundAt(task.path), "an index file", str(error))
-        return _summary(task, NO_STRETCH, {})
+        return NO_STRETCH, Counter()
     stretch = None if task.grows else rebuilt_stretch(copy, task.slots, task.previous, log)
     if stretch is not None:
         entries = copy.header.index_count - 1
-        return _summary(task, stretch, {"entries": entries, "matched": entries, "dropped": 0}, ordered=True)
+        return stretch, Counter(entries=entries, matched=entries)
     slots = count_slots(copy, [task.slots])
     if not slots:
         expected = "an index file whose pointers lead from entry to entry"
         findings.add(FILE, FoundAt(task.path), expected, f"{copy.size} bytes that no slot count explains")
-        return _summary(task, NO_STRETCH, {})
+        return NO_STRETCH, Counter()
     counts = count_entries(copy, slots, grows=task.grows)
     aligned = Alignment(MatchedFile(copy, counts, log), log, grows=task.grows)
     CheckedFile(copy, counts, aligned, findings, task.previous).check(_begin(copy, aligned.matched))
     _list_missing(task.path, aligned, findings)
-    numbers = {**aligned.numbers, "entries": counts.entries}
-    return _summary(task, aligned.stretch(), numbers, ordered=aligned.ordered)
-
-
-def _summary(
-    task: CheckIndexTask, stretch: IndexStretch, numbers: dict[str, int], *, ordered: bool = False
-) -> CheckedIndexFile:
-    ranks, offsets, has_tags = stretch
-    return {
-        "path": task.path,
-        "ordered": ordered,
-        "has_tags": has_tags,
-        "ranks": ranks,
-        "offsets": offsets,
-        "numbers": numbers,
-        "counts": {},
-    }
+    return aligned.stretch(), aligned.numbers + Counter(entries=counts.entries)
 
 
 def _begin(copy: IndexCopy, matched: MatchedFile) -> int:
@@ -165,7 +152,8 @@ def count_gap(task: GapTask) -> MissingKeys:
     log = LogTable.read(WorkDirectory(Path(task.work)))
     count, first, last, expired = 0, -1, -1, log.expired_below()
     for keys in log.keys_between(task.first, task.stop):
-        offsets = keys["physical_offset"][(keys["physical_offset"] >= expired) & (~keys["is_tag"] | task.tags)]
+        counts = (keys["physical_offset"] >= expired) & (~keys["is_tag"] | task.tags) & ~keys["is_repeat"]
+        offsets = keys["physical_offset"][counts]
         if offsets.size:
             first = int(offsets[0]) if first < 0 else first
             count, last = count + offsets.size, int(offsets[-1])

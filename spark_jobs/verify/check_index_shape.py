@@ -5,10 +5,12 @@ from typing import Final
 
 import numpy as np
 
-from spark_jobs.verify.findings import ENTRY, FILE, HEADER, REPEATED_ENTRY, SLOT, Discrepancies, FoundAt
-from spark_jobs.verify.match_entries import NO_TIME, Alignment, first_true_time
+from spark_jobs.verify.findings import ENTRY, FILE, HEADER, REPEATED_ENTRY, SLOT, Discrepancies, FoundAt, field_position
+from spark_jobs.verify.log_table import Numbers
+from spark_jobs.verify.match_entries import NO_TIME, Alignment
 from storage.doctor.words import header_field
 from storage.index.index_copy import IndexCopy, IndexCounts
+from storage.index.index_file import ENTRY_DTYPE
 from storage.kernels.indexes import (
     BAD_SLOT,
     ENTRY_BYTES,
@@ -27,7 +29,6 @@ HEADER_PLACES: Final = {
     "slot_count": 32,
     "index_count": 36,
 }
-FIELD_PLACES: Final = {"": 0, "key_hash": 0, "physical_offset": 4, "time_difference": 12, "previous": 16}
 
 
 class CheckedFile:
@@ -59,8 +60,14 @@ class CheckedFile:
     def _report_entry(self, number: int, field: str, expected: object, found: object = None, kind: str = ENTRY) -> None:
         """Note that a field of an entry is wrong, or with no field all of it."""
         found = int(self._aligned.entries[field][number]) if found is None else found
-        place, at = f"entry {number} {field}".strip(), self._entry_position(number) + FIELD_PLACES[field]
+        place, at = f"entry {number} {field}".strip(), self._entry_position(number, field)
         self._report(kind, place, at, expected, found, self._aligned.offset_of(number))
+
+    def _some(self, kind: str, numbers: Numbers) -> list[int]:
+        """Return the numbers of wrong entries that are listed; the others are counted."""
+        self._findings.more(kind, max(len(numbers) - self._limit, 0))
+        listed: list[int] = numbers[: self._limit].tolist()
+        return listed
 
     def _list_entries(self) -> None:
         """List the entries that should be others, and those that should not be there."""
@@ -75,39 +82,32 @@ class CheckedFile:
             self._findings.add(FILE, FoundAt(self._copy.path), "no entry that belongs to no record of this log", found)
             self._findings.more(ENTRY, int(strays.size) - 1)
             strays = strays[:0]
-        for number in strays[: self._limit].tolist():
+        for number in self._some(ENTRY, strays):
             entry = aligned.entries[number]
             found = f"physical offset {entry['physical_offset']} with hash {entry['key_hash']}"
             self._report_entry(number, "", "a key of a record that is there", found)
-        for number in aligned.repeated[: self._limit].tolist():
+        for number in self._some(REPEATED_ENTRY, aligned.repeated):
             found = f"hash {aligned.entries['key_hash'][number]} once more"
             self._report_entry(number, "", "each key of a record once", found, REPEATED_ENTRY)
-        self._findings.more(ENTRY, max(len(strays) - self._limit, 0))
-        self._findings.more(REPEATED_ENTRY, max(len(aligned.repeated) - self._limit, 0))
 
     def _check_times(self, begin: int) -> None:
         """Check the time differences of all entries whose records are there."""
-        aligned, wrong = self._aligned, self._matched.wrong_times(begin)
-        if wrong.size > 2 and 2 * wrong.size > self._matched.matches:
+        times, wrong = self._matched.timestamps, self._matched.wrong_times(begin)
+        if wrong.size > 2 and 2 * wrong.size > self._matched.matches + len(self._aligned.paired):
             self._report_header("begin_timestamp", "a time from which those of the entries count", begin)
             return
-        for number in wrong[: self._limit].tolist():
-            self._report_entry(number, "time_difference", seconds_between(begin, aligned.time_of(number)))
-        self._findings.more(ENTRY, max(int(wrong.size) - self._limit, 0))
-        for number in aligned.paired:
-            expected = seconds_between(begin, aligned.time_of(number))
-            if number > 1 and aligned.entries["time_difference"][number] != expected:
-                self._report_entry(number, "time_difference", expected)
+        for number in self._some(ENTRY, wrong):
+            self._report_entry(number, "time_difference", seconds_between(begin, int(times[number])))
         self._check_first_time(begin)
 
     def _check_first_time(self, begin: int) -> None:
         """Check the first entry's time, which a broker counts from the end of the file before (store-format §3.5)."""
         aligned = self._aligned
-        timestamp = aligned.time_of(1) if self._counts.entries else NO_TIME
+        timestamp = int(self._matched.timestamps[1]) if self._counts.entries else NO_TIME
         if timestamp == NO_TIME:
             return
         found = int(aligned.entries["time_difference"][1])
-        before = aligned.unseen["timestamp"][aligned.unseen["rank"] < aligned.first_rank][-1:].tolist()
+        before = aligned.unseen["timestamp"][aligned.unseen["rank"] < self._matched.rank_span()[0]][-1:].tolist()
         if self._previous is not None:
             before.append(self._previous[0])
         elif (before or self._aligned.log.minimum) and found >= 0:
@@ -161,12 +161,11 @@ class CheckedFile:
         """The values of begin and end that follow from the entries."""
         aligned, last = self._aligned, self._counts.entries
         if aligned.ordered:
-            begin, end = aligned.time_of(1), aligned.time_of(last)
+            begin, end = self._matched.timestamps[[1, last]].tolist()
             first, last = aligned.offset_of(1), aligned.offset_of(last)
         else:
             known = not (aligned.numbers["expired"] or aligned.numbers["lost"] or aligned.strays.size)
-            times = np.array([*map(aligned.time_of, aligned.paired), *self._matched.time_span()])
-            begin, end = (first_true_time(times), int(times.max())) if known else (NO_TIME, NO_TIME)
+            begin, end = self._matched.time_span() if known else (NO_TIME, NO_TIME)
             first, last = self._span()
             # A compaction leaves the end where the broker's skip rule needs it, be the last records dropped or not.
             said = self._copy.header.end_physical_offset
@@ -185,7 +184,7 @@ class CheckedFile:
         for number in aligned.paired:
             offsets[number] = aligned.offset_of(number)
         offsets = np.delete(offsets, [0, *aligned.strays.tolist()])
-        return int(offsets.min(initial=np.iinfo(np.int64).max)), int(offsets.max(initial=NO_TIME))
+        return (int(offsets.min()), int(offsets.max())) if offsets.size else (NO_TIME, NO_TIME)
 
     def _seeds(self) -> dict[str, set[int]]:
         """The values that a file without entries takes from the file before, or 0 if a broker lost them in a crash."""
@@ -217,8 +216,9 @@ class CheckedFile:
             return False
         return self._findings.counts[ENTRY] > 0 or self._copy.is_marked_truly(self._counts.slots)
 
-    def _entry_position(self, number: int) -> int:
-        return INDEX_HEADER + SLOT_BYTES * self._counts.slots + ENTRY_BYTES * number
+    def _entry_position(self, number: int, field: str = "") -> int:
+        start = INDEX_HEADER + SLOT_BYTES * self._counts.slots + ENTRY_BYTES * number
+        return start + field_position(ENTRY_DTYPE, field)
 
     def _report_header(self, field: str, expected: object, found: object) -> None:
         """Report a field with the record that it comes from: that of the first or the last entry, if entries ascend."""

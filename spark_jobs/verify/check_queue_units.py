@@ -1,7 +1,7 @@
 """The task that holds a bundle of queues against the log: every unit, and every message that should have one.
 
-A rebuild's blocks of units come in the order of the log, so each queue's messages do. As long as their units stand in a
-queue's files byte for byte where a rebuild puts them, they are counted. From the first that does not on, a queue's
+A rebuild's blocks of units come in the order of the log, so each queue's messages do. As long as the files of a queue
+hold their units byte for byte where a rebuild puts them, they are counted. From the first unit that differs, a queue's
 messages are kept in a file, and diagnosed when all are known (:mod:`.diagnose_queue`). Memory: a block, and what is on
 its way to those files; 16 bytes for each message that is kept of the queue that is being diagnosed.
 """
@@ -67,41 +67,38 @@ def check_queue_units(task: CheckQueuesTask) -> CheckedQueues:
     def check(attempt: Attempt, notify: Notify) -> CheckedQueues:
         findings = Discrepancies(task.limit)
         attempt.partial.mkdir()
-        queues = BundleCheck(task, LogTable.read(attempt.work), findings, attempt.partial).run(notify)
+        queues = _check_bundle(task, LogTable.read(attempt.work), findings, attempt.partial, notify)
         shutil.rmtree(attempt.partial)
         return {"queues": queues, "counts": findings.save(attempt.blocks(FINDINGS))}
 
     return run_attempt(task.work, task.name, check)
 
 
-class BundleCheck:
-    """The queues of one bundle, all being checked side by side."""
+def _check_bundle(
+    task: CheckQueuesTask, log: LogTable, findings: Discrepancies, kept: Path, notify: Notify
+) -> list[list[Any]]:
+    """Check the queues of a bundle side by side; `kept` is the directory for their messages."""
+    queues: dict[QueueKey, QueueCheck] = {}
 
-    def __init__(self, task: CheckQueuesTask, log: LogTable, findings: Discrepancies, kept: Path) -> None:
-        """Nothing is checked yet; messages are kept in the directory `kept`."""
-        self._task, self._log, self._findings, self._directory = task, log, findings, kept
-        self._queues: dict[QueueKey, QueueCheck] = {}
+    def queue_of(key: QueueKey) -> QueueCheck:
+        if key not in queues:
+            queues[key] = QueueCheck(task, key, log, findings, kept)
+        return queues[key]
 
-    def run(self, notify: Notify) -> list[list[Any]]:
-        """Check them all; `notify` is called with the number of units, twice."""
-        units = held = 0
-        for block in self._task.units.blocks(self._task.bundle, self._log.end):
-            for run in queue_runs(block, self._log.end):
-                held += self._queue(run.key).put(run)
-                units += len(run.units) // self._queue(run.key).files.dtype.itemsize
-            if held > HELD_BYTES:
-                for queue in self._queues.values():
-                    queue.flush()
-                held = 0
-            notify(units, units)
-        for tree, topic, queue_id in self._task.existing:
-            self._queue(QueueKey(tree, topic, queue_id))
-        return [[key.tree, key.topic, key.queue_id, self._queues[key].finish()] for key in sorted(self._queues)]
-
-    def _queue(self, key: QueueKey) -> "QueueCheck":
-        if key not in self._queues:
-            self._queues[key] = QueueCheck(self._task, key, self._log, self._findings, self._directory)
-        return self._queues[key]
+    units = held = 0
+    for block in task.units.blocks(task.bundle, log.end):
+        for run in queue_runs(block, log.end):
+            queue = queue_of(run.key)
+            held += queue.put(run)
+            units += len(run.units) // queue.files.dtype.itemsize
+        if held > HELD_BYTES:
+            for queue in queues.values():
+                queue.flush()
+            held = 0
+        notify(units, units)
+    for names in task.existing:
+        queue_of(QueueKey(*names))
+    return [[key.tree, key.topic, key.queue_id, queues[key].finish()] for key in sorted(queues)]
 
 
 class QueueCheck:
@@ -116,7 +113,7 @@ class QueueCheck:
         kind = (BATCH_UNIT_DTYPE, UNITS_OF_BATCHES) if self._is_batch else (UNIT_DTYPE, UNITS_OF_PLAIN)
         self.files = UnitFiles(Path(task.store) / key.path, *kind)
         self._message = np.dtype([("unit", self.files.dtype), ("number", "i8"), ("timestamp", "i8")])
-        self._front = CleanFront(self.files.first, self.files.first, -1, np.zeros(0, self.files.dtype))
+        self._front = CleanFront(self.files.first, self.files.first, np.zeros(0, self.files.dtype))
         self._count = self._messages = 0
         self._writer: QueueFileWriter | None = None
 
@@ -148,9 +145,7 @@ class QueueCheck:
             follow = number == front.next_number or (is_first and number >= front.start)
         if not follow or self.files.read(place, len(units)).tobytes() != units.tobytes():
             return False
-        last = units[-1:].copy()
-        following = int(last["base_offset"][0]) + int(last["batch_size"][0]) if self._is_batch else number + len(units)
-        self._front = CleanFront(place if is_first else front.start, place + len(units), following, last)
+        self._front = CleanFront(place if is_first else front.start, place + len(units), units[-1:].copy())
         return True
 
     def flush(self) -> None:

@@ -7,6 +7,7 @@ lost a unit or was born again under the same name: then all units behind stand s
 §5.2), which is the queue's *shift*.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -16,33 +17,29 @@ from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, STRAY_UNIT, U
 from spark_jobs.verify.log_table import Flags, Numbers
 from spark_jobs.verify.numbering import check_batches, check_numbers
 from spark_jobs.verify.unit_compare import UnitComparison
-from spark_jobs.verify.unit_files import UnitFiles, Units, are_zeros, zero_runs
+from spark_jobs.verify.unit_files import UnitFiles, Units, are_zeros, runs_of
 from storage.amounts import counted
-from storage.doctor.words import LEFT_OVER_UNIT, MISPLACED_UNIT, unit_name
+from storage.doctor.words import LEFT_OVER_UNIT, MISPLACED_UNIT
 from storage.queue.unit_struct import FILLER_SIZE
 
 PIECE: Final = 1 << 16
 MOST_NAMED: Final = 1 << 16
 """Stray units and messages without units of a queue that are remembered one by one."""
 
-STRAY_KINDS: Final = ("expired", "fillers", "lost", "stand_ins", "beyond")
-"""Units without a message that are counted: those of messages that have expired; fillers before the first; units that
-point to where the log is lost; those that stand in for lost ones; and, at the end, those that point beyond the log."""
-
-COUNTS: Final = (*STRAY_KINDS, "matched", "missing_at_end", "earlier_life", "restarts")
-"""What a queue's units are, in numbers; beside them physical offsets: `first_missing`, `last_matched`, −1 for none."""
-
 
 class CleanFront(NamedTuple):
-    """Units in the places [start, end) that are as they should be, and the last of them.
-
-    `next_number`: that of the message that should follow, −1 where none is known.
-    """
+    """Units in the places [start, end) that are as they should be, and the last of them."""
 
     start: int
     end: int
-    next_number: int
     last: Units
+
+    @property
+    def next_number(self) -> int:
+        """The number of the message that should follow, −1 where none is known."""
+        if self.last.size and "base_offset" in (self.last.dtype.names or ()):
+            return int(self.last["base_offset"][0]) + int(self.last["batch_size"][0])
+        return self.end if self.last.size else -1
 
 
 class QueueDiagnosis:
@@ -76,13 +73,15 @@ class QueueDiagnosis:
         self._previous = front.last
         self._strays: set[int] = set()
         self._unitless: set[int] = set()
-        self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0)
-        self.counts["matched"] = front.end - front.start
-        self.counts["first_missing"] = -1
-        self.counts["last_matched"] = int(front.last["physical_offset"][0]) if front.last.size else -1
+        self.counts = Counter[str](matched=front.end - front.start, first_missing=-1, last_matched=-1)
+        if front.last.size:
+            self.counts["last_matched"] = int(front.last["physical_offset"][0])
 
-    def run(self) -> dict[str, int]:
-        """Report what is wrong; return how many units of the queue are of which sort."""
+    def run(self) -> Counter[str]:
+        """Report what is wrong; return how many units of the queue are of which sort, as :class:`QueueNumbers` has it.
+
+        Beside these are `missing_at_end` and physical offsets, `first_missing` and `last_matched`, −1 for none.
+        """
         first_found = self._files.read(self._front.start, min(self._front.end - self._front.start, 1))
         self._judge_strays(self._files.first, self._front.start, first_found[:0], first_found)
         runs = self._find_runs()
@@ -204,13 +203,12 @@ class QueueDiagnosis:
             for name, flags in kinds.items():
                 self.counts[name] += int((flags & ~explained).sum())
                 explained |= flags
-            for number, count, name in zero_runs(first, zeros & ~explained) if not is_tail else ():
-                path, position = self._files.where(first + number)
-                self._findings.add(UNIT, FoundAt(path, name, position), "units, for others follow", "zeros", count)
+            for number, count in runs_of(zeros & ~explained) if not is_tail else ():
+                at = self._files.found_at(first + number, -1, count=count)
+                self._findings.add(UNIT, at, "units, for others follow", "zeros", count)
             words = LEFT_OVER_UNIT if is_tail else MISPLACED_UNIT
             for i in np.flatnonzero(~explained & ~zeros).tolist():
-                path, position = self._files.where(first + i)
-                at = FoundAt(path, unit_name(first + i), position, int(offsets[i]))
+                at = self._files.found_at(first + i, int(offsets[i]))
                 found = f"{words.found} (size {units['size'][i]}, tags code {units['tags_code'][i]})"
                 self._findings.add(STRAY_UNIT, at, words.expected, found)
                 if len(self._strays) < MOST_NAMED:
@@ -266,8 +264,7 @@ class QueueDiagnosis:
         else:
             goes_on = length > 1 or following == shift
             if shift and (goes_on or self._is_light):
-                path, position = self._files.where(place)
-                at = FoundAt(path, f"unit {place}", position, int(self._offsets[message]))
+                at = self._files.found_at(place, int(self._offsets[message]))
                 expected, found = f"the message of queue offset {place}", f"that of queue offset {number}"
                 self._findings.add(SHIFTED_UNIT, at, expected, found)
             self._shift = shift if goes_on else self._shift

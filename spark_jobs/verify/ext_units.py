@@ -9,13 +9,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from spark_jobs.verify.findings import field_position
 from spark_jobs.verify.log_table import Numbers
 from spark_jobs.verify.unit_files import UnitFiles, Units
 from storage.build.queue_ext_builder import END_MARKER
 from storage.queue.consume_queue_ext import ADDRESS_BASE, HEAD, HEAD_DTYPE
 
 BYTE_DTYPE: Final = np.dtype([("byte", "u1")])
-FIELD_PLACES: Final = {"size": 0, "tags_code": 2, "store_timestamp": 10}
+FIELDS: Final = ("size", "tags_code", "store_timestamp")
+"""Of a unit's head, what follows from the message, its size apart from the bitmap's."""
 AT_ONCE: Final = 1 << 12
 WINDOW: Final = 1 << 22
 FARTHEST: Final = 1 << 62
@@ -54,7 +56,7 @@ class ExtUnits:
         self, start: int, positions: Numbers, tags_codes: Numbers, timestamps: Numbers
     ) -> Iterator[WrongExt]:
         heads = self._heads(positions)
-        should = {"size": _sizes(heads), "tags_code": tags_codes, "store_timestamp": timestamps}
+        should = dict(zip(FIELDS, (_sizes(heads), tags_codes, timestamps), strict=True))
         wrong = {field: heads[field] != values for field, values in should.items()}
         ends = positions + should["size"]
         follows = positions == np.concatenate([[self._next], ends[:-1]])
@@ -86,11 +88,11 @@ class ExtUnits:
             path, byte = self.files.where(at)
             found = int.from_bytes(marker, "big", signed=True)
             yield WrongExt(number, "end marker before it", path, byte, -1, found)
-        if len(fields) == len(FIELD_PLACES) or (len(fields) > 1 and head["size"] < HEAD.size):
+        if len(fields) == len(FIELDS) or (len(fields) > 1 and head["size"] < HEAD.size):
             yield WrongExt(number, "unit", *self.files.where(position), 1, 0)
             return
         for field, expected in fields.items():
-            path, byte = self.files.where(position + FIELD_PLACES[field])
+            path, byte = self.files.where(position + field_position(HEAD_DTYPE, field))
             yield WrongExt(number, field, path, byte, expected, int(head[field]))
 
     def _heads(self, positions: Numbers) -> Units:

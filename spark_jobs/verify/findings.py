@@ -2,9 +2,10 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 RECORD: Final = "record"
 """Bytes of the log that hold no intact record, or no file at all."""
@@ -71,6 +72,11 @@ class FoundAt(NamedTuple):
     place: str = ""
     position: int = -1
     physical_offset: int = -1
+
+
+def field_position(dtype: np.dtype[Any], field: str) -> int:
+    """Where a field begins in a record, or with no name the record itself."""
+    return int(dtype.fields[field][1]) if field and dtype.fields else 0
 
 
 class Discrepancies:

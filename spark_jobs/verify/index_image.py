@@ -19,14 +19,19 @@ PAGE: Final = mmap.PAGESIZE
 
 
 class IndexStretch(NamedTuple):
-    """The keys that a file covers: ranks and physical offsets of the first and the last; whether some are of tags."""
+    """The keys that a file covers: ranks and physical offsets of the first and the last; whether some are of tags.
+
+    `ordered`: its entries lie in the order of the log. `leaves_out`: a compaction left out keys that no entry repeats.
+    """
 
     ranks: list[int]
     offsets: list[int]
     has_tags: bool
+    ordered: bool = True
+    leaves_out: bool = False
 
 
-NO_STRETCH: Final = IndexStretch([-1, -1], [-1, -1], has_tags=False)
+NO_STRETCH: Final = IndexStretch([-1, -1], [-1, -1], has_tags=False, ordered=False)
 
 
 def rebuilt_stretch(

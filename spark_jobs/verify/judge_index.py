@@ -4,18 +4,43 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
-from spark_jobs.verify.check_index_file import CheckedIndexFile, GapTask, MissingKeys
+from spark_jobs.run.attempt import RunTasks
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.verify.check_index_file import CheckedIndexFile, GapTask, count_gap
 from spark_jobs.verify.findings import FILE, REPEATED_ENTRY, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_request import IndexNumbers
 from storage.doctor.words import INDEX_DIRECTORY
 
-SUMS: Final = ("entries", "matched", "expired", "lost", "newer", "repeats", "dropped")
+
+def judge_index(
+    run: RunTasks,
+    work: WorkDirectory,
+    directory: Path,
+    summaries: Sequence[CheckedIndexFile],
+    log: LogTable,
+    findings: Discrepancies,
+) -> IndexNumbers:
+    """Report what is wrong between the files of a directory; return the sums for the report."""
+    sums = Counter[str]()
+    for summary in summaries:
+        sums.update(summary["numbers"])
+    _report_overlaps(summaries, sums, findings)
+    gaps = _find_gaps(work.root, directory, summaries, log)
+    for gap, missing in zip(gaps, run("gaps", gaps, count_gap), strict=True):
+        if gap.is_end and log.may_lag:
+            sums["lag"] += missing.count
+        elif missing.count <= gap.excused:
+            sums["dropped"] += missing.count
+        else:
+            missing.note(gap.path, findings, "none in any file")
+    _report_directories(directory, findings)
+    sums["files"] = len(summaries)
+    return IndexNumbers(**{name: sums[name] for name in IndexNumbers.__struct_fields__})
 
 
-def find_gaps(work: Path, directory: Path, summaries: Sequence[CheckedIndexFile], log: LogTable) -> list[GapTask]:
+def _find_gaps(work: Path, directory: Path, summaries: Sequence[CheckedIndexFile], log: LogTable) -> list[GapTask]:
     """The stretches between files, before the first and behind the last; `summaries` are in the order of file names."""
     gaps: list[GapTask] = []
     covering = sorted((each for each in summaries if each["ranks"][0] >= 0), key=lambda each: each["ranks"])
@@ -34,46 +59,17 @@ def find_gaps(work: Path, directory: Path, summaries: Sequence[CheckedIndexFile]
 
 
 def _excused(beside: Sequence[CheckedIndexFile]) -> int:
-    """How many keys a compaction may have left out between files that lack others, too: no more than it kept."""
-    if not any(each["numbers"]["dropped"] for each in beside):
+    """Return how many keys a compaction may have left out between files that lack others, too: no more than it kept."""
+    if not any(each["leaves_out"] for each in beside):
         return 0
-    return min(each["numbers"]["matched"] for each in beside)
+    return min(each["numbers"].get("matched", 0) for each in beside)
 
 
-def judge_index(
-    directory: Path,
-    summaries: Sequence[CheckedIndexFile],
-    gaps: Sequence[tuple[GapTask, MissingKeys]],
-    log: LogTable,
-    findings: Discrepancies,
-) -> IndexNumbers:
-    """Report what is wrong between files; return the sums for the report. `gaps` come with the keys missing there."""
-    sums = Counter[str](dict.fromkeys(SUMS, 0))
-    for summary in summaries:
-        sums.update(summary["numbers"])
-    twice = _report_overlaps(summaries, sums, findings)
-    lag = 0
-    for gap, missing in gaps:
-        if gap.is_end and log.may_lag:
-            lag += missing.count
-        elif missing.count <= gap.excused:
-            sums["dropped"] += missing.count
-        elif missing.first == missing.last and missing.count <= twice[missing.first]:
-            twice[missing.first] -= missing.count  # of a record that names a key twice, and has its keys in two files
-        else:
-            missing.note(gap.path, findings, "none in any file")
-    _report_directories(directory, findings)
-    return IndexNumbers(files=len(summaries), lag=lag, **sums)
-
-
-def _report_overlaps(
-    summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Discrepancies
-) -> Counter[int]:
-    """Report entries that are in two files, and return how many keys of which record are.
+def _report_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Discrepancies) -> None:
+    """Report entries that are in two files.
 
     Only those of one record may be: a broker that recovers puts the entries of the last record once more.
     """
-    twice = Counter[int]()
     before: CheckedIndexFile | None = None
     for summary in summaries:
         (first, _), offset = summary["ranks"], summary["offsets"][0]
@@ -81,7 +77,6 @@ def _report_overlaps(
             continue
         if before is not None and first <= before["ranks"][1]:
             count, last = before["ranks"][1] - first + 1, before["offsets"][1]
-            twice[offset] += count
             if before["ordered"] and summary["ordered"]:
                 if offset == last:
                     sums["repeats"] += count
@@ -91,7 +86,6 @@ def _report_overlaps(
                     at = FoundAt(summary["path"], physical_offset=offset)
                     findings.add(REPEATED_ENTRY, at, expected, found, count)
         before = summary
-    return twice
 
 
 def _report_directories(directory: Path, findings: Discrepancies) -> None:

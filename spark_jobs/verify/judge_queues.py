@@ -8,7 +8,6 @@ from spark_jobs.build.unit_blocks import UnitList, used_bundles
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
 from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask
-from spark_jobs.verify.diagnose_queue import STRAY_KINDS
 from spark_jobs.verify.findings import FILE, MISSING_UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_request import QueueNumbers
@@ -17,7 +16,6 @@ from storage.build.queue_plan import QueueKey, QueuePlan
 from storage.layout.store_layout import CONSUME_QUEUE_EXT
 
 MOST_NAMED: Final = 20
-SUMS: Final = ("matched", *STRAY_KINDS, "restarts", "earlier_life", "ext_units")
 
 
 def check_tasks(
@@ -30,9 +28,9 @@ def check_tasks(
     units, used = UnitList.leave(work, scans), set(used_bundles(scans))
     has_ext = (plan.root / CONSUME_QUEUE_EXT).is_dir()
     return [
-        CheckQueuesTask(str(work.root), str(plan.root), bundle, units, tuple(existing[bundle]), has_ext, limit)
-        for bundle in range(bundles)
-        if bundle in used or existing[bundle]
+        CheckQueuesTask(str(work.root), str(plan.root), bundle, units, tuple(queues), has_ext, limit)
+        for bundle, queues in enumerate(existing)
+        if bundle in used or queues
     ]
 
 
@@ -40,13 +38,13 @@ def judge_queues(
     plan: QueuePlan, summaries: Sequence[CheckedQueues], log: LogTable, findings: Discrepancies
 ) -> tuple[QueueNumbers, list[str]]:
     """Report what queues lack at their ends; return the sums for the report, and notes."""
-    queues = [(QueueKey(*names), counts) for summary in summaries for *names, counts in summary["queues"]]
+    queues = [(QueueKey(*names), Counter[str](counts)) for summary in summaries for *names, counts in summary["queues"]]
     sums: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     # One thread dispatches all messages in their order: behind the last unit of all, units are not missing but late.
     dispatched = -1 if log.is_live else max((counts["last_matched"] for _, counts in queues), default=-1)
     for key, counts in queues:
-        sums.update({name: counts[name] for name in (*SUMS, "other_delays")})
+        sums.update(counts)
         missing = counts["missing_at_end"]
         if missing and key not in plan.existing and plan.is_unknown(key.topic):
             unknown[key.topic] += missing
@@ -59,8 +57,9 @@ def judge_queues(
     for key in sorted(plan.misplaced):
         expected = "a queue of the kind that topics.json gives its topic, as a broker needs to start"
         findings.add(FILE, FoundAt(plan.root / key.path), expected, f"one in {key.tree}")
-    numbers = {name: sums[name] for name in ("lag", *SUMS)}
-    return QueueNumbers(queues=len(queues), deleted_topics=unknown.total(), **numbers), list(_notes(sums, unknown))
+    sums.update(queues=len(queues), deleted_topics=unknown.total())
+    numbers = QueueNumbers(**{name: sums[name] for name in QueueNumbers.__struct_fields__})
+    return numbers, list(_notes(sums, unknown))
 
 
 def _notes(sums: Counter[str], unknown: Counter[str]) -> Iterator[str]:

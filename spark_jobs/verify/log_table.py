@@ -22,13 +22,24 @@ NAME: Final = "log.msgpack"
 MOST_KEYS: Final = 1 << 16
 """Of one record."""
 KEY_DTYPE: Final = np.dtype(
-    [("rank", "i8"), ("physical_offset", "i8"), ("timestamp", "i8"), ("key_hash", "i4"), ("is_tag", "?")]
+    [
+        ("rank", "i8"),
+        ("physical_offset", "i8"),
+        ("timestamp", "i8"),
+        ("key_hash", "i4"),
+        ("is_tag", "?"),
+        ("is_repeat", "?"),
+    ]
 )
 
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.void]
-"""Keys of the log by rank, that is by number in the log: of which record, under which hash, and whether of a tag."""
+"""Keys of the log by rank, that is by number in the log: of which record, under which hash, and whether of a tag.
+
+`is_repeat` marks a key without an entry whose record has an entry under the same hash. A look-up finds the record all
+the same, and a compaction keeps one entry of those.
+"""
 
 
 class LogTable(msgspec.Struct, frozen=True, dict=True, kw_only=True):
@@ -107,11 +118,12 @@ class LogTable(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         yield from map(self.keys, range(first, len(self.blocks)) if first >= 0 else ())
 
     def keys_between(self, first: int, stop: int) -> Iterator[Keys]:
-        """Keys of the ranks [first, stop), block by block."""
+        """Keys of the ranks [first, stop), block by block; all others count as keys that have entries."""
         start = int(np.searchsorted(self.ranks, first, side="right")) - 1
         for number in range(max(start, 0), int(np.searchsorted(self.ranks[:-1], stop))):
-            keys = self.keys(number).all()
-            yield keys[(keys["rank"] >= first) & (keys["rank"] < stop)]
+            keys = self.keys(number)
+            ranks = keys.rank + np.arange(keys.hashes.size)
+            yield keys.unseen((ranks < first) | (ranks >= stop))
 
 
 class BlockKeys:
@@ -138,6 +150,19 @@ class BlockKeys:
         keys["timestamp"] = self.timestamps[records]
         keys["key_hash"] = self.hashes[places]
         keys["is_tag"] = (ends[records] == places + 1) & (self._tagged[records] != 0)
+        keys["is_repeat"] = False
+        return keys
+
+    def codes(self) -> Numbers:
+        """A number for each key that only keys of the same record and hash share."""
+        return codes_of(np.repeat(np.arange(self.counts.size), self.counts), self.hashes)
+
+    def unseen(self, seen: Flags) -> Keys:
+        """The keys without an entry; `seen` are those that have one."""
+        keys = self.take(np.flatnonzero(~seen))
+        if len(keys):
+            codes = self.codes()
+            keys["is_repeat"] = np.isin(codes[~seen], codes[seen])
         return keys
 
     def columns(self, *, tags: bool) -> tuple[EntryColumns, Numbers]:
@@ -153,6 +178,8 @@ class BlockKeys:
         places: Numbers = np.cumsum(self.counts, dtype=np.int64)[self._tagged != 0] - 1
         return places
 
-    def all(self) -> Keys:
-        """All of them."""
-        return self.take(np.arange(self.hashes.size, dtype=np.int64))
+
+def codes_of(records: Numbers, hashes: npt.NDArray[np.int32]) -> Numbers:
+    """One number for each pair of a record's place in its block and a hash."""
+    codes: Numbers = (records.astype(np.int64) << 32) | (hashes.astype(np.int64) & 0xFFFFFFFF)
+    return codes

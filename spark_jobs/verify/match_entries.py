@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.verify.index_image import IndexStretch
-from spark_jobs.verify.log_table import KEY_DTYPE, MOST_KEYS, BlockKeys, Flags, Keys, LogTable, Numbers
+from spark_jobs.verify.log_table import KEY_DTYPE, MOST_KEYS, BlockKeys, Flags, Keys, LogTable, Numbers, codes_of
 from storage.index.index_copy import IndexCopy, IndexCounts
 from storage.kernels.indexes import measure_entries
 
@@ -48,8 +48,9 @@ class MatchedFile:
 
     `ranks[number]` is the rank of an entry's key or one of the codes above, `timestamps[number]` the store time (ms) of
     its record, where that has the key. `matches` entries have keys, of the ranks from `lowest` to `highest` (−1 without
-    any); `is_ordered`: these ascend. `unseen`: keys without an entry in the blocks around, `more_unseen` how many
-    beyond what is kept. `tags`: the lowest and the highest rank of the keys of tags that have entries.
+    any); `is_ordered`: these ascend, and no compaction chose their places. `unseen`: keys without an entry in the
+    blocks around, `more_unseen` how many beyond what is kept. `tags`: the lowest and the highest rank of the keys of
+    tags that have entries.
     """
 
     def __init__(self, copy: IndexCopy, counts: IndexCounts, log: LogTable) -> None:
@@ -72,12 +73,19 @@ class MatchedFile:
                 self._match_block(log.keys(number), numbers, number, unseen)
         for number in range(max(min(unseen, default=0) - 1, 0), min(max(unseen, default=-2) + 2, len(log.blocks))):
             if number not in unseen:
-                unseen[number] = self._keep(log.keys(number).all())
+                keys = log.keys(number)
+                unseen[number] = self._keep(keys.unseen(np.zeros(keys.hashes.size, np.bool_)))
         self.unseen = np.concatenate([np.zeros(0, KEY_DTYPE), *(unseen[number] for number in sorted(unseen))])
         found = self.ranks[self.ranks >= 0]
         self.matches = int(found.size)
-        self.is_ordered = bool((np.diff(found) > 0).all())
-        self.lowest, self.highest = (int(found.min()), int(found.max())) if found.size else (-1, -1)
+        # The entries of a small compacted file may ascend by accident; others between them were left out all the same.
+        self.is_ordered = copy.mark(counts.slots) is None and bool((np.diff(found) > 0).all())
+        self.lowest, self.highest = self.rank_span()
+
+    def rank_span(self) -> tuple[int, int]:
+        """The lowest and the highest rank of an entry, −1 without any."""
+        found = self.ranks[self.ranks >= 0]
+        return (int(found.min()), int(found.max())) if found.size else (-1, -1)
 
     def _entries_below(self, physical_offset: int) -> int:
         """How many entries, by physical offset, come before one."""
@@ -94,14 +102,13 @@ class MatchedFile:
         numbers, records = numbers[are_there], records[are_there]
         if not numbers.size:
             return
-        order, record_of_key = np.arange(keys.hashes.size), np.repeat(np.arange(keys.counts.size), keys.counts)
+        order = np.arange(keys.hashes.size)
         if numbers[0] == 1:
             # The keys of a record may lie in two files, and one of them may be there twice.
-            first, stop = np.searchsorted(record_of_key, [records[0], records[0] + 1]).tolist()
+            stop = int(keys.counts[: records[0] + 1].sum(dtype=np.int64))
+            first = stop - int(keys.counts[records[0]])
             order[first:stop] = np.roll(order[first:stop], -self._first_place(keys.hashes[first:stop]))
-        found = _match(
-            _codes(record_of_key[order], keys.hashes[order]), _codes(records, self.entries["key_hash"][numbers])
-        )
+        found = _match(keys.codes()[order], codes_of(records, self.entries["key_hash"][numbers]))
         are_matched, are_known = found >= 0, found != NO_KEY
         found[are_matched] = order[found[are_matched]]
         self.ranks[numbers] = np.where(are_matched, keys.rank + found, found)
@@ -109,7 +116,7 @@ class MatchedFile:
         if are_matched.any():
             seen = np.zeros(keys.hashes.size, np.bool_)
             seen[found[are_matched]] = True
-            unseen[place] = self._keep(keys.take(np.flatnonzero(~seen)))
+            unseen[place] = self._keep(keys.unseen(seen))
             tags = keys.tag_places()
             tags = keys.rank + tags[seen[tags]]
             if tags.size:
@@ -169,11 +176,6 @@ def first_true_time(times: Numbers) -> int:
     return int(true.min() if true.size else times.max())
 
 
-def _codes(records: Numbers, hashes: npt.NDArray[np.int32]) -> Numbers:
-    codes: Numbers = (records.astype(np.int64) << 32) | (hashes.astype(np.int64) & 0xFFFFFFFF)
-    return codes
-
-
 def _match(known: Numbers, wanted: Numbers) -> Numbers:
     """Match equal codes in their order, each known one once: its place, REPEATED if all are taken, or NO_KEY."""
     order, by_code = np.argsort(known, kind="stable"), np.argsort(wanted, kind="stable")
@@ -206,7 +208,8 @@ class Alignment:
     numbers of entries that should not be; `repeated`: of those that are there already; `missing`: keys that should have
     an entry. `numbers` counts what is no damage: `expired` entries (their records are gone), those into `lost` ranges
     of the log, `newer` ones than the scan, `repeats` of a record that a broker dispatched again, and keys that a
-    compaction `dropped`. `first_rank` and `last_rank` are those of the keys that the file covers, −1 without any.
+    compaction `dropped`; `leaves_out`: not only repeated ones. The ranks and times of `matched` are then those of the
+    keys that paired entries should be for, too.
     """
 
     def __init__(self, matched: MatchedFile, log: LogTable, *, grows: bool) -> None:
@@ -217,42 +220,31 @@ class Alignment:
         self.paired: dict[int, int] = {}
         self.numbers = Counter[str](matched=matched.matches)
         wrong = self._without_excused(np.flatnonzero(matched.ranks[1:] < 0) + 1)
-        lenient = self._of_other_brokers()
+        lenient, ranks = self._of_other_brokers(), self.unseen["rank"]
         if matched.matches and 0 < wrong.size <= MOST_PAIRED:
             wrong = self._pair(wrong, lenient)
         is_repeat = matched.ranks[wrong] == REPEATED
         self.strays, self.repeated = wrong[~is_repeat], wrong[is_repeat]
-        paired = self._places()
-        ranks = self.unseen["rank"]
-        self.first_rank = int(ranks[paired].min(initial=matched.lowest))
-        self.last_rank = int(ranks[paired].max(initial=matched.highest))
-        lacking = (ranks > self.first_rank) & (ranks < self.last_rank) & ~lenient
-        lacking[paired] = False
-        self.missing = self.unseen[lacking & self.ordered]
-        self.numbers["dropped"] = 0 if self.ordered else int(lacking.sum())
+        numbers, places = np.fromiter(self.paired, np.int64), self._places()
+        matched.ranks[numbers], matched.timestamps[numbers] = ranks[places], self.unseen["timestamp"][places]
+        first, last = matched.rank_span()
+        lacking = (ranks > first) & (ranks < last) & ~lenient
+        lacking[places] = False
+        left_out = lacking & ~self.unseen["is_repeat"]
+        self.missing = self.unseen[left_out & self.ordered]
+        self.leaves_out = not self.ordered and bool(left_out.any())
+        self.numbers["dropped"] = int(lacking.sum()) - len(self.missing)
 
     def offset_of(self, number: int) -> int:
         """Physical offset that an entry should have."""
         place = self.paired.get(number)
         return int(self.entries["physical_offset"][number] if place is None else self.unseen["physical_offset"][place])
 
-    def time_of(self, number: int) -> int:
-        """Store time (ms) of an entry's record, NO_TIME where none is known."""
-        place = self.paired.get(number)
-        return int(self.matched.timestamps[number] if place is None else self.unseen["timestamp"][place])
-
     def stretch(self) -> IndexStretch:
         """The keys that the file has, or should have."""
-        ranks = [self.first_rank, self.last_rank]
-        return IndexStretch(ranks, list(map(self._offset_at, ranks)), bool(self.matched.tags))
-
-    def _offset_at(self, rank: int) -> int:
-        if rank < 0:
-            return -1
-        place = int(np.searchsorted(self.unseen["rank"], rank))
-        if place < len(self.unseen) and self.unseen["rank"][place] == rank:
-            return int(self.unseen["physical_offset"][place])
-        return int(self.entries["physical_offset"][int((self.matched.ranks == rank).argmax())])
+        ranks = self.matched.rank_span()
+        offsets = [self.offset_of(int((self.matched.ranks == rank).argmax())) if rank >= 0 else -1 for rank in ranks]
+        return IndexStretch(list(ranks), offsets, bool(self.matched.tags), self.ordered, self.leaves_out)
 
     def _places(self) -> Numbers:
         return np.fromiter(self.paired.values(), np.int64)

@@ -1,7 +1,6 @@
 """Compare units of a queue's files, field by field, with the units that follow from the log."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from spark_jobs.verify.ext_units import ExtUnits
 from spark_jobs.verify.findings import EXT_UNIT, UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import Flags, LogTable, Numbers
-from spark_jobs.verify.unit_files import UnitFiles, Units, are_zeros, zero_runs
+from spark_jobs.verify.unit_files import UnitFiles, Units, are_zeros, runs_of
 from storage.doctor.words import lost_units, unit_name
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 
@@ -60,10 +59,7 @@ class UnitComparison:
         """All units have been seen: delivery times that differ alike follow from other delay levels."""
         for place, offset, expected, found in self._delayed:
             if self._delays[found - expected] == 1 and self._compared > 1:
-                path, position = self.files.where(place, "tags_code")
-                self.findings.add(
-                    UNIT, FoundAt(path, f"{unit_name(place)} tags_code", position, offset), expected, found
-                )
+                self.findings.add(UNIT, self.files.found_at(place, offset, "tags_code"), expected, found)
         self.other_delays = sum(count for count in self._delays.values() if count >= 2 or self._compared == 1)
 
     def _are_other_delays(self, place: int, expected: Units, found: Units) -> Flags:
@@ -98,12 +94,9 @@ class UnitComparison:
     def _report_zeros(self, place: int, expected: Units, zeros: Flags) -> None:
         if self.log.is_live:  # a broker deletes files together with the log that they are of
             zeros = zeros & (expected["physical_offset"] >= self.log.expired_below())
-        for first, count, name in zero_runs(place, zeros):
-            path, position = self.files.where(place + first)
-            at = FoundAt(path, name, position, int(expected["physical_offset"][first]))
+        for first, count in runs_of(zeros):
+            at = self.files.found_at(place + first, int(expected["physical_offset"][first]), count=count)
             self.findings.add(UNIT, at, *lost_units(count), count)
 
     def _report(self, place: int, field: str, unit: np.void, expected: int, found: int) -> None:
-        path, position = self.files.where(place, field)
-        at = FoundAt(Path(path), f"{unit_name(place)} {field}", position, int(unit["physical_offset"]))
-        self.findings.add(UNIT, at, expected, found)
+        self.findings.add(UNIT, self.files.found_at(place, int(unit["physical_offset"]), field), expected, found)

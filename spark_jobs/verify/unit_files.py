@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import StoreError
+from spark_jobs.verify.findings import FoundAt, field_position
 from storage.doctor.words import file_faults, unit_name
 from storage.files.mapped_file import list_segment_files, open_read_only
 from storage.index.index_copy import data_extents
@@ -79,10 +80,15 @@ class UnitFiles:
         number = bisect_right(self._starts, place)
         return self._starts[number] if number < len(self._starts) else None
 
+    def found_at(self, place: int, physical_offset: int, field: str = "", count: int = 1) -> FoundAt:
+        """Where a finding about a unit, one of its fields, or several units from it on, is; its record's offset."""
+        path, position = self.where(place, field)
+        return FoundAt(path, f"{unit_name(place, count)} {field}".rstrip(), position, physical_offset)
+
     def where(self, place: int, field: str = "") -> tuple[Path, int]:
         """The file of a place, or the directory, and the byte in it of a unit, or of one of its fields."""
         number = bisect_right(self._starts, place) - 1
-        inside = self.dtype.fields[field][1] if field and self.dtype.fields else 0
+        inside = field_position(self.dtype, field)
         if number >= 0 and place < self.files[number].stop:
             return self.files[number].path, (place - self.files[number].first) * self.dtype.itemsize + inside
         return self.directory, place * self.dtype.itemsize + inside
@@ -125,13 +131,11 @@ def are_zeros(units: Units) -> npt.NDArray[np.bool_]:
     return zeros
 
 
-def zero_runs(place: int, zeros: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, str]]:
-    """Runs of units that are zeros, of some from a place on: the first one's number, how many, and their name."""
-    numbers = np.flatnonzero(zeros)
-    for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
-        if run.size:
-            first, count = place + int(run[0]), int(run.size)
-            yield int(run[0]), count, unit_name(first, count)
+def runs_of(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Runs of flags that are set: the first one's number, and how many."""
+    edges = np.flatnonzero(np.diff(flags, prepend=False, append=False)).tolist()
+    for start, stop in zip(edges[::2], edges[1::2], strict=True):
+        yield start, stop - start
 
 
 @contextlib.contextmanager

@@ -36,15 +36,13 @@ from spark_jobs.verify.check_index_file import (
     CheckedIndexFile,
     CheckIndexTask,
     check_index_file,
-    count_gap,
 )
 from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask, check_queue_units
 from spark_jobs.verify.findings import FINDINGS, TOTAL_LIMIT, Discrepancies, load_findings
-from spark_jobs.verify.judge_index import find_gaps, judge_index
+from spark_jobs.verify.judge_index import judge_index
 from spark_jobs.verify.judge_queues import check_tasks, judge_queues
-from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_log import judge_log, scan_readable
-from spark_jobs.verify.verify_request import IndexNumbers, LogNumbers, VerifyDetails, VerifyRequest
+from spark_jobs.verify.verify_request import LogNumbers, VerifyDetails, VerifyRequest
 from storage.amounts import counted
 from storage.build.queue_plan import QueuePlan
 from storage.layout.store_layout import dledger_refused
@@ -93,7 +91,6 @@ class Verification:
         self._request, self._source, self._work = request, source, work
         self._run, self._run_phase = run, partial(run_phase, run, work, progress)
         self._plan = QueuePlan.of(source.layout.root)
-        self._bundles = bundle_count(source.size)
 
     def run(self) -> Report[VerifyDetails]:
         """Verify the store; returns the report."""
@@ -104,10 +101,12 @@ class Verification:
         verdict = judge_log(self._run, self._work, source, scans, request.limit)
         log, findings = verdict.table, verdict.findings
         log.write(self._work)
-        queue_tasks = check_tasks(self._plan, self._work, verdict.scans, self._bundles, request.limit)
+        queue_tasks = check_tasks(self._plan, self._work, verdict.scans, bundle_count(source.size), request.limit)
         tasks: list[CheckIndexTask | CheckQueuesTask] = [*index_tasks, *queue_tasks]
         checked = self._run_phase(Phase(PHASE, log.entries, "entries"), tasks, check)
-        index = self._judge_index(cast("list[CheckedIndexFile]", checked[: len(index_tasks)]), log, findings)
+        self._work.enter("gaps")
+        files = cast("list[CheckedIndexFile]", checked[: len(index_tasks)])
+        index = judge_index(self._run, self._work, source.layout.index, files, log, findings)
         bundles = cast("list[CheckedQueues]", checked[len(index_tasks) :])
         queues, notes = judge_queues(self._plan, bundles, log, findings)
         if index.dropped:
@@ -178,7 +177,7 @@ class Verification:
             entries_from=0,
             checksums_from=0,
             tags=True,
-            bundles=self._bundles,
+            bundles=bundle_count(self._source.size),
             delays=parse_delay_levels(self._request.delay_levels),
             lmq=self._plan.lmq,
             ext=self._plan.ext,
@@ -187,16 +186,6 @@ class Verification:
         )
         tasks = scan_tasks(self._work.root, self._source, options)
         return self._run_phase(Phase(SCAN, self._source.size, "bytes"), tasks, scan_readable)
-
-    def _judge_index(
-        self, summaries: Sequence[CheckedIndexFile], log: LogTable, findings: Discrepancies
-    ) -> IndexNumbers:
-        """How the files fit together."""
-        self._work.enter("gaps")
-        directory = self._source.layout.index
-        gaps = find_gaps(self._work.root, directory, summaries, log)
-        answers = self._run("gaps", gaps, count_gap)
-        return judge_index(directory, summaries, list(zip(gaps, answers, strict=True)), log, findings)
 
     def _collect(
         self, summaries: Sequence[CheckedIndexFile | CheckedQueues], findings: Discrepancies

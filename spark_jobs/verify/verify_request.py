@@ -41,7 +41,9 @@ class LogNumbers(msgspec.Struct, kw_only=True, rename="camel"):
 class QueueNumbers(msgspec.Struct, kw_only=True, rename="camel"):
     """Units of all queues together, by what became of them; `lag` and `deleted_topics` are messages without units.
 
-    The kinds from `expired` to `beyond` are explained at :data:`spark_jobs.verify.diagnose_queue.STRAY_KINDS`.
+    The kinds from `expired` to `beyond` are units without a message that are no damage: those of messages that have
+    expired; fillers before the first unit; units that point to where the log is lost; those that a rebuild put in the
+    place of lost ones; and, at the end of a queue, those that point beyond the log.
     """
 
     queues: int

@@ -175,6 +175,38 @@ def test_files_as_the_command_compacts_them(tmp_path: Path, verify: Verify, opti
     assert_clean(verify())
 
 
+def compact_repeated(tmp_path: Path, slots: int, entries: int) -> StoreWriter:
+    """A store of small compacted files, most of whose records name a key twice."""
+    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=slots, index_entries=entries)
+    for n in range(40):
+        keys = ["a", "a", "b"][: 1 + n % 3] if n % 5 else ["b", "a", "b", f"k{n}"]
+        writer.append("T", keys=keys, tags="a" if n % 2 else None, store_timestamp=1_700_000_000_000 + 700 * n)
+    writer.close()
+    compact_in_place(writer, tmp_path / "compacting")
+    return writer
+
+
+@pytest.mark.parametrize("slots", [1, 4, 10, 97])
+@pytest.mark.parametrize("entries", [4, 10, 25])
+def test_small_compacted_files_of_records_that_name_keys_twice(
+    tmp_path: Path, verify: Verify, slots: int, entries: int
+) -> None:
+    """The entries of such a file may ascend by accident; nor is a key missing that is repeated at its end."""
+    compact_repeated(tmp_path, slots, entries)
+    assert_clean(verify())
+
+
+@pytest.mark.parametrize("number", [0, 3, -1])
+def test_a_lost_file_among_compacted_ones_with_repeated_keys(tmp_path: Path, verify: Verify, number: int) -> None:
+    writer = compact_repeated(tmp_path, 4, 10)
+    lost = sorted((writer.root / "index").iterdir())[number]
+    entries = int.from_bytes(lost.read_bytes()[36:40]) - 1
+    lost.unlink()
+    finding = only(verify())
+    assert finding.kind == MISSING_ENTRY
+    assert finding.count >= entries
+
+
 @pytest.mark.parametrize("time", [0, -5, -(2**40)])
 def test_a_store_time_that_is_none_spoils_no_other(tmp_path: Path, verify: Verify, time: int) -> None:
     """A clock may say anything before it was set; the times of all other entries count from the first true one."""
