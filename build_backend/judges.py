@@ -151,7 +151,7 @@ def run_tests(place: Path, arguments: Iterable[str]) -> tuple[int, str]:
 
 
 def judge(name: str, arguments: list[str]) -> int:
-    """Build for a judge and run the tests that drive kernels, or what pytest is told instead; its exit code."""
+    """Build for a judge and run the tests that drive kernels, or those that the arguments name; its exit code."""
     place = build(name)
     for path in place.rglob("*.gcda"):  # what ran in earlier tests
         path.unlink()

@@ -47,7 +47,7 @@ DIRECTIVES = {
 }
 C_OPTIONS = ["-O3", "-g0", "-fwrapv", "-fvisibility=hidden", "-Wno-unused-function"]
 ZIG_OPTIONS = ["-mcpu=baseline", "-fno-sanitize=undefined"]
-"""zig compiles for the processor it runs on and traps overflows, unless it is told not to."""
+"""Without these options, zig compiles for the processor that it runs on, and traps overflows."""
 
 
 def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:

@@ -27,7 +27,7 @@ Run = Callable[[Sequence[str]], None]
 
 
 class CannotRelease(Exception):
-    """What stands in the way, as a sentence."""
+    """The release cannot be made; the message is a sentence that says why."""
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from spark_jobs.commands.command_options import (
     job_options,
     keep_checkpoint_option,
     out_option,
+    storage_option,
     store_argument,
     work_option,
 )
@@ -28,6 +29,7 @@ from spark_jobs.commands.command_run import compact, run_command
 @drop_backup_option
 @allow_fewer_option
 @work_option(".rocketlens-work in --out, or in STORE")
+@storage_option
 @fresh_option
 @job_options
 def compact_index(**options: Any) -> None:

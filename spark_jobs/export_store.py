@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from protocol.errors import ConfigError
-from spark_jobs.commands.command_options import checked, fresh_option, job_options
+from spark_jobs.commands.command_options import checked, fresh_option, job_options, storage_option
 from spark_jobs.commands.command_run import EXTRA, JobOptions, run_command
 from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES, check_place
 from storage.columns.names import check_names, masked_names
@@ -65,12 +65,6 @@ def _where(text: str) -> str:
     return text
 
 
-def _storage(text: str) -> str:
-    from spark_jobs.read.remote_file import check_storage
-
-    return check_storage(text)
-
-
 @click.command("export")
 @click.argument("store", type=click.Path(readable=False))
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Messages of this topic; repeatable. "
@@ -104,8 +98,7 @@ def _storage(text: str) -> str:
 @click.option("--mask", "masked", multiple=True, callback=checked(_mask), metavar="FIELD",
               help="Replace by asterisks: body, keys, tags, unique_key, hosts, born_host, store_host, "
                    "properties or properties.NAME; repeatable.")  # fmt: skip
-@click.option("--storage-options", "storage", default="", callback=checked(_storage), metavar="JSON",
-              help='Options of the file system if STORE is a URL, such as {"anon": true}.')  # fmt: skip
+@storage_option
 @fresh_option
 @job_options
 def export_store(out: Path, **options: Any) -> None:

@@ -14,6 +14,7 @@ from spark_jobs.commands.command_options import (
     keep_checkpoint_option,
     out_option,
     queue_options,
+    storage_option,
     store_argument,
     work_option,
 )
@@ -30,6 +31,7 @@ from spark_jobs.commands.command_run import rebuild, run_command
 @drop_backup_option
 @allow_fewer_option
 @work_option(".rocketlens-work in --out, or in STORE")
+@storage_option
 @fresh_option
 @job_options
 def rebuild_all(**options: Any) -> None:

@@ -11,6 +11,7 @@ from spark_jobs.commands.command_options import (
     job_options,
     out_option,
     queue_options,
+    storage_option,
     store_argument,
     work_option,
 )
@@ -24,6 +25,7 @@ from spark_jobs.commands.command_run import rebuild, run_command
 @drop_backup_option
 @allow_fewer_option
 @work_option(".rocketlens-work in --out, or in STORE")
+@storage_option
 @fresh_option
 @job_options
 def rebuild_queues(**options: Any) -> None:

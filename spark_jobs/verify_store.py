@@ -8,6 +8,7 @@ from spark_jobs.commands.command_options import (
     delay_levels_option,
     job_options,
     limit_option,
+    storage_option,
     store_argument,
     work_option,
 )
@@ -19,9 +20,12 @@ from spark_jobs.commands.command_run import run_command, verify
 @delay_levels_option
 @limit_option
 @work_option("a temporary one")
+@storage_option
 @job_options
 def verify_store(**options: Any) -> None:
     """Check every message of the store in STORE, and every queue unit and index entry against them.
+
+    STORE is a directory, or a URL such as s3://bucket/store.
 
     The store is only read. Exit code 0: nothing is wrong. 4: something is wrong; the report says what and where.
     """

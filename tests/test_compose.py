@@ -179,7 +179,7 @@ def test_the_official_broker_registers_with_the_official_name_server(tmp_path: P
     version = compose.load({})["services"]["broker"]["image"].removeprefix("apache/rocketmq:")
     provided = {f"/home/rocketmq/rocketmq-{version}/lib": jars(version), "/tmp": tmp_path}
     composition = Composition(tmp_path, {}, provided=provided)
-    # What the image sets, and what a Java newer than the image's 8 must be told.
+    # What the image sets, and the options that a Java newer than the image's 8 needs.
     environment = {
         "ROCKETMQ_HOME": str(tmp_path),
         "JDK_JAVA_OPTIONS": " ".join([*OPEN_MODULES, f"-Duser.home={tmp_path}"]),

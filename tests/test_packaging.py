@@ -1,4 +1,4 @@
-"""What is built and installed is what stands in the folders, and the locks fit what pyproject.toml asks for."""
+"""What is built and installed is what the folders contain, and the locks fit what pyproject.toml asks for."""
 
 import configparser
 import email

@@ -219,7 +219,7 @@ def _text_of(node: ast.AST) -> str:
 
 
 def is_said(message: str) -> bool:
-    """Whether each run of a message's fixed words stands in a text of the product, or is two that are put together."""
+    """Whether each run of a message's fixed words is in a text of the product, or joins two that are."""
     runs = [run.strip(" ,;:()[]'") for run in re.split(r"…|\bN\b|[:;] ", message)]
     return all(_stands(run) or _is_two(run.split(" ")) for run in runs if len(run) > 2)
 

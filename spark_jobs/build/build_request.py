@@ -8,12 +8,14 @@ from protocol.errors import ConfigError
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from spark_jobs.run.work_directory import JobIdentity
 
-_ASIDE: Final = ("fresh", "master", "settings", "work", "drop_backup", "keep_checkpoint", "allow_fewer")
+_ASIDE: Final = ("fresh", "master", "settings", "work", "drop_backup", "keep_checkpoint", "allow_fewer", "storage")
 """Options that say how a job runs and publishes; the files that it builds are the same whatever they are."""
 
 
 class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a job that builds files of a store. Without `out` the store's own are replaced.
+
+    `store` is a directory or, with `out`, a URL; `storage` are the options of its file system as JSON.
 
     `profile` is one of PROFILES; `slots` and `entries` are maxHashSlotNum and maxIndexNum, None for what the store
     shows; `zone` names the time zone of file names. With `allow_fewer` a result that leads to fewer sound records than
@@ -28,6 +30,7 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     zone: str | None = None
     topics: tuple[str, ...] = ()
     commit_log_directories: tuple[str, ...] = ()
+    storage: str = ""
     keep_checkpoint: bool = False
     drop_backup: bool = False
     allow_fewer: bool = False

@@ -75,7 +75,7 @@ class Rebuild:
         """Prepare a rebuild; nothing is read yet."""
         self._request, self._source, self._work = request, source, work
         self._context, self._progress = context, progress
-        self._queue_plan = _queue_plan(request) if request.queues else None
+        self._queue_plan = _queue_plan(request, source.layout.root) if request.queues else None
 
     def run(self) -> Rebuilt:
         """Rebuild, up to finished files in the work directory."""
@@ -176,7 +176,7 @@ def build(task: BuildIndexTask | BuildQueuesTask) -> BuiltIndexFile | BuiltQueue
     return build_index_file(task) if isinstance(task, BuildIndexTask) else build_queues(task)
 
 
-def _queue_plan(request: RebuildRequest) -> QueuePlan:
+def _queue_plan(request: RebuildRequest, root: Path) -> QueuePlan:
     options = QueueOptions(
         topics=frozenset(request.topics),
         drop_unknown_topics=request.drop_unknown_topics,
@@ -186,4 +186,4 @@ def _queue_plan(request: RebuildRequest) -> QueuePlan:
         batch_file_size=request.batch_queue_file_size,
         ext_file_size=request.ext_file_size,
     )
-    return QueuePlan.of(Path(request.store), options)
+    return QueuePlan.of(root, options)

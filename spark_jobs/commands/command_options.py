@@ -172,6 +172,22 @@ keep_checkpoint_option = click.option(
 )
 
 
+def _storage(text: str) -> str:
+    from spark_jobs.places.file_systems import check_storage
+
+    return check_storage(text)
+
+
+storage_option = click.option(
+    "--storage-options",
+    "storage",
+    default="",
+    callback=checked(_storage),
+    metavar="JSON",
+    help='Options of the file system if STORE is a URL, such as {"anon": true}.',
+)
+
+
 def work_option(default: str) -> Callable[[Command], Command]:
     """Where a job keeps what is half done; `default` says where else."""
     return click.option(

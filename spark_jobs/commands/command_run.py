@@ -17,6 +17,7 @@ import click
 
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError, is_out_of_room
 from protocol.printable import one_line
+from spark_jobs.places.file_systems import is_url, local_path
 from spark_jobs.run.class_archive import find_java
 from storage.files.write_guard import check_outside
 
@@ -99,6 +100,8 @@ def run_job(
     """Run a job with the options of its request; what ends it early ends the process, with a line and a code."""
     try:
         with _interruptible():
+            if "storage" in options:
+                options["store"] = local_path(options["store"])
             check_places(options)
             if check is not None:
                 check(options)
@@ -119,14 +122,16 @@ def run_job(
 def check_places(options: JobOptions) -> None:
     """Raise ConfigError where something would be written into a store that must stay as it is.
 
-    Also for a URL where a path belongs: everywhere but for the store of an export.
+    Also for a URL where a path belongs: everywhere but for the store of a job that has options of a file system.
     """
-    is_remote = "storage" in options and "://" in options["store"]
+    is_remote = "storage" in options and is_url(options["store"])
     places = () if is_remote else (options["store"], *options.get("commit_log_directories", ()))
     stores = [Path(place) for place in places]
     out, work = (Path(options[name]) if options.get(name) else None for name in ("out", "work"))
+    if is_remote and out is None and "drop_backup" in options:
+        raise ConfigError(f"STORE {options['store']} is a URL and stays as it is: --out says where to write")
     if out is not None and "drop_backup" in options:
-        if out.resolve() == stores[0].resolve():
+        if stores and out.resolve() == stores[0].resolve():
             raise ConfigError("--out is the store itself: omit it to replace the store's own files")
         if options["drop_backup"]:
             raise ConfigError("--drop-backup and --out cannot be combined: with --out nothing is replaced")

@@ -15,6 +15,7 @@ from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.store_report import StoreReport, compacted_report, rebuilt_report
 from spark_jobs.compact.compact import Compact
 from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.places.file_systems import is_url
 from spark_jobs.publish.deliver import check_out, deliver, end_last_publishing, stage_index
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publish.publish import Staged
@@ -25,7 +26,7 @@ from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.session import spark_context
 from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
-from spark_jobs.scan.source import StoreSource, find_source
+from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from storage.build.queue_plan import QueuePlan
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
@@ -62,8 +63,7 @@ def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch |
 def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make, launch: Launch | None) -> StoreReport:
     started, began = time.monotonic(), time.time()
     base = Path(request.work or Path(request.target) / WORK_DIRECTORY)
-    with _held(request, base, progress) as lock:
-        source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
+    with _held(request, base, progress) as lock, _source(request) as source:
         if lock is not None and end_last_publishing(lock, source, base):
             ended = _last_report(command, request, base)
             if ended is not None:
@@ -82,11 +82,18 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
                     report = _conclude(request, source, work, finish, lock)
             if lock is not None:  # here, since Spark has closed its files in the store by now
                 report = _conclude(request, source, work, finish, lock)
+            report.notes = list(map(source.named, report.notes))
             report.resumed = resumed
             report.steady_seconds -= report.details.scan.began if report.details.scan is not None else began
             report.seconds = time.monotonic() - started
             work.remove()
             return report
+
+
+def _source(request: BuildRequest) -> contextlib.AbstractContextManager[StoreSource]:
+    """The store; copies of files behind a URL lie where all machines see them, as they do the work directory."""
+    copies = Path(request.work or request.target) if is_url(request.store) else None
+    return opened_source(request.store, request.commit_log_directories, request.storage, copies)
 
 
 def _conclude(

@@ -95,6 +95,7 @@ def _merge_task(
         limit=segment_limit(segments, number),
         topics=tuple(topic.encode() for topic in request.topics),
         drop_tags=request.drop_tags,
+        remote=place.remote,
         **entries,
     )
 

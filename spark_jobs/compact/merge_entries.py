@@ -19,6 +19,7 @@ from spark_jobs.build.place_entries import Piece, pieces_of_blocks
 from spark_jobs.compact.entry_rows import EntryRows, pack_entries, sort_distinct, unpack_entries
 from spark_jobs.compact.record_facts import RecordFacts, RecordReader
 from spark_jobs.compact.timed_block import write_rows
+from spark_jobs.places.remote_file import RemoteObject
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import Block, BlockWriter, read_block
 from spark_jobs.scan.scan_segment import ENTRIES
@@ -46,7 +47,7 @@ class MergeTask(msgspec.Struct, frozen=True):
     """A segment, `limit` being the physical offset where its records end, and its entries.
 
     They are in `cells`, or in `pieces` of what a scan found. Entries of `topics` are dropped, and with `drop_tags`
-    those of tags.
+    those of tags. `remote` is how the segment was listed, if its path is a URL.
     """
 
     work: str
@@ -57,6 +58,7 @@ class MergeTask(msgspec.Struct, frozen=True):
     pieces: tuple[Piece, ...] = ()
     topics: tuple[bytes, ...] = ()
     drop_tags: bool = False
+    remote: RemoteObject | None = None
 
     @property
     def name(self) -> str:
@@ -90,7 +92,7 @@ def merge_entries(task: MergeTask) -> MergeSummary:
 
     def merge(attempt: Attempt, notify: Notify) -> MergeSummary:
         with (
-            SegmentWindow(Path(task.path), task.base_offset) as window,
+            SegmentWindow(task.path, task.base_offset, task.remote) as window,
             BlockWriter(attempt.blocks(ENTRIES), task.path) as writer,
         ):
             return _Merge(task, window, writer).run(notify)

@@ -5,7 +5,6 @@ topics or tag entries are to be left out are records read whole; else the first 
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -76,7 +75,7 @@ def has_record(segments: tuple[SegmentPlace, ...], physical_offset: int) -> bool
     for number, place in enumerate(segments):
         limit = segment_limit(segments, number)
         if place.base_offset <= physical_offset < limit:
-            with SegmentWindow(Path(place.path), place.base_offset) as window:
+            with SegmentWindow(place.path, place.base_offset, place.remote) as window:
                 reader = RecordReader(window, limit - place.base_offset, (), drop_tags=False)
                 positions = np.array([physical_offset - place.base_offset], dtype=np.int64)
                 return bool(reader.look(positions).fates[0] != NO_RECORD)

@@ -21,7 +21,8 @@ from protocol.errors import RocketLensError
 from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, export_part, take_parts
 from spark_jobs.export.export_place import MANIFEST, PART, WORK, leave_place, take_place
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
-from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges, is_url
+from spark_jobs.places.file_systems import is_url
+from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.run.attempt import BOOKKEEPING, run_phase
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress, Phase

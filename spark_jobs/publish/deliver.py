@@ -8,6 +8,7 @@ from typing import Final
 
 from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
+from spark_jobs.places.file_systems import is_url
 from spark_jobs.publish.new_checkpoint import latest_end_timestamp, write_checkpoint
 from spark_jobs.publish.publish import Staged, publish, roll_forward
 from spark_jobs.publish.publish_journal import remove_journal
@@ -26,7 +27,7 @@ PUBLISHED: Final = (INDEX, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT
 def check_out(request: BuildRequest) -> None:
     """Raise ConfigError where --out is in the store, or in the way of what it holds already; make it."""
     out = Path(request.target)
-    if is_inside(out, Path(request.store)):
+    if not is_url(request.store) and is_inside(out, Path(request.store)):
         raise ConfigError(
             f"--out {out} is in the store, which --out must not change; omit --out to replace the store's own files"
         )

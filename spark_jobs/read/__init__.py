@@ -7,6 +7,5 @@ DOOR: Final = (
     "data_source",
     "log_ranges",
     "read_range",
-    "remote_file",
     "source_options",
 )

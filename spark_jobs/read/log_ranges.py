@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from protocol.errors import NotAStore, StoreError
-from spark_jobs.read.remote_file import RemoteFile, file_system, said
+from spark_jobs.places.file_systems import file_system, is_url, local_path, said
+from spark_jobs.places.remote_file import RemoteFile, open_source, persist
 from storage.columns.rows import PIECE_BYTES, RowReader
 from storage.columns.wanted import Wanted
 from storage.files.mapped_file import LARGEST_OFFSET, SEGMENT_NAME_DIGITS
 from storage.layout.store_layout import COMMIT_LOG, EXPECTED, LEDGER, converted_refused, is_ledger, recognise_store
 from storage.log.commit_log import CommitLog
 from storage.log.damaged_ranges import reason_of
-from storage.log.log_window import ByteSource, LocalFile, LogWindow
+from storage.log.log_window import ByteSource, LogWindow
 from storage.log.segment_list import boundaries, refuse_beyond
 from storage.queue.queue_place import has_another
 from storage.store.store_state import read_store_state
@@ -53,7 +53,7 @@ class LogRange:
 
     def source(self) -> ByteSource:
         """The segment's bytes; raises StoreError."""
-        return RemoteFile(self.path, self.storage) if is_url(self.path) else LocalFile(Path(self.path))
+        return open_source(self.path, storage=self.storage)
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,6 @@ class LogRanges:
         return tuple(each for each in cut if each.start < each.stop)
 
 
-def is_url(path: str) -> bool:
-    """Whether a path has a scheme that is not that of this machine's files."""
-    return "://" in path and not path.startswith("file://")
-
-
 def find_ranges(path: str, commit_log: Sequence[str] = (), storage: str = "") -> LogRanges:
     """Look at a store: a directory or a URL, of the store or of its commit log; raises StoreError or ConfigError.
 
@@ -116,9 +111,7 @@ def find_ranges(path: str, commit_log: Sequence[str] = (), storage: str = "") ->
     """
     if is_url(path):
         return _remote_ranges(path, commit_log, storage)
-    if path.startswith("file:"):
-        path = unquote(urlsplit(path).path)
-    return _local_ranges(Path(path), commit_log)
+    return _local_ranges(Path(local_path(path)), commit_log)
 
 
 def end_of(last: LogRange) -> int:
@@ -202,7 +195,8 @@ def _list_remote(directory: str, storage: str) -> list[tuple[int, int, str]]:
     """Base offset, size and URL of the segments in a directory, in order; those without a byte are left out."""
     system, path = file_system(directory, storage)
     try:
-        entries: list[dict[str, Any]] = system.ls(path, detail=True)
+        system.invalidate_cache()
+        entries: list[dict[str, Any]] = persist(lambda: system.ls(path, detail=True))
     except FileNotFoundError:
         return []
     except Exception as error:  # each file system has errors of its own
@@ -217,7 +211,9 @@ def _refuse_remote_ledger(url: str, storage: str) -> None:
     """Raise NotAStore for a store whose log goes on in DLedger entries (:mod:`storage.layout.store_layout`)."""
     system, path = file_system(url, storage)
     try:
-        names = [str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in system.ls(path, detail=True)]
+        names = [
+            str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in persist(lambda: system.ls(path, detail=True))
+        ]
     except FileNotFoundError:
         return
     except Exception as error:  # each file system has errors of its own
@@ -237,8 +233,8 @@ def _without_empty(found: list[tuple[int, int, str]], storage: str) -> list[tupl
     written = list(found)
     while len(written) > 1:
         head = bytearray(WRITTEN_BYTES)
-        source = RemoteFile(written[-1][2], storage)
-        source.read_into(memoryview(head), 0)
+        with RemoteFile(written[-1][2], storage) as source:
+            source.read_into(memoryview(head), 0)
         if any(head):
             break
         written.pop()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from protocol.errors import ConfigError
-from spark_jobs.read.remote_file import check_storage
+from spark_jobs.places.file_systems import check_storage
 from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.filter.sql92 import parse

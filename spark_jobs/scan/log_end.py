@@ -6,8 +6,8 @@ replaces files of the store, and the damage is where the broker's own recovery i
 log there, write on at that place, and index nothing below the last entry it finds. So there the log ends for us too.
 """
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -73,7 +73,7 @@ def _hole(left: ScanSummary, right: ScanSummary) -> list[Damage]:
     end = _segment_end(left)
     if end >= right["base"]:
         return []
-    return [missing_segment(str(Path(left["path"]).parent), end, right["base"] - end)]
+    return [missing_segment(os.path.dirname(left["path"]), end, right["base"] - end)]
 
 
 def _uncounted(summaries: Sequence[ScanSummary]) -> int:

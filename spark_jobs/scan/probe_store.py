@@ -5,6 +5,7 @@ They read a few kilobytes of each segment by blocks, and each index file once.
 
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Required, TypedDict
@@ -13,6 +14,8 @@ import msgspec
 import numpy as np
 
 from protocol.errors import StoreError
+from spark_jobs.places.remote_file import RemoteObject
+from spark_jobs.places.remote_tree import FETCHED_AT_ONCE, local_copy
 from spark_jobs.scan.segment_window import SegmentWindow
 from storage.build.dispatch_scan import DispatchOptions, DispatchScan
 from storage.files.mapped_file import MappedFile, list_segment_files
@@ -20,7 +23,8 @@ from storage.index.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine
 from storage.index.index_mark import read_mark
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.records import MAGIC
-from storage.layout.store_layout import holds_dledger
+from storage.kernels.texts import bytes_at
+from storage.layout.store_layout import DLEDGER_HEAD, starts_dledger
 from storage.log.log_place import HEAD_BYTES
 from storage.queue.consume_queue import UNIT_DTYPE
 from storage.queue.queue_store import directories
@@ -30,25 +34,33 @@ FOLLOWING_BYTES: Final = 8 * 1024 * 1024
 
 SAMPLE: Final = 24
 
+GLANCE_BYTES: Final = 128 * 1024
+"""Read at once of a segment behind a URL, of which mostly one record is wanted."""
+
 Entries = list[tuple[int, int]]
 """(hash, physical offset) of entries in the order of putting."""
 
 
 class SegmentPlace(msgspec.Struct, frozen=True, array_like=True):
-    """Where a segment lies."""
+    """Where a segment lies; `remote` is how it was listed, if its path is a URL."""
 
     base_offset: int
     size: int
     path: str
+    remote: RemoteObject | None = None
 
 
 class ProbeTask(msgspec.Struct, frozen=True):
-    """What to ask: `heads`, `queues` (the directory of plain queues) or `index_file`; the others are empty."""
+    """What to ask: `heads`, `queues` (the directory of plain queues) or `index_file`; the others are empty.
+
+    `remote` is the index file as it was listed, if its path is a URL.
+    """
 
     segments: tuple[SegmentPlace, ...]
     heads: bool = False
     queues: str = ""
     index_file: str = ""
+    remote: RemoteObject | None = None
     slots: int = 0
 
 
@@ -98,7 +110,8 @@ def probe(task: ProbeTask) -> StoreHeads | int | IndexFileFacts:
         return _look_at_heads(task.segments)
     if task.queues:
         return queues_end(Path(task.queues))
-    return check_index_file(Path(task.index_file), LogReader(task.segments), task.slots)
+    with local_copy(task.index_file, task.remote) as path:
+        return check_index_file(path, LogReader(task.segments), task.slots)
 
 
 def _look_at_heads(segments: tuple[SegmentPlace, ...]) -> StoreHeads:
@@ -106,11 +119,26 @@ def _look_at_heads(segments: tuple[SegmentPlace, ...]) -> StoreHeads:
     log = LogReader(segments)
     tagless, tagged = (next(log.entries_from(log.minimum, tags=tags), None) for tags in (False, True))
     return StoreHeads(
-        is_dledger=bool(segments) and holds_dledger(Path(segments[0].path)),
-        heads=[(place.base_offset, _head_timestamp(place)) for place in segments],
+        is_dledger=bool(segments) and _is_dledger(segments[0]),
+        heads=_heads(segments),
         last_base=_last_written(segments),
         first_entries=(tagless, tagged),
     )
+
+
+def _heads(segments: tuple[SegmentPlace, ...]) -> list[tuple[int, int]]:
+    """Base offset and store time of the first record of each segment; behind a URL several are asked for at a time."""
+    if not any(place.remote for place in segments):
+        return [(place.base_offset, _head_timestamp(place)) for place in segments]
+    with ThreadPoolExecutor(FETCHED_AT_ONCE, "first records") as pool:
+        return list(zip((place.base_offset for place in segments), pool.map(_head_timestamp, segments), strict=True))
+
+
+def _is_dledger(place: SegmentPlace) -> bool:
+    """Whether a segment starts with a DLedger entry."""
+    with _opened(place) as window:
+        size = DLEDGER_HEAD.size
+        return window is not None and window.show(0, size) and starts_dledger(bytes_at(window.region, 0, size))
 
 
 def _head_timestamp(place: SegmentPlace) -> int:
@@ -133,8 +161,12 @@ def _last_written(segments: tuple[SegmentPlace, ...]) -> int:
 @contextmanager
 def _opened(place: SegmentPlace) -> Iterator[SegmentWindow | None]:
     """A segment, None where there is none any more: a running broker deletes the oldest ones."""
+    if place.remote is not None:
+        # Not closed, which would ask whether it has changed: the scan does that, and nothing is held open.
+        yield SegmentWindow(place.path, place.base_offset, place.remote, GLANCE_BYTES)
+        return
     try:
-        window = SegmentWindow(Path(place.path), place.base_offset)
+        window = SegmentWindow(place.path, place.base_offset)
     except StoreError:
         if os.path.exists(place.path):
             raise
@@ -169,6 +201,7 @@ class LogReader:
     def __init__(self, segments: Sequence[SegmentPlace]) -> None:
         """Read from these segments, sorted by base offset."""
         self._segments = segments
+        self._kept: tuple[SegmentPlace, SegmentWindow] | None = None
         self.minimum = segments[0].base_offset if segments else 0
 
     def entries(self, physical_offset: int, *, tags: bool) -> Entries:
@@ -176,7 +209,7 @@ class LogReader:
         place = self._segment(physical_offset)
         if place is None:
             return []
-        with _opened(place) as window:
+        with self._opened(place) as window:
             return _entries_at(window, physical_offset - place.base_offset, tags=tags) if window is not None else []
 
     def timestamp(self, physical_offset: int) -> int | None:
@@ -184,7 +217,7 @@ class LogReader:
         place = self._segment(physical_offset)
         if place is None:
             return None
-        with _opened(place) as window:
+        with self._opened(place) as window:
             position = physical_offset - place.base_offset
             return window.store_timestamp(position) if window is not None and window.show_record(position) else None
 
@@ -195,7 +228,7 @@ class LogReader:
                 continue
             if place.base_offset > physical_offset + FOLLOWING_BYTES:
                 return
-            with _opened(place) as window:
+            with self._opened(place) as window:
                 if window is None:
                     continue
                 at = window.find_candidate(max(physical_offset - place.base_offset, 0))
@@ -204,6 +237,17 @@ class LogReader:
                     at = window.find_candidate(at + 1)
                     if place.base_offset + at > physical_offset + FOLLOWING_BYTES:
                         return
+
+    @contextmanager
+    def _opened(self, place: SegmentPlace) -> Iterator[SegmentWindow | None]:
+        """A segment; of those behind URLs the last one is kept, since mostly the next question is about it, too."""
+        if self._kept is None or self._kept[0] is not place:
+            with _opened(place) as window:
+                if place.remote is None or window is None:
+                    yield window
+                    return
+                self._kept = place, window
+        yield self._kept[1]
 
     def _segment(self, physical_offset: int) -> SegmentPlace | None:
         for place in self._segments:

@@ -112,6 +112,7 @@ def scan_tasks(work: Path, source: StoreSource, options: ScanOptions) -> list[Sc
             batch_topics=options.batch_topics,
             boundary=boundary if len(bases) > 1 else 0,
             ends_log=place.base_offset >= last_base,
+            remote=place.remote,
         )
         for place, limit, boundary in zip(source.segments, limits, bases, strict=True)
     ]

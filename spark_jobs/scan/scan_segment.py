@@ -8,12 +8,12 @@ import dataclasses
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final, NotRequired
 
 import msgspec
 import numpy as np
 
+from spark_jobs.places.remote_file import RemoteObject
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.scan.damage import ZEROS
@@ -52,6 +52,8 @@ class ScanTask(msgspec.Struct, frozen=True):
     `boundary` is where the next one would start even if this file was cut, 0 where no other file says it; `ends_log`:
     nothing was written behind this segment, so that what follows damage in it may be left over.
 
+    `remote` is how the segment was listed, if its path is a URL.
+
     `delays` in ms for each delay level; `bundles`: queues are dealt out to so many build tasks; 0: no units wanted.
     """
 
@@ -69,6 +71,7 @@ class ScanTask(msgspec.Struct, frozen=True):
     batch_topics: tuple[bytes, ...]
     boundary: int = 0
     ends_log: bool = False
+    remote: RemoteObject | None = None
 
     @property
     def name(self) -> str:
@@ -113,7 +116,7 @@ def scan_segment(task: ScanTask) -> ScanSummary:
 
     def scan(attempt: Attempt, notify: Notify) -> ScanSummary:
         with (
-            SegmentWindow(Path(task.path), task.base_offset) as window,
+            SegmentWindow(task.path, task.base_offset, task.remote) as window,
             BlockWriter(attempt.blocks(ENTRIES), task.path) as entries,
             BlockWriter(attempt.blocks(UNITS), task.path) as units,
         ):

@@ -1,9 +1,10 @@
-"""A window on a segment of this machine, as the tasks of the bulk jobs read it."""
+"""A window on a segment, of this machine or behind a URL, as the tasks of the bulk jobs read it."""
 
 from pathlib import Path
 from typing import Final
 
-from storage.log.log_window import LONGEST_RECORD, READ_BYTES, LocalFile, LogWindow
+from spark_jobs.places.remote_file import RemoteObject, open_source
+from storage.log.log_window import LONGEST_RECORD, READ_BYTES, LogWindow
 
 __all__ = ["LONGEST_RECORD", "READ_BYTES", "SegmentWindow"]
 
@@ -12,8 +13,14 @@ MAPPED_BYTES: Final = 8 * 1024 * 1024
 
 
 class SegmentWindow(LogWindow):
-    """A segment's file, opened to be read."""
+    """A segment's file, opened to be read; `remote` is how it was listed, if its path is a URL."""
 
-    def __init__(self, path: Path, base_offset: int) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        base_offset: int,
+        remote: RemoteObject | None = None,
+        read_bytes: int = MAPPED_BYTES,
+    ) -> None:
         """Open the file; raises StoreError where that cannot be done."""
-        super().__init__(LocalFile(path), base_offset, MAPPED_BYTES)
+        super().__init__(open_source(path, remote), base_offset, read_bytes)

@@ -1,22 +1,58 @@
-"""The store a job reads, by names, sizes and times of its files: the driver opens no segment."""
+"""The store a job reads, by names, sizes and times of its files: the driver opens no segment.
 
+A store behind a URL is listed once. What of it is looked at in the driver is a hollow copy
+(:mod:`spark_jobs.places.remote_tree`), in which the small files are real.
+"""
+
+import contextlib
 import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from protocol.errors import NotAStore, StoreError
+from protocol.errors import NotAStore, RocketLensError, StoreError
+from spark_jobs.places.file_systems import is_url, local_path
+from spark_jobs.places.remote_file import RemoteFile, RemoteObject
+from spark_jobs.places.remote_tree import COPIES, RemoteTree, list_tree, refuse_elsewhere
 from spark_jobs.run.work_directory import JobIdentity
 from spark_jobs.scan.probe_store import SegmentPlace
 from storage.index.index_header import is_index_name
 from storage.layout.checkpoint import Checkpoint
-from storage.layout.store_layout import EXPECTED, StoreLayout, recognise_store
+from storage.layout.store_layout import (
+    ABORT,
+    BATCH_CONSUME_QUEUE,
+    CHECKPOINT,
+    COMMIT_LOG,
+    CONFIG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    DLEDGER_HEAD,
+    EXPECTED,
+    INDEX,
+    LEDGER,
+    StoreLayout,
+    is_ledger,
+    recognise_store,
+)
 from storage.log.segment_list import list_segments, refuse_beyond
 from storage.store.store_state import read_store_state
 
+POINTERS: Final = (INDEX, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
+"""What leads to the records of a log."""
+
+LARGEST_SMALL_FILE: Final = 256 * 1024 * 1024
+"""Bytes of a file of config/ that is fetched with the listing."""
+
 
 class StoreSource(msgspec.Struct, frozen=True):
-    """Segments in order, index files in order of their names, and what the store says of its own state."""
+    """Segments in order, index files in order of their names, and what the store says of its own state.
+
+    Of a store behind a URL `tree` is the listing, `layout` the places in a hollow copy, and paths of segments are URLs.
+    `is_copied`: index files and queues are real there.
+    """
 
     layout: StoreLayout
     segments: tuple[SegmentPlace, ...]
@@ -25,6 +61,20 @@ class StoreSource(msgspec.Struct, frozen=True):
     has_crashed: bool
     is_live: bool
     problems: tuple[str, ...]
+    tree: RemoteTree | None = None
+    is_copied: bool = False
+
+    @property
+    def named(self) -> Callable[[str], str]:
+        """What gives texts in which places of the layout bear the names that the store's files have."""
+        return str if self.tree is None else self.tree.named(self.layout.root)
+
+    def index_file(self, name: str) -> tuple[str, RemoteObject | None]:
+        """Path or URL of an index file, and how it was listed if it is a URL."""
+        if self.tree is None or self.is_copied:
+            return str(self.layout.index / name), None
+        found = self.tree.object(f"{self.layout.index.name}/{name}")
+        return found.url, found
 
     @property
     def size(self) -> int:
@@ -39,9 +89,87 @@ class StoreSource(msgspec.Struct, frozen=True):
     def identity(self) -> JobIdentity:
         """Return what changes with the store: a job goes on only while it stays the same."""
         layout = self.layout
+        if self.tree is not None:
+            return {"files": [[each.path, each.size, each.state] for each in self.tree.files]}
         paths = [place.path for place in self.segments] + [str(layout.index / name) for name in self.index_files]
         small = (layout.checkpoint, layout.config / "topics.json", layout.root / "abort")
         return {"files": [[path, *_state(path)] for path in (*paths, *map(str, small))]}
+
+
+@contextlib.contextmanager
+def opened_source(
+    store: str, commit_log_directories: tuple[str, ...], storage: str = "", copies: Path | None = None
+) -> Iterator[StoreSource]:
+    """Look at a store, a directory or a URL; raises NotAStore, another StoreError or ConfigError.
+
+    `storage` are options of the file system, as JSON. The hollow copy of a store behind a URL is gone afterwards; with
+    a directory for `copies` it lies there, and its index files and queues are real.
+    """
+    if not is_url(store):
+        yield find_source(Path(local_path(store)), tuple(map(Path, commit_log_directories)))
+        return
+    refuse_elsewhere(commit_log_directories)
+    tree = list_tree(store, storage)
+    if copies is not None:
+        copies.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{COPIES}", dir=copies) as directory:
+        source = _remote_source(tree, Path(directory))
+        if copies is not None:
+            tree.below(*POINTERS).fetch(Path(directory))
+            source = msgspec.structs.replace(source, is_copied=True)
+        with _named_errors(source):
+            yield source
+
+
+@contextlib.contextmanager
+def _named_errors(source: StoreSource) -> Iterator[None]:
+    """Let errors about copies of a store's files name the files themselves."""
+    try:
+        yield
+    except RocketLensError as error:
+        text = str(error)
+        if source.named(text) == text:
+            raise
+        raise RocketLensError(source.named(text)) from error
+
+
+def _remote_source(tree: RemoteTree, root: Path) -> StoreSource:
+    """Look at a store behind a URL through a hollow copy, which is made at `root`."""
+    if not tree.files:
+        raise NotAStore(tree.url, expected=EXPECTED, found="nothing there")
+    tree.hollow(root)
+    small = tree.below(CONFIG, CHECKPOINT, ABORT)
+    small.without_larger(LARGEST_SMALL_FILE).fetch(root)
+    named = tree.named(root)
+    for each in tree.files:
+        _copy_ledger_head(tree, each.path, root)
+    try:
+        source = find_source(root, ())
+    except NotAStore as error:
+        raise NotAStore(tree.url, expected=error.expected, found=named(str(error.found))) from error
+    except StoreError as error:
+        raise StoreError(
+            named(str(error.path)), error.physical_offset, error.expected, error.found, error.what
+        ) from error
+    objects = tree.objects()
+    remote = [objects[f"{COMMIT_LOG}/{Path(place.path).name}"] for place in source.segments]
+    segments = (
+        SegmentPlace(place.base_offset, place.size, found.url, found)
+        for place, found in zip(source.segments, remote, strict=True)
+    )
+    problems = tuple(map(named, source.problems))
+    return msgspec.structs.replace(source, segments=tuple(segments), problems=problems, tree=tree)
+
+
+def _copy_ledger_head(tree: RemoteTree, path: str, root: Path) -> None:
+    """Copy the first bytes of a file in a directory of DLedger's, which say whether anything was written to it."""
+    parts = path.split("/")
+    if len(parts) != 3 or not is_ledger(parts[0]) or parts[1] != LEDGER:
+        return
+    found, head = tree.object(path), bytearray(DLEDGER_HEAD.size)
+    with RemoteFile(found.url, tree.storage, found) as file, (root / path).open("r+b") as copy:
+        count = file.read_into(memoryview(head), 0)
+        copy.write(head[:count])
 
 
 def find_source(root: Path, commit_log_directories: tuple[Path, ...]) -> StoreSource:

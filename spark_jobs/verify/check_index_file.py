@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 
 from protocol.errors import StoreError
+from spark_jobs.places.remote_file import RemoteObject
+from spark_jobs.places.remote_tree import local_copy, named_as
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.verify.check_index_shape import CheckedFile
@@ -29,11 +31,13 @@ PHASE: Final = "check"
 class CheckIndexTask(msgspec.Struct, frozen=True):
     """A file to be checked. `slots`: the slot count of most files; `grows`: a broker still puts entries into it.
 
-    `previous`: end timestamp and end physical offset in the header of the file before, None for the first.
+    `previous`: end timestamp and end physical offset in the header of the file before, None for the first. `remote`:
+    how the file was listed, if its path is a URL.
     """
 
     work: str
     path: str
+    remote: RemoteObject | None
     slots: int
     previous: tuple[int, int] | None
     grows: bool
@@ -94,8 +98,9 @@ def check_index_file(task: CheckIndexTask) -> CheckedIndexFile:
     """Check one file and return the summary. The findings are left in the work directory."""
 
     def check(attempt: Attempt, notify: Notify) -> CheckedIndexFile:
-        findings = Discrepancies(task.limit)
-        stretch, numbers = _check(task, LogTable.read(attempt.work), findings)
+        with local_copy(task.path, task.remote) as path:
+            findings = Discrepancies(task.limit, named_as(path, task.path))
+            stretch, numbers = _check(task, path, LogTable.read(attempt.work), findings)
         notify(numbers["entries"], numbers["entries"])
         counts = findings.save(attempt.blocks(FINDINGS))
         return cast("CheckedIndexFile", {"path": task.path, **stretch._asdict(), "numbers": numbers, "counts": counts})
@@ -103,11 +108,13 @@ def check_index_file(task: CheckIndexTask) -> CheckedIndexFile:
     return run_attempt(task.work, task.name, check)
 
 
-def _check(task: CheckIndexTask, log: LogTable, findings: Discrepancies) -> tuple[IndexStretch, Counter[str]]:
+def _check(
+    task: CheckIndexTask, path: Path, log: LogTable, findings: Discrepancies
+) -> tuple[IndexStretch, Counter[str]]:
     try:
-        copy = IndexCopy(Path(task.path))
+        copy = IndexCopy(path)
     except StoreError as error:
-        if not (log.is_live and not Path(task.path).exists()):  # otherwise the broker has just deleted it
+        if not (log.is_live and not path.exists()):  # otherwise the broker has just deleted it
             findings.add(FILE, FoundAt(task.path), "an index file", str(error))
         return NO_STRETCH, Counter()
     stretch = None if task.grows else rebuilt_stretch(copy, task.slots, task.previous, log)

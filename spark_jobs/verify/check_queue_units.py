@@ -16,6 +16,7 @@ import numpy as np
 
 from spark_jobs.build.build_queues import HELD_BYTES
 from spark_jobs.build.unit_blocks import QueueRun, UnitList, queue_runs
+from spark_jobs.places.remote_tree import RemoteTree, named_as
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.verify.diagnose_queue import CleanFront, QueueDiagnosis
 from spark_jobs.verify.ext_units import ExtUnits
@@ -38,10 +39,14 @@ KEPT_IN_A_FILE: Final = 1 << 20
 
 
 class CheckQueuesTask(msgspec.Struct, frozen=True):
-    """A bundle: the files with its blocks, and the queues (tree, topic, queue id) that the store has of it."""
+    """A bundle: the files with its blocks, and the queues (tree, topic, queue id) that the store has of it.
+
+    `store` is its directory or its URL; of one behind a URL `tree` has the files of these queues.
+    """
 
     work: str
     store: str
+    tree: RemoteTree | None
     bundle: int
     units: UnitList
     existing: tuple[tuple[str, str, int], ...]
@@ -65,9 +70,12 @@ def check_queue_units(task: CheckQueuesTask) -> CheckedQueues:
     """Check the queues of a bundle."""
 
     def check(attempt: Attempt, notify: Notify) -> CheckedQueues:
-        findings = Discrepancies(task.limit)
         attempt.partial.mkdir()
-        queues = _check_bundle(task, LogTable.read(attempt.work), findings, attempt.partial, notify)
+        root = Path(task.store) if task.tree is None else attempt.partial / "copies"
+        if task.tree is not None:
+            task.tree.fetch(root)
+        findings = Discrepancies(task.limit, named_as(root, task.store))
+        queues = _check_bundle(task, root, LogTable.read(attempt.work), findings, attempt.partial, notify)
         shutil.rmtree(attempt.partial)
         return {"queues": queues, "counts": findings.save(attempt.blocks(FINDINGS))}
 
@@ -75,14 +83,14 @@ def check_queue_units(task: CheckQueuesTask) -> CheckedQueues:
 
 
 def _check_bundle(
-    task: CheckQueuesTask, log: LogTable, findings: Discrepancies, kept: Path, notify: Notify
+    task: CheckQueuesTask, root: Path, log: LogTable, findings: Discrepancies, kept: Path, notify: Notify
 ) -> list[list[Any]]:
-    """Check the queues of a bundle side by side; `kept` is the directory for their messages."""
+    """Check the queues of a bundle, below `root`, side by side; `kept` is the directory for their messages."""
     queues: dict[QueueKey, QueueCheck] = {}
 
     def queue_of(key: QueueKey) -> QueueCheck:
         if key not in queues:
-            queues[key] = QueueCheck(task, key, log, findings, kept)
+            queues[key] = QueueCheck(task, root, key, log, findings, kept)
         return queues[key]
 
     units = held = 0
@@ -105,13 +113,14 @@ class QueueCheck:
     """One queue: its messages as they come, held against its files."""
 
     def __init__(
-        self, task: CheckQueuesTask, key: QueueKey, log: LogTable, findings: Discrepancies, kept: Path
+        self, task: CheckQueuesTask, root: Path, key: QueueKey, log: LogTable, findings: Discrepancies, kept: Path
     ) -> None:
-        """Nothing is checked yet; messages are kept below the directory `kept`."""
+        """Nothing is checked yet; the queues lie below `root`, messages are kept below the directory `kept`."""
+        self._root = root
         self._task, self._key, self._log, self._findings, self._kept = task, key, log, findings, kept / key.path
         self._is_batch = key.tree == BATCH_CONSUME_QUEUE
         kind = (BATCH_UNIT_DTYPE, UNITS_OF_BATCHES) if self._is_batch else (UNIT_DTYPE, UNITS_OF_PLAIN)
-        self.files = UnitFiles(Path(task.store) / key.path, *kind)
+        self.files = UnitFiles(root / key.path, *kind)
         self._message = np.dtype([("unit", self.files.dtype), ("number", "i8"), ("timestamp", "i8")])
         self._front = CleanFront(self.files.first, self.files.first, np.zeros(0, self.files.dtype))
         self._count = self._messages = 0
@@ -160,7 +169,7 @@ class QueueCheck:
         extension = None
         is_light = self._key.topic.startswith(LIGHT_PREFIX)
         if self._task.ext and not (self._is_batch or is_light):
-            extension = ExtUnits(Path(self._task.store, CONSUME_QUEUE_EXT, self._key.topic, str(self._key.queue_id)))
+            extension = ExtUnits(Path(self._root, CONSUME_QUEUE_EXT, self._key.topic, str(self._key.queue_id)))
         comparison = UnitComparison(
             self.files, extension, self._log, self._findings, is_schedule=self._key.topic == SCHEDULE_TOPIC
         )

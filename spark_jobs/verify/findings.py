@@ -1,6 +1,7 @@
 """What a verification finds: which place of which file, what should be there, and what is."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -82,8 +83,9 @@ def field_position(dtype: np.dtype[Any], field: str) -> int:
 class Discrepancies:
     """Discrepancies as they come: listed up to a limit for each kind and file, counted beyond."""
 
-    def __init__(self, limit: int = LIMIT) -> None:
-        """Nothing is found yet."""
+    def __init__(self, limit: int = LIMIT, named: Callable[[str], str] = str) -> None:
+        """Nothing is found yet; in texts that `named` gives, copies of files bear the names of the files themselves."""
+        self._named = named
         self.listed: list[Discrepancy] = []
         self.counts: Counter[str] = Counter()
         self.limit = limit
@@ -91,8 +93,8 @@ class Discrepancies:
 
     def add(self, kind: str, at: FoundAt, expected: object, found: object, count: int = 1) -> None:
         """Note what was found at a place."""
-        place = str(at.path), at.place, at.position, at.physical_offset
-        finding = Discrepancy(kind, *place, str(expected), str(found), count)
+        place = self._named(str(at.path)), at.place, at.position, at.physical_offset
+        finding = Discrepancy(kind, *place, self._named(str(expected)), self._named(str(found)), count)
         self.counts[kind] += 1
         self._of_file[kind, finding.path] += 1
         if self._of_file[kind, finding.path] <= self.limit:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from spark_jobs.build.unit_blocks import UnitList, used_bundles
+from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
 from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask
@@ -13,25 +14,52 @@ from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_request import QueueNumbers
 from storage.amounts import counted
 from storage.build.queue_plan import QueueKey, QueuePlan
-from storage.layout.store_layout import CONSUME_QUEUE_EXT
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from storage.queue.queue_store import is_queue_id
 
 MOST_NAMED: Final = 20
+QUEUE_TREES: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
 
 
 def check_tasks(
-    plan: QueuePlan, work: WorkDirectory, scans: Sequence[ScanSummary], bundles: int, limit: int
+    plan: QueuePlan,
+    work: WorkDirectory,
+    scans: Sequence[ScanSummary],
+    bundles: int,
+    limit: int,
+    tree: RemoteTree | None = None,
 ) -> list[CheckQueuesTask]:
-    """A task for each bundle that has units, or queues in the store."""
+    """A task for each bundle that has units, or queues in the store; `tree`: the listing of one behind a URL."""
     existing: list[list[tuple[str, str, int]]] = [[] for _ in range(bundles)]
     for key in sorted(plan.existing):
         existing[bundle_of(key.topic.encode(), key.queue_id, bundles)].append((key.tree, key.topic, key.queue_id))
     units, used = UnitList.leave(work, scans), set(used_bundles(scans))
+    trees = [None] * bundles if tree is None else deal_tree(tree, bundles)
     has_ext = (plan.root / CONSUME_QUEUE_EXT).is_dir()
     return [
-        CheckQueuesTask(str(work.root), str(plan.root), bundle, units, tuple(queues), has_ext, limit)
+        CheckQueuesTask(
+            work=str(work.root),
+            store=str(plan.root) if tree is None else tree.url,
+            tree=trees[bundle],
+            bundle=bundle,
+            units=units,
+            existing=tuple(queues),
+            ext=has_ext,
+            limit=limit,
+        )
         for bundle, queues in enumerate(existing)
         if bundle in used or queues
     ]
+
+
+def deal_tree(tree: RemoteTree, bundles: int) -> list[RemoteTree | None]:
+    """The files of each bundle's queues, of those of a store behind a URL."""
+    dealt: list[list[RemoteEntry]] = [[] for _ in range(bundles)]
+    for each in tree.files:
+        parts = each.path.split("/")
+        if len(parts) == 4 and parts[0] in QUEUE_TREES and is_queue_id(parts[2]):
+            dealt[bundle_of(parts[1].encode(), int(parts[2]), bundles)].append(each)
+    return [RemoteTree(tree.url, tree.storage, tuple(files)) for files in dealt]
 
 
 def judge_queues(

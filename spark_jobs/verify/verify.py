@@ -30,7 +30,7 @@ from spark_jobs.scan.probe_store import ProbeTask, probe
 from spark_jobs.scan.scan_log import ScanOptions, scan_tasks, total
 from spark_jobs.scan.scan_segment import PHASE as SCAN
 from spark_jobs.scan.scan_segment import ScanSummary
-from spark_jobs.scan.source import StoreSource, find_source
+from spark_jobs.scan.source import StoreSource, opened_source
 from spark_jobs.verify.check_index_file import (
     PHASE,
     CheckedIndexFile,
@@ -54,8 +54,8 @@ PREFIX: Final = "rocketlens-verify-"
 def run_verify(request: VerifyRequest, progress: JobProgress, launch: Launch | None = None) -> Report[VerifyDetails]:
     """Verify a store; raises a RocketLensError where there is none."""
     started = time.monotonic()
-    source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
     with (
+        opened_source(request.store, request.commit_log_directories, request.storage) as source,
         _work_directory(request) as work,
         spark_context("verify", request.master, work.root, request.settings, launch=launch, warm=__name__) as context,
     ):
@@ -101,14 +101,16 @@ class Verification:
         verdict = judge_log(self._run, self._work, source, scans, request.limit)
         log, findings = verdict.table, verdict.findings
         log.write(self._work)
-        queue_tasks = check_tasks(self._plan, self._work, verdict.scans, bundle_count(source.size), request.limit)
+        bundles = bundle_count(source.size)
+        queue_tasks = check_tasks(self._plan, self._work, verdict.scans, bundles, request.limit, source.tree)
         tasks: list[CheckIndexTask | CheckQueuesTask] = [*index_tasks, *queue_tasks]
         checked = self._run_phase(Phase(PHASE, log.entries, "entries"), tasks, check)
         self._work.enter("gaps")
         files = cast("list[CheckedIndexFile]", checked[: len(index_tasks)])
         index = judge_index(self._run, self._work, source.layout.index, files, log, findings)
-        bundles = cast("list[CheckedQueues]", checked[len(index_tasks) :])
-        queues, notes = judge_queues(self._plan, bundles, log, findings)
+        queues, notes = judge_queues(
+            self._plan, cast("list[CheckedQueues]", checked[len(index_tasks) :]), log, findings
+        )
         if index.dropped:
             notes.insert(
                 0,
@@ -142,15 +144,15 @@ class Verification:
                 findings=findings.listed[:TOTAL_LIMIT],
                 more_findings=sum(counts.values()) - len(findings.listed[:TOTAL_LIMIT]),
             ),
-            notes=[*source.problems, *self._plan.problems, *notes],
+            notes=[*source.problems, *map(source.named, self._plan.problems), *notes],
         )
 
     def _probe(self) -> tuple[int, list[CheckIndexTask]]:
         """The base offset of the last segment that is written to, and the tasks that will check index files."""
         source = self._source
         self._work.enter("probe")
-        paths = [str(source.layout.index / name) for name in source.index_files]
-        probes = [ProbeTask(source.segments, index_file=path) for path in paths]
+        files = [source.index_file(name) for name in source.index_files]
+        probes = [ProbeTask(source.segments, index_file=path, remote=remote) for path, remote in files]
         # Segment heads, and the headers of index files, as a rebuild asks for them.
         answers: list[Any] = self._run("probe", [ProbeTask(source.segments, heads=True), *probes], probe)
         store, *facts = answers
@@ -163,12 +165,13 @@ class Verification:
             CheckIndexTask(
                 work=str(self._work.root),
                 path=path,
+                remote=remote,
                 slots=slots,
                 previous=None if header is None else (header[1], header[3]),
-                grows=source.is_live and path == paths[-1],
+                grows=source.is_live and path == files[-1][0],
                 limit=self._request.limit,
             )
-            for path, header in zip(paths, headers, strict=False)
+            for (path, remote), header in zip(files, headers, strict=False)
         ]
 
     def _scan(self, last_base: int) -> list[ScanSummary]:

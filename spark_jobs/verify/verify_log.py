@@ -7,7 +7,6 @@ one that has become whole.
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from protocol.errors import StoreError
 from spark_jobs.build.place_entries import entry_tables
 from spark_jobs.build.place_queues import log_extent
+from spark_jobs.places.remote_file import RemoteReadError
 from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import find_log_end
@@ -32,9 +32,14 @@ MOST_LOOKED_AT_AGAIN: Final = 64
 
 
 def scan_readable(task: ScanTask) -> ScanSummary:
-    """Scan a segment; one that cannot be read, or is gone, has a summary, too: `problem` says what is wrong with it."""
+    """Scan a segment; one that cannot be read, or is gone, has a summary, too: `problem` says what is wrong with it.
+
+    Of one behind a URL that could not be read nothing is known; that ends the task.
+    """
     try:
         return {**scan_segment(task), "problem": ""}
+    except RemoteReadError:
+        raise
     except StoreError as error:
         return {
             "path": task.path,
@@ -65,7 +70,7 @@ def look_again(task: tuple[str, int, int, int]) -> bool:
     """
     path, base, offset, boundary = task
     try:
-        with SegmentWindow(Path(path), base) as window:
+        with SegmentWindow(path, base) as window:
             return window.intact_size(offset - base) > 0 or window.is_closed_at(offset - base, boundary)
     except StoreError:
         return False
@@ -87,7 +92,7 @@ def judge_log(
     run: RunTasks, work: WorkDirectory, source: StoreSource, scans: Sequence[ScanSummary], limit: int
 ) -> LogVerdict:
     """Judge the summaries of all segments, in order."""
-    findings = Discrepancies(limit)
+    findings = Discrepancies(limit, source.named)
     if source.is_live:  # a broker may have deleted the first segments, read before or not; one at least remains
         scans = scans[next((n for n, scan in enumerate(scans) if os.path.exists(scan["path"])), len(scans) - 1) :]
     log_end = find_log_end(scans, None)

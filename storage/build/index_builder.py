@@ -48,7 +48,7 @@ class _IndexMemory:
         stops = np.cumsum(columns.record_entries, dtype=np.int64)
         held, records = len(columns.hashes), len(stops)
         if records != len(columns.record_offsets) or records != len(columns.record_timestamps):
-            raise ValueError(f"columns of different lengths for {records} records")
+            raise ValueError(f"columns are not all of length {records}")
         if held != (stops[-1] if records else 0):
             raise ValueError(f"{held} hashes for {stops[-1] if records else 0} entries of records")
         if not 0 <= first_entry <= first_entry + count <= held:

@@ -512,7 +512,7 @@ cdef class IndexWriter:
         put.stops, put.hashes = <const int64_t *>stop_column.items, <const int32_t *>hash_column.items
         put.record, put.entry, put.stop = 0, first_entry, first_entry + count
         if offset_column.count != records or time_column.count != records:
-            raise ValueError(f"columns of different lengths for {records} records")
+            raise ValueError(f"columns are not all of length {records}")
         if hash_column.count != (put.stops[records - 1] if records else 0):
             raise ValueError(f"{hash_column.count} hashes for {put.stops[records - 1] if records else 0} entries")
         if first_entry < 0 or count < 0 or count > hash_column.count - first_entry:

@@ -1,13 +1,14 @@
 """Segments of the CommitLog: single records checked, walks from record to record, what records are found under.
 
-Positions are bytes from the start of a region, `stop` and `readable` bound reading, `physical_offset` is what a record
-says of itself (−1: any), `base` the physical offset of a region's first byte, `boundary` that at which the next segment
-starts, or will start. Every function raises ValueError where it was to read outside its region.
+Positions are counted in bytes from the start of a region; `stop` and `readable` are positions at which reading ends.
+`physical_offset` is the one that a record must state (−1: any), `base` the physical offset of a region's first byte,
+`boundary` the physical offset at which the next segment starts or will start. Every function raises ValueError if its
+arguments would make it read outside the region.
 
-What is looked at may change meanwhile, as a broker writes it: where an earlier call found a record the next one may
-find none, and says so.
+A broker may write to the bytes while they are read: where one call found a record, the next call may find none, and
+returns that as any other result.
 
-Where a size is returned, a negative one is a `BAD_` code: why no record is there.
+A function that returns a size returns a negative `BAD_` code, the reason, where there is no record.
 """
 
 from typing import Final, final
@@ -55,21 +56,21 @@ BAD_PROPERTY_CRC: Final = -6
 NO_SEGMENT: Final = -7
 COLD: Final = -8
 BAD_NUMBER: Final = -9
-"""A property that must be a number is none that Java can parse: to a broker, no valid record."""
+"""A property that must be a number is none that Java can parse; a broker takes no such record as valid."""
 BAD_BLANK: Final = -10
-"""The magic number of a BLANK with a size that does not lead to the end of the segment."""
+"""The magic number is that of a BLANK, but its size does not lead to the end of the segment."""
 
 AT_LIMIT: Final = 0
-"""Why a walk ended."""
+"""The first of the reasons for which a walk ends: it came to the end of what it was to read."""
 AT_BLANK: Final = 1
 AT_DAMAGE: Final = 2
 OUTPUT_FULL: Final = 3
 QUEUES_FULL: Final = 4
 AT_NOTHING: Final = 5
-"""Nothing was written there yet, or nothing but the beginning of the first eight bytes."""
+"""Nothing was written there yet, or only a part of the first eight bytes."""
 AT_RECORD: Final = 6
 MAXIMUM_QUEUES: Final = 2048
-"""How many different queues one walk notes."""
+"""How many different queues one walk notes at most."""
 
 RECENT_PIECES: Final = 64
 SUM_STEP: Final = 1024
@@ -78,69 +79,74 @@ MAXIMUM_PIECES: Final = 32768
 """More keys than one property block can hold."""
 
 ANY_TIME: Final[int]
-"""No record was stored before it."""
+"""A time, in ms, before which no record was stored: it excludes none."""
 
 CRC32_PATHS: Final[tuple[str, ...]]
-"""How checksums can be made on this processor, the best first: see checksum.h."""
+"""The ways to compute checksums on this processor, the fastest first: see checksum.h."""
 CRC32_PATH: Final[str]
-"""How they are made: the first of those."""
+"""The way that is used: the first one of `CRC32_PATHS`."""
 
 def crc32(buffer: ReadableBuffer | Region) -> int:
     """CRC-32 of some bytes, unsigned; a record keeps its low 31 bits."""
 
 def crc32_by(path: str, buffer: ReadableBuffer | Region) -> int:
-    """CRC-32 of some bytes, made in a way of `CRC32_PATHS`; raises ValueError for any other."""
+    """CRC-32 of some bytes, computed in one way of `CRC32_PATHS`; raises ValueError for any other way."""
 
 def check_shape(region: Region, position: int, stop: int, physical_offset: int) -> int:
-    """Size of the record at a position if its parts add up; reads no body.
+    """Size of the record at a position if the lengths of its parts add up; does not read the body.
 
-    As the broker sees it, a negative length of body or properties counts as 0 and one of the topic is an error.
+    As in a broker, a negative length of body or properties counts as 0, and a negative one of the topic is an error.
     """
 
 def check_intact(region: Region, position: int, stop: int, physical_offset: int, sums: Sums | None = None) -> int:
-    """Size of the record at a position if its parts add up and its checksums hold: the body's and, if any, its own.
+    """Size of the record at a position if `check_shape` accepts it and its checksums match.
 
-    Who asks for many places of one region hands in the sums that are kept of it: then no byte is summed up for each.
+    These are the checksum of the body and, if the record has one, that of the whole record. A caller that checks many
+    positions of one region passes the same `sums` to every call, so that bytes are not read again for each position.
     """
 
 def check_step(region: Region, position: int, stop: int, physical_offset: int, boundary: int) -> int:
-    """As :func:`check_shape`; 0 for the BLANK that closes the segment. At least eight bytes must be readable."""
+    """As :func:`check_shape`, but 0 for the BLANK that closes the segment. At least eight bytes must be readable."""
 
 def closes_segment(region: Region, position: int, left: int) -> bool:
     """Whether the eight bytes at a position are the BLANK that closes their segment, `left` bytes before its end.
 
-    That is the size which a broker writes; a BLANK that says another one is damage, and records may follow it.
+    A broker writes a BLANK with exactly this size. A BLANK with another size is damage, and records may follow it.
     """
 
 def store_timestamp(region: Region, position: int) -> int:
     """When the broker stored the record at a position, in ms; its first `MINIMUM_SIZE` bytes must be there."""
 
 def has_sane_texts(region: Region, position: int, stop: int) -> bool:
-    """Whether topic and properties of a record hold no zero byte: no checksum covers them. False without a record."""
+    """Whether topic and properties of a record, which no checksum covers, have no zero byte; False without a record."""
 
 def tag_entry_hash(region: Region, position: int, stop: int) -> int | None:
     """Hash of ``topic#T#tag``, under which the tag of a record is indexed since 5.4; None without tag or record."""
 
 def entry_hashes(region: Region, position: int, stop: int) -> list[int] | None:
-    """What one record is found under: hashes of its unique key, each piece of KEYS, its tag.
+    """The hashes that one record is indexed under: those of its unique key, of each piece of KEYS, and of its tag.
 
-    None where no record of sound shape is: what was looked at before may have changed.
+    None where there is no record of sound shape: the bytes may have changed since an earlier check.
     """
 
 @final
 class Sums:
-    """What one pass over a segment knows of checksums, so that bytes are not summed up again and again.
+    """Checksums that one pass over a segment has computed and keeps, so that it does not read the same bytes again.
 
-    Records can be nested in one another, a million of them in one another's bodies. A pass that goes from damage to
-    damage hands the same object to every call; each call by itself has one of its own. It must not outlive the pass:
-    what is written meanwhile is not summed up again.
+    Damaged or hostile bytes can look like records that lie in one another's bodies, up to a million of them. Checking
+    each by itself would read all these bodies, which takes quadratic time. Once more than `patience` bytes were read
+    for records whose checksum did not match, checksums are kept at regular distances; that of any range follows from
+    them.
+
+    A pass that goes on after damage passes the same object to every call; without one, each call makes its own. The
+    object must not be used after the pass: bytes that are written after their checksum was kept are not read again.
     """
 
     def __new__(cls, patience: int = SUM_PATIENCE) -> Sums:
-        """Nothing is known; ``patience`` bytes may be summed up for nothing before what is known is kept."""
+        """No checksums yet; `patience` bytes may be read in vain before any are kept, none if it is negative."""
     @property
     def summed(self) -> int:
-        """Bytes that were summed up."""
+        """How many bytes were read to compute checksums."""
 
 @final
 class Walk:
@@ -160,12 +166,12 @@ class Walk:
         """AT_LIMIT, AT_BLANK or AT_DAMAGE."""
     @property
     def code(self) -> int:
-        """Why no record is there, where that is damage; else 0."""
+        """The `BAD_` code that says why no record is there, if the walk ended at damage; else 0."""
 
 def walk_records(
     region: Region, position: int, stop: int, base: int, boundary: int, checksums: bool, sums: Sums | None = None
 ) -> Walk:
-    """Step over the records of a segment from a position on, whose checksums are looked at or not."""
+    """Step over the records of a segment from a position on; `checksums` says whether theirs are checked."""
 
 @final
 class Scan:
@@ -194,32 +200,32 @@ def scan_keys(
     hashes: npt.NDArray[np.int32],
     offsets: npt.NDArray[np.int64],
 ) -> Scan:
-    """Note what the records that start in [position, stop) are found under, until damage or a full output.
+    """Write the index entries of the records that start in [position, stop), until damage or until the output is full.
 
-    Rolled-back records are in no index. `hashes` (int32) and `offsets` (int64), of `MAXIMUM_PIECES` at least, are full
-    when no more than these are left. Raises ValueError for arrays of other integers.
+    Rolled-back records are in no index. `hashes` (int32) and `offsets` (int64) must each have room for at least
+    `MAXIMUM_PIECES`, and count as full when less room is left. Raises ValueError for arrays of other integers.
     """
 
 def find_candidate(region: Region, position: int, stop: int, base: int) -> int:
-    """First position from which a record's magic and own offset end before `stop`, and are right; −1 for none."""
+    """First position that has a record's magic and the right physical offset, both before `stop`; −1 for none."""
 
 def find_recent(
     region: Region, position: int, stop: int, readable: int, base: int, earliest: int, sums: Sums | None = None
 ) -> int:
     """Position of the first intact record that starts in [position, stop) and was stored at `earliest` (ms) or later.
 
-    Intact means shape, own offset and checksums. Returns `stop` where there is none. The body of a record that is too
-    old is stepped over, so that no byte is summed up twice.
+    Intact means that shape, physical offset and checksums are right. Returns `stop` if there is none. The body of a
+    record that is too old is stepped over, so that no byte is read twice for a checksum.
     """
 
 def find_record(region: Region, position: int, stop: int, base: int, sums: Sums | None = None) -> int:
-    """Position of the first intact record (shape, own offset, checksums) at or after a position, or `stop`."""
+    """Position of the first record at or after a position with right shape, offset and checksums; `stop` for none."""
 
 def find_intact_backwards(region: Region, lowest: int, position: int, readable: int, base: int) -> int:
-    """Position of the last intact record that starts in [lowest, position) and ends at `readable` or before; −1."""
+    """Position of the last intact record that starts in [lowest, position) and ends by `readable`; −1 for none."""
 
 def find_record_backwards(region: Region, lowest: int, position: int, base: int) -> int:
-    """Position of the last record that starts in [lowest, position), by magic and own offset; −1 for none."""
+    """Position of the last record in [lowest, position), going by magic and physical offset alone; −1 for none."""
 
 @final
 class Comparison:
@@ -230,10 +236,10 @@ class Comparison:
         """Where it ended."""
     @property
     def number(self) -> int:
-        """Number of an entry below which no offset reaches that position."""
+        """Number of an entry; all entries before it have offsets before that position."""
     @property
     def reason(self) -> int:
-        """AT_LIMIT, AT_BLANK, AT_DAMAGE, or AT_RECORD for what was looked for."""
+        """AT_LIMIT, AT_BLANK, AT_DAMAGE, or AT_RECORD if a record was found."""
 
 def find_record_by_entries(
     region: Region,
@@ -247,14 +253,15 @@ def find_record_by_entries(
     has_tags: bool,
     complete: bool,
 ) -> Comparison:
-    """First record that starts in [position, stop) of a segment and is `complete`: has all its entries, or lacks one.
+    """Find the first record in [position, stop) of a segment that lacks an entry, or, if `complete`, that lacks none.
 
-    An index may be sound in itself and yet lack records: those written anew after a crash had cut the log under it (a
-    broker indexes nothing below the last entry), those dispatched while the index was off, those behind a damaged
-    record. Entries never fall in physical offset, so one pass over both finds every record with a missing entry.
+    An index may be sound in itself and yet lack records: those written again after a crash had cut the log to before
+    the last entry (a broker indexes nothing below that), those written while the index was off, and those after a
+    damaged record. The physical offsets of entries never decrease, so one pass over both finds every record that lacks
+    an entry.
 
-    `entries` are those of an index file from entry 0 on, `number` is that of one below which no offset reaches
-    `position`. Without `has_tags` an entry for the tag is not asked for.
+    `entries` are those of an index file from entry 0 on; all entries before entry `number` have offsets before
+    `position`. An entry for the tag is required only if `has_tags`.
     """
 
 @final
@@ -272,19 +279,19 @@ class Appended:
         """Position of the last one; −1 for none."""
     @property
     def before_last(self) -> int:
-        """Position of the one before; −1 for none."""
+        """Position of the record before the last one; −1 for none."""
     @property
     def reason(self) -> int:
         """AT_LIMIT, AT_BLANK, AT_NOTHING, AT_DAMAGE or QUEUES_FULL."""
     @property
     def code(self) -> int:
-        """Why the bytes there are no intact record (yet), where they are none; else 0."""
+        """The `BAD_` code that says why the bytes there are no intact record, or none yet; else 0."""
     @property
     def queues(self) -> list[int]:
-        """Positions of the first record of each queue, in their order."""
+        """Position of the first record of each queue, in ascending order."""
     @property
     def collisions(self) -> int:
-        """How often a queue was met in the table in the place of another one."""
+        """How often the table of queues held another queue at the place where one was looked up."""
 
 def walk_appended(region: Region, position: int, limit: int, readable: int, base: int, boundary: int) -> Appended:
     """Step over the intact records that start in [position, limit) of a segment that may just be written to."""

@@ -224,5 +224,10 @@ def holds_dledger(path: Path) -> bool:
         head = read_head(path, DLEDGER_HEAD.size)
     except StoreError:  # reported when the log is opened
         return False
+    return starts_dledger(head)
+
+
+def starts_dledger(head: bytes) -> bool:
+    """Whether the first bytes of a segment, as many as `DLEDGER_HEAD` has, are those of a DLedger entry."""
     magic, *_, record_magic = DLEDGER_HEAD.unpack(head)
     return magic == _DLEDGER_MAGIC and record_magic in (V1_MAGIC, V2_MAGIC)

@@ -102,13 +102,13 @@ def end_behind(
     a store is followed (`is_followed`), units that point beyond the log's end are ignored, since their records will be
     read soon. With `is_sure` the log is searched only for units that no broker writes.
     """
-    limit = units.log_end if is_followed else np.iinfo(np.int64).max
+    largest = units.log_end - 1 if is_followed else np.iinfo(np.int64).max
     broken, is_doubtful = end, False
     for start, stop in reversed(units.blocks(end, written)):
         places = yield from units.physical_offsets(start, stop)
         found = np.flatnonzero(places == BROKEN)
         broken = max(broken, start + int(found[-1]) + 1) if found.size else broken
-        is_doubtful |= bool(((places > FILLER) & (places < limit)).any())
+        is_doubtful |= bool(((places > FILLER) & (places <= largest)).any())
     if broken == end and (is_sure or not is_doubtful):
         return end
     name, log = units.name, units.log

@@ -1,7 +1,7 @@
 """Every recorded session, played against our server on the store that its broker left behind.
 
 Codes, remarks, header fields and bodies must be as recorded (JSON by its values, records byte for byte), except where a
-rule of `golden_deviations` says otherwise. The server is told to advertise the address that the recorded broker had.
+rule of `golden_deviations` says otherwise. The server advertises the address that the recorded broker had.
 """
 
 import asyncio

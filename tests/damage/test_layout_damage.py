@@ -103,7 +103,7 @@ KINDS: dict[str, Callable[[StoreWriter], Iterator[Place]]] = {
 
 
 def check_all(writer: StoreWriter, places: Iterable[Place], values: Values, step: int = 1) -> int:
-    """How many cases there were; all that fail are told together."""
+    """Check every case and return how many there were; the failures of all cases are reported together."""
     count, failures = 0, list[str]()
     for case in damaged_stores(places, values, step):
         count += 1

@@ -51,7 +51,7 @@ class Damaged:
         return sorted((self.root / "index").iterdir())
 
     def written_in(self, path: Path) -> list[Written]:
-        """Messages whose units stand in a file of the queue A 0."""
+        """Messages whose units are in a file of the queue A 0."""
         first = int(path.name) // 20
         return [
             each for each in self.writer.written

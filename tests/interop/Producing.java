@@ -37,7 +37,7 @@ public final class Producing {
             topics.add(topic);
         }
         isOver = true;
-        sender.join(); // the message that is on its way is told of, too
+        sender.join(); // so that the message that is on its way is reported, too
         TOLD.flush();
         System.exit(0);
     }

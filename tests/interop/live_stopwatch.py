@@ -75,7 +75,7 @@ class Stopwatch(Worker):
         return None
 
     def add_waiting(self, consumers: Iterable[Consumer]) -> None:
-        """Measure, too, how long after that whoever waited for a record in a pull had it."""
+        """Add how long after a record became readable the consumers that waited for it in a pull received it."""
         every = [received for consumer in consumers for received in consumer.awaited]
         self.since_stored = [received.since_stored for received in every]
         self.measured["held pull"] = [

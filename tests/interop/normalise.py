@@ -163,7 +163,7 @@ def normalise(arguments: str, text: str) -> list[tuple[str, ...]]:
             continue
         shown = [f"{cell.column}: {_shown(command, cell)}" for cell in row]
         if is_unordered(arguments, row[0]):
-            # Tracks of one message may stand in one line.
+            # One line may hold several tracks of a message.
             run.append(tuple(sorted(shown)))
         else:
             result += [*sorted(run), tuple(shown)]

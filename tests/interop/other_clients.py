@@ -47,7 +47,7 @@ class OtherConsumers:
         assert self.process.wait(STOP_SECONDS) == 0, self.errors.read_text()[-4000:]
 
     def kill(self) -> None:
-        """Ends it without a word to the server."""
+        """Kills the process, so that it does not unregister at the server."""
         self.process.kill()
         self.process.wait()
 

@@ -1,4 +1,4 @@
-"""An official producer that sends all the time, and what it was told of each message."""
+"""An official producer that sends all the time, and what the broker answered it about each message."""
 
 import contextlib
 import os
@@ -92,7 +92,7 @@ class Producer:
 
 @contextlib.contextmanager
 def producing(name_server: str, work: Path, per_second: float) -> Iterator[Producer]:
-    """A producer that sends so many messages a second, to no topic yet; stopped when the block ends."""
+    """A producer that sends ``per_second`` messages a second, to no topic yet; stopped when the block ends."""
     classes, home = work / "producing", work / "producing-home"
     home.mkdir()
     class_path = f"{jars(SERVER_VERSION)}/*"

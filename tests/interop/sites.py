@@ -26,7 +26,7 @@ STORE_PORT = 10911
 
 @dataclass(frozen=True)
 class Site:
-    """A server behind recording proxies; ``name_server`` is what clients are told to connect to."""
+    """A server behind recording proxies; ``name_server`` is the address that clients are configured with."""
 
     name_server: str
     is_in_ids: bool

@@ -20,7 +20,7 @@ WAIT_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Stage:
-    """What clients are told as name server, and the proxy before the broker that its routes name."""
+    """The name server that clients are configured with, and the proxy before the broker that its routes name."""
 
     name_server: str
     proxy: RecordingProxy

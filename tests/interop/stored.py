@@ -32,7 +32,7 @@ class Produced:
 
 @dataclass(frozen=True)
 class Stored:
-    """A recorded store, unpacked, with its records by physical offset and what the producer was told."""
+    """A recorded store, unpacked, with its records by physical offset and what the broker answered the producer."""
 
     name: str
     root: Path
@@ -47,14 +47,14 @@ class Stored:
 
     @property
     def options(self) -> list[str]:
-        """What `rocketlens` must be told about the store."""
+        """The options that `rocketlens` needs to read the store."""
         if self.commit_logs == ("commitlog",):
             return []
         return ["--commit-log", ",".join(str(self.root / name) for name in self.commit_logs)]
 
     @property
     def with_offset_ids(self) -> list[tuple[str, Produced]]:
-        """The offset message ids that the producer was told, and for what."""
+        """The offset message ids that the producer got, each with the message that it got it for."""
         found = [(one.offset_message_id, one) for one in self.produced if one.offset_message_id is not None]
         assert found
         return found

@@ -140,7 +140,7 @@ def test_a_lite_pull_consumer_asks_in_its_own_way(run: Run) -> None:
 
 @pytest.mark.parametrize("name", [name for name, flow in FLOWS.items() if flow.kind != "broadcasting"])
 def test_the_server_remembers_how_far_a_consumer_came(run: Run, name: str) -> None:
-    """At least behind its last message; what was filtered away behind that is told with a later pull."""
+    """At least past its last message; a later pull commits that it is past the messages filtered out after that one."""
     flow = FLOWS[name]
     last: dict[int, int] = {}
     for record in expected(run.store, flow):

@@ -1,7 +1,7 @@
-"""Java consumers on queues whose first messages are gone: they are led to the first that is there, and do not go round.
+"""Java consumers on queues whose first messages expired: they go on at the first message left, and do not loop.
 
-A consumer that starts where nothing is any more is told where to go on. One that were sent away instead, and whose next
-offset nobody remembered, would start at the same place for ever.
+A consumer that starts where messages have expired gets the offset at which to go on. If it were refused instead, and no
+offset were remembered for it, it would start at the same place for ever.
 """
 
 from collections.abc import Iterator

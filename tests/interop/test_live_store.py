@@ -219,7 +219,7 @@ def tell(live: Live, comparer: Comparer, stopwatch: Stopwatch) -> None:
 
 
 def check_what_came(live: Live, comparer: Comparer, consumers: list[Consumer]) -> None:
-    """All that the broker took was compared, or had expired; and whoever waited at a queue got all of it, in order."""
+    """All messages that the broker took were compared or had expired; each waiting consumer got its queue in order."""
     sent = live.producer.sent
     assert comparer.compared + comparer.expired == len(sent)
     assert comparer.compared > (len(sent) - live.sent_before) // 2

@@ -113,7 +113,7 @@ def test_our_client_finds_no_such_key_on_the_official_broker(official: OfficialP
 
 
 def identity(message: rocketlens.Message) -> tuple[str, str, int, int, str | None, bytes]:
-    """What must be the same whoever was asked."""
+    """What must be the same in the answers of both servers and of the store."""
     place = message.topic, message.queue_id, message.queue_offset
     return (message.offset_message_id, *place, message.unique_key, message.body)
 

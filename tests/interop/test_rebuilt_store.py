@@ -42,7 +42,7 @@ def forget_index_and_queues(store: Path) -> None:
 
 
 def rebuild_all(store: Path) -> None:
-    """From the log alone: the counts and sizes that the broker is configured with are told."""
+    """Rebuild from the log alone, with the counts and sizes that the broker is configured with."""
     forget_index_and_queues(store)
     request = RebuildRequest(
         store=str(store), index=True, queues=True, slots=97, entries=ENTRIES + 1, queue_file_size=2000
@@ -87,9 +87,9 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def produced(store: Path) -> list[tuple[str, str, list[str]]]:
-    """Unique key, topic and keys of every message that the producer was told it had sent; of a batch each one.
+    """Unique key, topic and keys of every message that the broker acknowledged, each message of a batch included.
 
-    Topic and keys of a batch's messages stand in the log only. The transaction that was rolled back has no message.
+    Topic and keys of a batch's messages are in the log only. The transaction that was rolled back has no message.
     """
     rows = [line.split("\t") for line in (G1 / "produced.tsv").read_text().splitlines() if line]
     in_batches = {key for row in rows if row[0] == "batch" for key in row[1].split(",")}

@@ -1,4 +1,4 @@
-"""Official Java clients and mqadmin at a port with TLS and accounts: who is served, and what others are told."""
+"""Official Java clients and mqadmin at a port with TLS and accounts: who is served, and why others are refused."""
 
 import time
 from collections.abc import Iterator

@@ -119,7 +119,7 @@ class Spread:
         return list(told.values())
 
     def received(self) -> Counter[int]:
-        """How often each message was received by whomever."""
+        """How often each message was received, by all consumers together."""
         running = (number for name in self.names for number in numbers(self.client.look(name).messages))
         return Counter([*self.ended, *running])
 

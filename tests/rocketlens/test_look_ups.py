@@ -1,4 +1,4 @@
-"""What the public face answers, of a store and over the wire, beside what producers and consumers were told."""
+"""What the public face answers, from a store and over the wire, beside what recorded producers and consumers got."""
 
 import functools
 from collections.abc import Iterator
@@ -229,7 +229,7 @@ def test_options_that_cannot_be_are_errors(g1_store: Path) -> None:
 
 
 def test_a_batch_in_one_record_is_pulled_as_its_messages(tmp_path: Path) -> None:
-    """The producer was told the queue offset of the first message of each batch, and labelled it by its size."""
+    """The producer got the queue offset of the first message of each batch, and labelled each batch by its size."""
     recorded = GOLDEN / "g2" / "g2-queues"
     store_path = unpack("store", tmp_path, archives=recorded)
     lines = [line.split("\t") for line in (recorded / "produced.tsv").read_text().splitlines()]

@@ -2,12 +2,15 @@
 
 import contextlib
 import json
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import s3fs
 from moto.server import ThreadedMotoServer
+
+from faulty_proxy import FaultPlan, faulty_proxy
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,14 @@ class ObjectStore:
                 system.pipe_file(f"stores/{name}/{path.relative_to(directory)}", path.read_bytes())
         return f"s3://stores/{name}"
 
+    @contextlib.contextmanager
+    def behind(self, plan: FaultPlan) -> Iterator["ObjectStore"]:
+        """The same store behind a proxy that spoils answers; nobody but us asks again for what is refused."""
+        options = json.loads(self.options)
+        with faulty_proxy(options["endpoint_url"], plan) as endpoint:
+            retries = {"retries": {"total_max_attempts": 1}}
+            yield ObjectStore(json.dumps(options | {"endpoint_url": endpoint, "config_kwargs": retries}))
+
 
 @contextlib.contextmanager
 def object_store() -> Iterator[ObjectStore]:
@@ -32,6 +43,8 @@ def object_store() -> Iterator[ObjectStore]:
     server.start()
     _, port = server.get_host_and_port()
     try:
+        # What an earlier one in this process held is kept by moto.
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/reset", data=b"", timeout=60).close()
         options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "test", "secret": "test"}
         s3fs.S3FileSystem(**options).mkdir("stores")
         yield ObjectStore(json.dumps(options))

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import msgspec
 
+from spark_jobs.places.file_systems import file_system
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.source import find_source
+from spark_jobs.scan.source import opened_source
 from spark_jobs.verify.findings import Discrepancy
 from spark_jobs.verify.verify import Verification
 from spark_jobs.verify.verify_request import VerifyDetails, VerifyRequest
@@ -23,15 +25,53 @@ def run_here(name: str, tasks: Sequence[Any], function: Callable[[Any], dict[str
     return [function(msgspec.msgpack.decode(msgspec.msgpack.encode(task), type=type(task))) for task in tasks]
 
 
-def verify_here(store: Path, work: Path, **options: Any) -> Report[VerifyDetails]:
+def verify_here(store: str | Path, work: Path, **options: Any) -> Report[VerifyDetails]:
     """Verify a store by the functions of the tasks alone."""
     request = VerifyRequest(store=str(store), **options)
-    source = find_source(store, tuple(map(Path, request.commit_log_directories)))
-    directory = WorkDirectory.open(work / f"verify-{os.getpid()}", {}, fresh=True)
+    with opened_source(request.store, request.commit_log_directories, request.storage) as source:
+        directory = WorkDirectory.open(work / f"verify-{os.getpid()}", {}, fresh=True)
+        try:
+            return Verification(request, source, directory, run_here, Silence()).run()
+        finally:
+            directory.remove()
+
+
+def verify_in_memory(store: Path, work: Path, **options: Any) -> Report[VerifyDetails]:
+    """Verify a copy of a store in fsspec's file system `memory`; names in the report are those of the store itself."""
+    url = f"memory://{store.name}-{os.getpid()}"
+    upload(store, url)
     try:
-        return Verification(request, source, directory, run_here, Silence()).run()
+        report = verify_here(url, work, **options)
     finally:
-        directory.remove()
+        fsspec.filesystem("memory").rm(url, recursive=True)
+    return named_as(report, url, store)
+
+
+def upload(store: Path, url: str, storage: str = "") -> None:
+    """Copy a directory to a URL."""
+    system, inner = file_system(url, storage)
+    for path in sorted(store.rglob("*")):
+        if path.is_file():
+            system.pipe_file(f"{inner}/{path.relative_to(store)}", path.read_bytes())
+        elif path.is_dir():  # where a file system has such
+            system.makedirs(f"{inner}/{path.relative_to(store)}", exist_ok=True)
+
+
+def named_as(report: Report[VerifyDetails], url: str, store: Path) -> Report[VerifyDetails]:
+    """A report of a store behind a URL as it would be of a directory."""
+
+    def named(text: str) -> str:
+        return text.replace(url, str(store))
+
+    report.store = named(report.store)
+    report.notes = list(map(named, report.notes))
+    report.details.findings = [
+        msgspec.structs.replace(
+            each, path=named(each.path), expected=named(each.expected), found=named(each.found), place=named(each.place)
+        )
+        for each in report.details.findings
+    ]
+    return report
 
 
 def findings_of(report: Report[VerifyDetails]) -> list[Discrepancy]:

@@ -1,4 +1,4 @@
-"""`rocketlens diff` in this process: what is told, and the exit code."""
+"""`rocketlens diff` in this process: its output and its exit code."""
 
 import json
 import shutil

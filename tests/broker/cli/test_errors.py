@@ -1,4 +1,4 @@
-"""How commands end: without a word once nobody reads what they write."""
+"""How commands end when their output cannot be written, when they are stopped, and when a connection breaks."""
 
 import os
 import sys

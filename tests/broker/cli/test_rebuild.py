@@ -30,6 +30,7 @@ WRITING = SHARED | {
     "--drop-backup": {"drop_backup": True},
     "--allow-fewer": {"allow_fewer": True},
     "--fresh": {"fresh": True},
+    "--storage-options {}": {"storage": "{}"},
 }
 INDEX = {
     "--profile classic": {"profile": "classic"},
@@ -49,7 +50,11 @@ QUEUES = {
     "--ext-file-size 4096": {"ext_file_size": 4096},
 }
 COMPACT = {"--from-log --drop-tags --topic A": {"from_log": True, "drop_tags": True, "topics": ("A",)}}
-VERIFY = {"--limit 7": {"limit": 7}, "--delay-levels 1s": {"delay_levels": "1s"}}
+VERIFY = {
+    "--limit 7": {"limit": 7},
+    "--delay-levels 1s": {"delay_levels": "1s"},
+    "--storage-options {}": {"storage": "{}"},
+}
 
 COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], dict[str, dict[str, Any]]]] = {
     "rebuild index": (RebuildRequest, {"index": True}, WRITING | INDEX | FROM_OFFSET),
@@ -132,20 +137,41 @@ BESIDE = {"rebuild all": ("--out", "--work"), "compact index": ("--out", "--work
 
 
 @pytest.mark.parametrize("url", URLS)
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", BESIDE)
 def test_a_url_where_a_path_belongs_is_told_in_a_sentence_before_spark_starts(
     job: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, url: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("spark_jobs.run.session.launch_ahead", None)  # to call it would fail
-    asked = [[url, "--master", "local[1]"], *(["/store", option, url] for option in BESIDE.get(command, ()))]
+    asked = [["/store", option, url] for option in BESIDE[command]]
     for arguments in asked:
         outcome = rocketlens(*command.split(), *arguments)
-        name = arguments[1] if arguments[0] == "/store" else "STORE"
+        name = arguments[1]
         assert (outcome.code, job.requests, outcome.output) == (2, [], b"")
         assert outcome.errors.startswith(f"rocketlens: {name} {url} is a URL: ")
         assert outcome.errors.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_store_may_be_a_url(job: StandIn, command: str) -> None:
+    out = [] if command == "verify" else ["--out", "/out"]
+    asked = {"s3://bucket/place": "s3://bucket/place", "file:///srv/the%20place": "/srv/the place"}
+    for url, store in asked.items():
+        rocketlens(*command.split(), url, *out)
+        assert job.requests.pop().store == store
+    outcome = rocketlens(*command.split(), "s3://bucket/place", "--storage-options", "[]", *out)
+    assert (outcome.code, job.requests) == (2, [])
+    assert "storage_options: expected a JSON object" in outcome.errors
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "verify"])
+def test_a_store_behind_a_url_is_never_written_to(job: StandIn, command: str) -> None:
+    outcome = rocketlens(*command.split(), "s3://bucket/place")
+    assert (outcome.code, job.requests) == (2, [])
+    assert outcome.errors == (
+        "rocketlens: STORE s3://bucket/place is a URL and stays as it is: --out says where to write\n"
+    )
 
 
 def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`rocketlens search`: what is listed, what is told beside it, how it ends."""
+"""`rocketlens search`: the messages that it lists, what it writes to stderr, and how it ends."""
 
 import contextlib
 import io

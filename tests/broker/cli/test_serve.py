@@ -56,7 +56,7 @@ def test_it_serves_ipv6_several_addresses_and_the_vip_port(g1_store: Path, tmp_p
         for endpoint in server.endpoints:
             with socket.create_connection(endpoint) as connection:
                 assert ask(connection, VIEW, offset="0").code == 0
-        # Only what was told is bound.
+        # Only the addresses that were given are bound.
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", v4.port))
         assert server.stop() == 0

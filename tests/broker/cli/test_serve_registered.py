@@ -1,4 +1,4 @@
-"""`rocketlens serve --register` as processes: every store is told, told again by a new worker, and taken off."""
+"""`rocketlens serve --register` as processes: every store is registered, again by a new worker, and unregistered."""
 
 import os
 import signal

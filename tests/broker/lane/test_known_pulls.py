@@ -316,7 +316,7 @@ def test_files_that_are_gone_do_not_wait_for_a_request_to_be_let_go(service: Bro
 
 
 def test_a_row_keeps_its_file_until_it_is_released() -> None:
-    """Whatever becomes of the store, and whoever holds the file besides: a kernel reads it."""
+    """A kernel reads the file, so the row holds it even if the store and all others have let it go."""
     file = HeldFile(bytes(2_000))
     kind = kernel.PullKind(RequestCode.PULL_MESSAGE, b"T", b"G", b"*", None, 0, 32, None, 0, 0)
     choice, template = Choice(EVERYTHING), template_with(2)

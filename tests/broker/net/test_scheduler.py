@@ -1,4 +1,4 @@
-"""Bursts stand in one line: each gets all its answers, and who asks little waits for none of them."""
+"""Bursts of requests wait in one queue: each gets all its answers, and a client that asks little is not held up."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What an account is told: no message of a topic that it may not read, under whatever topic it is stored."""
+"""An account gets no message of a topic that it may not read, no matter under which topic the message is stored."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Who is admitted, what the others are told, and that a handler gets the very fields that were checked."""
+"""Which requests are admitted, why others are refused, and that handlers get the very fields that were checked."""
 
 import asyncio
 import logging
@@ -204,10 +204,10 @@ ADMINISTRATOR = f"""accounts:
 
 
 def rights_of(path: Path) -> set[tuple[str, str]]:
-    """Each right that a file gives to one of some topics and groups, and to do what administrators do.
+    """Each right that a file gives for some topics and groups, and whether it gives those of an administrator.
 
-    Not of what a DENY takes out of a default: a file that was cut in front of it, at the end of a line, and left alone
-    cannot be told from a whole one (docs/port.md).
+    Topics and groups that a DENY takes out of a default are left out: a file that was cut before the DENY, at the end
+    of a line, and was not written to since looks like a whole one (docs/port.md).
     """
     resources = ("TopicTest", "both", "mine", "unheard", "%RETRY%readers", "%RETRY%oldReaders", "%RETRY%others")
     return {

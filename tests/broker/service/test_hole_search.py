@@ -93,7 +93,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 
 async def drained(client: RawClient, gate: Gate | None = None, subscription: str = "*", kind: str = "TAG") -> Drained:
-    """Drain the queue as a Java client does, which waits a moment when it is told that the server is busy."""
+    """Drain the queue as a Java client does, which waits a moment when the server answers that it is busy."""
     found = Drained()
     for _ in range(MESSAGES * 20):
         answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, subscription, kind))

@@ -206,7 +206,7 @@ async def test_all_pulls_are_told_that_the_server_stops(growing: Growing) -> Non
 
 @pytest.mark.parametrize("code", [11, 361])
 async def test_pulls_that_come_while_the_server_stops_are_told_so(code: int, growing: Growing) -> None:
-    """A consumer that is told that there is nothing new asks at once, into a connection that is about to close."""
+    """If the answer were that nothing is new, the consumer would ask again on a connection that is about to close."""
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
         waiting = client.send(RequestCode.PULL_MESSAGE, pull_fields())
         await until(lambda: held(server) == 1)

@@ -1,4 +1,4 @@
-"""One answer for many requests that waited: each connection is told once, of all of its own."""
+"""One answer for many waiting requests: each connection gets it in one call, for all requests of its own."""
 
 import asyncio
 

@@ -19,7 +19,7 @@ def test_a_code_that_writes_is_refused_because_this_broker_is_read_only(code: in
 
 @pytest.mark.parametrize("code", [*range(200050, 200056), 200070, 200151])
 def test_a_code_that_pops_is_refused_saying_what_works_instead(code: int) -> None:
-    """A Java client throws this code and remark at whoever popped."""
+    """A Java client raises an exception with this code and remark from its call to pop."""
     remark = f" request type {code} not supported; this broker is read-only and keeps no account of popped messages: "
     assert refusal(code) == Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"{remark}consume by pulling")
 

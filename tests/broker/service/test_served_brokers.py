@@ -1,4 +1,4 @@
-"""Several stores behind one name server: whoever is asked tells of all, each at its own port."""
+"""Several stores, each served at its own port, as one cluster: each port answers routes for all of them."""
 
 import json
 from collections.abc import Sequence

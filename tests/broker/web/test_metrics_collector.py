@@ -1,4 +1,4 @@
-"""Rows become figures: every place that is counted is told under its name, as the sum over workers."""
+"""Rows become figures: everything that is counted is reported under its own name, as the sum over workers."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -94,7 +94,7 @@ def test_every_figure_of_a_store_is_the_sum_over_the_workers(figures: Figures) -
             assert figure(figures, full_name, broker=broker, **labels) == pytest.approx(value, rel=1e-12), full_name
             told.add(full_name)
     served = {name.removeprefix("rocketlens_") for name, _ in figures if not name.endswith("_bucket")}
-    # Nothing is told that this test does not know.
+    # No figure is reported that this test does not know.
     assert served - told == {"cpu_seconds_total", *OF_WORKERS}
 
 

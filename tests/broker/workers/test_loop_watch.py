@@ -1,4 +1,4 @@
-"""Who has given no sign of life is told by what the supervisor saw, not by what a clock says."""
+"""A worker counts as stuck by how often the supervisor looked at it in vain, not by the time of a clock."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""A server whose worker stands still serves again by itself, and has lost nothing that it was told."""
+"""A server with a stuck worker serves again by itself, and has lost no offset that was committed to it."""
 
 import asyncio
 import os

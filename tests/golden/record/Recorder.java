@@ -38,7 +38,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 /**
  * Produces and consumes what one recorded store is to hold: {@code Recorder NAME_SERVER OUTPUT_FOLDER SCENARIO ARGUMENT...}.
  *
- * <p>Appends to {@code produced.tsv} what each send was told (label, status, unique key, offset message id, topic, queue,
+ * <p>Appends to {@code produced.tsv} what each send got (label, status, unique key, offset message id, topic, queue,
  * queue offset, keys, tags) and writes what each consumer got to {@code consumed-GROUP.tsv} (unique key, topic, queue,
  * queue offset, reconsume times). Run from source by record.py.
  */

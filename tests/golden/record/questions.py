@@ -16,7 +16,7 @@ BROKER_PORT = 10911
 ROUTE_SECONDS = 90
 LONGEST = str(2**63 - 1)
 SUBSCRIPTION_IN_HEADER = "4"
-"""Pull sysFlag: no offset commit, no suspension, the subscription stands in the header."""
+"""Pull sysFlag: no offset commit, no suspension, the subscription is in the header."""
 MAX_PULL_MESSAGES = "32"
 ONE_MESSAGE = "1"
 FILTERS = {

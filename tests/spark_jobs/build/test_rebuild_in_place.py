@@ -139,7 +139,7 @@ def test_in_place_damage_where_a_recovery_looks_ends_the_log(tmp_path: Path) -> 
 
 
 def test_a_compaction_from_the_log_replaces_no_index_that_leads_to_more(tmp_path: Path) -> None:
-    """Unless it is told to; from the index files alone nothing of the log is lost."""
+    """It does with --allow-fewer; a compaction from the index files alone loses nothing of the log."""
     writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=7, index_entries=50)
     for number in range(20):
         writer.append("TopicTest", b"body", keys=f"k{number}")

@@ -1,4 +1,4 @@
-"""How a command ends that was told to stop, and where its progress goes."""
+"""How a command ends when a signal stops it, and where its progress goes."""
 
 import errno
 import os

@@ -7,7 +7,7 @@ from spark_jobs.commands.show_progress import LINE_SECONDS, PhaseMeter, Progress
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that tests move."""
 
     def __init__(self) -> None:
         self.now = 100.0

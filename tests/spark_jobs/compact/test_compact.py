@@ -416,7 +416,7 @@ def test_finished_tasks_are_not_done_again(writer: StoreWriter, tmp_path: Path) 
     writer.close()
     files = compact_store(writer.root, tmp_path / "work").files
     for path in writer.log.segments.values():
-        path.write_bytes(bytes(path.stat().st_size))  # whoever reads them finds nothing any more
+        path.write_bytes(bytes(path.stat().st_size))  # no record can be read from them any more
     assert compact_store(writer.root, tmp_path / "work").files == files
 
 

@@ -53,7 +53,7 @@ def test_a_free_name_is_taken_and_one_in_use_is_not(two: tuple[Path, Path], tmp_
     first, second = two
     rename_to_free(first, tmp_path / "third")
     assert (tmp_path / "third" / "file").read_text() == "content"
-    # A plain rename would replace an empty directory without a word.
+    # A plain rename would silently replace an empty directory.
     with pytest.raises(FileExistsError):
         rename_to_free(tmp_path / "third", second)
     assert second.is_dir()

@@ -1,4 +1,4 @@
-"""Which processes may write to a store's files: each way to open one is told from those that only read."""
+"""Which processes may write to a store's files, for each way to open a file; processes that only read do not count."""
 
 import os
 from pathlib import Path

@@ -24,7 +24,7 @@ def spark_home(tmp_path: Path) -> Path:
 
 
 def made_by(archive: ClassArchive) -> Path:
-    """What the JVM that was told so leaves when it ends."""
+    """Write what a JVM with the options of this archive leaves when it ends; returns its path."""
     quiet, option = archive.options()
     assert quiet == QUIET
     name, _, path = option.partition("=")

@@ -1,4 +1,4 @@
-"""The task that reads a segment: nothing of an intact record is lost, whatever lies between, and breaks are told."""
+"""The task that reads a segment loses nothing of an intact record, whatever lies in between, and reports breaks."""
 
 import os
 from collections.abc import Callable

@@ -124,7 +124,7 @@ class TestBuilders:
             columns._replace(record_offsets=columns.record_offsets[:1]),
             columns._replace(record_entries=np.array([70, 2], np.uint16)),
         ):
-            with pytest.raises(ValueError, match=r"columns of different lengths|hashes for"):
+            with pytest.raises(ValueError, match=r"columns are not all of length|hashes for"):
                 IndexFileBuilder(7, 100).put(broken, 0, 1)
 
     @pytest.mark.parametrize(("slots", "entries"), [(0, 5), (5, 0), (-1, 5)])

@@ -1,4 +1,4 @@
-"""What a rebuild makes of queues is told from topics.json and the queue directories, before the log is read."""
+"""The plan of which queues a rebuild makes, from topics.json and the queue directories, before the log is read."""
 
 from pathlib import Path
 

@@ -100,7 +100,7 @@ def entry(**changes: Any) -> dict[str, Any]:
 
 
 class TestDistrust:
-    """The file may be of another version, cut, damaged or made up; kernels read memory by what stands in it."""
+    """The file may be of another version, cut, damaged or forged, and kernels read memory at positions from it."""
 
     def test_the_form_these_tests_write_is_the_one_that_is_read(self, tmp_path: Path) -> None:
         assert write(tmp_path, entry()).shape_of(PATH, IDENTITY) == (SHAPE, True, False, SEGMENTS)

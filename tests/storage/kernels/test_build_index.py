@@ -144,7 +144,7 @@ class TestDoors:
     @pytest.mark.parametrize(
         ("offsets", "stops", "hashes", "first", "count", "message"),
         [
-            ((1, 2), (1,), (5,), 0, 1, "columns of different lengths for 1 records"),
+            ((1, 2), (1,), (5,), 0, 1, "columns are not all of length 1"),
             ((1,), (2,), (5,), 0, 1, "1 hashes for 2 entries"),
             ((1,), (1,), (5,), 0, 2, "entries 0 to 2 of 1"),
             ((1,), (1,), (5,), -1, 1, "entries -1 to 0 of 1"),

@@ -19,7 +19,7 @@ PIECES = [
 
 any_bytes = st.one_of(st.binary(min_size=1, max_size=40), st.lists(st.sampled_from(PIECES), min_size=1).map(b"".join))
 values = any_bytes.map(lambda data: data.replace(b"\1", b"?").replace(b"\2", b"?"))
-"""What can be the value of a property: its separators cannot stand in it."""
+"""What can be the value of a property: it contains no separator."""
 
 
 def tags_code(tags: bytes) -> int:

@@ -84,7 +84,7 @@ class TestHeat:
         descriptor = os.open(path, os.O_RDONLY)
         file = HeldFile(bytes(PROBE_BYTES), descriptor)
         assert file.is_hot(0, 10, 1000)
-        os.close(descriptor)  # who asks now is told that nothing is in memory
+        os.close(descriptor)  # from now on, a new probe says that nothing is in memory
         assert [file.is_hot(0, 10, tick) for tick in range(1000, 1017)] == [True] * 17
         assert not file.is_hot(0, 10, 1017)
 

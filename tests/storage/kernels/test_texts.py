@@ -36,7 +36,7 @@ def room(count: int) -> Numbers:
 
 
 class Placed(NamedTuple):
-    """Texts as kernels are told of them."""
+    """Texts in the form that kernels take them in: two regions, and where each text is."""
 
     region: Region
     others: Region

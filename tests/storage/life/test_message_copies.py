@@ -72,7 +72,7 @@ def test_transactions_and_delays_are_found_where_they_waited(g1_store: Path) -> 
     assert [stage for stage, _ in found(store, "TopicTx", "txRollback")] == ["half"]
     stages = found(store, "TopicDelay", "delayed")
     assert [stage for stage, _ in stages] == ["scheduled", "delivered"]
-    # The producer was told where it waits.
+    # The producer got the offset of the copy that waits.
     assert stages[0][1] == int(PRODUCED["delay"][3][16:], 16)
 
 

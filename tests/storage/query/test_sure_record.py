@@ -1,4 +1,4 @@
-"""A record that is told from a few pages to belong to the log is one that the opened log has, too."""
+"""A record that a few pages show to belong to the log is also found in the log when it is opened as a whole."""
 
 import os
 import random

@@ -88,6 +88,16 @@ def test_damage_and_leftovers_change_neither_bound(seed: int, tmp_path: Path) ->
     judge_damaged_store(tmp_path, seed)
 
 
+@pytest.mark.parametrize("place", [2**63 - 1, 2**63 - 2, 2**62, 1 << 40])
+def test_a_last_unit_whose_physical_offset_is_any_large_number_is_one_of_the_queue(place: int, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    for _ in range(7):
+        writer.append("T", b"body")
+    writer.flush()
+    put(tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}", 6 * 20, place.to_bytes(8, "big"))
+    assert bounds_of(tmp_path) == (0, 7)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("hundred", range(20))
 def test_damage_and_leftovers_change_neither_bound_of_many_stores(hundred: int, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One text taken for anything: what the recorded producer was told of its messages finds them."""
+"""Search by a text of unknown kind: everything that the recorded producer got for its messages finds them."""
 
 from pathlib import Path
 

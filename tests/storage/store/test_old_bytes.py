@@ -1,4 +1,4 @@
-"""Behind the end of a log that was cut, old records are told from new ones by the bytes that were seen there."""
+"""Past the end of a log that was cut, old records are distinguished from new ones by the bytes seen there before."""
 
 from pathlib import Path
 

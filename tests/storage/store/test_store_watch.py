@@ -242,7 +242,7 @@ class TestFiles:
 
 
 def grow_old(root: Path) -> None:
-    """Make the last changes of a store such that the next ones can be told from them by their times."""
+    """Date the last changes of a store back, so that the next changes have visibly later times."""
     for path in filter(Path.exists, (root, *root.rglob("*"))):
         os.utime(path, ns=(0, time.time_ns() - 2 * store_watch.YOUNG_NS))
 

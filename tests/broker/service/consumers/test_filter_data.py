@@ -49,7 +49,7 @@ def asker(root: Path, stored: dict[str, object] | None = None) -> Asker:
 
 
 def shown(client: Asker, group: str) -> str:
-    """The filter data of a group; a time at which it was told is the recorded one then."""
+    """The filter data of a group, as the server answers it."""
     body = client.value(
         RequestCode.QUERY_CONSUME_QUEUE,
         {"topic": "T", "queueId": "0", "index": "0", "count": "1", "consumerGroup": group},

@@ -66,7 +66,7 @@ def test_what_was_held_leads_no_member_back_that_has_committed_since(server: Ser
     server.commits.commit(client, "G", "T", 0, 5)
     server.commits.commit(client, "G", "T", 1, 6)
     data = HeartbeatData(client_id="c", consumer_data_set=[ConsumerData(group_name="G")])
-    server.clients.heartbeat(client, data, "JAVA", 0)  # which was refused half-way: it has joined, and nobody was told
+    server.clients.heartbeat(client, data, "JAVA", 0)  # refused half-way: it joined without notice
     server.commits.commit(client, "G", "T", 0, 9)
     server.join(client, "G")
     assert (server.offsets.table, server.commits.held) == ({("G", "T", 0): 9, ("G", "T", 1): 6}, 0)

@@ -1,4 +1,4 @@
-"""What was committed and not written down yet outlives the process that was told."""
+"""Offsets that were committed but not written to a file yet outlive the process that took the commits."""
 
 import os
 from pathlib import Path

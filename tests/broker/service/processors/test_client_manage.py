@@ -1,4 +1,4 @@
-"""Heartbeats, leave-takings and what is told of those who sent them."""
+"""Heartbeats, clients that unregister, and what is answered about clients."""
 
 import json
 from pathlib import Path

@@ -63,7 +63,7 @@ def group(tmp_path: Path) -> Group:
     return Group(Asker(writer.root))
 
 
-# ---------------------------------------------------------------------- the filter that was told last
+# ---------------------------------------------------------------------- the filter of the latest heartbeat
 
 
 def test_a_pull_is_answered_by_the_filter_of_the_latest_heartbeat(group: Group) -> None:
@@ -163,7 +163,7 @@ def keys_of(asker: Asker, group: str, text: str) -> list[str | None]:
 
 
 def counted(asker: Asker) -> tuple[int, int]:
-    """Evaluations done and skipped for filters with bits, as tools are told."""
+    """Evaluations done and skipped for filters with bits, as the runtime information reports them to tools."""
     table = asker.value(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]
     return int(table["rocketlensBitmapEvaluations"]), int(table["rocketlensBitmapEvaluationsSkipped"])
 

@@ -1,4 +1,4 @@
-"""Whoever pulls a queue until its end gets exactly the messages chosen, in order, wherever the pull begins."""
+"""A client that pulls a queue until its end gets exactly the chosen messages, in order, wherever it begins."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -31,7 +31,7 @@ HOT = 40
 
 @dataclass(frozen=True)
 class Produced:
-    """What the producer was told about one message (a batch's first one)."""
+    """What the broker answered the producer about one message, or about the first one of a batch."""
 
     unique_key: str
     offset_message_id: str

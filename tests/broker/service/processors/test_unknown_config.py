@@ -1,4 +1,4 @@
-"""Configuration that cannot be read is not empty: above all no group is told that it has not consumed anything."""
+"""Configuration that cannot be read is not taken as empty: above all, no group's offset is answered as none or 0."""
 
 import os
 from pathlib import Path

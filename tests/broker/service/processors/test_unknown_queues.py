@@ -1,7 +1,8 @@
-"""Queues that cannot be listed are not empty: nobody is told so, and service goes on by itself once they can be.
+"""Queues that cannot be listed are never answered as empty, and are served again as soon as they can be listed.
 
-Each test hides the queues of one store in one of the ways that were met, asks for them in every way, and brings them
-back. Tests may run as root, who may read everything: refusals of the system are played.
+Each test hides the queues of one store in one of the ways that were seen in practice, asks for them with every request
+that reads queues, and brings them back. Tests may run as root, who may read everything, so the operating system's
+refusals are simulated.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def refusing(number: int, *names: str) -> Hiding:
-    """The system answers with an error whoever lists a directory of that name, or one of the queues in it."""
+    """Listing a directory of that name, or one of the queues in it, fails with this error of the operating system."""
 
     @contextlib.contextmanager
     def hide(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
@@ -84,7 +85,7 @@ def emptied(root: Path, _: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def no_directory(*names: str) -> Hiding:
-    """Something else stands in the place of the directories of that name, as a link does whose end is not mounted."""
+    """The directories of that name are replaced by a file, or by a link whose target is not mounted."""
 
     @contextlib.contextmanager
     def hide(root: Path, _: pytest.MonkeyPatch) -> Iterator[str]:

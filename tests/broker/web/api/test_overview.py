@@ -1,4 +1,4 @@
-"""What the page shows first, and that a store which is taken away is told and not shown as one that is empty."""
+"""What the page shows first; a store that was taken away is reported as a problem, not shown as an empty store."""
 
 import shutil
 from pathlib import Path

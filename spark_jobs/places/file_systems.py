@@ -1,0 +1,49 @@
+"""File systems by URL, through fsspec: the one place that knows of schemes, options, and what errors say."""
+
+import json
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from protocol.errors import ConfigError
+
+
+def is_url(path: str) -> bool:
+    """Whether a path has a scheme that is not that of this machine's files."""
+    return "://" in path and not path.startswith("file://")
+
+
+def local_path(path: str) -> str:
+    """The path of a file of this machine that is given as a path or as a URL with the scheme `file`."""
+    return unquote(urlsplit(path).path) if path.startswith("file:") else path
+
+
+def file_system(url: str, storage: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it; raises ConfigError where there is none for its scheme.
+
+    `storage` are its options, as JSON.
+    """
+    try:
+        from fsspec.core import url_to_fs  # comes with the extra, and only URLs need it
+    except ImportError as error:
+        raise ConfigError("a URL needs fsspec: pip install 'rocketlens[spark]'") from error
+    try:
+        system, inner = url_to_fs(url, **json.loads(storage or "{}"))
+    except (ImportError, ValueError, TypeError) as error:
+        raise ConfigError(f"{url}: {error}") from error
+    return system, str(inner)
+
+
+def check_storage(text: str) -> str:
+    """Options of a file system as JSON, or nothing for none; raises ConfigError for a text that is no JSON object."""
+    try:
+        options = json.loads(text or "{}")
+    except ValueError as error:
+        raise ConfigError(f"storage_options: {error}") from error
+    if not isinstance(options, dict):
+        raise ConfigError("storage_options: expected a JSON object")
+    return text
+
+
+def said(error: Exception) -> str:
+    """Return the text of an error, its name if it has none."""
+    return str(error) or type(error).__name__
