@@ -76,7 +76,7 @@ def expired(writer: StoreWriter, number: int) -> None:
 
 
 def claim(number: int, offset: int) -> Callable[[StoreWriter, int], None]:
-    """Before a message stands one that claims a queue offset, whoever else has it."""
+    """Before a message stands one that claims a queue offset, even if another one has it."""
 
     def oddity(writer: StoreWriter, at: int) -> None:
         if at == number:
