@@ -14,4 +14,5 @@ DOOR: Final = (
     "place_queues",
     "rebuild",
     "rebuild_request",
+    "unit_blocks",
 )

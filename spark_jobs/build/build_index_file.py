@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from protocol.checksum import crc32
-from spark_jobs.build.place_entries import Piece, PlacedFile, entry_place
+from spark_jobs.build.place_entries import Piece, PlacedFile, entry_place, pieces_of_blocks
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
@@ -95,7 +95,7 @@ def _build(task: BuildIndexTask, attempt: Attempt, notify: Notify) -> BuiltIndex
     builder = _builder(task)
     put, complete = 0, task.complete
     with _file(attempt.partial, builder) as file:
-        for piece in task.placed.pieces:
+        for piece in pieces_of_blocks(task.placed.pieces):
             columns = read_entries(piece)
             builder.put(columns, piece.skip, piece.count)
             if isinstance(builder, IndexFileBuilder):

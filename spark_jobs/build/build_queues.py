@@ -1,31 +1,32 @@
 """The task that builds a bundle of queues from the unit blocks of all segments.
 
-A queue belongs to one bundle, so one task sees all of its units, in the order of the log. What the queues of a bundle
-hold in memory together is bounded; how many bundles there are depends on the log alone, so that a job goes on with the
-same ones wherever it is started again.
+A queue belongs to one bundle, so one task sees all of its units, in the order of the log. A queue that has far more
+than others may be built in parts (:mod:`spark_jobs.build.split_queues`): a task each makes whole files of it. What the
+queues of a bundle hold in memory together is bounded; how many bundles there are depends on the log alone, so that a
+job goes on with the same ones wherever it is started again.
 """
 
+import dataclasses
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
+from spark_jobs.build.unit_blocks import UnitList, queue_names, queue_runs
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
-from spark_jobs.run.blocks import Block, read_block
-from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.run.blocks import Block
+from spark_jobs.run.work_directory import WorkDirectory, write_whole
 from storage.build.batch_queue_builder import BatchQueueBuilder
-from storage.build.dispatch_scan import BATCH, PLAIN
 from storage.build.existing_queue import OldQueue, ReadableLog
 from storage.build.queue_builder import QueueBuilder, QueueSummary
 from storage.build.queue_ext_builder import QueueExtBuilder
-from storage.build.queue_file_writer import fsync_tree, sync_file_system
-from storage.build.queue_plan import QueueKey, directory_name
-from storage.build.queue_units import units_before
+from storage.build.queue_file_writer import fsync_file, fsync_tree, sync_file_system
+from storage.build.queue_plan import QueueKey, QueuePlan, Verdict
+from storage.files.mapped_file import SEGMENT_NAME_DIGITS
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.queue.consume_queue import UNIT
@@ -40,107 +41,96 @@ MOST_FSYNCS: Final = 256
 """Queues whose files are brought to the disk on their own; of more, all that was written is, by one call."""
 
 SMALLEST_SHARE: Final = 1 << 30
+LARGER_SHARE: Final = 8 << 30
+"""Bytes of the log for each bundle up to `MANY_BUNDLES`, and for each beyond: every task reads of each segment."""
+
 FEWEST_BUNDLES: Final = 4
-MOST_BUNDLES: Final = 64
+MANY_BUNDLES: Final = 64
+
+_NAME: Final = "queues.msgpack"
+
+NOT_ADDED: Final = frozenset({"first", "next_offset"})
+"""What of the summaries of parts is no sum."""
 
 Builder = QueueBuilder | BatchQueueBuilder
 
 
-class UnitBlocks(msgspec.Struct, frozen=True, array_like=True):
-    """Where the blocks of a bundle are in a file that a scan left."""
+class QueuesWanted(msgspec.Struct, frozen=True):
+    """What all tasks that build queues must know, in a file: the plan, what of the log can be read, and its segments.
 
-    path: str
-    positions: tuple[int, ...]
-
-
-def blocks_before(files: Iterable[UnitBlocks], end: int) -> Iterator[Block]:
-    """Blocks of files, one in memory at a time, without those that begin at or beyond a physical offset."""
-    for file in files:
-        path = Path(file.path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            for position in file.positions:
-                block, _ = read_block(path, descriptor, position)
-                if block.header["range"][0] < end:
-                    yield block
-        finally:
-            os.close(descriptor)
-
-
-class QueueRun(NamedTuple):
-    """Messages of one queue as the log has them: their units, of consecutive queue offsets but for batches.
-
-    `timestamps` (ms) of units that lead to extensions, if they were asked for.
+    Units of records at or beyond the end of `log` do not count.
     """
 
-    name: tuple[bytes, int]
-    key: QueueKey
+    plan: QueuePlan
+    log: ReadableLog
+    segment_size: int
+
+    def leave(self, work: WorkDirectory) -> str:
+        """Write it into the work directory, without the queues that there are; returns the path."""
+        plan = dataclasses.replace(self.plan, existing=frozenset(), misplaced=frozenset(), problems=())
+        path = work.root / _NAME
+        write_whole(path, msgspec.msgpack.encode(msgspec.structs.replace(self, plan=plan), enc_hook=str))
+        return str(path)
+
+    @classmethod
+    def read(cls, path: str) -> "QueuesWanted":
+        """As the driver left it."""
+        return msgspec.msgpack.decode(Path(path).read_bytes(), type=cls, dec_hook=lambda kind, text: kind(text))
+
+
+class QueuePart(msgspec.Struct, frozen=True, array_like=True):
+    """A part of one plain queue: the units of queue offsets [first, stop), `first` being where one of its files starts.
+
+    `number` distinguishes the parts of a bundle's queues; `is_last`: nothing of the queue lies behind.
+    """
+
+    topic: bytes
+    queue_id: int
+    number: int
     first: int
-    units: memoryview
-    timestamps: npt.NDArray[np.int64] | None
-
-
-def queue_runs(block: Block, end: int) -> Iterator[QueueRun]:
-    """The runs of a block, without units of records at or beyond `end`, and queues that can have no directory."""
-    names = [(bytes(topic), int(queue_id)) for topic, queue_id in block.header["queues"]]
-    units, timestamps = block.columns["units"].data, block.columns["timestamps"]
-    is_cut = block.header["range"][1] > end
-    position = number = 0
-    for queue, kind, first, count in block.columns["runs"].reshape(-1, 4).tolist():
-        unit_size = BATCH_UNIT.size if kind == BATCH else UNIT.size
-        run = units[position : position + count * unit_size]
-        run = units_before(run, unit_size, end) if is_cut else run
-        topic = directory_name(names[queue][0])
-        if topic is not None and len(run):
-            key = QueueKey(BATCH_CONSUME_QUEUE if kind == BATCH else CONSUME_QUEUE, topic, names[queue][1])
-            # The units of light queues lead to no extension, though the store has one.
-            stamped = timestamps.size and kind == PLAIN
-            stamps = timestamps[number : number + len(run) // unit_size] if stamped else None
-            yield QueueRun(names[queue], key, first, run, stamps)
-        position, number = position + count * unit_size, number + count
+    stop: int
+    is_last: bool
 
 
 class BuildQueuesTask(msgspec.Struct, frozen=True):
-    """A bundle: its blocks in the order of the log, and what the files are to be like.
+    """A bundle of queues whose units are in the blocks of some segments; `wanted` is the path of a QueuesWanted.
 
-    `skipped` queues (topic, queue id) are not built. `file_sizes` by tree. Units of records at or beyond `end` do not
-    count; between `minimum` and `end` the `lost` ranges of the log cannot be read.
+    `apart` are queues (topic, queue id) that are built in parts; with `part`, this is one of these and nothing else.
     """
 
     work: str
-    store: str
+    wanted: str
     bundle: int
-    units: tuple[UnitBlocks, ...]
-    skipped: tuple[tuple[bytes, int], ...]
-    file_sizes: dict[str, int]
-    segment_size: int
-    ext: bool
-    minimum: int
-    end: int
-    lost: tuple[tuple[int, int], ...]
+    units: UnitList
+    apart: tuple[tuple[bytes, int], ...] = ()
+    part: QueuePart | None = None
 
     @property
     def name(self) -> str:
         """The task's name."""
-        return f"{PHASE}-queues-{self.bundle:05d}"
-
-    @property
-    def log(self) -> ReadableLog:
-        """What of the log can be read."""
-        return ReadableLog(self.minimum, self.end, self.lost)
+        part = "" if self.part is None else f"-part-{self.part.number:05d}"
+        return f"{PHASE}-queues-{self.bundle:05d}{part}"
 
 
 def bundle_count(log_bytes: int) -> int:
     """How many bundles the queues of a log are dealt out to."""
-    return min(max(log_bytes // SMALLEST_SHARE, FEWEST_BUNDLES), MOST_BUNDLES)
+    few = min(log_bytes // SMALLEST_SHARE, MANY_BUNDLES)
+    return max(few + max(log_bytes - MANY_BUNDLES * SMALLEST_SHARE, 0) // LARGER_SHARE, FEWEST_BUNDLES)
 
 
 class BuiltQueues(AttemptRecord):
-    """The queues of a bundle that have units: tree, topic, queue id and the fields of a QueueSummary of each."""
+    """The queues of a bundle that have units: tree, topic, queue id and the fields of a QueueSummary of each.
+
+    `left_out` are the queues that the log has and that were not built, by the reason; `unknown` the topics that
+    topics.json does not know. `is_part`: there is one queue, and a part of it.
+    """
 
     bundle: int
     units: int
     queues: list[list[Any]]
+    left_out: dict[str, int]
+    unknown: list[str]
+    is_part: bool
 
 
 def build_queues(task: BuildQueuesTask) -> BuiltQueues:
@@ -161,9 +151,35 @@ def take_queues(work: WorkDirectory, done: BuiltQueues) -> None:
     for queue in made.glob("*/*/*"):
         place = work.staged / queue.relative_to(made)
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(place, ignore_errors=True)
-        os.rename(queue, place)
+        if done["is_part"]:
+            place.mkdir(exist_ok=True)
+            for file in queue.iterdir():
+                os.replace(file, place / file.name)
+            fsync_file(place)
+        else:
+            shutil.rmtree(place, ignore_errors=True)
+            os.rename(queue, place)
     shutil.rmtree(made, ignore_errors=True)
+
+
+def join_parts(bundles: Iterable[BuiltQueues]) -> list[BuiltQueues]:
+    """The same with one summary, in place of its first part's, for each queue built in parts; these are in order."""
+    whole: dict[tuple[Any, ...], dict[str, Any]] = {}
+    joined: list[BuiltQueues] = []
+    for bundle in bundles:
+        queues = []
+        for *names, summary in bundle["queues"]:
+            first = whole.get(tuple(names)) if bundle["is_part"] else None
+            if first is not None:
+                first |= {field: first[field] + summary[field] for field in summary if field not in NOT_ADDED}
+                first["next_offset"] = summary["next_offset"]
+                continue
+            summary = dict(summary)
+            queues.append([*names, summary])
+            if bundle["is_part"]:
+                whole[tuple(names)] = summary
+        joined.append({**bundle, "queues": queues})
+    return joined
 
 
 class BundleBuild:
@@ -172,14 +188,16 @@ class BundleBuild:
     def __init__(self, task: BuildQueuesTask, attempt: Attempt, notify: Notify) -> None:
         """Build in the attempt's directory; `notify` is called with the number of units, twice."""
         self._task, self._partial, self._notify = task, attempt.partial, notify
-        self._skipped = set(task.skipped)
+        self._wanted = QueuesWanted.read(task.wanted)
+        self._plan, self._log = self._wanted.plan, self._wanted.log
+        self._verdicts: dict[tuple[bytes, int], Verdict] = {}
         self._builders: dict[QueueKey, Builder] = {}
         self._held = self._units = 0
 
     def run(self) -> BuiltQueues:
         """Build them all; what became of them."""
         self._partial.mkdir()
-        for block in blocks_before(self._task.units, self._task.end):
+        for block in self._task.units.blocks(self._task.bundle, self._log.end):
             self._put(block)
             if self._held > HELD_BYTES:
                 self._flush()
@@ -196,12 +214,31 @@ class BundleBuild:
             "bundle": self._task.bundle,
             "units": self._units,
             "queues": [each for each in queues if each[3]["units"]],
+            "left_out": dict(Counter(each.value for each in self._verdicts.values() if each is not Verdict.BUILD)),
+            "unknown": sorted(set(self._unknown_topics())),
+            "is_part": self._task.part is not None,
         }
+
+    def _unknown_topics(self) -> Iterator[str]:
+        for name in self._verdicts:
+            key = self._plan.key(*name)
+            if key is not None and self._plan.is_unknown(key.topic):
+                yield key.topic
 
     def _put(self, block: Block) -> None:
         """Hand out the runs of a block."""
-        for run in queue_runs(block, self._task.end):
-            if run.name in self._skipped:
+        part, apart = self._task.part, self._task.apart
+        for name in queue_names(block) if part is None else ():
+            if name not in self._verdicts:
+                self._verdicts[name] = self._plan.verdict(*name)
+        for run in queue_runs(block, self._log.end):
+            if part is not None:
+                if run.name != (part.topic, part.queue_id):
+                    continue
+                run = run.between(part.first, part.stop)
+                if not len(run.units):
+                    continue
+            elif run.name in apart or self._verdicts[run.name] is not Verdict.BUILD:
                 continue
             builder = self._builders.get(run.key)
             if builder is None:
@@ -211,20 +248,20 @@ class BundleBuild:
             self._units += len(run.units) // (BATCH_UNIT.size if run.key.tree == BATCH_CONSUME_QUEUE else UNIT.size)
 
     def _new_builder(self, key: QueueKey) -> Builder:
-        task, directory = self._task, self._partial / key.path
-        old = Path(task.store) / key.path
+        plan, directory = self._plan, self._partial / key.path
+        old = plan.root / key.path
         if key.tree == BATCH_CONSUME_QUEUE:
             return BatchQueueBuilder(
-                directory, task.file_sizes[BATCH_CONSUME_QUEUE], born_at=lambda: OldQueue(old, batch=True).born_at()
+                directory, plan.file_sizes[BATCH_CONSUME_QUEUE], born_at=lambda: OldQueue(old, batch=True).born_at()
             )
         extension = None
-        if task.ext and not key.topic.startswith(LIGHT_PREFIX):
+        if plan.ext and not key.topic.startswith(LIGHT_PREFIX):
             path = self._partial / CONSUME_QUEUE_EXT / key.topic / str(key.queue_id)
-            extension = QueueExtBuilder(path, task.file_sizes[CONSUME_QUEUE_EXT])
+            extension = QueueExtBuilder(path, plan.file_sizes[CONSUME_QUEUE_EXT])
         return QueueBuilder(
             directory,
-            task.file_sizes[CONSUME_QUEUE],
-            task.segment_size,
+            plan.file_sizes[CONSUME_QUEUE],
+            self._wanted.segment_size,
             extension=extension,
             born_at=lambda: OldQueue(old).born_at(),
             repeat=key.topic != SCHEDULE_TOPIC,
@@ -237,10 +274,10 @@ class BundleBuild:
 
     def _finish(self, key: QueueKey) -> QueueSummary:
         """Complete one queue: its numbers go on from where they were, whatever was lost at its end."""
-        builder, log = self._builders[key], self._task.log
+        builder, log, part = self._builders[key], self._log, self._task.part
         next_offset = builder.settle()
-        if log.loses_behind(builder.last_physical_offset):
-            old = OldQueue(Path(self._task.store) / key.path, batch=key.tree == BATCH_CONSUME_QUEUE)
+        if (part is None or part.is_last) and log.loses_behind(builder.last_physical_offset):
+            old = OldQueue(self._plan.root / key.path, batch=key.tree == BATCH_CONSUME_QUEUE)
             builder.extend(old.offset_behind_lost(builder.last_physical_offset, next_offset, log), log.end)
         return builder.finish()
 
@@ -248,7 +285,8 @@ class BundleBuild:
 def _are_whole(work: WorkDirectory, done: BuiltQueues) -> bool:
     """Whether all files of the queues are there, where the attempt left them or where they were brought."""
     places = work.partial / done["attempt"], work.staged
-    return all(any(_is_whole(place, queue) for place in places) for queue in done["queues"])
+    is_whole = _is_whole_part if done["is_part"] else _is_whole
+    return all(any(is_whole(place, queue) for place in places) for queue in done["queues"])
 
 
 def _is_whole(place: Path, queue: list[Any]) -> bool:
@@ -259,3 +297,15 @@ def _is_whole(place: Path, queue: list[Any]) -> bool:
     except OSError:
         return False
     return bool(len(sizes) == summary["files"] and sum(sizes) == summary["bytes"])
+
+
+def _is_whole_part(place: Path, queue: list[Any]) -> bool:
+    """Whether the files of a part of a queue are all there; beside those of other parts they may be."""
+    tree, topic, queue_id, summary = queue
+    directory, size = place / QueueKey(tree, topic, queue_id).path, summary["bytes"] // summary["files"]
+    start = summary["first"] * UNIT.size // size * size
+    names = [f"{start + number * size:0{SEGMENT_NAME_DIGITS}d}" for number in range(summary["files"])]
+    try:
+        return all(os.stat(directory / name).st_size == size for name in names)
+    except OSError:
+        return False

@@ -1,19 +1,21 @@
 """Decide by counting which entry goes into which index file, before any file is built.
 
 The blocks of all segments, in order, hold the entries in the order in which a broker puts them. A file takes N − 1 of
-them, so running counts alone say where a file begins and ends (store-format §3.9). Only at the two ends of what is
-placed, which may lie inside a block, one block is read.
+them, so running counts alone say where a file begins and ends (store-format §3.9). The driver counts segments
+(:class:`EntryTable`); the tasks find the blocks of these by the tables that the scans have left. Only at the two ends
+of what is placed, which may lie inside a segment, its table and one block are read.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from spark_jobs.run.blocks import Block, read_block
-from spark_jobs.scan.scan_segment import ScanSummary
+from spark_jobs.run.attempt import block_file
+from spark_jobs.run.blocks import Block, read_block_at
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary
 
 
 class EntryBlock(msgspec.Struct, frozen=True, array_like=True):
@@ -28,15 +30,24 @@ class EntryBlock(msgspec.Struct, frozen=True, array_like=True):
 
     def read(self) -> Block:
         """The block itself."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return read_block(Path(self.path), descriptor, self.position)[0]
-        finally:
-            os.close(descriptor)
+        return read_block_at(Path(self.path), self.position)
+
+    def blocks(self) -> "Sequence[EntryBlock]":
+        """The blocks that this one stands for."""
+        return (self,)
+
+
+class EntryTable(EntryBlock, frozen=True, array_like=True):
+    """All blocks of a segment in place of one: `position` is that of their table, the other fields are of them all."""
+
+    def blocks(self) -> Sequence[EntryBlock]:
+        """The blocks that the table lists."""
+        rows = self.read().columns["blocks"].reshape(-1, 5).tolist()
+        return [EntryBlock(self.path, *facts) for facts in rows]
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Entries [skip, skip + count) of a block."""
+    """Entries [skip, skip + count) of a block, or of all blocks of a segment."""
 
     block: EntryBlock
     skip: int
@@ -62,9 +73,27 @@ class PlacedFile(msgspec.Struct, frozen=True):
         return sum(piece.count for piece in self.pieces)
 
 
-def entry_blocks(summary: ScanSummary, path: Path) -> list[EntryBlock]:
-    """The blocks that a scan's summary lists."""
-    return [EntryBlock(str(path), *facts) for facts in summary["entry_blocks"]]
+def entry_tables(work: WorkDirectory, segments: Iterable[ScanSummary]) -> list[EntryTable]:
+    """What scans found in segments, a table for each that has any block."""
+    return [
+        EntryTable(str(block_file(work, summary, ENTRIES)), *summary["entry_table"])
+        for summary in segments
+        if summary["entry_table"]
+    ]
+
+
+def pieces_of_blocks(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The same entries as pieces of single blocks; the tables of segments are read, one after the other."""
+    for piece in pieces:
+        skip, left = piece.skip, piece.count
+        for block in piece.block.blocks() if left else ():
+            count = min(left, block.entries - skip)
+            if count > 0:
+                yield Piece(block, skip, count)
+                left -= count
+            skip = max(skip - block.entries, 0)
+            if not left:
+                break
 
 
 def cut_blocks(blocks: Sequence[EntryBlock], start: Boundary | None, end: int) -> list[Piece]:
@@ -76,11 +105,10 @@ def cut_blocks(blocks: Sequence[EntryBlock], start: Boundary | None, end: int) -
         skip, stop = 0, block.entries
         is_cut = block.end > end and block.last_record >= end
         if is_cut or (start is not None and block.first <= start.physical_offset):
-            columns = block.read().columns
             if start is not None and block.first <= start.physical_offset:
-                skip = _entries_up_to(block, columns, start)
+                skip = _entries_up_to(block, start)
             if is_cut:
-                stop = _entries_below(block, columns, end)
+                stop = _entries_below(block, end)
         if stop > skip:
             pieces.append(Piece(block, skip, stop - skip))
     return pieces
@@ -115,11 +143,17 @@ def has_record_behind(blocks: Sequence[EntryBlock], pieces: Sequence[Piece], sta
     last = start.physical_offset if start is not None else -1
     if pieces:
         last = entry_place(_last_entry(pieces[-1]))[0]
-    return any(last < block.last_record < end for block in blocks)
+    return any(
+        last < each.last_record < end
+        for block in blocks
+        if block.first < end and block.last_record > last
+        for each in (block.blocks() if block.last_record >= end else (block,))
+    )
 
 
 def entry_place(piece: Piece) -> tuple[int, int]:
     """Physical offset and store timestamp (ms) of the first entry of a piece."""
+    piece = next(pieces_of_blocks((piece,)))
     columns = piece.block.read().columns
     record = int(np.searchsorted(np.cumsum(columns["counts"], dtype=np.int64), piece.skip, side="right"))
     return piece.block.first + int(columns["offsets"][record]), int(columns["timestamps"][record])
@@ -139,13 +173,20 @@ def _last_entry(piece: Piece) -> Piece:
     return Piece(piece.block, piece.skip + piece.count - 1, 1)
 
 
-def _entries_up_to(block: EntryBlock, columns: dict[str, np.ndarray], start: Boundary) -> int:
+def _entries_up_to(block: EntryBlock, start: Boundary) -> int:
     """How many entries of a block are there already; of the boundary's record no more than it has."""
-    below = _entries_below(block, columns, start.physical_offset)
-    return min(below + start.entries, _entries_below(block, columns, start.physical_offset + 1))
+    below = _entries_below(block, start.physical_offset)
+    return min(below + start.entries, _entries_below(block, start.physical_offset + 1))
 
 
-def _entries_below(block: EntryBlock, columns: dict[str, np.ndarray], physical_offset: int) -> int:
-    """How many entries of a block belong to records below an offset."""
-    records = int(np.searchsorted(columns["offsets"], max(physical_offset - block.first, 0)))
-    return int(columns["counts"][:records].sum(dtype=np.int64))
+def _entries_below(block: EntryBlock, physical_offset: int) -> int:
+    """How many entries of a block, or of all blocks of a segment, belong to records below an offset."""
+    below = 0
+    for each in block.blocks():
+        if each.last_record < physical_offset:
+            below += each.entries
+        elif each.first < physical_offset:
+            columns = each.read().columns
+            records = int(np.searchsorted(columns["offsets"], physical_offset - each.first))
+            below += int(columns["counts"][:records].sum(dtype=np.int64))
+    return below

@@ -7,16 +7,18 @@ from typing import Final
 
 import msgspec
 
-from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, UnitBlocks
-from spark_jobs.run.attempt import block_file
+from spark_jobs.build.build_queues import NOT_ADDED, BuildQueuesTask, BuiltQueues, QueuesWanted
+from spark_jobs.build.split_queues import split_queues
+from spark_jobs.build.unit_blocks import UnitList, used_bundles
+from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.scan_segment import UNITS, ScanSummary
+from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
 from storage.amounts import counted
 from storage.build.existing_queue import ReadableLog
 from storage.build.queue_builder import QueueSummary
 from storage.build.queue_carry import carry_queue
-from storage.build.queue_plan import QueueKey, QueuePlan, Verdict
+from storage.build.queue_plan import QueueKey, QueuePlan
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 MOST_REPORTED: Final = 20
@@ -26,7 +28,7 @@ OTHER_TOPICS: Final = "otherTopics"
 WITHOUT_RECORDS: Final = "withoutRecords"
 """Why a queue was carried over as it was: it is of no topic asked for, or the log has no message of it any more."""
 
-_SUMS: Final = tuple(name for name in QueueSummary.__struct_fields__ if name not in ("first", "next_offset"))
+_SUMS: Final = tuple(name for name in QueueSummary.__struct_fields__ if name not in NOT_ADDED)
 """What the summaries of queues count, so that it can be added up."""
 
 _NOTES: Final = {
@@ -98,46 +100,32 @@ def log_extent(minimum: int, end: int, damages: Iterable[Damage]) -> ReadableLog
 
 
 def queue_tasks(
-    plan: QueuePlan, work: WorkDirectory, segments: Sequence[ScanSummary], log: ReadableLog
+    run: RunTasks,
+    plan: QueuePlan,
+    work: WorkDirectory,
+    segments: Sequence[ScanSummary],
+    log: ReadableLog,
+    bundles: int,
 ) -> list[BuildQueuesTask]:
-    """A task for each bundle that has units; `segments` are the summaries of the scan, in order."""
+    """A task for each bundle that has units, and one for each part of a queue that is built in parts.
+
+    `segments` are the summaries of the scan, in order; `run` runs tasks that look at queues which may be split.
+    """
     scanned = [summary for summary in segments if summary["base"] < log.end]
-    bundles = units_of_bundles(work, scanned)
-    skipped = tuple(sorted(queue for queue, verdict in _verdicts(plan, scanned).items() if verdict != Verdict.BUILD))
-    return [
-        BuildQueuesTask(
-            work=str(work.root),
-            store=str(plan.root),
-            bundle=bundle,
-            units=units,
-            skipped=skipped,
-            file_sizes=plan.file_sizes,
-            segment_size=max(summary["size"] for summary in segments),
-            ext=plan.ext,
-            minimum=log.minimum,
-            end=log.end,
-            lost=tuple(log.lost),
-        )
-        for bundle, units in enumerate(bundles)
-        if units
+    units = UnitList.leave(work, scanned)
+    segment_size = max((summary["size"] for summary in segments), default=0)
+    wanted = QueuesWanted(plan, log, segment_size).leave(work)
+    split = split_queues(run, plan, scanned, units, log.end, bundles)
+    root, homes = str(work.root), {queue: bundle_of(*queue, bundles) for queue in split}
+    tasks = [
+        BuildQueuesTask(root, wanted, bundle, units, tuple(queue for queue, home in homes.items() if home == bundle))
+        for bundle in used_bundles(scanned)
     ]
-
-
-def units_of_bundles(work: WorkDirectory, scans: Sequence[ScanSummary]) -> list[tuple[UnitBlocks, ...]]:
-    """Return the blocks of units of each bundle, in the order of the log."""
-    return [
-        tuple(
-            UnitBlocks(str(block_file(work, scan, UNITS)), tuple(scan["unit_blocks"][bundle]))
-            for scan in scans
-            if scan["unit_blocks"][bundle]
-        )
-        for bundle in range(max((len(scan["unit_blocks"]) for scan in scans), default=0))
+    return tasks + [
+        BuildQueuesTask(root, wanted, homes[queue], files, part=part)
+        for queue, parts in split.items()
+        for part, files in parts
     ]
-
-
-def unit_count(segments: Iterable[ScanSummary]) -> int:
-    """Units that a scan found."""
-    return sum(count for summary in segments for *_, count in summary["queues"])
 
 
 def staged_trees(plan: QueuePlan, work: WorkDirectory) -> list[str]:
@@ -167,9 +155,7 @@ def carry_queues(
     return dict(counts)
 
 
-def queue_details(
-    plan: QueuePlan, segments: Sequence[ScanSummary], bundles: Sequence[BuiltQueues], carried: dict[str, int]
-) -> QueueDetails:
+def queue_details(plan: QueuePlan, bundles: Sequence[BuiltQueues], carried: dict[str, int]) -> QueueDetails:
     """Add up what became of all queues, for the report."""
     sums = Counter[str]()
     trees = Counter[str]()
@@ -177,11 +163,10 @@ def queue_details(
         for tree, _, _, summary in bundle["queues"]:
             trees[tree] += 1
             sums.update({name: summary[name] for name in _SUMS})
-    verdicts = _verdicts(plan, segments)
-    unknown = sorted(
-        {key.topic for key in (plan.key(*queue) for queue in verdicts) if key and plan.is_unknown(key.topic)}
-    )
-    left_out = Counter(verdict.value for verdict in verdicts.values() if verdict is not Verdict.BUILD)
+    unknown = sorted({topic for bundle in bundles for topic in bundle["unknown"]})
+    left_out = Counter[str]()
+    for bundle in bundles:
+        left_out.update(bundle["left_out"])
     return QueueDetails(
         queues=trees.total(),
         batch_queues=trees[BATCH_CONSUME_QUEUE],
@@ -206,12 +191,6 @@ def queue_notes(plan: QueuePlan, details: QueueDetails) -> list[str]:
     if count := details.carried_over.get(WITHOUT_RECORDS, 0):
         notes.append(f"{counted(count, 'queue')} without messages in the log copied, so that the offsets continue")
     return notes
-
-
-def _verdicts(plan: QueuePlan, segments: Iterable[ScanSummary]) -> dict[tuple[bytes, int], Verdict]:
-    """Decide for each queue that a scan found whether it is built."""
-    found = {(bytes(topic), int(queue_id)) for summary in segments for topic, queue_id, *_ in summary["queues"]}
-    return {queue: plan.verdict(*queue) for queue in found}
 
 
 def _remarkable(bundles: Iterable[BuiltQueues]) -> list[RemarkableQueue]:

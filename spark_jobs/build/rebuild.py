@@ -17,25 +17,27 @@ from typing import TYPE_CHECKING, cast
 from msgspec.structs import replace
 
 from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, build_index_file, take_index_file
-from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, build_queues, bundle_count, take_queues
+from spark_jobs.build.build_queues import (
+    BuildQueuesTask,
+    BuiltQueues,
+    build_queues,
+    bundle_count,
+    join_parts,
+    take_queues,
+)
 from spark_jobs.build.chosen_names import PLACE, choose_names, zone_of_names
 from spark_jobs.build.kept_index import IndexShapeWanted, KeptIndex, choose_shape, keep_below, keep_index
-from spark_jobs.build.place_entries import (
-    EntryBlock,
-    cut_blocks,
-    entry_blocks,
-    has_record_behind,
-    place,
-)
-from spark_jobs.build.place_queues import log_extent, queue_tasks, unit_count
+from spark_jobs.build.place_entries import cut_blocks, entry_tables, has_record_behind, place
+from spark_jobs.build.place_queues import log_extent, queue_tasks
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.run.attempt import block_file, run_phase
+from spark_jobs.build.unit_blocks import unit_count
+from spark_jobs.run.attempt import run_phase
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import LogEnd, find_log_end
 from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, scan_log
-from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary
+from spark_jobs.scan.scan_segment import ScanSummary
 from spark_jobs.scan.source import StoreSource
 from storage.build.queue_plan import QueueOptions, QueuePlan
 from storage.layout.store_layout import INDEX
@@ -137,16 +139,18 @@ class Rebuild:
             take_index_file(task, made)
         for bundle in rebuilt.queues:
             take_queues(self._work, bundle)
+        rebuilt.queues = join_parts(rebuilt.queues)
 
     def _queue_tasks(self, rebuilt: Rebuilt) -> list[BuildQueuesTask]:
         rebuilt.queue_plan = self._queue_plan
         if self._queue_plan is None:
             return []
         log = log_extent(self._source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
-        return queue_tasks(self._queue_plan, self._work, rebuilt.segments, log)
+        run, bundles = partial(run_tasks, self._context), bundle_count(self._source.size)
+        return queue_tasks(run, self._queue_plan, self._work, rebuilt.segments, log, bundles)
 
     def _index_tasks(self, rebuilt: Rebuilt) -> list[BuildIndexTask]:
-        blocks = [block for summary in rebuilt.segments for block in self._blocks(summary)]
+        blocks = entry_tables(self._work, rebuilt.segments)
         kept, shape, end = rebuilt.kept, rebuilt.shape, rebuilt.log_end.end
         pieces = cut_blocks(blocks, kept.boundary, end)
         placed = place(pieces, shape.capacity - 1, has_record_behind(blocks, pieces, kept.boundary, end))
@@ -165,9 +169,6 @@ class Rebuild:
             )
             for number, (file, name) in enumerate(zip(placed, names, strict=True))
         ]
-
-    def _blocks(self, summary: ScanSummary) -> list[EntryBlock]:
-        return entry_blocks(summary, block_file(self._work, summary, ENTRIES))
 
 
 def build(task: BuildIndexTask | BuildQueuesTask) -> BuiltIndexFile | BuiltQueues:

@@ -93,7 +93,7 @@ def rebuilt_report(
         log = log_extent(source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
         carried = carry_queues(plan, work, rebuilt.queues, log, in_place=request.is_for_store)
         staged += [Staged(tree, work.staged / tree, synced=True) for tree in staged_trees(plan, work)]
-        details = queue_details(plan, rebuilt.segments, rebuilt.queues, carried)
+        details = queue_details(plan, rebuilt.queues, carried)
         report.details.queues, report.units = details, details.units
         report.notes += queue_notes(plan, details)
     return report, staged

@@ -9,7 +9,7 @@ from typing import Any
 
 from spark_jobs.build.build_index_file import BuildIndexTask, IndexHole
 from spark_jobs.build.kept_index import IndexShapeWanted
-from spark_jobs.build.place_entries import Piece, PlacedFile, cut_blocks, entry_blocks, place
+from spark_jobs.build.place_entries import Piece, PlacedFile, cut_blocks, entry_tables, place
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.complete_index import complete_files, holes_of
 from spark_jobs.compact.log_cells import CELL_BYTES, cut_log, segment_limit
@@ -78,8 +78,7 @@ def scanned_merge_tasks(
     """A task for each segment in which a scan found an entry of a record below the physical offset `end`."""
     tasks = []
     for number, summary in enumerate(scans):
-        path = block_file(work, summary, ENTRIES)
-        pieces = cut_blocks(entry_blocks(summary, path), None, end)
+        pieces = cut_blocks(entry_tables(work, [summary]), None, end)
         if pieces:
             tasks.append(_merge_task(work, request, segments, number, pieces=tuple(pieces)))
     return tasks

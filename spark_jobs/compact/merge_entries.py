@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from spark_jobs.build.place_entries import Piece
+from spark_jobs.build.place_entries import Piece, pieces_of_blocks
 from spark_jobs.compact.entry_rows import EntryRows, pack_entries, sort_distinct, unpack_entries
 from spark_jobs.compact.record_facts import RecordFacts, RecordReader
 from spark_jobs.compact.timed_block import write_rows
@@ -143,7 +143,7 @@ class _Merge:
     def _gather(self) -> Iterator[_Gathered]:
         for cell in self._task.cells:
             yield _Gathered(cell.start, np.concatenate([_packed(block) for block in _read_runs(cell.runs)]))
-        for piece in self._task.pieces:
+        for piece in pieces_of_blocks(self._task.pieces):
             block = piece.block.read()
             columns = block.columns
             positions = np.repeat(columns["offsets"], columns["counts"])

@@ -9,7 +9,10 @@ offset  size  type  field        meaning
 
 The header says where the block comes from (`source`, `range` as physical offsets [from, to)), which columns follow
 (`columns`, as name, NumPy type and count), and the CRC-32 of their bytes (`checksum`); whatever else its writer adds is
-in there too. Entries and queue units never travel singly, and never through Spark.
+in there too. Entries and queue units never travel singly.
+
+Behind its blocks a scan leaves one more, their table (:meth:`BlockWriter.write_table`): the driver learns where that
+is and no more, and the tasks that read the blocks find them by it.
 """
 
 import os
@@ -75,6 +78,10 @@ class BlockWriter:
             self._write_all(memoryview(piece))
         return position
 
+    def write_table(self, columns: Mapping[str, np.ndarray]) -> int:
+        """Append the table of the blocks before it; its position, for :func:`read_block_at`."""
+        return self.write(0, 0, columns)
+
     def _write_all(self, piece: memoryview) -> None:
         while len(piece):
             written = self._file.write(piece)
@@ -102,6 +109,15 @@ def read_block(path: Path, descriptor: int, position: int) -> tuple[Block, int]:
         columns[name] = np.frombuffer(data, dtype=kind, count=count, offset=at)
         at += kind.itemsize * count
     return Block(header, columns), position + size
+
+
+def read_block_at(path: Path, position: int) -> Block:
+    """The one block at a position of a file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return read_block(path, descriptor, position)[0]
+    finally:
+        os.close(descriptor)
 
 
 def read_blocks(path: Path) -> Iterator[Block]:

@@ -14,6 +14,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,7 +28,7 @@ from spark_jobs.run.spark_calls import Guarded, SparkFailed, call_apart, run_job
 from storage.child_process import SAFE_PATH
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
-    from pyspark import SparkConf, SparkContext
+    from pyspark import Broadcast, SparkConf, SparkContext
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -54,6 +55,9 @@ LAST_CALL_SECONDS: Final = 2
 
 START_SETTING: Final = "spark.rocketlens.startSeconds"
 """The property that says otherwise: for machines that are very slow, and clusters that have a driver wait its turn."""
+
+FEW_TASKS: Final = 64
+"""So many are sent each with its own partition: a broadcast takes longer than that."""
 
 PYTHON: Final = "PYSPARK_PYTHON"
 _QUIET: Final = {
@@ -259,16 +263,30 @@ def run_tasks(
 ) -> list[Result]:
     """Run each task as a Spark task of its own; the summaries that they return, in order.
 
-    A RocketLensError or OSError of a task ends the job and is raised here, as TaskFailed.
+    Many tasks are sent to each executor at once, and what they share but once: the list of all segments, for example,
+    which may be a part of thousands. A RocketLensError or OSError of a task ends the job and is raised here, as
+    TaskFailed.
     """
     if not tasks:
         return []
 
     def collect() -> list[Result]:
         context.setJobDescription(name)
-        return context.parallelize(tasks, len(tasks)).map(Guarded(function)).collect()
+        if len(tasks) <= FEW_TASKS:
+            return context.parallelize(tasks, len(tasks)).map(Guarded(function)).collect()
+        sent = context.broadcast(list(tasks))
+        run = Guarded(partial(_run_numbered, sent, function))
+        try:
+            return context.parallelize(range(len(tasks)), len(tasks)).map(run).collect()
+        finally:
+            sent.unpersist()
 
     return run_job(context, collect)
+
+
+def _run_numbered(sent: "Broadcast[list[Task]]", function: Callable[[Task], Result], number: int) -> Result:
+    """Run one of the tasks that were broadcast; they are unpacked here, where our packages have arrived."""
+    return function(sent.value[number])
 
 
 def send_packages(context: "SparkContext") -> None:

@@ -36,7 +36,7 @@ from storage.files.attempt_names import attempt_name, attempt_of, written_beside
 PROGRESS: Final = Struct(">qq")
 """Bytes read and messages found by a task."""
 
-VERSION: Final = 3
+VERSION: Final = 4
 JOURNAL: Final = "journal.msgpack"
 """A publishing that is under way, beside the directory of its run."""
 

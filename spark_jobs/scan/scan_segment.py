@@ -4,7 +4,9 @@ A record that is none does not end the scan: it goes on at the next intact one, 
 the log ends at such a place is decided when all segments are known (:mod:`spark_jobs.scan.log_end`).
 """
 
+import dataclasses
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NotRequired
 
@@ -28,6 +30,15 @@ MOST_BREAKS: Final = 10_000
 """Places of one segment that are listed; more are counted."""
 
 REPORT_BYTES: Final = 32 * 1024 * 1024
+
+BUNDLES_OF_A_BLOCK: Final = 64
+"""Where queues are dealt out to more bundles, units of so many more blocks are gathered before they are."""
+
+GATHERED_BYTES: Final = 32 * 1024 * 1024
+"""Of units, at most."""
+
+HOT_SHARE: Final = 32
+"""A queue is named that has more than this part (1 in so many) of a segment's units."""
 
 PHASE: Final = "scan"
 ENTRIES: Final = "entries"
@@ -73,9 +84,13 @@ class ScanSummary(AttemptRecord):
 
     `state` says why it ended ("full", "blank", "zeros", "broken") at the physical offset `end`. `breaks` are places
     where it broke off: physical offset, that of the next intact record (−1 for none), why, and whether (1) what follows
-    may be believed. `entry_blocks` are rows as in :class:`spark_jobs.build.place_entries.EntryBlock` without the path;
-    `unit_blocks` are positions of blocks for each bundle; `queues` are topic, queue id, first and next queue offset
-    and number of units of each. `problem` is there where a verification asked: why nothing could be read.
+    may be believed.
+
+    Of blocks there are counts only. `entry_table` is a row as in :class:`spark_jobs.build.place_entries.EntryTable`
+    without the path, empty without any block; `unit_table` is the position of the table of units, −1 without any,
+    `unit_bundles` a bit for each bundle, set where it has a block, and `units` their number. `hot_queues` are topic,
+    queue id and units of the queues that have many of them. `problem` is there where a verification asked: why nothing
+    could be read.
     """
 
     path: str
@@ -88,9 +103,11 @@ class ScanSummary(AttemptRecord):
     last_timestamp: int
     breaks: list[list[int]]
     more_breaks: int
-    entry_blocks: list[list[int]]
-    unit_blocks: list[list[int]]
-    queues: list[list[Any]]
+    entry_table: list[int]
+    unit_table: int
+    unit_bundles: bytes
+    units: int
+    hot_queues: list[list[Any]]
     problem: NotRequired[str]
 
 
@@ -139,7 +156,9 @@ class SegmentScan:
         self._more_breaks = 0
         self._entry_blocks: list[list[int]] = []
         self._unit_blocks: list[list[int]] = [[] for _ in range(task.bundles)]
-        self._queues: dict[tuple[bytes, int], list[int]] = {}
+        self._gathered: list[DispatchBlock] = []
+        self._most_gathered = -(-task.bundles // BUNDLES_OF_A_BLOCK)
+        self._queues: Counter[tuple[bytes, int]] = Counter()
 
     def run(self) -> ScanSummary:
         """Read to the end; the summary."""
@@ -147,7 +166,9 @@ class SegmentScan:
         while self._step():
             pass
         self._flush()
+        self._deal_units()
         self._notify(self._window.size, self._records)
+        units = self._queues.total()
         return {
             "path": self._task.path,
             "base": self._task.base_offset,
@@ -159,9 +180,11 @@ class SegmentScan:
             "last_timestamp": self._last_timestamp,
             "breaks": self._breaks,
             "more_breaks": self._more_breaks,
-            "entry_blocks": self._entry_blocks,
-            "unit_blocks": self._unit_blocks,
-            "queues": [[topic, queue_id, *facts] for (topic, queue_id), facts in self._queues.items()],
+            "entry_table": self._leave_entry_table(),
+            "unit_table": self._leave_unit_table(),
+            "unit_bundles": np.packbits(np.array(list(map(bool, self._unit_blocks)), np.bool_)).tobytes(),
+            "units": units,
+            "hot_queues": [[*queue, count] for queue, count in self._queues.items() if count * HOT_SHARE > units],
         }
 
     def _step(self) -> bool:
@@ -255,7 +278,10 @@ class SegmentScan:
         if self._task.entries:
             self._write_entries(block)
         if self._task.bundles:
-            self._write_units(block)
+            self._gathered.append(block)
+            held = sum(each.units.nbytes for each in self._gathered)
+            if len(self._gathered) >= self._most_gathered or held >= GATHERED_BYTES:
+                self._deal_units()
 
     def _write_entries(self, block: DispatchBlock) -> None:
         columns: dict[str, np.ndarray] = {
@@ -270,29 +296,74 @@ class SegmentScan:
             [position, block.first_offset, block.end_offset, block.hashes.size, block.last_record]
         )
 
-    def _write_units(self, block: DispatchBlock) -> None:
-        bundles = [bundle_of(topic, queue_id, self._task.bundles) for topic, queue_id in block.queues]
-        self._note_queues(block)
-        deal = np.asarray(bundles, dtype=np.int64)[block.runs[:, 0]] if len(block.runs) else np.zeros(0, np.int64)
-        for bundle in range(self._task.bundles):
-            mine = np.flatnonzero(deal == bundle)
-            if mine.size:
-                columns, queues = _select_runs(block, block.runs[mine], whole=mine.size == len(block.runs))
-                position = self._units.write(block.first_offset, block.end_offset, columns, queues=queues)
-                self._unit_blocks[bundle].append(position)
+    def _deal_units(self) -> None:
+        """Write a block for each bundle that has units among those that have been gathered."""
+        if not self._gathered:
+            return
+        block, self._gathered = _joined(self._gathered), []
+        if not len(block.runs):
+            return
+        self._count_queues(block)
+        bundles = np.array([bundle_of(*queue, self._task.bundles) for queue in block.queues], np.int64)
+        deal = bundles[block.runs[:, 0]]
+        order = np.argsort(deal, kind="stable")
+        for mine in np.split(order, np.flatnonzero(np.diff(deal[order])) + 1):
+            columns, queues = _select_runs(block, block.runs[mine], whole=mine.size == len(block.runs))
+            position = self._units.write(block.first_offset, block.end_offset, columns, queues=queues)
+            self._unit_blocks[int(deal[mine[0]])].append(position)
 
-    def _note_queues(self, block: DispatchBlock) -> None:
-        """First and next queue offset and number of units of each queue so far."""
-        for number, kind, first, count, _ in block.runs.tolist():
-            facts = self._queues.setdefault(block.queues[number], [kind, first, first, 0])
-            facts[1] = min(facts[1], first)
-            facts[2] = max(facts[2], first + count)
-            facts[3] += count
+    def _count_queues(self, block: DispatchBlock) -> None:
+        """Add to the number of units of each queue."""
+        numbers, inverse = np.unique(block.runs[:, 0], return_inverse=True)
+        counts = np.bincount(inverse, weights=block.runs[:, 3])
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            self._queues[block.queues[number]] += int(count)
+
+    def _leave_entry_table(self) -> list[int]:
+        """Write the table of the blocks of entries; its position, and what the blocks have in all."""
+        blocks = self._entry_blocks
+        if not blocks:
+            return []
+        position = self._entries.write_table({"blocks": np.array(blocks, np.int64).reshape(-1)})
+        return [position, blocks[0][1], blocks[-1][2], sum(block[3] for block in blocks), blocks[-1][4]]
+
+    def _leave_unit_table(self) -> int:
+        """Write the table of the blocks of units, bundle by bundle; its position, −1 without any block."""
+        if not any(self._unit_blocks):
+            return -1
+        counts = [0, *(len(positions) for positions in self._unit_blocks)]
+        positions = [position for positions in self._unit_blocks for position in positions]
+        columns = {"starts": np.cumsum(counts, dtype=np.int64), "positions": np.array(positions, np.int64)}
+        return self._units.write_table(columns)
 
 
 def bundle_of(topic: bytes, queue_id: int, bundles: int) -> int:
     """Which of the build tasks makes a queue; the same in every process."""
     return zlib.crc32(b"%d@%b" % (queue_id, topic)) % bundles
+
+
+def _joined(blocks: Sequence[DispatchBlock]) -> DispatchBlock:
+    """One block of what the units of some blocks, in their order, are: its queues are numbered anew."""
+    if len(blocks) == 1:
+        return blocks[0]
+    numbers: dict[tuple[bytes, int], int] = {}
+    runs, position = [], 0
+    for block in blocks:
+        renumbered = np.array([numbers.setdefault(queue, len(numbers)) for queue in block.queues], np.int64)
+        if len(block.runs):
+            mine = block.runs.copy()
+            mine[:, 0] = renumbered[mine[:, 0]]
+            mine[:, 4] += position
+            runs.append(mine)
+        position += block.units.size
+    return dataclasses.replace(
+        blocks[-1],
+        first_offset=blocks[0].first_offset,
+        queues=list(numbers),
+        runs=np.concatenate([blocks[0].runs[:0], *runs]),
+        units=np.concatenate([block.units for block in blocks]),
+        unit_timestamps=np.concatenate([block.unit_timestamps for block in blocks]),
+    )
 
 
 def _select_runs(

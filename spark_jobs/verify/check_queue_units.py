@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from spark_jobs.build.build_queues import HELD_BYTES, QueueRun, UnitBlocks, blocks_before, queue_runs
+from spark_jobs.build.build_queues import HELD_BYTES
+from spark_jobs.build.unit_blocks import QueueRun, UnitList, queue_runs
 from spark_jobs.places.remote_tree import RemoteTree, named_as
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.verify.diagnose_queue import CleanFront, QueueDiagnosis
@@ -38,7 +39,7 @@ KEPT_IN_A_FILE: Final = 1 << 20
 
 
 class CheckQueuesTask(msgspec.Struct, frozen=True):
-    """A bundle: its blocks in the order of the log, and the queues (tree, topic, queue id) that the store has of it.
+    """A bundle: the files with its blocks, and the queues (tree, topic, queue id) that the store has of it.
 
     `store` is its directory or its URL; of one behind a URL `tree` has the files of these queues.
     """
@@ -47,7 +48,7 @@ class CheckQueuesTask(msgspec.Struct, frozen=True):
     store: str
     tree: RemoteTree | None
     bundle: int
-    units: tuple[UnitBlocks, ...]
+    units: UnitList
     existing: tuple[tuple[str, str, int], ...]
     ext: bool
     limit: int
@@ -93,7 +94,7 @@ def _check_bundle(
         return queues[key]
 
     units = held = 0
-    for block in blocks_before(task.units, log.end):
+    for block in task.units.blocks(task.bundle, log.end):
         for run in queue_runs(block, log.end):
             queue = queue_of(run.key)
             held += queue.put(run)

@@ -54,7 +54,7 @@ def _find_gaps(work: Path, directory: Path, summaries: Sequence[CheckedIndexFile
     for number, each in enumerate(covering):
         note_gap(each["ranks"][0], each["path"], covering[max(number - 1, 0) : number + 1])
         covered = max(covered, each["ranks"][1] + 1)
-    note_gap(int(log.ranks[-1]), str(directory), covering[-1:], is_end=bool(covering))
+    note_gap(log.entries, str(directory), covering[-1:], is_end=bool(covering))
     return gaps
 
 

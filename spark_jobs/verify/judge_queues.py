@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from spark_jobs.build.place_queues import units_of_bundles
+from spark_jobs.build.unit_blocks import UnitList, used_bundles
 from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
@@ -22,14 +22,19 @@ QUEUE_TREES: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
 
 
 def check_tasks(
-    plan: QueuePlan, work: WorkDirectory, scans: Sequence[ScanSummary], limit: int, tree: RemoteTree | None = None
+    plan: QueuePlan,
+    work: WorkDirectory,
+    scans: Sequence[ScanSummary],
+    bundles: int,
+    limit: int,
+    tree: RemoteTree | None = None,
 ) -> list[CheckQueuesTask]:
     """A task for each bundle that has units, or queues in the store; `tree`: the listing of one behind a URL."""
-    bundles = units_of_bundles(work, scans)
-    existing: list[list[tuple[str, str, int]]] = [[] for _ in bundles]
+    existing: list[list[tuple[str, str, int]]] = [[] for _ in range(bundles)]
     for key in sorted(plan.existing):
-        existing[bundle_of(key.topic.encode(), key.queue_id, len(bundles))].append((key.tree, key.topic, key.queue_id))
-    trees = [None] * len(bundles) if tree is None else deal_tree(tree, len(bundles))
+        existing[bundle_of(key.topic.encode(), key.queue_id, bundles)].append((key.tree, key.topic, key.queue_id))
+    units, used = UnitList.leave(work, scans), set(used_bundles(scans))
+    trees = [None] * bundles if tree is None else deal_tree(tree, bundles)
     has_ext = (plan.root / CONSUME_QUEUE_EXT).is_dir()
     return [
         CheckQueuesTask(
@@ -42,8 +47,8 @@ def check_tasks(
             ext=has_ext,
             limit=limit,
         )
-        for bundle, (units, queues) in enumerate(zip(bundles, existing, strict=True))
-        if units or queues
+        for bundle, queues in enumerate(existing)
+        if bundle in used or queues
     ]
 
 

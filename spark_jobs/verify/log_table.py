@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.build.place_entries import EntryBlock
+from spark_jobs.build.place_entries import EntryBlock, EntryTable
 from spark_jobs.run.work_directory import WorkDirectory, write_whole
 from storage.build.existing_queue import ReadableLog
 from storage.build.index_builder import EntryColumns
@@ -46,7 +46,7 @@ class LogTable(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     """The log as it was scanned: records from `minimum` up to `end`, without the `lost` ranges [from, to).
 
     `is_live`: a broker writes to the store; `may_lag`: what is missing at the end of queues and index may come yet.
-    `segments` are base offsets and paths; `blocks` all blocks of index entries, in the order of the log.
+    `segments` are base offsets and paths; `tables` are those of all blocks of index entries, in the order of the log.
     """
 
     minimum: int
@@ -56,7 +56,7 @@ class LogTable(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     is_live: bool
     may_lag: bool
     segments: tuple[tuple[int, str], ...]
-    blocks: tuple[EntryBlock, ...]
+    tables: tuple[EntryTable, ...]
 
     def write(self, work: WorkDirectory) -> None:
         """Leave it in the work directory."""
@@ -87,6 +87,21 @@ class LogTable(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         number = max(bisect_right(self.segments, physical_offset, key=lambda segment: segment[0]) - 1, 0)
         base, path = self.segments[number]
         return path, physical_offset - base
+
+    @property
+    def entries(self) -> int:
+        """The last of `ranks`; the table is read of the one segment in which the log ends."""
+        return sum(
+            block.entries
+            for table in self.tables
+            for block in (table.blocks() if table.end > self.end else (table,))
+            if block.first < self.end
+        )
+
+    @cached_property
+    def blocks(self) -> tuple[EntryBlock, ...]:
+        """All blocks; tasks read all tables for them."""
+        return tuple(block for table in self.tables for block in table.blocks() if block.first < self.end)
 
     @cached_property
     def ranks(self) -> Numbers:

@@ -101,14 +101,16 @@ class Verification:
         verdict = judge_log(self._run, self._work, source, scans, request.limit)
         log, findings = verdict.table, verdict.findings
         log.write(self._work)
-        queue_tasks = check_tasks(self._plan, self._work, verdict.scans, request.limit, source.tree)
+        bundles = bundle_count(source.size)
+        queue_tasks = check_tasks(self._plan, self._work, verdict.scans, bundles, request.limit, source.tree)
         tasks: list[CheckIndexTask | CheckQueuesTask] = [*index_tasks, *queue_tasks]
-        checked = self._run_phase(Phase(PHASE, int(log.ranks[-1]), "entries"), tasks, check)
+        checked = self._run_phase(Phase(PHASE, log.entries, "entries"), tasks, check)
         self._work.enter("gaps")
         files = cast("list[CheckedIndexFile]", checked[: len(index_tasks)])
         index = judge_index(self._run, self._work, source.layout.index, files, log, findings)
-        bundles = cast("list[CheckedQueues]", checked[len(index_tasks) :])
-        queues, notes = judge_queues(self._plan, bundles, log, findings)
+        queues, notes = judge_queues(
+            self._plan, cast("list[CheckedQueues]", checked[len(index_tasks) :]), log, findings
+        )
         if index.dropped:
             notes.insert(
                 0,

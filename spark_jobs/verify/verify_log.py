@@ -12,13 +12,13 @@ from typing import Final
 import msgspec
 
 from protocol.errors import StoreError
-from spark_jobs.build.place_entries import entry_blocks
+from spark_jobs.build.place_entries import entry_tables
 from spark_jobs.build.place_queues import log_extent
 from spark_jobs.places.remote_file import RemoteReadError
-from spark_jobs.run.attempt import RunTasks, block_file
+from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import find_log_end
-from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary, ScanTask, scan_segment
+from spark_jobs.scan.scan_segment import ScanSummary, ScanTask, scan_segment
 from spark_jobs.scan.segment_window import SegmentWindow
 from spark_jobs.scan.source import StoreSource
 from spark_jobs.verify.findings import FILE, RECORD, Discrepancies, FoundAt
@@ -52,9 +52,11 @@ def scan_readable(task: ScanTask) -> ScanSummary:
             "last_timestamp": 0,
             "breaks": [[task.base_offset, -1, codes.BAD_SIZE, 0]],
             "more_breaks": 0,
-            "entry_blocks": [],
-            "unit_blocks": [[] for _ in range(task.bundles)],
-            "queues": [],
+            "entry_table": [],
+            "unit_table": -1,
+            "unit_bundles": b"",
+            "units": 0,
+            "hot_queues": [],
             "attempt": "",
             "problem": str(error),
         }
@@ -116,12 +118,7 @@ def judge_log(
         is_live=source.is_live,
         may_lag=source.is_live or source.has_crashed,
         segments=tuple((scan["base"], scan["path"]) for scan in scans),
-        blocks=tuple(
-            block
-            for scan in scans
-            for block in entry_blocks(scan, block_file(work, scan, ENTRIES))
-            if block.first < end
-        ),
+        tables=tuple(table for table in entry_tables(work, scans) if table.first < end),
     )
     return LogVerdict(table, findings, max(log_end.end - end, 0), scans)
 

@@ -1,10 +1,11 @@
 """A rebuild of a store's queues without Spark: its tasks called one after the other, as Spark calls them."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from queue_runs import files_under
-from spark_jobs.build.build_queues import build_queues, take_queues
+from spark_jobs.build.build_queues import build_queues, join_parts, take_queues
 from spark_jobs.build.place_queues import (
     carry_queues,
     log_extent,
@@ -13,11 +14,17 @@ from spark_jobs.build.place_queues import (
     queue_tasks,
     staged_trees,
 )
+from spark_jobs.run.attempt import Result, Task
 from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ScanTask, scan_segment
 from storage.build.queue_plan import QueueOptions, QueuePlan
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+
+
+def run_here(_: str, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:
+    """Run tasks one after the other, in this process."""
+    return [function(task) for task in tasks]
 
 
 class Rebuilt:
@@ -41,13 +48,14 @@ class Rebuilt:
             scan_segment(self._scan_task(path, bundles)) for path in sorted((store / "commitlog").iterdir())
         ]
         self.log = log_extent(self.segments[0]["base"], self._end() if end is None else end, damages)
-        self.tasks = queue_tasks(self.plan, self.work, self.segments, self.log)
-        self.bundles = [build_queues(task) for task in self.tasks]
-        for bundle in self.bundles:
+        self.tasks = queue_tasks(run_here, self.plan, self.work, self.segments, self.log, bundles)
+        built = [build_queues(task) for task in self.tasks]
+        for bundle in built:
             take_queues(self.work, bundle)
+        self.bundles = join_parts(built)
         self.carried = carry_queues(self.plan, self.work, self.bundles, self.log, in_place=in_place)
         self.trees = staged_trees(self.plan, self.work)
-        self.details = queue_details(self.plan, self.segments, self.bundles, self.carried)
+        self.details = queue_details(self.plan, self.bundles, self.carried)
         self.notes = queue_notes(self.plan, self.details)
 
     def _scan_task(self, path: Path, bundles: int) -> ScanTask:

@@ -16,7 +16,8 @@ from queue_rebuild import Rebuilt
 from queue_runs import files_under, units_in
 from spark_jobs.build import build_queues as job
 from spark_jobs.build.build_queues import bundle_count
-from spark_jobs.build.place_queues import RemarkableQueue, log_extent, unit_count
+from spark_jobs.build.place_queues import RemarkableQueue, log_extent
+from spark_jobs.build.unit_blocks import unit_count
 from spark_jobs.run.report import Damage
 from store_files import write_file
 from store_writer import StoreWriter
@@ -324,4 +325,4 @@ def test_lost_ranges_are_merged_and_end_with_the_log() -> None:
 
 
 def test_bundles_depend_on_the_log_alone() -> None:
-    assert [bundle_count(size << 30) for size in (0, 4, 16, 1000)] == [4, 4, 16, 64]
+    assert [bundle_count(size << 30) for size in (0, 4, 16, 64, 71, 72, 10_000)] == [4, 4, 16, 64, 64, 65, 1306]

@@ -1,6 +1,7 @@
 """Entries find their files by counting alone; compared with putting them one by one."""
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.build.place_entries import Boundary, EntryBlock, PlacedFile, cut_blocks, has_record_behind, place
+from spark_jobs.build.place_entries import (
+    Boundary,
+    EntryBlock,
+    EntryTable,
+    PlacedFile,
+    cut_blocks,
+    has_record_behind,
+    pieces_of_blocks,
+    place,
+)
 from spark_jobs.run.blocks import BlockWriter
 
 Entry = tuple[int, int]
@@ -34,10 +44,28 @@ def write_blocks(path: Path, records: list[int], splits: set[int]) -> list[Entry
     return blocks
 
 
+def write_segments(path: Path, records: list[int], splits: set[int], cuts: set[int]) -> list[EntryTable]:
+    """The same blocks, of which each segment has those up to the next cut; tables in place of lists."""
+    blocks = write_blocks(path, records, splits)
+    bounds = [0, *sorted(cut for cut in cuts if 0 < cut < len(blocks)), len(blocks)]
+    tables = []
+    for start, stop in itertools.pairwise(bounds):
+        mine = blocks[start:stop]
+        rows = [[each.position, each.first, each.end, each.entries, each.last_record] for each in mine]
+        with path.open("ab") as file, BlockWriter(path.with_name("table"), "log") as writer:
+            position = file.tell()
+            writer.write_table({"blocks": np.array(rows, np.int64).reshape(-1)})
+            file.write(writer.path.read_bytes())
+        writer.path.unlink()
+        entries = sum(each.entries for each in mine)
+        tables.append(EntryTable(str(path), position, mine[0].first, mine[-1].end, entries, mine[-1].last_record))
+    return tables
+
+
 def entries_of(file: PlacedFile) -> list[Entry]:
     """The entries that a file's pieces stand for."""
     found: list[Entry] = []
-    for piece in file.pieces:
+    for piece in pieces_of_blocks(file.pieces):
         columns = piece.block.read().columns
         every = [
             (piece.block.first + int(offset), number)
@@ -78,15 +106,22 @@ def put_one_by_one(records: list[int], capacity: int, start: Boundary | None, en
     capacity=st.integers(1, 12),
     start=st.none() | st.builds(Boundary, st.integers(0, 29).map(lambda n: 10 * n), st.integers(0, 5)),
     end=st.integers(0, 31).map(lambda n: 10 * n),
+    cuts=st.none() | st.sets(st.integers(1, 29)),
 )
 def test_files_hold_what_putting_one_by_one_gives(
     tmp_path_factory: pytest.TempPathFactory,
     records: list[int], splits: set[int], capacity: int, start: Boundary | None, end: int,
+    cuts: set[int] | None,
 ) -> None:  # fmt: skip
-    blocks = write_blocks(tmp_path_factory.mktemp("place") / "blocks", records, splits)
+    """Pieces are of blocks, or with `cuts` of segments, whose blocks the driver does not know."""
+    path = tmp_path_factory.mktemp("place") / "blocks"
+    blocks: Sequence[EntryBlock] = (
+        write_blocks(path, records, splits) if cuts is None else write_segments(path, records, splits, cuts)
+    )
     pieces = cut_blocks(blocks, start, end)
     # Inside a cut block only keyed records are known by their offsets: give the last one below the end entries.
-    if any(block.first < end <= block.last_record for block in blocks) and 0 < end <= 10 * len(records):
+    every = [each for block in blocks for each in block.blocks()]
+    if any(each.first < end <= each.last_record for each in every) and 0 < end <= 10 * len(records):
         records_below = records[: end // 10]
         if records_below and not records_below[-1]:
             return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from protocol.errors import StoreError, is_out_of_room
-from spark_jobs.run.session import run_tasks
+from spark_jobs.run.session import FEW_TASKS, run_tasks
 from spark_jobs.run.spark_calls import SparkFailed, TaskFailed, call_apart, spark_failure
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def test_results_come_in_the_order_of_the_tasks(spark: "SparkContext") -> None:
         {"square": 1},
         {"square": 4},
     ]
+    many = list(range(FEW_TASKS + 1))
+    assert run_tasks(spark, "square", many, lambda number: number * number) == [number * number for number in many]
     assert run_tasks(spark, "nothing", [], lambda number: {"number": number}) == []
 
 

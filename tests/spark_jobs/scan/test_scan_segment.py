@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -12,14 +13,25 @@ from hypothesis import strategies as st
 
 from blanks import LENGTH, Blanked, blanked_segments
 from oracles import Record, index_hash, index_keys, is_queued, queue_unit, read_record
+from spark_jobs.build.place_entries import entry_tables
+from spark_jobs.build.unit_blocks import ScannedUnits, used_bundles
 from spark_jobs.run.attempt import block_file
-from spark_jobs.run.blocks import read_blocks
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.spark_calls import TaskFailed
 from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan import scan_segment as scan_segment_module
 from spark_jobs.scan.damage import ZEROS
-from spark_jobs.scan.scan_segment import ScanTask, SegmentScan, bundle_of, scan_segment
+from spark_jobs.scan.scan_segment import (
+    GATHERED_BYTES,
+    HOT_SHARE,
+    ScanSummary,
+    ScanTask,
+    SegmentScan,
+    bundle_of,
+    scan_segment,
+)
 from spark_jobs.scan.segment_window import READ_BYTES
+from storage.build.dispatch_scan import DispatchOptions
 from storage.kernels import records as codes
 from store_writer import StoreWriter
 
@@ -46,24 +58,30 @@ def task_of(directory: WorkDirectory, segment: Path, **options: Any) -> ScanTask
 
 
 def entries_in(summary: dict[str, Any]) -> list[tuple[int, int, int]]:
-    """(hash, physical offset, store timestamp) of all entries in the blocks."""
-    found = []
-    for block in read_blocks(block_file(summary["work"], summary, "entries")):
-        columns = block.columns
-        records = np.repeat(np.arange(columns["counts"].size), columns["counts"])
-        found += zip(
-            columns["hashes"].tolist(),
-            (columns["offsets"][records].astype(np.int64) + block.header["range"][0]).tolist(),
-            columns["timestamps"][records].tolist(),
-            strict=True,
-        )
+    """(hash, physical offset, store timestamp) of all entries in the blocks that the table lists."""
+    found: list[tuple[int, int, int]] = []
+    for table in entry_tables(summary["work"], [cast("ScanSummary", summary)]):
+        blocks = table.blocks()
+        assert (table.first, table.end) == (blocks[0].first, blocks[-1].end)
+        for each in blocks:
+            columns = each.read().columns
+            records = np.repeat(np.arange(columns["counts"].size), columns["counts"])
+            found += zip(
+                columns["hashes"].tolist(),
+                (columns["offsets"][records].astype(np.int64) + each.first).tolist(),
+                columns["timestamps"][records].tolist(),
+                strict=True,
+            )
+        assert len(found) == table.entries
     return found
 
 
 def units_in(summary: dict[str, Any]) -> dict[tuple[bytes, int], list[tuple[int, bytes]]]:
     """(queue offset, unit) of each queue, in the order of the blocks."""
     found: dict[tuple[bytes, int], list[tuple[int, bytes]]] = {}
-    for block in read_blocks(block_file(summary["work"], summary, "units")):
+    used = used_bundles([cast("ScanSummary", summary)])
+    units = ScannedUnits(str(block_file(summary["work"], summary, "units")), summary["unit_table"])
+    for block in (block for bundle in used for block in units.blocks(bundle, 1 << 62)):
         data, at = block.columns["units"].tobytes(), 0
         for number, _, first, count in block.columns["runs"].reshape(-1, 4).tolist():
             queue = found.setdefault(tuple(block.header["queues"][number]), [])
@@ -129,12 +147,34 @@ def test_entries_and_units_are_what_dispatching_one_by_one_gives(
         assert entries_in(summary) == expected_entries(mine)
         assert units_in(summary) == expected_units(mine)
         assert summary["records"] == len(mine)
-        facts = {(topic, queue_id): (first, following, count) for topic, queue_id, _, first, following, count in
-                 summary["queues"]}  # fmt: skip
-        assert facts == {
-            queue: (min(o for o, _ in units), max(o for o, _ in units) + 1, len(units))
-            for queue, units in expected_units(mine).items()
-        }
+        counts = {queue: len(units) for queue, units in expected_units(mine).items()}
+        assert summary["units"] == sum(counts.values())
+        hot = {(topic, queue_id): count for topic, queue_id, count in summary["hot_queues"]}
+        assert hot == {queue: count for queue, count in counts.items() if count * HOT_SHARE > summary["units"]}
+
+
+@pytest.mark.parametrize("gathered", [GATHERED_BYTES, 100])
+def test_units_of_many_blocks_are_gathered_for_many_bundles(
+    gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often units are dealt out, each bundle has the same ones in the same order."""
+    monkeypatch.setattr(scan_segment_module, "DispatchOptions", partial(DispatchOptions, records=3))
+    monkeypatch.setattr(scan_segment_module, "BUNDLES_OF_A_BLOCK", 2)
+    monkeypatch.setattr(scan_segment_module, "GATHERED_BYTES", gathered)
+    writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT)
+    for number in range(25):
+        writer.append(f"T{number % 3}", queue_id=number % 2)
+    writer.close()
+    summary = scan(tmp_path / "work", writer.root / "commitlog" / f"{0:020d}", bundles=9, ext=True)
+    assert units_in(summary) == expected_units(writer.records)
+    units = ScannedUnits(str(block_file(summary["work"], summary, "units")), summary["unit_table"])
+    blocks = [block for bundle in range(9) for block in units.blocks(bundle, 1 << 62)]
+    times = {r.physical_offset: r.store_timestamp for r in writer.records}
+    for block in blocks:
+        offsets = block.columns["units"].reshape(-1, 20)[:, :8].copy().view(">i8").reshape(-1)
+        assert block.columns["timestamps"].tolist() == [times[offset] for offset in offsets.tolist()]
+    most = max(len(list(units.blocks(bundle, 1 << 62))) for bundle in range(9))
+    assert (most == 2) == (gathered == GATHERED_BYTES)
 
 
 @settings(max_examples=80, deadline=None)

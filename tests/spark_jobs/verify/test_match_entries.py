@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from spark_jobs.build.place_entries import EntryBlock
+from spark_jobs.build.place_entries import EntryTable
 from spark_jobs.run.blocks import Block
 from spark_jobs.verify.index_image import IndexStretch, rebuilt_stretch
 from spark_jobs.verify.log_table import LogTable
@@ -42,6 +42,9 @@ class HeldBlock(NamedTuple):
     def read(self) -> Block:
         return Block({}, self.columns)
 
+    def blocks(self) -> "tuple[HeldBlock]":
+        return (self,)
+
 
 def log_of(blocks: Sequence[Sequence[Keyed]]) -> LogTable:
     held = [
@@ -67,7 +70,7 @@ def log_of(blocks: Sequence[Sequence[Keyed]]) -> LogTable:
         is_live=False,
         may_lag=False,
         segments=(),
-        blocks=cast("tuple[EntryBlock, ...]", tuple(held)),
+        tables=cast("tuple[EntryTable, ...]", tuple(held)),
     )
 
 

@@ -22,7 +22,7 @@ def log_of(lost: Iterable[int] = (), minimum: int = 0) -> LogTable:
     ranges = tuple((DISTANCE * number - 10, DISTANCE * number) for number in lost)
     return LogTable(
         minimum=minimum, end=10**6, lost=ranges, segment_size=10**6, is_live=False, may_lag=False,
-        segments=((0, "segment"),), blocks=(),
+        segments=((0, "segment"),), tables=(),
     )  # fmt: skip
 
 
