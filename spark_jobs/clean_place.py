@@ -54,7 +54,7 @@ def clean_place(place: str, storage: str, older_than: int, *, delete: bool, as_j
     for each in found.orphans:
         moment = datetime.fromtimestamp(each.written, UTC).isoformat(timespec="seconds")
         what = f"{bytes_text(each.bytes)}" if not each.upload else "unfinished upload"
-        click.echo(one_line(f"{each.name}  {what}  {moment}"))
+        click.echo(f"{one_line(each.name)}  {what}  {moment}")
     for line in _summary(found):
         click.echo(one_line(line))
 
