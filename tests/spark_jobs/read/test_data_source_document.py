@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import oracles
+from spark_jobs.export.export import run_export
+from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.read.source_options import NAMES
+from spark_jobs.run.progress import Silence
 from storage.columns.names import KINDS
 
 if TYPE_CHECKING:
@@ -16,18 +19,25 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "data-source.md").read_text()
 
 
 def test_the_examples_run_and_find_what_is_there(
-    session: "SparkSession", g1_store: Path, capsys: "pytest.CaptureFixture[str]"
+    session: "SparkSession", g1_store: Path, tmp_path: Path, capsys: "pytest.CaptureFixture[str]"
 ) -> None:
     blocks = re.findall(r"^```python$(.*?)^```$", DOCUMENT, re.M | re.S)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
+    out = f"file://{tmp_path}/export"
+    run_export(ExportRequest(store=str(g1_store), out=out, format="parquet"), Silence())
+    here = {"/path/to/store": str(g1_store), "s3://bucket/export": out, '"s3': '"file'}
     names: dict[str, Any] = {}
     for block in blocks:
-        exec(compile(block.replace("/path/to/store", str(g1_store)), "docs/data-source.md", "exec"), names)
+        for written, meant in here.items():
+            block = block.replace(written, meant)
+        exec(compile(block, "docs/data-source.md", "exec"), names)
     records = [record for record in oracles.read_log(g1_store / "commitlog") if record.topic == "TopicTest"]
     assert names["count"] == len(records) == sum(row["count"] for row in names["per_minute"].collect())
     assert [row.body for row in names["found"].collect()] == ["Hello world"]
     assert names["damage"].count() == 0
-    assert session.table("arrived").count() == len(oracles.read_log(g1_store / "commitlog"))
+    every = len(oracles.read_log(g1_store / "commitlog"))
+    assert session.table("arrived").count() == every
+    assert names["exported"].count() == names["dataset"].count_rows() == every
     assert "TopicTest|   52|" in capsys.readouterr().out
 
 
