@@ -4,7 +4,6 @@ Late imports: help and usage errors come at once without them.
 """
 
 import re
-import sys
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -53,7 +52,7 @@ def clean_place(place: str, storage: str, older_than: int, *, delete: bool, as_j
         return
     for each in found.orphans:
         moment = datetime.fromtimestamp(each.written, UTC).isoformat(timespec="seconds")
-        what = f"{bytes_text(each.bytes)}" if not each.upload else "unfinished upload"
+        what = bytes_text(each.bytes) if not each.upload else "unfinished upload"
         click.echo(f"{one_line(each.name)}  {what}  {moment}")
     for line in _summary(found):
         click.echo(one_line(line))
@@ -74,12 +73,13 @@ def _summary(found: "Leftovers") -> list[str]:
 def _print_json(found: "Leftovers") -> None:
     import msgspec
 
+    from spark_jobs.commands.show_report import as_texts, print_json
+
     report = {**msgspec.to_builtins(found), "bytes": found.bytes}
     report["committed"] = found.committed and {
         name: getattr(found.committed, name) for name in ("command", "run", "host", "written")
     }
-    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
-    sys.stdout.buffer.flush()
+    print_json(msgspec.json.encode(as_texts(report)))
 
 
 if __name__ == "__main__":

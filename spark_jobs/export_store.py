@@ -12,13 +12,14 @@ import click
 from protocol.errors import ConfigError
 from spark_jobs.commands.command_options import (
     checked,
-    checked_storage,
     fresh_option,
     job_options,
     storage_option_where,
 )
 from spark_jobs.commands.command_run import EXTRA, JobOptions, run_command
-from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES, check_place
+from spark_jobs.export.export_place import COMPRESSIONS, check_place
+from spark_jobs.places.file_systems import has_scheme
+from spark_jobs.places.place_names import FORMAT_NAMES
 from storage.columns.names import check_names, masked_names
 from storage.times import parse_time
 
@@ -45,7 +46,7 @@ def check(options: JobOptions) -> None:
         raise ConfigError(f"--format parquet needs pyarrow: pip install '{EXTRA}'")
     if options["format"] != "parquet" and options["compression"] != COMPRESSIONS[0]:
         raise ConfigError(f"--compression {options['compression']} is for --format parquet")
-    if "://" in options["out"]:
+    if has_scheme(options["out"]):
         from spark_jobs.places.placed_run import check_url
 
         check_url(options["out"], options["out_storage"] or options["storage"], fresh=options["fresh"])
@@ -110,8 +111,7 @@ def _where(text: str) -> str:
               help="Replace by asterisks: body, keys, tags, unique_key, hosts, born_host, store_host, "
                    "properties or properties.NAME; repeatable.")  # fmt: skip
 @storage_option_where("STORE or --out is a URL")
-@click.option("--out-storage-options", "out_storage", default="", callback=checked(checked_storage), metavar="JSON",
-              help="Options of the file system of --out, if they are others.")  # fmt: skip
+@storage_option_where("--out is a URL that needs others", "--out-storage-options", "out_storage")
 @fresh_option
 @job_options
 def export_store(**options: Any) -> None:

@@ -6,9 +6,20 @@ import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
+from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.run.work_directory import JobIdentity
 
-_ASIDE: Final = ("fresh", "master", "settings", "work", "drop_backup", "keep_checkpoint", "allow_fewer", "storage")
+_ASIDE: Final = (
+    "fresh",
+    "master",
+    "settings",
+    "work",
+    "drop_backup",
+    "keep_checkpoint",
+    "allow_fewer",
+    "storage",
+    "out_storage",
+)
 """Options that say how a job runs and publishes; the files that it builds are the same whatever they are."""
 
 
@@ -16,7 +27,8 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a job that builds files of a store. Without `out` the store's own are replaced.
 
     `store` is a directory or, with `out`, a URL; `storage` are the options of its file system as JSON.
-    What is sent to a URL is meant for the store too, into which it is fetched later.
+    What is sent to a URL is meant for the store too, into which it is fetched later; `out_storage` are the options of
+    that URL's file system.
 
     `profile` is one of PROFILES; `slots` and `entries` are maxHashSlotNum and maxIndexNum, None for what the store
     shows; `zone` names the time zone of file names. With `allow_fewer` a result that leads to fewer sound records than
@@ -32,6 +44,7 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
     commit_log_directories: tuple[str, ...] = ()
     storage: str = ""
+    out_storage: str = ""
     keep_checkpoint: bool = False
     drop_backup: bool = False
     allow_fewer: bool = False
@@ -45,14 +58,14 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"profile {self.profile!r}, expected one of {', '.join(PROFILES)}")
 
     @property
-    def is_sent(self) -> bool:
-        """Whether the output goes to a URL."""
-        return self.out is not None and "://" in self.out
+    def sent_to(self) -> str | None:
+        """The URL to which the output goes, None if it goes into a directory."""
+        return self.out if self.out is not None and has_scheme(self.out) else None
 
     @property
     def is_for_store(self) -> bool:
         """Whether the output is to replace what the store has, at once or later."""
-        return self.out is None or self.is_sent
+        return self.out is None or self.sent_to is not None
 
     @property
     def target(self) -> str:

@@ -2,7 +2,6 @@
 
 from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
-from spark_jobs.run.work_directory import JobIdentity
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 
@@ -24,15 +23,8 @@ class RebuildRequest(BuildRequest, frozen=True, kw_only=True):
     queue_file_size: int | None = None
     batch_queue_file_size: int | None = None
     ext_file_size: int | None = None
-    out_storage: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.index or self.queues):
             raise ConfigError("nothing to rebuild: neither the index nor the queues are requested")
-
-    def identity(self) -> JobIdentity:
-        """Without the options of the file system, which may hold secrets."""
-        fields = super().identity()
-        del fields["out_storage"]
-        return fields

@@ -62,7 +62,7 @@ def _directories(_context: click.Context, _parameter: click.Parameter, text: str
     return tuple(pieces)
 
 
-def checked_storage(text: str) -> str:
+def _checked_storage(text: str) -> str:
     """Options of a file system as JSON; raises ConfigError."""
     from spark_jobs.places.file_systems import check_storage  # few commands have a URL
 
@@ -82,31 +82,39 @@ def _together(*options: Decorator) -> Callable[[Command], Command]:
 
 store_argument = click.argument("store", type=DIRECTORY)
 
-out_option = click.option(
-    "--out",
-    type=DIRECTORY,
-    metavar="DIR",
-    help="Write here and do not change the store; a broker may be running on it. [default: replace the "
-    "store's own files; no broker may be using it]",
-)
 
-out_url_options = _together(
-    click.option(
+def storage_option_where(url: str, flag: str = "--storage-options", name: str = "storage") -> Decorator:
+    """Options of the file system of a URL; `url` says which one is meant."""
+    return click.option(
+        flag,
+        name,
+        default="",
+        callback=checked(_checked_storage),
+        metavar="JSON",
+        help=f'Options of the file system if {url}, such as {{"anon": true}}.',
+    )
+
+
+storage_option = storage_option_where("STORE is a URL")
+
+
+def _out_option(more: str = "") -> Decorator:
+    return click.option(
         "--out",
         type=DIRECTORY,
         metavar="DIR",
-        help="Write here and do not change the store; a broker may be running on it. A URL (s3://, gs://, hdfs://, "
-        "file://) needs --work, and `rocketlens fetch` brings the result into the store. [default: replace the "
+        help=f"Write here and do not change the store; a broker may be running on it. {more}[default: replace the "
         "store's own files; no broker may be using it]",
+    )
+
+
+out_option = _out_option()
+
+out_url_options = _together(
+    _out_option(
+        "A URL (s3://, gs://, hdfs://, file://) needs --work, and `rocketlens fetch` brings the result into the store. "
     ),
-    click.option(
-        "--out-storage-options",
-        "out_storage",
-        default="",
-        callback=checked(checked_storage),
-        metavar="JSON",
-        help='Options of the file system if --out is a URL, such as {"anon": true}.',
-    ),
+    storage_option_where("--out is a URL", "--out-storage-options", "out_storage"),
 )
 
 index_options = _together(
@@ -198,21 +206,6 @@ keep_checkpoint_option = click.option(
 )
 
 
-def storage_option_where(url: str) -> Callable[[Command], Command]:
-    """Options of the file system of a URL; `url` says which one is meant."""
-    return click.option(
-        "--storage-options",
-        "storage",
-        default="",
-        callback=checked(checked_storage),
-        metavar="JSON",
-        help=f'Options of the file system if {url}, such as {{"anon": true}}.',
-    )
-
-
-storage_option = storage_option_where("STORE is a URL")
-
-
 def work_option(default: str) -> Callable[[Command], Command]:
     """Where a job keeps what is half done; `default` says where else."""
     return click.option(
@@ -225,7 +218,6 @@ def work_option(default: str) -> Callable[[Command], Command]:
 
 
 fresh_option = click.option("--fresh", is_flag=True, help="Start over instead of continuing an earlier run.")
-
 
 limit_option = click.option(
     "--limit",

@@ -17,7 +17,7 @@ import click
 
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError, is_out_of_room
 from protocol.printable import one_line
-from spark_jobs.places.file_systems import is_url, local_path
+from spark_jobs.places.file_systems import has_scheme, is_url, local_path
 from spark_jobs.run.class_archive import find_java
 from storage.files.write_guard import check_outside
 
@@ -57,7 +57,7 @@ def rebuild(options: JobOptions, progress: "JobProgress", launch: "Launch | None
 def check_rebuild(options: JobOptions) -> None:
     """Raise ConfigError for a URL without a directory of this machine to build in."""
     out = options["out"] or ""
-    if "://" in out and not options["work"]:
+    if has_scheme(out) and not options["work"]:
         raise ConfigError(f"--out {out} needs --work DIR: the files are built there, then sent")
 
 
@@ -150,24 +150,23 @@ def check_places(options: JobOptions) -> None:
     """
     store, target = options["store"], options.get("out") or ""
     is_remote = "storage" in options and is_url(store)
+    is_sent = "out_storage" in options and has_scheme(target)
+    builds = "drop_backup" in options
     places = () if is_remote else (store, *options.get("commit_log_directories", ()))
     stores = [Path(place) for place in places]
     out, work = (Path(options[name]) if options.get(name) else None for name in ("out", "work"))
-    if is_remote and out is None and "drop_backup" in options:
+    if is_sent:
+        out = None if is_url(target) else Path(local_path(target))
+    if builds and is_remote and not target:
         raise ConfigError(f"STORE {store} is a URL and stays as it is: --out says where to write")
-    if "out_storage" in options and "://" in target:
-        if is_remote and "drop_backup" in options:
-            raise ConfigError("STORE and --out are both URLs: choose --out DIR, or copy the store here first")
-        if is_remote and f"{target.rstrip('/')}/".startswith(f"{store.rstrip('/')}/"):
-            raise ConfigError(f"--out {target} lies inside the store: choose a place beside it")
-        if options.get("drop_backup"):
-            raise ConfigError("--drop-backup and --out cannot be combined: with --out nothing is replaced")
-        out = Path(local_path(target)) if target.startswith("file:") else None
-    if out is not None and "drop_backup" in options:
-        if stores and out.resolve() == stores[0].resolve():
-            raise ConfigError("--out is the store itself: omit it to replace the store's own files")
-        if options["drop_backup"]:
-            raise ConfigError("--drop-backup and --out cannot be combined: with --out nothing is replaced")
+    if builds and is_remote and is_sent:
+        raise ConfigError("STORE and --out are both URLs: choose --out DIR, or copy the store here first")
+    if is_remote and is_sent and f"{target.rstrip('/')}/".startswith(f"{store.rstrip('/')}/"):
+        raise ConfigError(f"--out {target} lies inside the store: choose a place beside it")
+    if builds and out is not None and stores and out.resolve() == stores[0].resolve():
+        raise ConfigError("--out is the store itself: omit it to replace the store's own files")
+    if builds and target and options["drop_backup"]:
+        raise ConfigError("--drop-backup and --out cannot be combined: with --out nothing is replaced")
     check_outside(stores, {"--out": out, "--work": work})
 
 

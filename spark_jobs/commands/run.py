@@ -18,6 +18,7 @@ from spark_jobs.commands.store_report import StoreReport, compacted_report, rebu
 from spark_jobs.compact.compact import Compact
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.file_systems import is_url
+from spark_jobs.places.place_names import JOURNAL, WORK
 from spark_jobs.publish.deliver import check_out, deliver, end_last_publishing, stage_index
 from spark_jobs.publish.fetch import FetchRequest, fetch, read_sent
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
@@ -31,14 +32,13 @@ from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.session import run_tasks, spark_context
-from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
+from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from storage.build.queue_plan import QueuePlan
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
-WORK_DIRECTORY: Final = ".rocketlens-work"
 REPORT: Final = "report"
 
 Made = tuple[StoreReport, list[Staged]]
@@ -69,7 +69,7 @@ def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch |
 def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
     """Fetch a finished rebuild into the store; raises a RocketLensError, with the store as it was, where it cannot."""
     started = time.monotonic()
-    base = Path(request.work or Path(request.store) / WORK_DIRECTORY)
+    base = Path(request.work or Path(request.store) / WORK)
     directories = tuple(map(Path, request.commit_log_directories))
     with _held(request, base, progress) as lock:
         source = find_source(Path(request.store), directories)
@@ -99,7 +99,7 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
 
 def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make, launch: Launch | None) -> StoreReport:
     started, began = time.monotonic(), time.time()
-    base = Path(request.work or Path(request.target) / WORK_DIRECTORY)
+    base = Path(request.work or Path(request.target) / WORK)
     with _held(request, base, progress) as lock, _source(request) as source:
         if lock is not None and end_last_publishing(lock, source, base):
             ended = _last_report(command, request, base)
@@ -149,9 +149,9 @@ def _conclude(
         slots = report.details.index.slots if report.details.index is not None else 0
         refuse_fewer(source, staged, report.damages, slots, _left_out(request, report, drops_unknown=drops_unknown))
     work.finish(REPORT, msgspec.to_builtins(report))
-    if isinstance(request, RebuildRequest) and request.is_sent and run is not None and request.out is not None:
+    if isinstance(request, RebuildRequest) and request.sent_to is not None and run is not None:
         what = _to_send(request, source, report, staged)
-        send(run, work, request.out, request.out_storage, what, fresh=request.fresh)
+        send(run, work, request.sent_to, request.out_storage, what, fresh=request.fresh)
     else:
         report.details.backups = deliver(request, source, work, staged, lock)
     report.details.published = [each.name for each in staged]
@@ -178,10 +178,10 @@ def _left_out(request: BuildRequest, report: StoreReport, *, drops_unknown: bool
 @contextlib.contextmanager
 def _held(request: BuildRequest, work: Path, progress: JobProgress) -> Iterator[StoreLock | None]:
     """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
-    if request.is_sent and request.out is not None:
+    if request.sent_to is not None:
         if not isinstance(request, RebuildRequest):
             raise ConfigError(f"--out {request.out} is a URL: only a rebuild can be sent there")
-        check_send(request.out, request.out_storage, work, fresh=request.fresh)
+        check_send(request.sent_to, request.out_storage, work, fresh=request.fresh)
         yield None
         return
     if request.out is not None:

@@ -11,7 +11,7 @@ from protocol.printable import as_text, one_line
 from spark_jobs.build.place_queues import OTHER_TOPICS, WITHOUT_RECORDS, QueueDetails
 from spark_jobs.commands.store_report import IndexDetails, StoreDetails
 from spark_jobs.export.export_request import ExportDetails
-from spark_jobs.places.placed_run import MANIFEST
+from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run.report import AnyReport
 from spark_jobs.verify.verify_request import VerifyDetails
 from storage.amounts import bytes_text, count_text, counted, duration_text, rate_text
@@ -31,24 +31,29 @@ _VERBS: Final = {
 def print_report(report: AnyReport, *, as_json: bool) -> None:
     """Write a report to stdout."""
     if as_json:
-        sys.stdout.buffer.write(report_json(report) + b"\n")
-        sys.stdout.buffer.flush()
+        print_json(report_json(report))
         return
     for line in report_lines(report):
         click.echo(line)
 
 
+def print_json(data: bytes) -> None:
+    """Write JSON to stdout, as a line."""
+    sys.stdout.buffer.write(data + b"\n")
+    sys.stdout.buffer.flush()
+
+
 def report_json(report: AnyReport) -> bytes:
     """One object; names are in camel case, times in seconds."""
-    return msgspec.json.encode(_as_texts(msgspec.to_builtins(report) | {"exitCode": report.exit_code}))
+    return msgspec.json.encode(as_texts(msgspec.to_builtins(report) | {"exitCode": report.exit_code}))
 
 
-def _as_texts(value: Any) -> Any:
+def as_texts(value: Any) -> Any:
     """A value whose names of files and topics are changed, where they are no UTF-8, so that JSON can hold them."""
     if isinstance(value, dict):
-        return {_as_texts(name): _as_texts(each) for name, each in value.items()}
+        return {as_texts(name): as_texts(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_texts(each) for each in value]
+        return [as_texts(each) for each in value]
     return as_text(value) if isinstance(value, str) else value
 
 

@@ -11,9 +11,9 @@ from typing import Any, Self
 import msgspec
 
 from spark_jobs.export.export_part import ExportedPart, ExportTask, take_parts
-from spark_jobs.export.export_place import PART, WORK, leave_place, take_place
+from spark_jobs.export.export_place import leave_place, take_place
 from spark_jobs.export.export_request import ExportRequest
-from spark_jobs.places.placed_run import MANIFEST
+from spark_jobs.places.place_names import MANIFEST, PART, WORK
 from spark_jobs.run.work_directory import WorkDirectory, write_synced
 from storage.files.attempt_names import written_beside
 from storage.files.direct_writer import fsync_directory

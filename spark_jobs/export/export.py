@@ -23,7 +23,7 @@ from spark_jobs.export.directory_place import DirectoryPlace
 from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, export_part
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
 from spark_jobs.export.url_place import UrlPlace
-from spark_jobs.places.file_systems import file_system, is_url
+from spark_jobs.places.file_systems import file_system, has_scheme, is_url, state_of
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.run.attempt import BOOKKEEPING, run_phase
 from spark_jobs.run.launch import Launch
@@ -78,7 +78,7 @@ def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | N
     read_mask(request.masked)
     found = find_ranges(request.store, request.commit_log_directories, request.storage)
     made = [_task(each, request, wanted, names) for each in found.ranges]
-    place: ExportPlace = (UrlPlace if "://" in request.out else DirectoryPlace).open(request)
+    place: ExportPlace = (UrlPlace if has_scheme(request.out) else DirectoryPlace).open(request)
     resumed = is_up = False
     try:
         tasks = list(map(place.assign, made))
@@ -127,7 +127,7 @@ def _state(range_: LogRange) -> str:
         if is_url(range_.path):
             system, inner = file_system(range_.path, range_.storage)
             info = system.info(inner)
-            return " ".join(str(info.get(name, "")) for name in ("size", "ETag", "etag", "mtime", "modificationTime"))
+            return f"{info.get('size', '')} {state_of(info)}"
         status = os.stat(range_.path)
     except Exception:  # each file system has errors of its own; the task will name this one
         return "gone"

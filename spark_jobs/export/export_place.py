@@ -2,18 +2,14 @@
 
 import contextlib
 import os
-import re
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import ConfigError
-from spark_jobs.places.placed_run import MANIFEST
+from spark_jobs.places.place_names import MANIFEST, PART, WORK
 
-FORMAT_NAMES: Final = ("parquet", "ndjson", "csv", "msgpack")
 COMPRESSIONS: Final = ("zstd", "lz4", "snappy", "none")
 """Codecs of Parquet files; the first one unless another is asked for."""
-WORK: Final = ".rocketlens-work"
-PART: Final = re.compile(rf"part-[0-9]{{20}}\.({'|'.join(FORMAT_NAMES)})")
 
 
 def check_place(out: Path, *, fresh: bool) -> None:

@@ -7,6 +7,7 @@ DOOR: Final = (
     "file_systems",
     "hashed_file",
     "output_place",
+    "place_names",
     "placed_run",
     "remote_file",
     "remote_tree",

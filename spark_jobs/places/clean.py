@@ -6,7 +6,6 @@ jobs themselves write there is looked at: attempts and uploads behind a URL, unf
 
 import fcntl
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,14 +14,13 @@ from typing import Final
 import msgspec
 
 from protocol.errors import ConfigError
-from spark_jobs.places.file_systems import local_path
+from spark_jobs.places.file_systems import has_scheme, local_path
 from spark_jobs.places.output_place import OutputPlace, Stored
-from spark_jobs.places.placed_run import ATTEMPTS, MANIFEST, Committed, read_manifest
+from spark_jobs.places.place_names import ATTEMPTS, JOURNAL, LOCK, MANIFEST, PART, WORK
+from spark_jobs.places.placed_run import Committed, read_manifest
+from storage.layout.store_layout import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 
-WORK: Final = ".rocketlens-work"
-_JOURNAL: Final = "journal.msgpack"
-_PART: Final = re.compile(r"part-[0-9]{20}\.[a-z]+")
-_STORE: Final = frozenset({"commitlog", "consumequeue", "config"})
+_STORE: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONFIG})
 
 
 class Orphan(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +53,7 @@ def clean(where: str, storage: str, older_than: float, now: float, *, delete: bo
 
     Raises ConfigError for a store, and where a job is working; StoreError where something cannot be read or removed.
     """
-    url = where if "://" in where else f"file://{Path(where).absolute()}"
+    url = where if has_scheme(where) else f"file://{Path(where).absolute()}"
     place = OutputPlace(url, storage)
     there = place.names()
     if _STORE & set(there):
@@ -93,7 +91,7 @@ def _ours(place: OutputPlace, there: list[str], local: Path | None) -> Iterator[
         if directory in there:
             yield from ((name, "", stored) for name, stored in place.objects(directory).items())
     if local is not None:
-        for name in filter(_PART.fullmatch, there):
+        for name in filter(PART.fullmatch, there):
             status = (local / name).stat()
             yield name, "", Stored(status.st_size, status.st_mtime)
     yield from ((name, upload, stored) for (name, upload), stored in place.uploads(ATTEMPTS).items())
@@ -102,10 +100,10 @@ def _ours(place: OutputPlace, there: list[str], local: Path | None) -> Iterator[
 
 def _refuse_work(where: str, work: Path) -> None:
     """Raise ConfigError where a job is working, or has a publishing to end."""
-    if (work / _JOURNAL).exists():
-        raise ConfigError(f"{where}: {work / _JOURNAL} belongs to an unfinished publishing: finish it first")
+    if (work / JOURNAL).exists():
+        raise ConfigError(f"{where}: {work / JOURNAL} belongs to an unfinished publishing: finish it first")
     try:
-        descriptor = os.open(work / "lock", os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(work / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return
     try:

@@ -1,15 +1,43 @@
 """File systems by URL, through fsspec: the one place that knows of schemes, options, and what errors say."""
 
 import json
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from protocol.errors import ConfigError
 
+TIMES: Final = (
+    "LastModified",
+    "mtime",
+    "last_modified",
+    "updated",
+    "modificationTime",
+    "modification_time",
+    "created",
+)
+"""What file systems call the time of a file's last change."""
+
+_STATES: Final = ("ETag", "etag", "generation", *TIMES)
+"""What they say of a file that changes with its content; the first one that there is counts."""
+
+
+def has_scheme(path: str) -> bool:
+    """Whether a path is a URL of any scheme, `file` too."""
+    return "://" in path
+
 
 def is_url(path: str) -> bool:
     """Whether a path has a scheme that is not that of this machine's files."""
-    return "://" in path and not path.startswith("file://")
+    return has_scheme(path) and not path.startswith("file://")
+
+
+def state_of(info: dict[str, Any]) -> str:
+    """What changes with the content of a file, of what its file system says of it; "" where it says nothing of it."""
+    found = next((info[name] for name in _STATES if info.get(name) is not None), "")
+    if isinstance(found, datetime):  # some file systems have one time as this in a listing, and as seconds elsewhere
+        found = found.timestamp()
+    return f"{found:.6f}" if isinstance(found, float) else str(found)
 
 
 def local_path(path: str) -> str:

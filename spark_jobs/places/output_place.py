@@ -15,12 +15,10 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from protocol.errors import ConfigError, RocketLensError, StoreError
-from spark_jobs.places.file_systems import file_system, said
+from spark_jobs.places.file_systems import TIMES, file_system, said
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_TIMES: Final = ("LastModified", "mtime", "last_modified", "updated", "modificationTime")
-"""What file systems call the time of the last change."""
 
 
 class _Kind(Enum):
@@ -257,7 +255,7 @@ class NewObject:
 
 
 def _time(info: dict[str, Any]) -> float | None:
-    found = next((info[name] for name in _TIMES if info.get(name) is not None), None)
+    found = next((info[name] for name in TIMES if info.get(name) is not None), None)
     if isinstance(found, str):
         found = datetime.fromisoformat(found)
     if isinstance(found, datetime):

@@ -20,17 +20,16 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.places.output_place import NewObject, OutputPlace
+from spark_jobs.places.place_names import ATTEMPTS, MANIFEST
 from storage.files.attempt_names import attempt_name
 
-MANIFEST: Final = "_manifest.json"
-ATTEMPTS: Final = "_attempts"
 DONE: Final = "_done.json"
 RUN: Final = "_run.json"
 _TRIES: Final = 3
@@ -55,6 +54,9 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     written: str = ""
     parts: tuple[PlacedObject, ...] = ()
+
+
+Kind = TypeVar("Kind", bound=Committed)
 
 
 class PlacedRun(msgspec.Struct, frozen=True):
@@ -217,7 +219,7 @@ class Driver:
         winner = self._create(data)
         self.sweep(winner)
         if winner.run != self.run.token:
-            raise StoreError(self.place.path(MANIFEST), what=f"is that of another run: {told(winner)}; "
+            raise StoreError(self.place.path(MANIFEST), what=f"is that of another run: {described(winner)}; "
                              f"what this run ({self.run.token}) had written is removed")  # fmt: skip
         if self._replaced is not None:
             self._remove_unnamed((each.name for each in self._replaced.parts), winner)
@@ -274,17 +276,18 @@ class Driver:
         raise AssertionError
 
 
-def check_url(url: str, storage: str, *, fresh: bool) -> tuple[OutputPlace, Committed | None]:
+def check_url(url: str, storage: str, *, fresh: bool, run: str | None = None) -> tuple[OutputPlace, Committed | None]:
     """The place, and what is committed there; nothing is made.
 
-    Raises ConfigError where somebody else's files are, or a finished output unless it may be replaced.
+    Raises ConfigError where somebody else's files are, or a finished output unless it may be replaced, or is that of
+    the `run` that goes on.
     """
     place = OutputPlace(url, storage)
     foreign = [name for name in place.names() if name not in (MANIFEST, ATTEMPTS)]
     if foreign:
         raise ConfigError(f"--out {url}: it contains {foreign[0]}: choose an empty directory")
     committed = read_manifest(place)
-    if committed is not None and not fresh:
+    if committed is not None and not fresh and committed.run != run:
         raise ConfigError(
             f"--out {url}: it contains a finished {committed.command}: choose another directory, or --fresh"
         )
@@ -294,12 +297,15 @@ def check_url(url: str, storage: str, *, fresh: bool) -> tuple[OutputPlace, Comm
 def read_manifest(place: OutputPlace) -> Committed | None:
     """What is committed, None if nothing is; raises StoreError for a manifest that is none of ours."""
     data = place.read(MANIFEST)
-    if data is None:
-        return None
+    return None if data is None else decode_manifest(place, data, Committed, "RocketLens")
+
+
+def decode_manifest(place: OutputPlace, data: bytes, kind: type[Kind], whose: str) -> Kind:
+    """A manifest with what the command that wrote it has added; raises StoreError where it is not one of `whose`."""
     try:
-        return msgspec.json.decode(data, type=Committed)
+        return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as error:
-        raise StoreError(place.path(MANIFEST), what=f"is no manifest of RocketLens: {error}") from error
+        raise StoreError(place.path(MANIFEST), what=f"is no manifest of {whose}: {error}") from error
 
 
 def finished_attempts(place: OutputPlace) -> dict[str, list[str]]:
@@ -317,7 +323,7 @@ def new_token() -> str:
     return secrets.token_hex(8)
 
 
-def told(committed: Committed) -> str:
+def described(committed: Committed) -> str:
     """Who has committed, and when."""
     return f"{committed.run} of {committed.host}, written at {committed.written}"
 

@@ -11,14 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import msgspec
 
 from protocol.errors import StoreError
-from spark_jobs.places.file_systems import file_system, is_url, said
+from spark_jobs.places.file_systems import file_system, is_url, said, state_of
 from storage.log.log_window import ByteSource, LocalFile
 
 Value = TypeVar("Value")
@@ -33,17 +32,6 @@ FIRST_PAUSE_SECONDS: Final = 0.25
 DIRECTORY: Final = -1
 
 _FINAL: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError)
-_STATES: Final = (
-    "ETag",
-    "etag",
-    "generation",
-    "mtime",
-    "modification_time",
-    "LastModified",
-    "created",
-    "last_modified",
-)
-"""What file systems say of a file that changes with its content; the first one that there is counts."""
 
 
 class RemoteReadError(StoreError):
@@ -60,14 +48,6 @@ class RemoteObject(msgspec.Struct, frozen=True, array_like=True):
     size: int
     state: str = ""
     storage: str = ""
-
-
-def state_of(info: dict[str, Any]) -> str:
-    """What changes with the content of a file, of what its file system says of it."""
-    found = next((info[name] for name in _STATES if info.get(name) is not None), "")
-    if isinstance(found, datetime):  # some file systems have one time as this in a listing, and as seconds elsewhere
-        found = found.timestamp()
-    return f"{found:.6f}" if isinstance(found, float) else str(found)
 
 
 def persist(call: Callable[[], Value]) -> Value:

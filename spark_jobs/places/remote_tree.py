@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from protocol.errors import ConfigError
-from spark_jobs.places.file_systems import file_system, said
-from spark_jobs.places.remote_file import DIRECTORY, RemoteFile, RemoteObject, RemoteReadError, persist, state_of
+from spark_jobs.places.file_systems import file_system, said, state_of
+from spark_jobs.places.remote_file import DIRECTORY, RemoteFile, RemoteObject, RemoteReadError, persist
 
 COPIES: Final = "rocketlens-copy-"
 FETCHED_AT_ONCE: Final = 8

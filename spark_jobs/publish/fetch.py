@@ -8,12 +8,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.places.placed_run import MANIFEST, read_manifest
+from spark_jobs.places.place_names import MANIFEST
+from spark_jobs.places.placed_run import Committed, decode_manifest
 from spark_jobs.publish.publish_checks import Staged
 from spark_jobs.publish.sent_manifest import COMMAND, SentFile, SentManifest, mark_log
 from spark_jobs.run.progress import JobProgress
@@ -38,17 +37,14 @@ def read_sent(request: FetchRequest, source: StoreSource) -> tuple[OutputPlace, 
     Raises ConfigError where there is no finished rebuild, StoreError where it is not one of this log as it is now.
     """
     place = OutputPlace(request.url, request.storage)
-    where = place.path(MANIFEST)
-    committed = read_manifest(place)
-    if committed is None:
+    data = place.read(MANIFEST)
+    if data is None:
         raise ConfigError(f"{request.url}: no finished rebuild is there, it has no {MANIFEST}")
+    committed = decode_manifest(place, data, Committed, "RocketLens")
     if committed.command != COMMAND:
         raise ConfigError(f"{request.url}: it contains a finished {committed.command}, no {COMMAND}")
-    try:
-        manifest = msgspec.json.decode(place.read(MANIFEST) or b"", type=SentManifest)
-    except msgspec.MsgspecError as error:
-        raise StoreError(where, what=f"is no manifest of a rebuild: {error}") from error
-    manifest.check(where)
+    manifest = decode_manifest(place, data, SentManifest, "a rebuild")
+    manifest.check(place.path(MANIFEST))
     if mark_log(source.segments, manifest.log.end) != manifest.log:
         raise StoreError(
             request.store,

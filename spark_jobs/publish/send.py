@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from protocol.errors import ConfigError
 from spark_jobs.places.placed_run import (
     Driver,
     PlacedAttempt,
@@ -58,11 +57,7 @@ def check_send(out: str, storage: str, base: Path, *, fresh: bool) -> None:
     """Raise ConfigError where something is in the way, but for what the run in a work directory has committed."""
     left = WorkDirectory.left_in(base) if base.exists() else None
     token = (left.done(_RUN) or {}).get("token") if left is not None else None
-    _, committed = check_url(out, storage, fresh=True)
-    if committed is not None and not fresh and committed.run != token:
-        raise ConfigError(
-            f"--out {out}: it contains a finished {committed.command}: choose another directory, or --fresh"
-        )
+    check_url(out, storage, fresh=fresh, run=token)
 
 
 class ToSend(NamedTuple):

@@ -16,7 +16,7 @@ is and no more, and the tasks that read the blocks find them by it.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -116,18 +116,6 @@ def read_block_at(path: Path, position: int) -> Block:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return read_block(path, descriptor, position)[0]
-    finally:
-        os.close(descriptor)
-
-
-def read_blocks(path: Path) -> Iterator[Block]:
-    """All blocks of a file, one in memory at a time."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        position, size = 0, os.fstat(descriptor).st_size
-        while position < size:
-            block, position = read_block(path, descriptor, position)
-            yield block
     finally:
         os.close(descriptor)
 

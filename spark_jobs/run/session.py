@@ -57,7 +57,7 @@ START_SETTING: Final = "spark.rocketlens.startSeconds"
 """The property that says otherwise: for machines that are very slow, and clusters that have a driver wait its turn."""
 
 FEW_TASKS: Final = 64
-"""So many are sent each with its own partition: a broadcast takes longer than that."""
+"""Up to this number, tasks are sent one by one, which takes less time than a broadcast of them all."""
 
 PYTHON: Final = "PYSPARK_PYTHON"
 _QUIET: Final = {

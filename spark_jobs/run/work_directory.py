@@ -31,18 +31,15 @@ import msgpack
 import msgspec
 
 from protocol.errors import ConfigError
+from spark_jobs.places.place_names import JOURNAL, LOCK
 from storage.files.attempt_names import attempt_name, attempt_of, written_beside
 
 PROGRESS: Final = Struct(">qq")
 """Bytes read and messages found by a task."""
 
 VERSION: Final = 4
-JOURNAL: Final = "journal.msgpack"
-"""A publishing that is under way, beside the directory of its run."""
-
 _MANIFEST: Final = "manifest.msgpack"
 _DONE: Final = ".msgpack"
-_LOCK: Final = "lock"
 _RUN: Final = "run-"
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 """Error numbers of file systems that have no hard links."""
@@ -217,7 +214,7 @@ class WorkDirectory:
             shutil.rmtree(root, ignore_errors=True)
         self.close()
         with contextlib.suppress(OSError):
-            (self.root.parent / _LOCK).unlink(missing_ok=True)
+            (self.root.parent / LOCK).unlink(missing_ok=True)
             self.root.parent.rmdir()
 
     def close(self) -> None:
@@ -249,14 +246,14 @@ class TaskProgress:
 
 def _refuse_others(base: Path) -> None:
     """Raise ConfigError for a directory that holds anything besides our files."""
-    ours = {_LOCK, JOURNAL}
+    ours = {LOCK, JOURNAL}
     other = next((name for name in sorted(os.listdir(base)) if name not in ours and not name.startswith(_RUN)), None)
     if other is not None and not other.startswith(JOURNAL):
         raise ConfigError(f"{base} is not a work directory, it contains {other}: choose an empty one with --work")
 
 
 def _lock(base: Path) -> int:
-    descriptor = os.open(base / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(base / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

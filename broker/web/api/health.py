@@ -121,7 +121,7 @@ class Examination:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        self._context = self._started = 0.0
+        self._asked_at = self._started = 0.0
         self._step = 0
         self._outcome: Outcome | None = None
         self._ended = -KEPT_SECONDS
@@ -134,7 +134,7 @@ class Examination:
     def health(self, context: RequestContext, question: HealthQuestion) -> HealthAnswer:
         """How far it has come, or what it found."""
         with self._lock:
-            self._context = time.monotonic()
+            self._asked_at = time.monotonic()
             thread = self._thread
             if thread is None and (time.monotonic() - self._ended > question.maximum_age or not self._is_known):
                 thread = self._thread = threading.Thread(target=self._run, args=(context,), name="doctor", daemon=True)
@@ -185,7 +185,7 @@ class Examination:
                 self._ended = time.monotonic()
 
     def _begin_step(self, number: int) -> None:
-        if self._is_closed or time.monotonic() - self._context > PATIENCE_SECONDS:
+        if self._is_closed or time.monotonic() - self._asked_at > PATIENCE_SECONDS:
             raise _NobodyAsks
         self._step = number
 

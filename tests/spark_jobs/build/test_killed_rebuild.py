@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.commands.run import WORK_DIRECTORY
+from spark_jobs.places.place_names import WORK
 from spark_jobs.run.work_directory import WorkDirectory
 from store_writer import StoreWriter
 
@@ -91,15 +91,15 @@ def kill_and_go_on(source: Path, store: Path, expected: dict[str, Contents], pha
     if killed.returncode == 0:
         return False
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    left = WorkDirectory.left_in(store / WORK_DIRECTORY)
+    left = WorkDirectory.left_in(store / WORK)
     manifest = left.manifest() if left else None
     assert manifest is not None
     assert manifest.phase == phase
     ended = run(store)
     assert ended.returncode == 0, ended.stderr
     assert contents(store) == expected
-    assert sorted(map(str, (store / WORK_DIRECTORY).rglob("*"))) == []
-    assert not (store / WORK_DIRECTORY).exists()
+    assert sorted(map(str, (store / WORK).rglob("*"))) == []
+    assert not (store / WORK).exists()
     return True
 
 

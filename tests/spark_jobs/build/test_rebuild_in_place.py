@@ -15,8 +15,9 @@ from oracles import BLANK_MAGIC
 from protocol.errors import ConfigError, StoreError
 from spark_events import SparkEvents
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands.run import WORK_DIRECTORY, run_compact, run_rebuild
+from spark_jobs.commands.run import run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.places.place_names import WORK
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from storage.layout.checkpoint import Checkpoint
@@ -70,7 +71,7 @@ def test_nothing_else_in_the_store_changes_and_the_old_is_kept(crashed: Path) ->
     assert Path(checkpoint_backup).read_bytes() == before["checkpoint"]
     untouched = {name for name in before if not name.startswith("index/") and name not in ("checkpoint", "lock")}
     assert {name: after[name] for name in untouched} == {name: before[name] for name in untouched}
-    assert not (crashed / WORK_DIRECTORY).exists()
+    assert not (crashed / WORK).exists()
 
 
 def test_the_checkpoint_names_the_last_entry_and_is_otherwise_as_it_was(crashed: Path) -> None:

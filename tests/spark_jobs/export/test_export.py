@@ -22,11 +22,11 @@ from column_rows import expected_rows
 from protocol.errors import ConfigError, FilterSyntaxError
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
-from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES
+from spark_jobs.export.export_place import COMPRESSIONS
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.export_store import export_store
 from spark_jobs.places.hashed_file import HashedFile
-from spark_jobs.places.placed_run import MANIFEST
+from spark_jobs.places.place_names import FORMAT_NAMES, MANIFEST
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from spark_jobs.run.spark_calls import SparkFailed

@@ -9,7 +9,7 @@ from faulty_proxy import FAULTS, FaultPlan
 from object_store import object_store
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
-from spark_jobs.places.placed_run import MANIFEST
+from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.spark_calls import TaskFailed
 from store_writer import StoreWriter

@@ -24,7 +24,8 @@ from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.places.placed_run import MANIFEST, Driver, read_manifest
+from spark_jobs.places.place_names import MANIFEST
+from spark_jobs.places.placed_run import Driver, read_manifest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from store_writer import StoreWriter

@@ -14,11 +14,11 @@ import pytest
 from command_line import rocketlens
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError
-from spark_jobs.export.export_place import WORK
 from spark_jobs.places import clean as module
 from spark_jobs.places.clean import Leftovers, clean
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.places.placed_run import MANIFEST, Driver, read_manifest, run_placed
+from spark_jobs.places.place_names import MANIFEST, WORK
+from spark_jobs.places.placed_run import Driver, read_manifest, run_placed
 
 HOUR = 3600.0
 Fresh = Callable[[], OutputPlace]

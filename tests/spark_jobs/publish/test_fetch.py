@@ -19,9 +19,10 @@ from protocol.errors import ConfigError, StoreError
 from spark_jobs.build import rebuild as rebuild_module
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
-from spark_jobs.commands.run import WORK_DIRECTORY, run_fetch, run_rebuild
+from spark_jobs.commands.run import run_fetch, run_rebuild
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.places.placed_run import MANIFEST, Driver, read_manifest
+from spark_jobs.places.place_names import MANIFEST, WORK
+from spark_jobs.places.placed_run import Driver, read_manifest
 from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
@@ -127,7 +128,7 @@ def test_a_rebuild_that_is_sent_and_fetched_equals_the_rebuild_in_place(
     assert (contents(store), orphans(place), (tmp_path / "work").exists()) == (before, set(), False)
     report = fetch(place, store)
     assert contents(store) == expected
-    assert not (store / WORK_DIRECTORY).exists()
+    assert not (store / WORK).exists()
     assert (report.command, report.store, report.out) == ("fetch", place.url, str(store))
     assert (report.messages, report.entries, report.units) == (sent.messages, sent.entries, sent.units)
     assert {Path(path).name.split(".")[0] for path in report.details.backups} <= set(TREES)
@@ -183,7 +184,7 @@ def test_wherever_fetching_dies_the_same_command_ends_the_work(
         states.add({True: "old", False: "other"}[contents(store) == before])
         fetch(place, store)
         assert contents(store) == expected, number
-        assert not (store / WORK_DIRECTORY).exists(), number
+        assert not (store / WORK).exists(), number
         assert not [name for name in os.listdir(store) if ".new-" in name], number
         shutil.rmtree(store)
         shutil.copytree(original, store)

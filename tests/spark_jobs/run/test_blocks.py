@@ -1,5 +1,9 @@
 """Blocks come back as they were written, and never otherwise."""
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,13 +11,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from protocol.errors import StoreError
-from spark_jobs.run.blocks import BlockWriter, read_blocks
+from spark_jobs.run.blocks import Block, BlockWriter, read_block
 
 KINDS = ["<i4", "<i8", "<u2", "|u1"]
 columns = st.dictionaries(
     st.sampled_from(["hashes", "offsets", "units", "counts"]),
     st.sampled_from(KINDS).flatmap(lambda kind: arrays(kind, st.integers(0, 40))),
 )
+
+
+def read_blocks(path: Path) -> Iterator[Block]:
+    """All blocks of a file, each from where the one before it ended."""
+    with path.open("rb") as file:
+        position, size = 0, os.fstat(file.fileno()).st_size
+        while position < size:
+            block, position = read_block(path, file.fileno(), position)
+            yield block
 
 
 @settings(max_examples=60)
