@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from base_directory import disk_path, pytest_configure, pytest_unconfigure
 from golden_store import unpack
 from several_processes import pytest_handlecrashitem, pytest_xdist_make_scheduler
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["pytest_handlecrashitem", "pytest_xdist_make_scheduler"]
+__all__ = [
+    "disk_path",
+    "pytest_configure",
+    "pytest_handlecrashitem",
+    "pytest_unconfigure",
+    "pytest_xdist_make_scheduler",
+]
 
 # How long an example takes says nothing about right or wrong, and CI machines pause.
 # As many as 25 minutes on two cores allow; `make fuzz` has many more.

@@ -52,8 +52,8 @@ class TestWholeLogs:
         found, damage = read_rows(segment, 0, start=places[2], stop=places[4], is_last=False)
         assert (offsets(found), damage) == (places[2:4], [])
 
-    def test_what_lies_far_before_the_first_offset_wanted_is_not_read(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=1 << 23)
+    def test_what_lies_far_before_the_first_offset_wanted_is_not_read(self, disk_path: Path) -> None:
+        writer = StoreWriter(disk_path, segment_size=1 << 23)
         places = [writer.append("T", bytes(100_000)).physical_offset for _ in range(60)]
         writer.overwrite(places[50] + 4, b"#")
         writer.close()

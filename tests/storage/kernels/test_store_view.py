@@ -78,8 +78,8 @@ class TestHeat:
         assert file.is_hot(0, 10, 1000)
         assert not file.is_hot(0, 10, 1001)
 
-    def test_what_is_in_use_is_asked_for_again_after_sixteen_seconds(self, tmp_path: Path) -> None:
-        path = tmp_path / "file"
+    def test_what_is_in_use_is_asked_for_again_after_sixteen_seconds(self, disk_path: Path) -> None:
+        path = disk_path / "file"
         path.write_bytes(bytes(PROBE_BYTES))
         descriptor = os.open(path, os.O_RDONLY)
         file = HeldFile(bytes(PROBE_BYTES), descriptor)
@@ -88,8 +88,8 @@ class TestHeat:
         assert [file.is_hot(0, 10, tick) for tick in range(1000, 1017)] == [True] * 17
         assert not file.is_hot(0, 10, 1017)
 
-    def test_what_is_not_in_use_is_asked_for_again_after_a_second(self, tmp_path: Path) -> None:
-        path = tmp_path / "file"
+    def test_what_is_not_in_use_is_asked_for_again_after_a_second(self, disk_path: Path) -> None:
+        path = disk_path / "file"
         path.write_bytes(bytes(PROBE_BYTES))
         descriptor = os.open(path, os.O_RDONLY)
         file = HeldFile(bytes(PROBE_BYTES), descriptor)

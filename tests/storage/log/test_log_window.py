@@ -112,8 +112,8 @@ def written(path: Path, size: int) -> bytes:
     return data
 
 
-def test_holes_are_stepped_over(tmp_path: Path, held_as: str) -> None:
-    path = tmp_path / "0"
+def test_holes_are_stepped_over(disk_path: Path, held_as: str) -> None:
+    path = disk_path / "0"
     with path.open("wb") as file:
         file.truncate(1 << 26)
     with LogWindow(LocalFile(path), 0) as window:

@@ -1,0 +1,74 @@
+"""Where the tests and the processes that they start keep their files: in memory if there is room.
+
+They wait for a disk many times longer. This is a plugin of pytest, of which tests/conftest.py is made. `--basetemp` and
+the environment variable PYTEST_DEBUG_TEMPROOT, both pytest's own, choose another place. Tests about pages and holes of
+a disk ask for the fixture `disk_path`.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+MEMORY: Final = Path("/dev/shm")
+"""A file system in memory, on Linux."""
+
+NEEDED_BYTES: Final = 8 << 30
+"""Room that it must have, and memory that must be free besides: twice what `make test` takes, and its processes."""
+
+_PREFIX: Final = "rocketlens-tests-"
+_DISK: Final = "ROCKETLENS_TESTS_DISK"
+"""The environment variable with the directory of temporary files as it was."""
+
+_CREATED: Final = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the directory, in the process that was started by a person; those of pytest-xdist get it from there."""
+    if hasattr(config, "workerinput") or config.option.basetemp or "PYTEST_DEBUG_TEMPROOT" in os.environ:
+        return
+    _remove_left_ones()
+    if _has_room():
+        directory = config.stash[_CREATED] = MEMORY / f"{_PREFIX}{os.getpid()}"
+        temporary = directory / "temporary"
+        temporary.mkdir(parents=True)
+        config.option.basetemp = directory / "base"
+        os.environ[_DISK] = tempfile.gettempdir()
+        os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Give the memory back. What a failed test left is lost: run that test alone with `--basetemp` to see it."""
+    directory = config.stash.get(_CREATED, None)
+    if directory is not None:
+        os.environ["TMPDIR"] = tempfile.tempdir = os.environ[_DISK]
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """An empty directory on a disk, as `tmp_path` need not be."""
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=os.environ.get(_DISK)))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _has_room() -> bool:
+    if not (MEMORY.is_dir() and os.access(MEMORY, os.W_OK)):
+        return False
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    available = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    return min(shutil.disk_usage(MEMORY).free, available // 2) >= NEEDED_BYTES
+
+
+def _remove_left_ones() -> None:
+    """Remove what runs left that were killed."""
+    for directory in MEMORY.glob(f"{_PREFIX}*"):
+        number = directory.name.removeprefix(_PREFIX)
+        if number.isdigit() and not Path(f"/proc/{number}").exists():
+            shutil.rmtree(directory, ignore_errors=True)
