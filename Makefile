@@ -11,6 +11,9 @@ export COVERAGE_FILE ?= $(abspath $(VENV))/cache/coverage
 # One more than cores: tests of servers and JVMs wait much.
 PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 1)
 
+# Tests start thousands of processes: with compiled modules in __pycache__ these need not compile them each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The kernels that are compiled when RocketLens is built: their .pyi are held against them.
 STUBBED = $(subst /,.,$(basename $(wildcard */kernels/*.pyx)))
 

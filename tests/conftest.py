@@ -66,6 +66,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 @pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Have the garbage collector look away from the millions of objects of the tests themselves, which all stay."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_runtest_logfinish() -> None:
     """Let stores go that tests left in cycles, before their maps take all descriptors that a process may have."""
     if len(os.listdir("/proc/self/fd")) > MANY_DESCRIPTORS:

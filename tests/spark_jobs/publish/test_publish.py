@@ -5,8 +5,6 @@ import os
 import random
 import shutil
 import stat
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +33,6 @@ from spark_jobs.publish.store_lock import StoreLock
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 """Python warns of forking a process with threads; the child does nothing that another thread could have locked."""
 
-MEMORY = Path("/dev/shm")
 ALL_RENAMES = pytest.mark.parametrize("renames", list(Renames), ids=lambda renames: renames.value)
 MISSING = {"nothing missing": (), "some missing": ("index", "batchconsumequeue"), "all missing": NAMES}
 ALL_MISSING = pytest.mark.parametrize("missing", MISSING.values(), ids=MISSING.keys())
@@ -49,12 +46,10 @@ def scene(tmp_path: Path) -> Scene:
 
 
 @pytest.fixture
-def deadly(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A place for scenes of hundreds of kills: in memory, for an fsync costs nothing there, and with no processes to
-    look for."""
+def deadly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place for scenes of hundreds of kills, with no processes to look for."""
     monkeypatch.setattr(store_lock, "find_writers", lambda *_: ([], []))
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
-        yield Path(directory, "scene")
+    return tmp_path / "scene"
 
 
 @pytest.fixture
@@ -377,18 +372,15 @@ def test_a_target_that_is_a_mount_point(scene: Scene, monkeypatch: pytest.Monkey
     refused(scene, "store/index: is a mount point, which cannot be renamed")
 
 
-def test_a_work_directory_on_another_file_system(scene: Scene) -> None:
-    if not MEMORY.is_dir() or MEMORY.stat().st_dev == scene.store.stat().st_dev:
-        pytest.skip(f"{MEMORY} is no other file system")
-    elsewhere = MEMORY / f"rocketlens-{os.getpid()}"
+def test_a_work_directory_on_another_file_system(scene: Scene, disk_path: Path) -> None:
+    if disk_path.stat().st_dev == scene.store.stat().st_dev:
+        pytest.skip(f"{scene.store} and {disk_path} are of one file system")
+    elsewhere = disk_path / "index"
     write_tree(elsewhere, {"20240101000000000": b"new 1"})
-    try:
-        staged = [*scene.staged[1:], Staged("index", elsewhere)]
-        staged = [each for each in staged if each.name != "index" or each.path == elsewhere]
-        refused(scene, "lie on different file systems; the work directory must be on", staged)
-        assert read_tree(elsewhere) == {"20240101000000000": b"new 1"}
-    finally:
-        shutil.rmtree(elsewhere)
+    staged = [*scene.staged[1:], Staged("index", elsewhere)]
+    staged = [each for each in staged if each.name != "index" or each.path == elsewhere]
+    refused(scene, "lie on different file systems; the work directory must be on", staged)
+    assert read_tree(elsewhere) == {"20240101000000000": b"new 1"}
 
 
 def test_a_special_file_among_what_is_staged(scene: Scene) -> None:
