@@ -30,7 +30,7 @@ from spark_jobs.scan import scan_log
 from store_writer import StoreWriter
 
 TREES = ("index", "consumequeue", "checkpoint")
-SMALL: dict[str, Any] = {"slots": 50, "entries": 40, "queue_file_size": 400, "zone": "UTC"}
+SMALL: dict[str, Any] = {"slots": 20, "entries": 20, "queue_file_size": 400, "zone": "UTC"}
 Fresh = Callable[[], OutputPlace]
 
 
@@ -65,8 +65,8 @@ def tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of two segments, with queues and an index that are not what a rebuild makes."""
-    writer = StoreWriter(tmp_path_factory.mktemp("fetch") / "store", segment_size=4096)
-    for number in range(60):
+    writer = StoreWriter(tmp_path_factory.mktemp("fetch") / "store", segment_size=2048)
+    for number in range(30):
         writer.append("Orders" if number % 2 else "Payments", b"body %d" % number, unique_key=f"U{number}")
     writer.close()
     root = writer.root

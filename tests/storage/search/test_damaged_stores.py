@@ -62,6 +62,7 @@ def test_a_damaged_field_costs_no_other_record(
                 _put(place, before)
 
 
+@pytest.mark.untraced
 @example([(1373, b"\0\0\xc0")]).via("a message without a body that says it is a batch")
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2 * SEGMENT - 1), st.binary(min_size=1, max_size=9)), min_size=1, max_size=5))

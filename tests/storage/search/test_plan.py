@@ -215,6 +215,7 @@ class TestAnyPlan:
         st.sampled_from([None, *TAGS]).filter(lambda tag: tag != ""),
         st.sampled_from([None, *KEYS]).filter(lambda key: key != ""),
     )
+    @pytest.mark.untraced
     def test_a_key_finds_what_a_loop_finds_whatever_the_index_lacks(
         self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, topic: str, tag: str | None, key: str | None
     ) -> None:

@@ -301,6 +301,7 @@ class TestTidying:
         assert kept.names == before
 
 
+@pytest.mark.untraced
 def test_a_kill_at_any_step_leaves_nothing_that_is_wrong(tmp_path: Path, small: None) -> None:
     kept = Kept(tmp_path, 110)
     records = kept.writer.records

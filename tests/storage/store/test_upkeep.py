@@ -157,6 +157,7 @@ class TestChecks:
         assert store.snapshot.index.unchecked == ()
         assert_all_found(store, writer.records)
 
+    @pytest.mark.untraced
     @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_any_damaged_file_is_found_out_in_the_end(
@@ -415,6 +416,7 @@ class TestKeptEntries:
         assert_all_found(again, writer.records)
 
 
+@pytest.mark.untraced
 def test_two_threads_that_finish_do_it_once(tmp_path: Path, small: None) -> None:
     kept = Kept(tmp_path)
     store = kept.open(finish=False)
