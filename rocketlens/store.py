@@ -37,6 +37,7 @@ from storage.layout.store_layout import recognise_store
 if TYPE_CHECKING:
     from rocketlens.searching import Search
     from storage.life.message_life import MessageLife
+    from storage.life.pending import Pending
     from storage.query.get_message import GetMessageResult
     from storage.query.lookup_call import KeyQuery
     from storage.search.criteria import Criteria
@@ -234,6 +235,20 @@ class Store:
         from storage.life.message_life import find_life
 
         return find_life(self._opened(), id_of(unique_key), topic, trace_topics)
+
+    def pending(self) -> "Pending":
+        """The messages that wait for a delay level or a point in time: a context manager, which holds what was found.
+
+        Its `topics` counts them by the topic that they go to, its `messages` lists them, the next one that is due
+        first; both can be narrowed to a topic and a time. `as_of` says up to when deliveries are known.
+
+        >>> with store.pending() as pending:
+        ...     pending.topics(), pending.as_of.levels_known
+        ([], True)
+        """
+        from storage.life.pending import Pending
+
+        return Pending(self._opened(with_keys=False))
 
     def topics(self) -> list[Topic]:
         """All topics of the store by name: of its configuration, and of its queues.

@@ -23,6 +23,7 @@ COMMANDS = {
     "filter": Later("broker.cli.filter:filter_", "List the messages that a consumer with a filter would get."),
     "life": Later("broker.cli.life:life", "Show everything that happened to one message."),
     "lookup": Later("broker.cli.lookup:lookup", "Look up many keys and ids in a store."),
+    "pending": Later("broker.cli.pending:pending", "List the messages that wait for a time, by topic."),
     "query": Later("broker.cli.query:query", "List the newest messages with a key, a unique key or a tag."),
     "rebuild": Later("broker.cli.rebuild:rebuild", "Build the index files or queues of a store anew."),
     "search": Later("broker.cli.search:search", "Search a store for messages by their content."),

@@ -1,5 +1,5 @@
-"""One message's life: its copies, its delays, and who has consumed it."""
+"""One message's life: its copies, its delays, who has consumed it; and all messages that wait."""
 
 from typing import Final
 
-DOOR: Final = ("delay_levels", "message_copies", "message_life")
+DOOR: Final = ("delay_levels", "message_copies", "message_life", "pending")

@@ -277,6 +277,18 @@ class CommitLog:
             if not self.segments or not self.minimum < int(path.name) < self.segments[-1].base_offset:
                 raise StoreError(path, what="cannot be read, so that it is not known where queues begin and end")
 
+    def last_store_timestamp(self) -> int:
+        """Store time in ms of the last intact record; 0 where none is found near the ends of segments.
+
+        Waits for the disk.
+        """
+        for segment in reversed(self.segments):
+            if not segment.file.is_cut():
+                found = EndSearch(segment.base_offset, segment.file).last_timestamp(segment.valid_length)
+                if found:
+                    return found
+        return 0
+
     def segment_of(self, physical_offset: int) -> Segment | None:
         """The segment whose valid part contains a physical offset, or None."""
         number = self._segment_number(physical_offset)

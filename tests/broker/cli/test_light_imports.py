@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.cli.main import COMMANDS
+from store_writer import StoreWriter
 
 SPARK = {"pyspark", "py4j", "pyarrow"}
 """What bulk jobs alone need."""
@@ -64,6 +65,7 @@ def test_a_view_by_offset_loads_a_table_at_most(g1_store: Path) -> None:
         ("lookup", "STORE", "KEYS"),
         ("search", "STORE", "--topic", "TopicTest", "--json"),
         ("life", "STORE", "--unique-key", UNIQUE_KEY, "--json"),
+        ("pending", "WAITING", "--json"),
     ],
     ids=lambda arguments: str(arguments[0]),
 )
@@ -71,5 +73,8 @@ def test_what_reads_a_store_loads_neither_server_nor_table(
     g1_store: Path, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     (tmp_path / "keys").write_text(UNIQUE_KEY + "\n")
-    places = {"STORE": str(g1_store), "KEYS": str(tmp_path / "keys")}
+    waiting = StoreWriter(tmp_path / "waiting")
+    waiting.append("SCHEDULE_TOPIC_XXXX", properties={"REAL_TOPIC": "T", "DELAY": "3"}, queue_id=2)
+    waiting.close()
+    places = {"STORE": str(g1_store), "KEYS": str(tmp_path / "keys"), "WAITING": str(waiting.root)}
     assert loaded(*(places.get(each, each) for each in arguments)) == ARRAYS

@@ -1,0 +1,421 @@
+"""The messages of a store that wait: for a delay level, or for a point in time; by the topic they go to, and when.
+
+They are found in the topics where they wait, in nothing else. Of a delay level those are left that lie at or behind the
+level's offset in `config/delayOffset.json`; when one is due is in its queue unit. A timer message says when it is due.
+Those that were due before the time in `config/timercheck` are delivered, unless they lie at or behind the queue offset
+there, from which on the timer has read none. Where one of these files is missing, what was due when the last message of
+the log was stored counts as delivered.
+
+A message whose time is far is stored again from time to time, with the same unique key and one roll more: the one with
+the most rolls waits. A timer message with TIMER_DEL_UNIQKEY cancels the one that has this unique key and is due in the
+same moment; a broker with `appendTopicForTimerDeleteKey` expects the real topic and a plus sign before the key.
+
+What waits is collected in a temporary database, which lies on the disk but for a bounded part of it: so any number of
+messages can be sorted and compared. Source: other-formats §5, store-format §2.11.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Final, NamedTuple, Self, TypeAlias
+
+from protocol.errors import RocketLensError, StoreError
+from protocol.message import Message, decode_message
+from protocol.message_layout import locate
+from protocol.properties import (
+    REAL_TOPIC,
+    TIMER_DEL_UNIQKEY,
+    TIMER_OUT_MS,
+    TIMER_ROLL_TIMES,
+    UNIQ_KEY,
+    parse_properties,
+    property_value,
+)
+from storage.amounts import counted
+from storage.layout.store_config import DELAY_OFFSETS
+from storage.layout.timer_check import TIMER_CHECK_FILE, TimerCheck
+from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from storage.life.message_copies import TIMER_TOPIC
+from storage.query.get_message import TRANSFER_BYTES, Lost, get_message
+from storage.queue.queue import SCHEDULE_TOPIC
+from storage.store.message_store import MessageStore
+from storage.times import LARGEST, format_timestamp
+
+AT_ONCE: Final = 1000
+"""Messages that are read of a queue before a look at whether to stop."""
+
+CACHE_KIBIBYTES: Final = 32 * 1024
+"""What the temporary database keeps in memory."""
+
+TIMER_QUEUE: Final = 0
+"""The one queue of the timer topic."""
+
+LONGEST_NUMBER: Final = 18
+"""Digits of a number in a property that is believed."""
+
+_TABLES: Final = """
+CREATE TABLE waiting (
+    due INTEGER, physical INTEGER, topic TEXT, level INTEGER, rolls INTEGER, size INTEGER, key TEXT, is_late INTEGER,
+    state TEXT
+);
+CREATE TABLE cancels (due INTEGER, name TEXT, PRIMARY KEY (due, name)) WITHOUT ROWID;
+CREATE TABLE newest (due INTEGER, key TEXT, rolls INTEGER, PRIMARY KEY (due, key)) WITHOUT ROWID;
+"""
+_DECIDE: Final = """
+UPDATE waiting SET state = CASE
+    WHEN EXISTS (SELECT 1 FROM newest WHERE newest.due = waiting.due AND newest.key = waiting.key
+                 AND newest.rolls > waiting.rolls) THEN 'rolled'
+    WHEN EXISTS (SELECT 1 FROM cancels WHERE cancels.due = waiting.due
+                 AND cancels.name IN (waiting.key, waiting.topic || '+' || waiting.key)) THEN 'cancelled'
+    WHEN is_late THEN 'overdue'
+    ELSE 'waiting' END
+WHERE state IS NULL
+"""
+_COUNT: Final = """
+SELECT topic, sum(state = 'waiting'), sum(state = 'overdue'), sum(state = 'cancelled'), sum(state = 'rolled'),
+       sum(state = 'cancel'), sum(CASE WHEN state IN ('waiting', 'overdue') THEN size ELSE 0 END),
+       min(CASE WHEN state IN ('waiting', 'overdue') THEN due END),
+       max(CASE WHEN state IN ('waiting', 'overdue') THEN due END)
+FROM waiting WHERE due BETWEEN ? AND ? AND (?3 IS NULL OR topic = ?3) GROUP BY topic
+ORDER BY sum(state IN ('waiting', 'overdue')) DESC, topic
+"""
+_LIST: Final = """
+SELECT due, physical, topic, level, rolls, state FROM waiting
+WHERE state IN ('waiting', 'overdue', 'cancelled') AND due BETWEEN ? AND ? AND (?3 IS NULL OR topic = ?3)
+      AND (due, physical) > (?5, ?6)
+ORDER BY due, physical LIMIT ?4
+"""
+
+
+_Row: TypeAlias = tuple[int, int, str, int | None, int, int, str | None, bool, str | None]
+"""A row of the table of what waits, in the order of its columns."""
+
+
+class PendingState(Enum):
+    """What becomes of a message that lies in one of the topics where messages wait."""
+
+    WAITING = "waiting"
+    OVERDUE = "overdue"
+    """It was due and is not delivered: the broker was stopped, or is behind."""
+    CANCELLED = "cancelled"
+    """It will not be delivered, for another message cancels it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMessage:
+    """One message that waits, as it is stored: `message` has the topic where it waits.
+
+    It goes to `topic` at `due_timestamp`, in ms. `level` is its delay level, None for a timer message, of which `rolls`
+    says how often it was stored again.
+    """
+
+    state: PendingState
+    due_timestamp: int
+    topic: str
+    level: int | None
+    rolls: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTopic:
+    """What waits for one topic. `size` are the bytes of the records of all that is `waiting` or `overdue`.
+
+    Their due times, in ms, are between `first_due` and `last_due`, None where there are none. `rolled` are records of
+    messages that were stored again since, `cancel_requests` those that cancel others: neither are delivered.
+    """
+
+    topic: str
+    waiting: int
+    overdue: int
+    cancelled: int
+    rolled: int
+    cancel_requests: int
+    size: int
+    first_due: int | None
+    last_due: int | None
+
+    @property
+    def pending(self) -> int:
+        """How many messages will be delivered."""
+        return self.waiting + self.overdue
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """Up to when deliveries are known, in ms. `timers` is None where the store has no timer message.
+
+    `timers_known` and `levels_known`: by the broker's own files, and not just by the time of the last message.
+    """
+
+    log_timestamp: int
+    timers: int | None
+    timers_known: bool
+    levels_known: bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWindow:
+    """What is asked for: one real topic, None for all; due between two times in ms, both included."""
+
+    topic: str | None = None
+    due_after: int = 0
+    due_before: int = LARGEST
+
+
+EVERYTHING: Final = PendingWindow()
+
+
+class _WaitingRecord(NamedTuple):
+    """What a record says of itself; its properties are a block of bytes, its store time is in ms."""
+
+    properties: bytes
+    size: int
+    queue_offset: int
+    physical_offset: int
+    store_timestamp: int
+
+
+class Pending:
+    """All messages that wait in one snapshot of a store; a context manager. One thread may use it at a time.
+
+    `as_of` says up to when deliveries are known, `incomplete` what may be missing.
+    """
+
+    def __init__(self, store: MessageStore, report: Callable[[int], None] = lambda _count: None) -> None:
+        """Read all that waits, which waits for the disk; `report` gets the number of messages that were read by then.
+
+        What `report` raises ends the reading. Raises StoreError where a queue cannot be read, and RocketLensError where
+        the temporary database cannot be written.
+        """
+        self._report, self._read_count = report, 0
+        self._store = store
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._lost: list[str] = []
+        try:
+            with _database_errors():
+                self._database.executescript(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}; PRAGMA journal_mode = OFF")
+                self._database.executescript(_TABLES)
+                self.as_of = self._read()
+                self._database.execute(_DECIDE)
+        except BaseException:
+            self._database.close()
+            raise
+        self.incomplete = "; ".join(self._lost) or None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Delete the temporary database."""
+        self._database.close()
+
+    def topics(self, window: PendingWindow = EVERYTHING) -> list[PendingTopic]:
+        """What waits by real topic, those with the most messages first."""
+        asked = (window.due_after, window.due_before, window.topic)
+        with _database_errors():
+            rows = self._database.execute(_COUNT, asked).fetchall()
+        return [PendingTopic(*row) for row in rows]
+
+    def messages(
+        self, window: PendingWindow = EVERYTHING, limit: int = -1, behind: tuple[int, int] = (-1, -1)
+    ) -> Iterator[PendingMessage]:
+        """The messages, the next one that is due first; at most `limit` of them unless that is negative.
+
+        `behind` is the due time and the physical offset of a message: only those behind it in this order.
+        """
+        asked = (window.due_after, window.due_before, window.topic, limit, *behind)
+        with _database_errors():
+            for due, physical, topic, level, rolls, state in self._database.execute(_LIST, asked):
+                record = self._store.record_at(physical)
+                if record is not None:  # it was deleted meanwhile, with its segment
+                    message = decode_message(record, physical_offset=physical).detached()
+                    yield PendingMessage(PendingState(state), due, topic, level, rolls, message)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> AsOf:
+        store = self._store
+        log_timestamp = store.commit_log.last_store_timestamp()
+        notes: list[str] = []
+        if not {TIMER_TOPIC, SCHEDULE_TOPIC}.intersection(store.queues.topics()):
+            store.queues.all_topics()  # raises where there may be such a topic that was not found
+        unknown = store.queues.why_unknown()
+        if unknown:
+            self._lost.append(unknown)
+        levels_known = self._read_levels(log_timestamp, notes)
+        check, why = self._timer_check()
+        has_timers = TIMER_TOPIC in store.queues.topics()
+        if check is None:
+            if has_timers:
+                notes.append(f"{why}: timer messages {_count_as_delivered(log_timestamp)}")
+        elif not has_timers and check.last_queue_offset > 0:
+            self._lost.append(f"the store has no queue of {TIMER_TOPIC}, and its broker read {check.last_queue_offset} "
+                              "messages there")  # fmt: skip
+        if has_timers:
+            self._read_timers(check or TimerCheck(log_timestamp + 1, LARGEST))
+        timers = check.last_read_timestamp if check else log_timestamp
+        return AsOf(log_timestamp, timers if has_timers else None, check is not None, levels_known, tuple(notes))
+
+    def _timer_check(self) -> tuple[TimerCheck | None, str]:
+        """What config/timercheck says, or why it says nothing."""
+        path = self._store.layout.config / TIMER_CHECK_FILE
+        try:
+            return TimerCheck.read(path), f"{path} is missing or empty"
+        except StoreError as error:
+            return None, str(error)
+
+    def _read_timers(self, check: TimerCheck) -> None:
+        """Collect the messages of the timer topic that are not delivered."""
+        undated = 0
+        for records in self._records(TIMER_TOPIC, TIMER_QUEUE, 0):
+            rows: list[_Row] = []
+            cancels: list[tuple[int, str]] = []
+            rolls: list[tuple[int, str, int]] = []
+            for record in records:
+                due = _number(property_value(record.properties, TIMER_OUT_MS))
+                if due is None:
+                    undated += 1
+                    continue
+                is_late = due < check.last_read_timestamp
+                if is_late and record.queue_offset < check.last_queue_offset:
+                    continue
+                properties = parse_properties(record.properties)
+                key, rolled = properties.get(UNIQ_KEY), _number(properties.get(TIMER_ROLL_TIMES)) or 0
+                cancelled = properties.get(TIMER_DEL_UNIQKEY)
+                if cancelled is not None:
+                    cancels.append((due, cancelled))
+                if rolled and key is not None:
+                    rolls.append((due, key, rolled))
+                topic = properties.get(REAL_TOPIC, TIMER_TOPIC)
+                state = None if cancelled is None else "cancel"
+                rows.append((due, record.physical_offset, topic, None, rolled, record.size, key, is_late, state))
+            self._keep(rows)
+            self._database.executemany("INSERT OR IGNORE INTO cancels VALUES (?, ?)", cancels)
+            self._database.executemany(
+                "INSERT INTO newest VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET rolls = max(rolls, excluded.rolls)",
+                rolls,
+            )
+        if undated:
+            self._lost.append(f"{counted(undated, 'record')} of {TIMER_TOPIC} without a time to be delivered")
+
+    def _read_levels(self, log_timestamp: int, notes: list[str]) -> bool:
+        """Collect the messages of all delay levels that are not delivered; whether the offsets of levels are known."""
+        store, config = self._store, self._store.config
+        why = None
+        if config.is_unknown(DELAY_OFFSETS):
+            why = f"what {store.layout.config / DELAY_OFFSETS} says is not known"
+        elif not config.delay_offsets and not (store.layout.config / DELAY_OFFSETS).exists():
+            why = f"{store.layout.config / DELAY_OFFSETS} is missing"
+        queue_ids: Iterable[int] = ()
+        if SCHEDULE_TOPIC in store.queues.topics():
+            queue_ids = store.queues.queue_ids(SCHEDULE_TOPIC)
+        if why and queue_ids:
+            notes.append(f"{why}: delayed messages {_count_as_delivered(log_timestamp)}")
+        gone = [level for level, first in config.delay_offsets.items() if first > 0 and level - 1 not in queue_ids]
+        if gone:
+            levels = ", ".join(map(str, sorted(gone)))
+            self._lost.append(
+                f"the store has no queue of delay level {levels}, from which its broker delivered messages"
+            )
+        for queue_id in queue_ids:
+            first = 0 if why else config.delay_offsets.get(queue_id + 1, 0)
+            self._read_level(queue_id, first, log_timestamp, skips_late=why is not None)
+        return why is None
+
+    def _read_level(self, queue_id: int, first: int, log_timestamp: int, *, skips_late: bool) -> None:
+        queue = self._store.queues.queue(SCHEDULE_TOPIC, queue_id)
+        if queue is None:
+            return
+        guessed = 0
+        for records in self._records(SCHEDULE_TOPIC, queue_id, first):
+            rows: list[_Row] = []
+            for record in records:
+                entry = queue.entry_at(record.queue_offset)
+                is_sound = entry is not None and entry.physical_offset == record.physical_offset
+                if entry is not None and is_sound and entry.tags_code >= record.store_timestamp:
+                    due = entry.tags_code
+                else:  # the unit is damaged, and the record was found in the log
+                    guessed += 1
+                    due = record.store_timestamp + _usual_delay(queue_id + 1)
+                if skips_late and due <= log_timestamp:
+                    continue
+                topic = property_value(record.properties, REAL_TOPIC) or SCHEDULE_TOPIC
+                is_late = due <= log_timestamp
+                rows.append((due, record.physical_offset, topic, queue_id + 1, 0, record.size, None, is_late, None))
+            self._keep(rows)
+        if guessed:
+            units = f"queue units of {counted(guessed, 'message')} of delay level {queue_id + 1}"
+            self._lost.append(f"{units} are damaged: when they are due is taken from the usual delay levels")
+
+    def _keep(self, rows: Iterable[_Row]) -> None:
+        self._database.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def _records(self, topic: str, queue_id: int, first: int) -> Iterator[list[_WaitingRecord]]:
+        """The records of a queue from a queue offset on, some at once.
+
+        What a consumer would get: where units are damaged, the log is searched for their messages.
+        """
+        lost: Lost | None = None
+        unreadable = 0
+        while True:
+            self._report(self._read_count)
+            result = get_message(self._store.queues, topic, queue_id, first, AT_ONCE, TRANSFER_BYTES)
+            if result.lost is not None:
+                lost = result.lost if lost is None else lost + result.lost
+            if result.records or result.min_offset <= first < result.max_offset:
+                gone = 0 if result.lost is None else result.lost.count
+                unreadable += result.next_begin_offset - first - len(result.records) - gone
+            self._read_count += len(result.records)
+            yield [_waiting_record(record) for record in result.records]
+            if result.next_begin_offset <= first:
+                break
+            first = result.next_begin_offset
+        if lost is not None:
+            self._lost.append(f"{topic}, queue {queue_id}: {lost}")
+        if unreadable:
+            records = f"the records of {counted(unreadable, 'message')} of {topic}, queue {queue_id}"
+            self._lost.append(f"{records}, are damaged or missing")
+
+
+@contextlib.contextmanager
+def _database_errors() -> Iterator[None]:
+    """Turn the errors of the temporary database into ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise RocketLensError(
+            f"the temporary database of what waits cannot be used: {error} (SQLITE_TMPDIR, else TMPDIR, says where it "
+            "lies)"
+        ) from error
+
+
+def _waiting_record(record: memoryview) -> _WaitingRecord:
+    places = locate(record)
+    _, _, _, _, _, queue_offset, physical_offset, _, _, _, _, store_timestamp, *_ = places.fixed.unpack_from(record)
+    block = bytes(record[places.properties : places.total_size])
+    return _WaitingRecord(block, places.total_size, queue_offset, physical_offset, store_timestamp)
+
+
+def _count_as_delivered(log_timestamp: int) -> str:
+    return f"that were due when the last message was stored, {format_timestamp(log_timestamp)}, count as delivered"
+
+
+def _usual_delay(level: int) -> int:
+    """Milliseconds of a delay level as brokers have it that nobody configured; of one they lack, the longest."""
+    levels = parse_delay_levels(DEFAULT_DELAY_LEVELS)
+    return levels[min(level, len(levels)) - 1]
+
+
+def _number(text: str | None) -> int | None:
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
+    return int(text) if text is not None and is_number else None

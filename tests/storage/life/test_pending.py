@@ -1,0 +1,264 @@
+"""What waits: as a recorded broker went on to deliver it, and as an oracle sees random stores."""
+
+import shutil
+import struct
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from golden_store import GOLDEN, unpack
+from pending_oracle import SCHEDULE, TIMER, Judged, judge
+from protocol.errors import StoreError
+from storage.life.pending import Pending, PendingState, PendingWindow
+from storage.store.message_store import MessageStore, StoreOptions
+from store_writer import START_TIMESTAMP, StoreWriter
+
+RECORDED = ("g2-queues", "g2-queues-5.5.1")
+LISTED = {state.value for state in PendingState}
+
+
+def opened(root: Path) -> MessageStore:
+    return MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0, keeps_state=False))
+
+
+def write_timer_check(root: Path, timestamp: int, queue_offset: int) -> None:
+    (root / "config").mkdir(exist_ok=True)
+    data = struct.pack(">7q", timestamp, 0, queue_offset, queue_offset, 0, timestamp, 1)
+    (root / "config" / "timercheck").write_bytes(data.ljust(4096, b"\0"))
+
+
+@pytest.fixture(params=RECORDED)
+def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, list[str]], set[str]]:
+    """A store of a broker that has delivered all but one; what was produced by label, and the unique keys consumed."""
+    folder = GOLDEN / "g2" / request.param
+    lines = [line.split("\t") for line in (folder / "produced.tsv").read_text("utf-8").splitlines()]
+    consumed = {line.split("\t")[0] for line in (folder / "consumed-CG_TIMER.tsv").read_text("utf-8").splitlines()[1:]}
+    return unpack("store", tmp_path, archives=folder), {line[0]: line for line in lines}, consumed
+
+
+def test_only_what_the_broker_has_not_delivered_waits(
+    recorded: tuple[Path, dict[str, list[str]], set[str]],
+) -> None:
+    root, produced, consumed = recorded
+    with Pending(opened(root)) as pending:
+        (waits,) = pending.messages()
+        assert waits.message.unique_key == produced["timer-far"][2]
+        assert waits.message.unique_key not in consumed
+        assert (waits.state, waits.topic, waits.level) == (PendingState.WAITING, "TimerTopic", None)
+        (topic,) = pending.topics()
+        assert (topic.topic, topic.pending, topic.cancelled) == ("TimerTopic", 1, 0)
+        assert topic.first_due == topic.last_due == waits.due_timestamp
+        assert (pending.as_of.timers_known, pending.as_of.levels_known) == (True, True)
+        assert pending.incomplete is None
+
+
+def test_before_the_first_delivery_just_what_was_delivered_later_waits(
+    recorded: tuple[Path, dict[str, list[str]], set[str]],
+) -> None:
+    """With the checkpoints of the moment of sending: the broker itself went on to say which are cancelled."""
+    root, produced, consumed = recorded
+    write_timer_check(root, 0x1000, 0)
+    (root / "config" / "delayOffset.json").write_text('{"offsetTable":{}}')
+    with Pending(opened(root)) as pending:
+        found = list(pending.messages())
+        by_state = {
+            state: {each.message.unique_key for each in found if each.state is state and each.level is None}
+            for state in PendingState
+        }
+        sent_at_once = produced["timer-past"][2]  # was due when it was sent, so it never waited
+        assert by_state[PendingState.WAITING] == consumed - {sent_at_once} | {produced["timer-far"][2]}
+        assert by_state[PendingState.CANCELLED] == {produced["timer-cancelled"][2]}
+        topics = {topic.topic: topic for topic in pending.topics()}
+        assert topics["TimerTopic"].cancel_requests == 1
+        (delayed,) = (each for each in found if each.topic == "DelayTopic")
+        assert (delayed.level, delayed.message.unique_key) == (1, produced["delay-level"][2])
+        assert delayed.due_timestamp == delayed.message.store_timestamp + 1000
+
+
+def test_without_the_brokers_checkpoints_the_last_message_decides_and_this_is_said(
+    recorded: tuple[Path, dict[str, list[str]], set[str]],
+) -> None:
+    root, produced, _ = recorded
+    for name in ("timercheck", "delayOffset.json", "delayOffset.json.bak"):
+        (root / "config" / name).unlink()
+    with Pending(opened(root)) as pending:
+        assert [each.message.unique_key for each in pending.messages()] == [produced["timer-far"][2]]
+        assert not pending.as_of.timers_known
+        assert not pending.as_of.levels_known
+        assert ["delayOffset.json is missing" in note for note in pending.as_of.notes] == [True, False]
+        assert "timercheck is missing" in pending.as_of.notes[1]
+
+
+def test_a_damaged_checkpoint_is_named(recorded: tuple[Path, dict[str, list[str]], set[str]]) -> None:
+    root, produced, _ = recorded
+    (root / "config" / "timercheck").write_bytes(b"short")
+    with Pending(opened(root)) as pending:
+        (note,) = pending.as_of.notes
+        assert "timercheck" in note
+        assert [each.message.unique_key for each in pending.messages()] == [produced["timer-far"][2]]
+
+
+SECONDS = st.integers(0, 4)
+TIMERS = st.fixed_dictionaries(
+    {
+        "due": SECONDS,
+        "key": st.sampled_from(["A", "B", "C", None]),
+        "rolls": st.integers(0, 2),
+        "cancels": st.sampled_from([None, None, None, "A", "B", "T+A", "U+A"]),
+        "topic": st.sampled_from(["T", "U"]),
+    }
+)
+LEVELS = st.fixed_dictionaries({"level": st.integers(1, 3), "topic": st.sampled_from(["T", "U"])})
+CHECKS = st.one_of(st.none(), st.tuples(SECONDS, st.integers(0, 8)))
+OFFSETS = st.one_of(st.none(), st.dictionaries(st.integers(1, 3), st.integers(0, 4)))
+
+
+@settings(max_examples=40)
+@given(messages=st.lists(st.one_of(TIMERS, LEVELS), max_size=14), check=CHECKS, offsets=OFFSETS)
+def test_random_stores_are_judged_as_by_the_oracle(
+    tmp_path_factory: pytest.TempPathFactory,
+    messages: list[dict[str, object]],
+    check: tuple[int, int] | None,
+    offsets: dict[int, int] | None,
+) -> None:
+    root = tmp_path_factory.mktemp("pending")
+    base = START_TIMESTAMP + 60_000
+    writer = StoreWriter(root, segment_size=4096)
+    writer.append("Plain", b"one that never waits")
+    for number, each in enumerate(messages):
+        stamp, more = START_TIMESTAMP + number * 4_000, {"REAL_TOPIC": str(each["topic"]), "REAL_QID": "0"}
+        if "level" in each:
+            level = each["level"]
+            assert isinstance(level, int)
+            more["DELAY"] = str(level)
+            writer.append(SCHEDULE, b"later", properties=more, queue_id=level - 1, store_timestamp=stamp)
+            continue
+        assert isinstance(each["due"], int)
+        more["TIMER_OUT_MS"] = str(base + 1000 * each["due"])
+        more |= {"TIMER_ROLL_TIMES": str(each["rolls"])} if each["rolls"] else {}
+        more |= {"TIMER_DEL_UNIQKEY": str(each["cancels"])} if each["cancels"] else {}
+        key = None if each["key"] is None else str(each["key"])
+        writer.append(TIMER, b"later", properties=more, unique_key=key, store_timestamp=stamp)
+    writer.close()
+    moment = None if check is None else (base + 1000 * check[0], check[1])
+    if moment is not None:
+        write_timer_check(root, *moment)
+    if offsets is not None:
+        writer.write_config("delayOffset.json", {"offsetTable": offsets})
+    expected = judge(writer.records, moment, offsets)
+    with Pending(opened(root)) as pending:
+        found = [
+            Judged(each.due_timestamp, each.message.physical_offset, each.topic, each.state.value)
+            for each in pending.messages()
+        ]
+        assert found == [each for each in expected if each.fate in LISTED]
+        counted = Counter((each.topic, each.fate) for each in expected)
+        for topic in pending.topics():
+            assert topic.waiting == counted[topic.topic, "waiting"]
+            assert topic.overdue == counted[topic.topic, "overdue"]
+            assert topic.cancelled == counted[topic.topic, "cancelled"]
+            assert topic.rolled == counted[topic.topic, "rolled"]
+            assert topic.cancel_requests == counted[topic.topic, "cancel"]
+        assert {topic.topic for topic in pending.topics()} == {each.topic for each in expected}
+        window = PendingWindow("T", base + 1000, base + 2000)
+        within = [each for each in found if each.topic == "T" and base + 1000 <= each.due <= base + 2000]
+        assert [each.message.physical_offset for each in pending.messages(window, 2)] == [
+            each.physical_offset for each in within[:2]
+        ]
+        for number, each in enumerate(within):
+            rest = pending.messages(window, behind=(each.due, each.physical_offset))
+            assert [each.message.physical_offset for each in rest] == [
+                each.physical_offset for each in within[number + 1 :]
+            ]
+        # The checkpoints may say that messages were read of queues that this store never had.
+        assert not pending.incomplete or all("has no queue of" in each for each in pending.incomplete.split("; "))
+    shutil.rmtree(root)
+
+
+def many_timers(root: Path, count: int) -> StoreWriter:
+    writer = StoreWriter(root, segment_size=1 << 20, queue_file_size=20 * 4000)
+    for number in range(count):
+        due = {"TIMER_OUT_MS": str(START_TIMESTAMP + 10_000_000 + number % 7 * 1000), "REAL_TOPIC": f"T{number % 3}"}
+        writer.append(TIMER, properties=due, unique_key=f"K{number}", index=False)
+    return writer
+
+
+def test_many_messages_come_by_due_time_from_several_reads(tmp_path: Path) -> None:
+    many_timers(tmp_path / "store", 2500).close()
+    write_timer_check(tmp_path / "store", START_TIMESTAMP, 2500)
+    with Pending(opened(tmp_path / "store")) as pending:
+        order = [(each.due_timestamp, each.message.physical_offset) for each in pending.messages()]
+        assert len(order) == 2500
+        assert order == sorted(order)
+        assert [(topic.topic, topic.waiting) for topic in pending.topics()] == [("T0", 834), ("T1", 833), ("T2", 833)]
+
+
+def test_reading_reports_how_far_it_is_and_can_be_ended(tmp_path: Path) -> None:
+    many_timers(tmp_path / "store", 2500).close()
+    counts: list[int] = []
+
+    def report(count: int) -> None:
+        counts.append(count)
+        if count >= 1000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Pending(opened(tmp_path / "store"), report)
+    assert counts[0] == 0
+    assert 1000 <= counts[-1] < 2500
+
+
+def test_a_message_whose_unit_is_damaged_waits_all_the_same(tmp_path: Path) -> None:
+    writer = many_timers(tmp_path / "store", 5)
+    writer.append(SCHEDULE, properties={"REAL_TOPIC": "T", "DELAY": "5"}, queue_id=4, unique_key="L")
+    writer.append(SCHEDULE, properties={"REAL_TOPIC": "T", "DELAY": "5"}, queue_id=4, unique_key="M")
+    writer.close()
+    write_timer_check(tmp_path / "store", START_TIMESTAMP, 5)
+    for queue, unit in ((f"{TIMER}/0", 2), (f"{SCHEDULE}/4", 0)):
+        path = tmp_path / "store" / "consumequeue" / queue / f"{0:020d}"
+        with path.open("r+b") as file:
+            file.seek(unit * 20)
+            file.write(b"\xff" * 20)
+    with Pending(opened(tmp_path / "store")) as pending:
+        keys = {each.message.unique_key for each in pending.messages()}
+        assert keys == {"K0", "K1", "K2", "K3", "K4", "L", "M"}
+        assert pending.incomplete is not None
+        assert "usual delay levels" in pending.incomplete
+        due = {
+            each.message.unique_key: each.due_timestamp - each.message.store_timestamp for each in pending.messages()
+        }
+        assert (due["L"], due["M"]) == (60_000, 60_000)
+
+
+def test_a_message_that_is_lost_is_said_to_be(tmp_path: Path) -> None:
+    writer = many_timers(tmp_path / "store", 5)
+    writer.close()
+    write_timer_check(tmp_path / "store", START_TIMESTAMP, 5)
+    writer.overwrite(writer.written[2].physical_offset + 20, b"\xee" * 40)
+    with Pending(opened(tmp_path / "store")) as pending:
+        assert {each.message.unique_key for each in pending.messages()} == {"K0", "K1", "K3", "K4"}
+        assert pending.incomplete is not None
+        assert "the records of 1 message of rmq_sys_wheel_timer, queue 0, are damaged or missing" in pending.incomplete
+
+
+def test_queues_that_are_gone_are_no_empty_answer(tmp_path: Path) -> None:
+    many_timers(tmp_path / "store", 5).close()
+    shutil.rmtree(tmp_path / "store" / "consumequeue")
+    with pytest.raises(StoreError, match="consumequeue"):
+        Pending(opened(tmp_path / "store"))
+
+
+@pytest.mark.parametrize("gone", [TIMER, SCHEDULE])
+def test_one_topic_that_is_gone_is_missed_by_the_brokers_checkpoints(tmp_path: Path, gone: str) -> None:
+    writer = many_timers(tmp_path / "store", 5)
+    writer.append(SCHEDULE, properties={"REAL_TOPIC": "T", "DELAY": "5"}, queue_id=4, unique_key="L")
+    writer.close()
+    write_timer_check(tmp_path / "store", START_TIMESTAMP, 5)
+    writer.write_config("delayOffset.json", {"offsetTable": {5: 1}})
+    shutil.rmtree(tmp_path / "store" / "consumequeue" / gone)
+    with Pending(opened(tmp_path / "store")) as pending:
+        assert pending.incomplete is not None
+        assert "the store has no queue of" in pending.incomplete
