@@ -16,6 +16,7 @@ messages can be sorted and compared. Source: other-formats §5, store-format §2
 
 import contextlib
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -52,6 +53,9 @@ CACHE_KIBIBYTES: Final = 32 * 1024
 
 TIMER_QUEUE: Final = 0
 """The one queue of the timer topic."""
+
+EARLIEST: Final = -(2**63)
+"""Before every time, in ms."""
 
 LONGEST_NUMBER: Final = 18
 """Digits of a number in a property that is believed."""
@@ -163,7 +167,7 @@ class PendingWindow:
     """What is asked for: one real topic, None for all; due between two times in ms, both included."""
 
     topic: str | None = None
-    due_after: int = 0
+    due_after: int = EARLIEST
     due_before: int = LARGEST
 
 
@@ -195,6 +199,8 @@ class Pending:
         self._report, self._read_count = report, 0
         self._store = store
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        # One that nobody closes goes with this object.
+        self._closes = weakref.finalize(self, self._database.close)
         self._lost: list[str] = []
         try:
             with _database_errors():
@@ -203,7 +209,7 @@ class Pending:
                 self.as_of = self._read()
                 self._database.execute(_DECIDE)
         except BaseException:
-            self._database.close()
+            self.close()
             raise
         self.incomplete = "; ".join(self._lost) or None
 
@@ -217,23 +223,23 @@ class Pending:
 
     def close(self) -> None:
         """Delete the temporary database."""
-        self._database.close()
+        self._closes()
 
     def topics(self, window: PendingWindow = EVERYTHING) -> list[PendingTopic]:
         """What waits by real topic, those with the most messages first."""
-        asked = (window.due_after, window.due_before, window.topic)
+        asked = (window.due_after, window.due_before, _storable(window.topic))
         with _database_errors():
             rows = self._database.execute(_COUNT, asked).fetchall()
         return [PendingTopic(*row) for row in rows]
 
     def messages(
-        self, window: PendingWindow = EVERYTHING, limit: int = -1, behind: tuple[int, int] = (-1, -1)
+        self, window: PendingWindow = EVERYTHING, limit: int = -1, behind: tuple[int, int] = (EARLIEST, 0)
     ) -> Iterator[PendingMessage]:
         """The messages, the next one that is due first; at most `limit` of them unless that is negative.
 
         `behind` is the due time and the physical offset of a message: only those behind it in this order.
         """
-        asked = (window.due_after, window.due_before, window.topic, limit, *behind)
+        asked = (window.due_after, window.due_before, _storable(window.topic), limit, *behind)
         with _database_errors():
             for due, physical, topic, level, rolls, state in self._database.execute(_LIST, asked):
                 record = self._store.record_at(physical)
@@ -290,13 +296,13 @@ class Pending:
                 if is_late and record.queue_offset < check.last_queue_offset:
                     continue
                 properties = parse_properties(record.properties)
-                key, rolled = properties.get(UNIQ_KEY), _number(properties.get(TIMER_ROLL_TIMES)) or 0
-                cancelled = properties.get(TIMER_DEL_UNIQKEY)
+                key, rolled = _storable(properties.get(UNIQ_KEY)), _number(properties.get(TIMER_ROLL_TIMES)) or 0
+                cancelled = _storable(properties.get(TIMER_DEL_UNIQKEY))
                 if cancelled is not None:
                     cancels.append((due, cancelled))
                 if rolled and key is not None:
                     rolls.append((due, key, rolled))
-                topic = properties.get(REAL_TOPIC, TIMER_TOPIC)
+                topic = _storable(properties.get(REAL_TOPIC)) or TIMER_TOPIC
                 state = None if cancelled is None else "cancel"
                 rows.append((due, record.physical_offset, topic, None, rolled, record.size, key, is_late, state))
             self._keep(rows)
@@ -346,10 +352,10 @@ class Pending:
                     due = entry.tags_code
                 else:  # the unit is damaged, and the record was found in the log
                     guessed += 1
-                    due = record.store_timestamp + _usual_delay(queue_id + 1)
+                    due = min(record.store_timestamp + _usual_delay(queue_id + 1), LARGEST)
                 if skips_late and due <= log_timestamp:
                     continue
-                topic = property_value(record.properties, REAL_TOPIC) or SCHEDULE_TOPIC
+                topic = _storable(property_value(record.properties, REAL_TOPIC)) or SCHEDULE_TOPIC
                 is_late = due <= log_timestamp
                 rows.append((due, record.physical_offset, topic, queue_id + 1, 0, record.size, None, is_late, None))
             self._keep(rows)
@@ -408,6 +414,11 @@ def _waiting_record(record: memoryview) -> _WaitingRecord:
 
 def _count_as_delivered(log_timestamp: int) -> str:
     return f"that were due when the last message was stored, {format_timestamp(log_timestamp)}, count as delivered"
+
+
+def _storable(text: str | None) -> str | None:
+    """A text as the database takes it: unpaired surrogates, of properties that are no UTF-8, become question marks."""
+    return text if text is None or text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _usual_delay(level: int) -> int:

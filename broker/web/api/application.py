@@ -29,7 +29,15 @@ from broker.web.api.find import FindAnswer, FindQuestion, find
 from broker.web.api.health import Examinations, HealthAnswer, HealthQuestion
 from broker.web.api.histogram import HistogramAnswer, HistogramQuestion, histogram
 from broker.web.api.life import LifeAnswer, LifeQuestion, message_life
-from broker.web.api.looks import Looker, shown_body, shown_events, shown_lines, shown_message, shown_nothing
+from broker.web.api.looks import (
+    Looker,
+    shown_body,
+    shown_events,
+    shown_lines,
+    shown_message,
+    shown_nothing,
+    shown_waiting,
+)
 from broker.web.api.messages import (
     BodyQuestion,
     MessageAnswer,
@@ -41,6 +49,7 @@ from broker.web.api.messages import (
 )
 from broker.web.api.openapi import describe
 from broker.web.api.overview import StoreAnswer, StoreQuestion, store
+from broker.web.api.pending import PendingAnswer, PendingQuestion, WaitingMessages
 from broker.web.api.preview import PreviewAnswer, PreviewQuestion, filter_preview
 from broker.web.api.request_context import RequestContext
 from broker.web.api.search import SearchAnswer, SearchQuestion, search_content
@@ -84,6 +93,7 @@ class Api:
         self.access = access or Access()
         self._pool = LookupPool(THREADS)
         self._examinations = Examinations()
+        self._waiting_messages = WaitingMessages()
         self._working: set[RequestContext] = set()
         self._audit_log = audit_log
         self.endpoints = (
@@ -99,6 +109,7 @@ class Api:
             Endpoint("/histogram", HistogramQuestion, HistogramAnswer, histogram),
             Endpoint("/filter", PreviewQuestion, PreviewAnswer, filter_preview, shown_nothing),
             Endpoint("/search", SearchQuestion, SearchAnswer, search_content, shown_lines),
+            Endpoint("/pending", PendingQuestion, PendingAnswer, self._waiting_messages.pending, shown_waiting),
             Endpoint("/health", HealthQuestion, HealthAnswer, self._examinations.health),
         )
         self._description = b""
@@ -113,6 +124,7 @@ class Api:
         for context in self._working:
             context.gone.set()
         self._examinations.close()
+        self._waiting_messages.close()
         self._pool.close()
 
     def application(self) -> Starlette:

@@ -4,27 +4,19 @@ An examination takes seconds, so an answer may be that it is under way and how f
 by itself when no client has asked for a while: closing the page stops it.
 """
 
-import threading
 import time
-from typing import Annotated, Final, Literal
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from broker.web.api.endpoint import Question
+from broker.web.api.kept_work import KEPT_SECONDS, KeptWorks
 from broker.web.api.request_context import RequestContext
-from protocol.errors import RocketLensError
 from storage.doctor.examine import STEPS, Diagnosis, examine
 from storage.ranges import subtract
-
-KEPT_SECONDS: Final = 30.0
-"""How long an outcome is answered before the store is examined anew."""
-
-PATIENCE_SECONDS: Final = 5.0
-"""How long after the last request an examination is given up."""
-
-WAITED_SECONDS: Final = 0.25
-"""How long an answer waits for an examination that may be done any moment."""
 
 
 class HealthQuestion(Question):
@@ -89,105 +81,39 @@ class HealthAnswer(msgspec.Struct, rename="camel", kw_only=True):
     problem: str | None = None
 
 
-class _NobodyAsks(Exception):
-    """The examination is given up."""
-
-
 class Examinations:
     """The examinations of all stores; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_broker: dict[str, Examination] = {}
+        self._works: KeptWorks[Outcome] = KeptWorks("doctor", "the examination")
 
     def close(self) -> None:
         """Give up what is under way."""
-        with self._lock:
-            for each in self._by_broker.values():
-                each.close()
+        self._works.close()
 
     def health(self, context: RequestContext, question: HealthQuestion) -> HealthAnswer:
         """Findings about the store, with a picture of what log, queues and index cover."""
         context.require_admin()
-        with self._lock:
-            examination = self._by_broker.setdefault(context.service.broker_name, Examination())
-        return examination.health(context, question)
+        state = self._works.ask(context.service.broker_name, partial(_examine, context), question.maximum_age)
+        if state.is_running:
+            return HealthAnswer(
+                state="running",
+                step=STEPS[state.progress],
+                steps_done=state.progress,
+                seconds=state.seconds,
+                outcome=state.outcome,
+            )
+        if state.problem is not None:
+            return HealthAnswer(state="failed", problem=state.problem)
+        return HealthAnswer(state="done", steps_done=len(STEPS), outcome=state.outcome)
 
 
-class Examination:
-    """Examines one store, at most once at a time; safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._is_closed = False
-        self._asked_at = self._started = 0.0
-        self._step = 0
-        self._outcome: Outcome | None = None
-        self._ended = -KEPT_SECONDS
-        self._problem: str | None = None
-
-    def close(self) -> None:
-        """Give up what is under way."""
-        self._is_closed = True
-
-    def health(self, context: RequestContext, question: HealthQuestion) -> HealthAnswer:
-        """How far it has come, or what it found."""
-        with self._lock:
-            self._asked_at = time.monotonic()
-            thread = self._thread
-            if thread is None and (time.monotonic() - self._ended > question.maximum_age or not self._is_known):
-                thread = self._thread = threading.Thread(target=self._run, args=(context,), name="doctor", daemon=True)
-                self._started, self._step = time.monotonic(), 0
-                thread.start()
-        if thread is not None:
-            thread.join(WAITED_SECONDS)
-            if self._thread is thread:
-                return HealthAnswer(
-                    state="running",
-                    step=STEPS[self._step],
-                    steps_done=self._step,
-                    seconds=time.monotonic() - self._started,
-                    outcome=self._outcome,
-                )
-        if self._problem is not None:
-            return HealthAnswer(state="failed", problem=self._problem)
-        return HealthAnswer(state="done", steps_done=len(STEPS), outcome=self._outcome)
-
-    @property
-    def _is_known(self) -> bool:
-        return self._outcome is not None or self._problem is not None
-
-    def _run(self, context: RequestContext) -> None:
-        options = context.service.options
-        vouched = None
-        if options.index_slots is not None and options.index_entries is not None:
-            vouched = options.index_slots, options.index_entries
-        outcome, problem = None, None
-        try:
-            root = context.store.layout.root
-            outcome = _outcome(examine(root, options.commit_log_directories, vouched, self._begin_step))
-        except _NobodyAsks:
-            problem = None
-        except RocketLensError as error:
-            problem = str(error)
-        except Exception:
-            problem = "the examination failed; the server's log has the reason"
-            with self._lock:
-                self._thread, self._problem, self._ended = None, problem, time.monotonic()
-            raise
-        with self._lock:
-            self._thread = None
-            self._problem = problem
-            if outcome is not None:
-                self._outcome = outcome
-            if outcome is not None or problem is not None:
-                self._ended = time.monotonic()
-
-    def _begin_step(self, number: int) -> None:
-        if self._is_closed or time.monotonic() - self._asked_at > PATIENCE_SECONDS:
-            raise _NobodyAsks
-        self._step = number
+def _examine(context: RequestContext, report: Callable[[int], None]) -> Outcome:
+    options = context.service.options
+    vouched = None
+    if options.index_slots is not None and options.index_entries is not None:
+        vouched = options.index_slots, options.index_entries
+    return _outcome(examine(context.store.layout.root, options.commit_log_directories, vouched, report))
 
 
 def _outcome(diagnosis: Diagnosis) -> Outcome:

@@ -32,6 +32,11 @@ def shown_events(_question: Any, answer: Any) -> list[int]:
     return [event.message.physical_offset for event in answer.events if event.message is not None]
 
 
+def shown_waiting(_question: Any, answer: Any) -> list[int]:
+    """Physical offsets of messages that wait."""
+    return [line.message.physical_offset for line in answer.messages]
+
+
 def shown_nothing(_question: Any, _answer: Any) -> list[int]:
     """What counts messages by what is in them is a look too, though it shows none."""
     return []

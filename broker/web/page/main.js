@@ -16,6 +16,7 @@ register("find", later("view_find.js", "findView"));
 register("message", later("view_message.js", "messageView"));
 register("topic", later("view_topic.js", "topicView"));
 register("search", later("view_search.js", "searchView"));
+register("pending", later("view_pending.js", "pendingView"));
 register("health", later("view_health.js", "healthView"));
 
 const THEMES = [undefined, "dark", "light"];

@@ -196,6 +196,27 @@ def test_many_messages_come_by_due_time_from_several_reads(tmp_path: Path) -> No
         assert [(topic.topic, topic.waiting) for topic in pending.topics()] == [("T0", 834), ("T1", 833), ("T2", 833)]
 
 
+def test_properties_that_are_no_text_or_no_numbers_break_nothing(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    due = str(START_TIMESTAMP + 1_000_000).encode()
+    for block in (
+        b"TIMER_OUT_MS\x01" + due + b"\x02REAL_TOPIC\x01\xff\xed\xa0\x80T\x02UNIQ_KEY\x01\xed\xb0\x80\x02",
+        b"TIMER_OUT_MS\x01" + due + b"\x02REAL_TOPIC\x01T\x02TIMER_ROLL_TIMES\x01-7\x02UNIQ_KEY\x01K\x02",
+        b"TIMER_OUT_MS\x019999999999999999999999\x02REAL_TOPIC\x01T\x02",
+        b"REAL_TOPIC\x01T\x02",
+    ):
+        writer.append(TIMER, properties=block)
+    writer.append(SCHEDULE, properties=b"DELAY\x0131\x02", queue_id=30)
+    writer.close()
+    write_timer_check(tmp_path / "store", START_TIMESTAMP, 0)
+    writer.write_config("delayOffset.json", {"offsetTable": {}})
+    with Pending(opened(tmp_path / "store")) as pending:
+        assert len(list(pending.messages())) == 3
+        assert {topic.topic for topic in pending.topics()} > {"T"}
+        assert list(pending.messages(PendingWindow("\udcff"))) == []
+        assert pending.incomplete == "2 records of rmq_sys_wheel_timer without a time to be delivered"
+
+
 def test_reading_reports_how_far_it_is_and_can_be_ended(tmp_path: Path) -> None:
     many_timers(tmp_path / "store", 2500).close()
     counts: list[int] = []

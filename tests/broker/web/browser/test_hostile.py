@@ -39,6 +39,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         key = attack.replace(" ", "\u00a0")
         properties = {attack: attack, "name": name}
         writer.append(TOPIC, attack.encode(), keys=key, unique_key=f"U-{attack}", tags=attack, properties=properties)
+    waits = {"REAL_TOPIC": TOPIC, "TIMER_OUT_MS": str(writer.last_store_timestamp + 3_600_000)}
+    writer.append("rmq_sys_wheel_timer", properties=waits, keys="waits", tags=ATTACKS["closing"])
     writer.append(TOPIC, json.dumps({"html": ATTACKS["closing"]}).encode(), keys="as-json")
     writer.append(TOPIC, BINARY, keys="binary")
     writer.append(TOPIC, b"<script>fired=1</script>" * 150_000, keys="huge")
@@ -113,8 +115,18 @@ def test_a_hostile_topic_is_browsed_filtered_and_searched(browser: Browser) -> N
     assert_nothing_happened(browser)
 
 
+def test_a_hostile_topic_for_which_a_message_waits_is_text(browser: Browser) -> None:
+    browser.open("pending")
+    browser.see(".list .end", "1 message shown, all there are.")
+    assert ATTACKS["closing"] in browser.see(".pending tbody tr").text
+    browser.click(".topics tbody a")
+    browser.until(lambda: "topic=" in browser.place)
+    browser.see(".list .end", "1 message shown, all there are.")
+    assert_nothing_happened(browser)
+
+
 def test_an_address_that_a_stranger_made_runs_nothing(browser: Browser) -> None:
-    for view in ("find", "topic", "message", "search", "topics", "health"):
+    for view in ("find", "topic", "message", "search", "topics", "pending", "health"):
         attack = ATTACKS["closing"]
         browser.open(
             view, text=attack, topic=attack, contains=attack, offset=attack, broker="" if view != "find" else attack

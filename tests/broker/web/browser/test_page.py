@@ -291,6 +291,7 @@ def test_everything_that_can_be_pressed_has_a_name(browser: Browser) -> None:
         ("message", {"offset": 0}, ".life li"),
         ("topic", {"topic": "TopicTest"}, ".messages tbody tr"),
         ("search", {}, ".search-form"),
+        ("pending", {}, ".list .end"),
         ("health", {}, ".picture"),
     ):
         browser.open(view, **parameters)
@@ -307,6 +308,7 @@ def test_a_phone_needs_no_scrolling_sideways(browser: Browser) -> None:
             ("message", {"offset": 3568}, ".life li"),
             ("topic", {"topic": "TopicTest"}, ".messages tbody tr"),
             ("search", {}, ".search-form"),
+            ("pending", {}, ".list .end"),
             ("health", {}, ".picture"),
         ):
             browser.open(view, **parameters)

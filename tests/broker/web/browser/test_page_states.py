@@ -8,6 +8,7 @@ from selenium.webdriver.common.keys import Keys
 
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from broker_harness import service_of
+from golden_store import GOLDEN, unpack
 from page_server import serving_page
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -176,3 +177,17 @@ def test_a_topic_or_queue_that_is_not_there_is_no_empty_one(
         lone.until(lambda: len(lone.all(".notice")) == 1)
         assert not lone.all(".histogram, .filters, .list, details")
         lone.keep("no-such-topic")
+
+
+def test_what_waits_is_counted_listed_and_narrowed(lone: Browser, tmp_path: Path) -> None:
+    store = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-queues")
+    with serving_page([service_of(MessageStore.open(store))]) as origin:
+        lone.server = origin
+        lone.open("pending")
+        lone.see(".list .end", "1 message shown, all there are.")
+        assert lone.see(".topics tbody tr").text.split()[:5] == ["TimerTopic", "1", "0", "0", "0"]
+        assert "timer-far" in lone.see(".pending tbody tr").text
+        lone.see(".bar .muted", "are delivered")
+        lone.keep("pending")
+        lone.see("input[name=topic]").send_keys("DelayTopic", Keys.ENTER)
+        lone.see(".list .end", "No message waits.")

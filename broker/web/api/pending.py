@@ -1,0 +1,181 @@
+"""The messages that wait, by the topic that they go to and by due time, as `rocketlens pending` shows them.
+
+All of them are read once for all clients (:mod:`broker.web.api.kept_work`); lists are taken from what was read.
+"""
+
+import threading
+import time
+from functools import partial
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from broker.web.api.cursors import decode_cursor, encode_cursor
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, Question, Time, Topic, check_times
+from broker.web.api.kept_work import KEPT_SECONDS, KeptWorks, Report
+from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.request_context import RequestContext
+from storage.life.pending import Pending, PendingMessage, PendingTopic, PendingWindow
+
+
+class PendingCursor(msgspec.Struct, frozen=True, array_like=True):
+    """The last message of a list: its due time in ms, and its physical offset."""
+
+    due_timestamp: Annotated[int, Meta(ge=0, le=LARGEST)]
+    physical_offset: Annotated[int, Meta(ge=0, le=LARGEST)]
+
+
+class PendingQuestion(Question):
+    """Messages that go to `topic`, due between two times, which are included.
+
+    `maximumAge`: what was read longer ago, in seconds, is read anew.
+    """
+
+    topic: Topic | None = None
+    due_after: Time = 0
+    due_before: Time = LARGEST
+    limit: Limit = 50
+    cursor: Cursor | None = None
+    maximum_age: Annotated[int, Meta(ge=0, le=3600)] = int(KEPT_SECONDS)
+
+
+class PendingTopicLine(msgspec.Struct, rename="camel", kw_only=True):
+    """What waits for one topic; `bytes` are those of the messages that are waiting or overdue."""
+
+    topic: str
+    waiting: int
+    overdue: int
+    cancelled: int
+    rolled: int
+    cancel_requests: int
+    bytes: int
+    first_due_timestamp: int | None
+    last_due_timestamp: int | None
+
+
+class PendingLine(msgspec.Struct, rename="camel", kw_only=True):
+    """One message that waits, as it is stored, and what becomes of it: `state` is waiting, overdue or cancelled."""
+
+    state: str
+    due_timestamp: int
+    topic: str
+    delay_level: int | None
+    rolls: int
+    message: MessageLine
+
+
+class PendingAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """`running`: `readMessages` were read, ask again. `done`: `topics` and `messages` are what waits. `failed`: why.
+
+    `logTimestamp` is when the last message was stored; timer messages that were due before `timersTimestamp` are
+    delivered. `notes` say what is not known, `incomplete` what may be missing, `left_out` how many messages this
+    account may not read: it needs the right to the topic in which they wait, too.
+    """
+
+    state: Literal["running", "done", "failed"]
+    read_messages: int = 0
+    seconds: float = 0.0
+    read_timestamp: int | None = None
+    log_timestamp: int | None = None
+    timers_timestamp: int | None = None
+    topics: list[PendingTopicLine] = []
+    messages: list[PendingLine] = []
+    notes: list[str] = []
+    incomplete: str | None = None
+    problem: str | None = None
+    left_out: int = 0
+    cursor: str | None = None
+
+
+class _Read:
+    """What was read of one store, and when."""
+
+    def __init__(self, pending: Pending) -> None:
+        self.pending = pending
+        self.timestamp = time.time_ns() // 1_000_000
+        self.lock = threading.Lock()
+        """Held by who takes something from it."""
+
+
+class WaitingMessages:
+    """What waits in all stores; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._works: KeptWorks[_Read] = KeptWorks("pending", "reading what waits")
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._works.close()
+
+    def pending(self, context: RequestContext, question: PendingQuestion) -> PendingAnswer:
+        """Messages that wait for a delay level or a point in time, counted by topic, and listed by due time."""
+        if question.topic is None:
+            context.require_admin()
+        else:
+            context.require_right(question.topic)
+        check_times(question.due_after, question.due_before)
+        cursor = None if question.cursor is None else decode_cursor(question.cursor, PendingCursor)
+        state = self._works.ask(context.service.broker_name, partial(_read, context), question.maximum_age)
+        read = state.outcome
+        if state.problem is not None:
+            return PendingAnswer(state="failed", problem=state.problem)
+        if state.is_running or read is None:
+            return PendingAnswer(state="running", read_messages=state.progress, seconds=state.seconds)
+        with read.lock:
+            return _answer(context, question, read, cursor)
+
+
+def _read(context: RequestContext, report: Report) -> _Read:
+    return _Read(Pending(context.store, report))
+
+
+def _answer(
+    context: RequestContext, question: PendingQuestion, read: _Read, cursor: PendingCursor | None
+) -> PendingAnswer:
+    window = PendingWindow(question.topic, question.due_after, question.due_before)
+    behind = (-1, -1) if cursor is None else (cursor.due_timestamp, cursor.physical_offset)
+    found = list(read.pending.messages(window, question.limit, behind))
+    seen = [each for each in found if context.may_read_message(each.message)]
+    is_cut = len(found) == question.limit
+    last = found[-1] if found else None
+    as_of = read.pending.as_of
+    return PendingAnswer(
+        state="done",
+        read_timestamp=read.timestamp,
+        log_timestamp=as_of.log_timestamp,
+        timers_timestamp=as_of.timers if as_of.timers_known else None,
+        topics=[_topic_line(topic) for topic in read.pending.topics(window) if context.may_read(topic.topic)],
+        messages=[_line(each) for each in seen],
+        left_out=len(found) - len(seen),
+        notes=list(as_of.notes),
+        incomplete=read.pending.incomplete,
+        cursor=encode_cursor(PendingCursor(last.due_timestamp, last.message.physical_offset))
+        if last is not None and is_cut
+        else None,
+    )
+
+
+def _topic_line(topic: PendingTopic) -> PendingTopicLine:
+    return PendingTopicLine(
+        topic=topic.topic,
+        waiting=topic.waiting,
+        overdue=topic.overdue,
+        cancelled=topic.cancelled,
+        rolled=topic.rolled,
+        cancel_requests=topic.cancel_requests,
+        bytes=topic.size,
+        first_due_timestamp=topic.first_due,
+        last_due_timestamp=topic.last_due,
+    )
+
+
+def _line(pending: PendingMessage) -> PendingLine:
+    return PendingLine(
+        state=pending.state.value,
+        due_timestamp=pending.due_timestamp,
+        topic=pending.topic,
+        delay_level=pending.level,
+        rolls=pending.rolls,
+        message=line_of(pending.message),
+    )

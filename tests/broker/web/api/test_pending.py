@@ -1,0 +1,91 @@
+"""What waits, by the API: read once, listed page by page, and shown to those who may see it."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acl_file import write_accounts
+from store_writer import START_TIMESTAMP, StoreWriter
+from web_questions import ApiOf, keys
+
+DUE = START_TIMESTAMP + 3_600_000
+
+
+def done(api: ApiOf, **parameters: Any) -> dict[str, Any]:
+    """The answer when all is read, within a minute."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        answer: dict[str, Any] = api.get("/pending", **parameters)
+        if answer["state"] != "running":
+            return answer
+    raise AssertionError("it is still being read")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Nine timer messages of two topics, a cancelled one, and one of a delay level."""
+    writer = StoreWriter(tmp_path / "store")
+    for number in range(9):
+        more = {"TIMER_OUT_MS": str(DUE + number // 3), "REAL_TOPIC": "TopicTest" if number % 3 else "other"}
+        writer.append("rmq_sys_wheel_timer", properties=more, unique_key=f"K{number}")
+    cancels = {"TIMER_OUT_MS": str(DUE), "REAL_TOPIC": "other", "TIMER_DEL_UNIQKEY": "K0"}
+    writer.append("rmq_sys_wheel_timer", properties=cancels, unique_key="C")
+    writer.append("SCHEDULE_TOPIC_XXXX", properties={"REAL_TOPIC": "other", "DELAY": "18"}, queue_id=17)
+    writer.crash()
+    return writer.root
+
+
+def test_counts_and_messages_come_when_all_is_read(store: Path) -> None:
+    answer = done(ApiOf(store))
+    assert answer["state"] == "done"
+    topics = {each["topic"]: each for each in answer["topics"]}
+    assert (topics["TopicTest"]["waiting"], topics["TopicTest"]["cancelled"]) == (6, 0)
+    assert (topics["other"]["waiting"], topics["other"]["cancelled"], topics["other"]["cancelRequests"]) == (3, 1, 1)
+    assert [each["message"]["uniqueKey"] for each in answer["messages"]][:9] == [f"K{number}" for number in range(9)]
+    assert (answer["messages"][0]["state"], answer["messages"][9]["delayLevel"]) == ("cancelled", 18)
+    assert answer["timersTimestamp"] is None
+    assert len(answer["notes"]) == 2
+
+
+def test_pages_hold_every_message_once(store: Path) -> None:
+    api = ApiOf(store)
+    whole = [each["message"]["physicalOffset"] for each in done(api)["messages"]]
+    assert len(whole) == 10
+    for limit in (1, 3, 10):
+        pages = api.pages("/pending", limit=limit, maximumAge=3600)
+        assert [each["message"]["physicalOffset"] for page in pages for each in page["messages"]] == whole
+    within = done(api, topic="TopicTest", dueAfter=DUE + 1, dueBefore=DUE + 1, maximumAge=3600)
+    assert [each["message"]["uniqueKey"] for each in within["messages"]] == ["K4", "K5"]
+
+
+def test_wrong_questions_are_refused_by_name(store: Path) -> None:
+    api = ApiOf(store)
+    assert api.ask("/pending", cursor="abc").error["parameter"] == "cursor"
+    assert api.ask("/pending", dueAfter=9, dueBefore=5).error["parameter"] == "end"
+    assert api.ask("/pending", limit=0).error["parameter"] == "limit"
+
+
+def test_an_account_sees_what_waits_for_its_topics(store: Path, tmp_path: Path) -> None:
+    write_accounts(tmp_path / "plain_acl.yml")
+    api = ApiOf(store, tmp_path / "plain_acl.yml")
+    reader, admin = keys("reader-key", "reader-secret-1"), keys("admin-key", "admin-secret-1")
+    assert len(done(api, headers=admin)["messages"]) == 10
+    assert api.ask("/pending", headers=reader).status == 403
+    assert api.ask("/pending", headers=reader, topic="other").status == 403
+    own = done(api, headers=reader, topic="TopicTest")
+    assert [each["topic"] for each in own["topics"]] == ["TopicTest"]
+    assert own["topics"][0]["waiting"] == 6
+    # As everywhere, a record needs the right to the topic that it is stored under as well.
+    assert (own["messages"], own["leftOut"]) == ([], 6)
+    bounded = done(api, headers=keys("bounded-key", "bounded-secret"))
+    assert ([each["topic"] for each in bounded["topics"]], bounded["leftOut"]) == (["TopicTest"], 10)
+
+
+def test_a_store_without_queues_fails_with_the_reason(store: Path) -> None:
+    for path in sorted((store / "consumequeue").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    answer = done(ApiOf(store))
+    assert answer["state"] == "failed"
+    assert "consumequeue/ is empty" in answer["problem"]
