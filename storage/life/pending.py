@@ -72,11 +72,11 @@ _DECIDE: Final = """
 UPDATE waiting SET state = CASE
     WHEN EXISTS (SELECT 1 FROM newest WHERE newest.due = waiting.due AND newest.key = waiting.key
                  AND newest.rolls > waiting.rolls) THEN 'rolled'
+    WHEN state = 'cancel' THEN 'cancel'
     WHEN EXISTS (SELECT 1 FROM cancels WHERE cancels.due = waiting.due
                  AND cancels.name IN (waiting.key, waiting.topic || '+' || waiting.key)) THEN 'cancelled'
     WHEN is_late THEN 'overdue'
     ELSE 'waiting' END
-WHERE state IS NULL
 """
 _COUNT: Final = """
 SELECT topic, sum(state = 'waiting'), sum(state = 'overdue'), sum(state = 'cancelled'), sum(state = 'rolled'),

@@ -52,11 +52,11 @@ def judge(
                 said = other.properties.get("TIMER_DEL_UNIQKEY")
                 if said in (key, f"{properties['REAL_TOPIC']}+{key}"):
                     fate = "cancelled"
+        if "TIMER_DEL_UNIQKEY" in properties:
+            fate = "cancel"
         for other, other_due, _ in timers:
             is_same = key is not None and other.properties.get("UNIQ_KEY") == key and other_due == due
             if is_same and int(other.properties.get("TIMER_ROLL_TIMES", "0")) > rolls:
                 fate = "rolled"
-        if "TIMER_DEL_UNIQKEY" in properties:
-            fate = "cancel"
         left.append(Judged(due, record.physical_offset, properties["REAL_TOPIC"], fate))
     return sorted(left, key=lambda each: (each.due, each.physical_offset))
