@@ -28,6 +28,7 @@ COMMANDS = {
     "rebuild": Later("broker.cli.rebuild:rebuild", "Build the index files or queues of a store anew."),
     "search": Later("broker.cli.search:search", "Search a store for messages by their content."),
     "serve": Later("broker.cli.serve:serve", "Answer RocketMQ clients and mqadmin from stores."),
+    "space": Later("broker.cli.space:space", "Show what takes the disk, and until when there is room."),
     "verify": Later("spark_jobs.verify_store:verify_store", "Check every message, queue unit and index entry."),
     "view": Later("broker.cli.view:view", "Show messages by their ids."),
 }

@@ -1,16 +1,21 @@
-"""Show how far a search is, in one line on stderr that is removed again; only on a terminal."""
+"""Show how far a search or a count is, in one line on stderr that is removed again; only on a terminal."""
 
 import contextlib
 import sys
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
-
-if TYPE_CHECKING:
-    from storage.search import ProgressReport
+from typing import Any, Final, Protocol, Self
 
 SHOWN_EVERY_SECONDS: Final = 0.1
+
+
+class Progress(Protocol):
+    """How far something is."""
+
+    def sentence(self) -> str:
+        """It all, for people."""
+        ...
 
 
 class SearchProgress:
@@ -35,8 +40,8 @@ class SearchProgress:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, progress: "ProgressReport") -> None:
-        """Show how far the search is, some times a second."""
+    def show(self, progress: Progress) -> None:
+        """Show how far it is, some times a second."""
         now = time.monotonic()
         if self._live is not None and now - self._shown >= SHOWN_EVERY_SECONDS:
             from rich.text import Text

@@ -277,6 +277,14 @@ class CommitLog:
             if not self.segments or not self.minimum < int(path.name) < self.segments[-1].base_offset:
                 raise StoreError(path, what="cannot be read, so that it is not known where queues begin and end")
 
+    def gaps(self) -> tuple[str, ...]:
+        """Sentences about what of the log is not there, or cannot be read; not about damage within segments."""
+        return (
+            *(f"no segment holds physical offsets {start} to {stop}" for start, stop in self.holes),
+            *(f"segment {path.name} cannot be read" for path in self.unreadable),
+            *((self.torn_end.sentence(),) if self.torn_end else ()),
+        )
+
     def last_store_timestamp(self) -> int:
         """Store time in ms of the last intact record; 0 where none is found near the ends of segments.
 

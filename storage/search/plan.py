@@ -42,11 +42,7 @@ class Plan:
 def make_plan(store: MessageStore, criteria: Criteria, *, exhaustive: bool = False) -> Plan:
     """Choose what to look at; if ``exhaustive``, all of the log. Waits for the disk."""
     log = store.commit_log
-    lacking: tuple[str, ...] = (
-        *(f"no segment holds physical offsets {start} to {stop}" for start, stop in log.holes),
-        *(f"segment {path.name} cannot be read" for path in log.unreadable),
-        *((log.torn_end.sentence(),) if log.torn_end else ()),
-    )
+    lacking = log.gaps()
     if criteria.topic is not None:
         lacking += store.queues.absence_of(criteria.topic)
     chunks, notes = (list(chunks_of(log, log.minimum, log.end)), []) if exhaustive else _narrowed(store, criteria)

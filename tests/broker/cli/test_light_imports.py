@@ -66,6 +66,7 @@ def test_a_view_by_offset_loads_a_table_at_most(g1_store: Path) -> None:
         ("search", "STORE", "--topic", "TopicTest", "--json"),
         ("life", "STORE", "--unique-key", UNIQUE_KEY, "--json"),
         ("pending", "WAITING", "--json"),
+        ("space", "STORE", "--json"),
     ],
     ids=lambda arguments: str(arguments[0]),
 )

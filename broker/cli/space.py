@@ -1,0 +1,306 @@
+"""`rocketlens space`: what takes the disk, and until when there is room."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from broker.cli.opening import open_store
+from broker.cli.options import DIRECTORY, gathered, store_options
+from broker.cli.output import format_options, print_table, time_text, write_maps
+from broker.cli.search_progress import SearchProgress
+from protocol.host_address import HostAddress
+from protocol.java_hash import decode_java
+from rocketlens.opening import StoreArguments
+from storage.amounts import bytes_text, count_text, counted, rate_text, share_text
+
+if TYPE_CHECKING:
+    from storage.space.forecast import Forecast
+    from storage.space.tally import Counts, Tally
+    from storage.store.message_store import MessageStore
+
+KINDS: Final = ("topic", "queue", "tag", "host", "hour", "largest")
+"""What messages can be counted by; the largest ones are listed one by one."""
+
+HEADINGS: Final = {
+    "topic": ("TOPIC",),
+    "queue": ("TOPIC", "QUEUE ID"),
+    "tag": ("TOPIC", "TAG"),
+    "host": ("SENT FROM",),
+    "hour": ("HOUR",),
+}
+DEFAULT_TOP: Final = 10
+HOUR_MS: Final = 3_600_000
+
+
+class SpaceOptions(msgspec.Struct, frozen=True):
+    """What is shown, and how it is counted."""
+
+    kinds: tuple[str, ...]
+    top: int
+    broker_config: Path | None
+    master: str | None
+
+
+class SpaceProgress(msgspec.Struct, frozen=True):
+    """How much of the log is counted, in bytes and seconds."""
+
+    done: int
+    total: int
+    seconds: float
+
+    def sentence(self) -> str:
+        """It all, for people."""
+        rate = rate_text(self.done / self.seconds, "bytes") if self.seconds > 0 else ""
+        return f"counted {share_text(self.done, self.total, 'bytes')}, {rate}"
+
+
+@click.command()
+@click.argument("store", type=DIRECTORY)
+@click.option(
+    "--by",
+    "kinds",
+    type=click.Choice(KINDS),
+    multiple=True,
+    help="What to show; repeatable. [default: all of it]",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=DEFAULT_TOP,
+    show_default=True,
+    metavar="N",
+    help="Show the N that take most of the disk; of hours the N newest.",
+)
+@click.option(
+    "--broker-config",
+    type=DIRECTORY,
+    metavar="FILE",
+    help="The broker.conf of the store's broker, for fileReservedTime and diskMaxUsedSpaceRatio. Without it 72 hours "
+    "and 75 % are assumed, a broker's defaults.",
+)
+@click.option(
+    "--master",
+    metavar="URL",
+    help=("Count with Spark, one task for each segment: spark://host:7077, or local[*] for processes on this machine."),
+)
+@format_options
+@store_options
+@gathered(options=SpaceOptions)
+@plain_errors
+def space(store: Path, options: SpaceOptions, output_format: str, store_arguments: StoreArguments) -> None:
+    """Show what takes the disk in the store in STORE: bytes and messages by topic, queue, tag, sender and hour.
+
+    Also the largest messages, how the log grows, and what comes first: that the disk is full, or that the broker
+    deletes the oldest messages. The whole log is read once, without the bodies. Bytes are those of whole records.
+
+    Exit code 0 if there are messages, 1 if there are none.
+    """
+    from rocketlens.store import message_store_of
+    from storage.space.broker_settings import BrokerSettings, read_broker_settings
+    from storage.space.forecast import make_forecast
+    from storage.space.measure import problems_of
+
+    config = options.broker_config
+    settings = BrokerSettings() if config is None else read_broker_settings(config)
+    with open_store(store, store_arguments) as opened:
+        found = message_store_of(opened, with_keys=False)
+        tally = _measure(found, options.master)
+        forecast = make_forecast(found.commit_log, tally, settings)
+        kinds = options.kinds or KINDS
+        if output_format == "table":
+            _show(found, tally, forecast, kinds, options.top)
+        else:
+            write_maps(output_format, _maps(found, tally, forecast, kinds, options.top))
+        for problem in problems_of(found.commit_log, tally):
+            say(problem)
+        for name, counts in _counts(tally).items():
+            if counts.error:
+                say(
+                    f"there are more {name}s than are counted exactly: each may have up to {bytes_text(counts.error)} "
+                    f"more, and {bytes_text(counts.given_up_bytes)} are of others"
+                )
+    sys.exit(FOUND if tally.messages else NOT_FOUND)
+
+
+def _measure(store: "MessageStore", master: str | None) -> "Tally":
+    """Count, and show on a terminal how far that is."""
+    from storage.space.measure import TallyAll, measure
+
+    started = time.monotonic()
+    total = sum(segment.end - segment.base_offset for segment in store.commit_log.segments)
+    tally_all: TallyAll | None = None
+    if master is not None:
+        tally_all = _on_spark(master)
+    with SearchProgress() as progress:
+
+        def report(done: int) -> None:
+            progress.show(SpaceProgress(done, total, time.monotonic() - started))
+
+        return measure(store.commit_log, tally_all, report)
+
+
+def _on_spark(master: str) -> "Callable[[Sequence[Any]], Iterator[Tally]]":
+    from spark_jobs.commands.command_run import check_spark
+
+    check_spark()
+    from functools import partial
+
+    from spark_jobs.search.search import SparkTarget
+    from spark_jobs.search.space import tally_on_spark
+
+    return partial(tally_on_spark, spark=SparkTarget(master))
+
+
+def _counts(tally: "Tally") -> "dict[str, Counts[Any]]":
+    return {
+        "topic": tally.topics,
+        "queue": tally.queues,
+        "tag": tally.tags,
+        "host": tally.hosts,
+        "hour": tally.hours,
+    }
+
+
+def _named(kind: str, name: Any) -> tuple[str | int | None, ...]:
+    """The columns of a name in a tally, as people and programs read them."""
+    if kind == "topic":
+        return (decode_java(name),)
+    if kind == "queue":
+        return decode_java(name[0]), name[1]
+    if kind == "tag":
+        return decode_java(name[0]), None if name[1] is None else decode_java(name[1])
+    return (HostAddress.from_raw(name, 0).ip,) if kind == "host" else (name * HOUR_MS,)
+
+
+def _rows(kind: str, tally: "Tally", top: int) -> list[tuple[tuple[str | int | None, ...], int, int]]:
+    counts = _counts(tally)[kind]
+    rows = sorted(counts.largest(), reverse=True)[:top] if kind == "hour" else counts.largest(top)
+    return [(_named(kind, name), messages, size) for name, messages, size in rows]
+
+
+def _show(store: "MessageStore", tally: "Tally", forecast: "Forecast", kinds: Sequence[str], top: int) -> None:
+    times = f", stored {time_text(tally.oldest)} to {time_text(tally.newest)}" if tally.messages else ""
+    click.echo(f"{counted(tally.messages, 'message')}, {bytes_text(tally.size)}{times}")
+    for kind in KINDS:
+        if kind not in kinds:
+            continue
+        click.echo("")
+        if kind == "largest":
+            print_table(("BYTES", "PHYSICAL", "TOPIC", "MESSAGE ID", "STORED"), _largest_rows(store, tally, top))
+            continue
+        number = len(_counts(tally)[kind])
+        heading = (*HEADINGS[kind], "BYTES", "SHARE", "MESSAGES")
+        print_table(heading, [_cells(kind, row, tally) for row in _rows(kind, tally, top)])
+        if number > top:
+            click.echo(f"… and {count_text(number - top)} more")
+    click.echo("")
+    for line in _forecast_lines(forecast):
+        click.echo(line)
+
+
+def _cells(kind: str, row: tuple[tuple[str | int | None, ...], int, int], tally: "Tally") -> tuple[str | int, ...]:
+    names, messages, size = row
+    shown = (time_text(int(name)) if kind == "hour" and name is not None else name for name in names)
+    share = f"{100 * size / tally.size:.1f} %"
+    return (*("-" if name is None else name for name in shown), bytes_text(size), share, count_text(messages))
+
+
+def _largest_rows(store: "MessageStore", tally: "Tally", top: int) -> Iterator[tuple[str | int, ...]]:
+    for each in _largest(store, tally, top):
+        stored = "" if each["storeTimestamp"] is None else time_text(each["storeTimestamp"])
+        size = bytes_text(each["bytes"])
+        yield size, each["physicalOffset"], each["topic"] or "(damaged)", each["messageId"] or "", stored
+
+
+def _largest(store: "MessageStore", tally: "Tally", top: int) -> Iterator[dict[str, Any]]:
+    from protocol.message import decode_message
+
+    for size, offset in tally.largest_messages(top):
+        record = store.record_at(offset)
+        message = None if record is None else decode_message(record, physical_offset=offset)
+        yield {
+            "bytes": size,
+            "physicalOffset": offset,
+            "topic": None if message is None else message.topic,
+            "messageId": None if message is None else message.message_id,
+            "storeTimestamp": None if message is None else message.store_timestamp,
+        }
+
+
+def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
+    used = 100 * forecast.disk_used / max(forecast.disk_size, 1)
+    free = bytes_text(forecast.disk_free)
+    disk = f"disk of {forecast.disk}: {bytes_text(forecast.disk_size)}, {used:.1f} % used, {free} free"
+    settings = forecast.settings
+    kept = f"{settings.reserved_hours} h{' (assumed)' if 'fileReservedTime' in settings.assumed else ''}"
+    most = f"{settings.most_used} %{' (assumed)' if 'diskMaxUsedSpaceRatio' in settings.assumed else ''}"
+    if forecast.growth is None:
+        yield "growth: the log's messages are of too short a time to say"
+        yield disk
+    else:
+        hours = f"{forecast.growth_hours:.1f} h"
+        yield f"growth: {bytes_text(forecast.growth)} a day, in the {hours} before the last message"
+        full = "" if forecast.full_timestamp is None else f"; full {time_text(forecast.full_timestamp)} at this growth"
+        yield disk + full
+        if forecast.crowded_timestamp is not None:
+            since = time_text(forecast.crowded_timestamp)
+            yield f"{most} of the disk are used from {since} on: then the broker deletes the oldest segments at any age"
+    if forecast.expiry_timestamp is not None:
+        yield f"retention of {kept}: the oldest segment may be deleted from {time_text(forecast.expiry_timestamp)} on"
+    if forecast.kept_size is not None:
+        first = "the disk is full before that" if forecast.is_full_first else "the disk has room for that"
+        yield f"a log of {kept} takes {bytes_text(forecast.kept_size)} at this growth: {first}"
+
+
+def _maps(
+    store: "MessageStore", tally: "Tally", forecast: "Forecast", kinds: Sequence[str], top: int
+) -> Iterator[dict[str, Any]]:
+    """One map of the whole, one for each name, for each of the largest messages, and one of the forecast."""
+    yield {
+        "kind": "total",
+        "messages": tally.messages,
+        "bytes": tally.size,
+        "oldestTimestamp": tally.oldest if tally.messages else None,
+        "newestTimestamp": tally.newest if tally.messages else None,
+        "damagedPlaces": tally.damaged_places,
+        "damagedBytes": tally.damaged_bytes,
+    }
+    keys = {
+        "topic": ("topic",),
+        "queue": ("topic", "queueId"),
+        "tag": ("topic", "tag"),
+        "host": ("host",),
+        "hour": ("hourTimestamp",),
+    }
+    for kind in kinds:
+        if kind == "largest":
+            yield from ({"kind": "largest", **each} for each in _largest(store, tally, top))
+            continue
+        counts = _counts(tally)[kind]
+        for names, messages, size in _rows(kind, tally, top):
+            of_name = dict(zip(keys[kind], names, strict=True))
+            yield {"kind": kind, **of_name, "messages": messages, "bytes": size, "mostBytes": size + counts.error}
+    yield {
+        "kind": "forecast",
+        "bytesPerDay": forecast.growth,
+        "growthHours": forecast.growth_hours,
+        "disk": str(forecast.disk),
+        "diskBytes": forecast.disk_size,
+        "diskUsedBytes": forecast.disk_used,
+        "diskFreeBytes": forecast.disk_free,
+        "fullTimestamp": forecast.full_timestamp,
+        "crowdedTimestamp": forecast.crowded_timestamp,
+        "expiryTimestamp": forecast.expiry_timestamp,
+        "keptBytes": forecast.kept_size,
+        "logBytes": forecast.log_size,
+        "isFullFirst": forecast.is_full_first,
+        "reservedHours": forecast.settings.reserved_hours,
+        "mostUsedPercent": forecast.settings.most_used,
+        "assumed": sorted(forecast.settings.assumed),
+    }

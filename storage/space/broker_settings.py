@@ -1,0 +1,47 @@
+"""What a broker's configuration says about when it deletes segments; a file of `name=value` lines, as Java reads it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import ConfigError, quote
+from storage.files.mapped_file import read_piece
+
+RESERVED: Final = "fileReservedTime"
+MOST_USED: Final = "diskMaxUsedSpaceRatio"
+DEFAULT_RESERVED_HOURS: Final = 72
+DEFAULT_MOST_USED: Final = 75
+LONGEST_FILE: Final = 1 << 20
+_LONGEST: Final = {RESERVED: 1_000_000, MOST_USED: 100}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """Segments older than `reserved_hours` are deleted, and the oldest ones while more of the disk is used than a
+    `most_used` share, in percent. Those that are `assumed` were not said.
+    """
+
+    reserved_hours: int = DEFAULT_RESERVED_HOURS
+    most_used: int = DEFAULT_MOST_USED
+    assumed: frozenset[str] = frozenset(_LONGEST)
+
+
+def read_broker_settings(path: Path) -> BrokerSettings:
+    """The settings in a broker.conf; what it does not say is a broker's default.
+
+    A broker counts a share below 10 % as 10 %, and one above 95 % as 95 %. Raises ConfigError for a value that is no
+    number, and StoreError where the file cannot be read.
+    """
+    text = read_piece(path, 0, LONGEST_FILE).decode("utf-8", "replace")
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        name, separator, value = line.strip().partition("=")
+        name, value = name.strip(), value.strip()
+        if not separator or name.startswith(("#", "!")) or name not in _LONGEST:
+            continue
+        if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) > _LONGEST[name]:
+            raise ConfigError(f"{path}: {name} is {quote(value)}, expected a number up to {_LONGEST[name]}")
+        found[name] = int(value)
+    most_used = min(max(found.get(MOST_USED, DEFAULT_MOST_USED), 10), 95)
+    reserved = found.get(RESERVED, DEFAULT_RESERVED_HOURS)
+    return BrokerSettings(reserved, most_used, frozenset(_LONGEST) - found.keys())

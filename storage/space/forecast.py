@@ -1,0 +1,101 @@
+"""How a log grows, and what comes first: that its oldest messages are deleted for their age, or that the disk is full.
+
+A broker deletes a segment, at the hour `deleteWhen`, once it has not been written to for `fileReservedTime` hours, and
+at any hour while more of the disk is used than `diskMaxUsedSpaceRatio`. Source: store-format §1.
+"""
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import StoreError
+from storage.log.commit_log import CommitLog
+from storage.space.broker_settings import BrokerSettings
+from storage.space.scan_space import HOUR_MS
+from storage.space.tally import Tally
+
+GROWTH_HOURS: Final = 24
+"""Hours before the last message from which the growth is reckoned."""
+
+SHORTEST_MS: Final = 600_000
+"""A log of a shorter time says nothing about its growth."""
+
+DAY_MS: Final = 24 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Bytes, and times in ms. None for what cannot be said: a log of some minutes, or one that does not grow.
+
+    `growth` is bytes of records a day, over the `growth_hours` before the last message. `disk` is the directory that is
+    written to. At that growth its file system is full at `full_timestamp`, the broker begins to delete for lack of room
+    at `crowded_timestamp` (which may be past), and the log, once it is as old as a broker keeps it, is `kept_size`
+    long. The oldest segment may be deleted for its age from `expiry_timestamp` on.
+    """
+
+    growth: int | None
+    growth_hours: float
+    disk: Path
+    disk_size: int
+    disk_used: int
+    disk_free: int
+    full_timestamp: int | None
+    crowded_timestamp: int | None
+    expiry_timestamp: int | None
+    kept_size: int | None
+    log_size: int
+    settings: BrokerSettings
+
+    @property
+    def is_full_first(self) -> bool | None:
+        """Whether the disk is full before the log is as old as a broker keeps it; None where growth is not known."""
+        return None if self.kept_size is None else self.kept_size - self.log_size > self.disk_free
+
+
+def make_forecast(
+    commit_log: CommitLog, tally: Tally, settings: BrokerSettings, now_timestamp: int | None = None
+) -> Forecast:
+    """What a log's growth means for its disk. Raises StoreError where its file system cannot be asked."""
+    now = time.time_ns() // 1_000_000 if now_timestamp is None else now_timestamp
+    growth, hours = growth_of(tally)
+    first, last = commit_log.segments[0].file.path, commit_log.segments[-1].file.path
+    try:
+        disk = shutil.disk_usage(last.parent)
+        written = os.stat(first).st_mtime_ns // 1_000_000
+    except OSError as error:
+        raise StoreError(last.parent, what=f"its file system cannot be asked: {error.strerror}") from error
+    crowded = settings.most_used * disk.total // 100 - disk.used
+    return Forecast(
+        growth=growth,
+        growth_hours=hours,
+        disk=last.parent,
+        disk_size=disk.total,
+        disk_used=disk.used,
+        disk_free=disk.free,
+        full_timestamp=_when(now, disk.free, growth),
+        crowded_timestamp=_when(now, crowded, growth),
+        # The last segment is being written to.
+        expiry_timestamp=written + settings.reserved_hours * HOUR_MS if first != last else None,
+        kept_size=None if growth is None else growth * settings.reserved_hours // 24,
+        log_size=sum(segment.file.size for segment in commit_log.segments),
+        settings=settings,
+    )
+
+
+def growth_of(tally: Tally) -> tuple[int | None, float]:
+    """Bytes a day that were stored in the last hours, and how many hours these are; None for too short a time."""
+    if not tally.messages:
+        return None, 0.0
+    first_hour = max(tally.oldest // HOUR_MS, tally.newest // HOUR_MS - GROWTH_HOURS + 1)
+    span = tally.newest - max(tally.oldest, first_hour * HOUR_MS)
+    if span < SHORTEST_MS:
+        return None, span / HOUR_MS
+    stored = sum(tally.hours[hour][1] for hour in tally.hours if hour >= first_hour)
+    return stored * DAY_MS // span, span / HOUR_MS
+
+
+def _when(now: int, room: int, growth: int | None) -> int | None:
+    return None if not growth else now + room * DAY_MS // growth

@@ -1,0 +1,74 @@
+"""Count all messages of a log, segment by segment; by threads here, by Spark elsewhere, with the same counting."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeAlias
+
+from storage.amounts import bytes_text, counted
+from storage.log.commit_log import CommitLog
+from storage.space.scan_space import SegmentPart, tally_segment
+from storage.space.tally import Tally
+
+AHEAD: Final = 2
+"""Segments a thread that are counted, or wait for it, before their tallies are asked for."""
+
+TallyAll: TypeAlias = Callable[[Sequence[SegmentPart]], Iterable[Tally]]
+"""Counts segments, in whatever order, and gives their tallies in theirs."""
+
+
+def parts_of(commit_log: CommitLog) -> list[SegmentPart]:
+    """The segments of a log, each up to where its valid records end."""
+    return [
+        SegmentPart(
+            str(segment.file.path.absolute()), segment.base_offset, segment.end - segment.base_offset, segment.boundary
+        )
+        for segment in commit_log.segments
+    ]
+
+
+def measure(
+    commit_log: CommitLog,
+    tally_all: TallyAll | None = None,
+    report: Callable[[int], None] = lambda _bytes: None,
+) -> Tally:
+    """Count everything; `report` gets the bytes that are counted, and may raise to end it. Waits for the disk.
+
+    Raises StoreError where a segment cannot be read.
+    """
+    parts, whole, done = parts_of(commit_log), Tally(), 0
+    report(0)
+    for part, tally in zip(parts, (tally_all or in_threads)(parts), strict=True):
+        whole.merge(tally)
+        done += part.stop
+        report(done)
+    return whole
+
+
+def in_threads(parts: Sequence[SegmentPart], threads: int | None = None) -> Iterator[Tally]:
+    """Count segments by several threads, a few ahead of what is asked for; by default as many as there are cores."""
+    threads = threads or os.cpu_count() or 1
+    if threads == 1 or len(parts) < 2:
+        yield from map(tally_segment, parts)
+        return
+    with ThreadPoolExecutor(threads, "space") as pool:
+        try:
+            waiting = [pool.submit(tally_segment, part) for part in parts[: threads * AHEAD]]
+            for number in range(len(parts)):
+                tally = waiting.pop(0).result()
+                if number + threads * AHEAD < len(parts):
+                    waiting.append(pool.submit(tally_segment, parts[number + threads * AHEAD]))
+                yield tally
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def problems_of(commit_log: CommitLog, tally: Tally) -> list[str]:
+    """Sentences about what of the log could not be counted; none where all of it was."""
+    problems = list(commit_log.gaps())
+    if tally.damaged_places:
+        places = f"{bytes_text(tally.damaged_bytes)} in {counted(tally.damaged_places, 'place')}"
+        where = ", ".join(f"{start} to {stop}" for start, stop in tally.damage)
+        more = "" if len(tally.damage) == tally.damaged_places else ", and more"
+        problems.append(f"{places} hold no intact record and are not counted: physical offsets {where}{more}")
+    return problems

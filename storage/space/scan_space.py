@@ -1,0 +1,137 @@
+"""Count the messages of one segment, or of the part of it that is valid, in one pass over it at the log's speed.
+
+Only what lies beside the bodies is read: a body that is damaged is counted as if it were not.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from storage.columns.rows import PIECE_BYTES, MessageRows, RowReader
+from storage.columns.texts import MULTIPLIER
+from storage.columns.wanted import Wanted
+from storage.kernels import records as codes
+from storage.kernels.message_rows import load_numbers
+from storage.kernels.region import Region
+from storage.kernels.texts import bytes_at, code_texts
+from storage.log.log_window import LocalFile, LogWindow
+from storage.space.tally import MOST_LARGEST, Tally
+
+HOUR_MS: Final = 3_600_000
+WIDEST_TABLE: Final = 4
+"""Pairs that there might be, a message, up to which they are counted in a table of all of them, without sorting."""
+
+_NOTHING: Final = Region(b"")
+Numbers = npt.NDArray[np.int64]
+
+
+class SegmentPart(msgspec.Struct, frozen=True):
+    """The first `stop` bytes of the segment in a file; the next segment starts at the physical offset `boundary`."""
+
+    path: str
+    base_offset: int
+    stop: int
+    boundary: int
+
+
+def tally_segment(part: SegmentPart) -> Tally:
+    """What a segment holds. Raises StoreError where the file cannot be read, or was cut meanwhile."""
+    tally = Tally()
+    with LogWindow(LocalFile(Path(part.path)), part.base_offset, PIECE_BYTES) as window:
+        reader = RowReader(window, Wanted(), names=True, checksums=False, boundary=part.boundary)
+        for rows in reader.read(0, part.stop):
+            add_rows(tally, rows)
+    for damaged in reader.damage:
+        tally.add_damage(damaged.start, damaged.stop)
+    tally.shrink()
+    return tally
+
+
+class _Coded:
+    """The different ones among some texts: `code_of` each text, −1 for one that is not there, and where each lies."""
+
+    def __init__(self, region: Region, positions: Numbers, lengths: Numbers) -> None:
+        count = len(positions)
+        self._region = region
+        self.code_of = np.empty(count, np.int32)
+        self._positions, self._lengths = np.empty(count, np.int64), np.empty(count, np.int64)
+        self.count = code_texts(
+            region, _NOTHING, positions, lengths, MULTIPLIER, self.code_of, self._positions, self._lengths
+        )
+        self._words: dict[int, bytes] = {}
+
+    def word(self, code: int) -> bytes:
+        """The text of a code."""
+        if code not in self._words:
+            self._words[code] = bytes_at(self._region, int(self._positions[code]), int(self._lengths[code]))
+        return self._words[code]
+
+
+def add_rows(tally: Tally, rows: MessageRows) -> None:
+    """Count a block of messages."""
+    sizes = rows.column("size")
+    count, starts = len(sizes), rows.column("position")
+    if not count:
+        return
+    flags, stored = np.empty(count, np.int64), np.empty(count, np.int64)
+    load_numbers(rows.region, starts, codes.SYS_FLAG, 32, flags)
+    load_numbers(rows.region, rows.column("store_host"), -8, 64, stored)
+    tally.messages += count
+    tally.size += int(sizes.sum())
+    tally.oldest, tally.newest = min(tally.oldest, int(stored.min())), max(tally.newest, int(stored.max()))
+    topics = _Coded(rows.region, rows.column("topic"), rows.column("topic_length"))
+    queues = _Coded(rows.region, starts + codes.QUEUE_ID, np.full(count, 4))
+    tags = _Coded(rows.region, rows.column("tags"), rows.column("tags_length"))
+    host_lengths = np.where(flags & codes.BORN_HOST_V6, 16, 4)
+    hosts = _Coded(rows.region, rows.column("born_host"), host_lengths)
+    for topic, _, messages, size in _pairs(topics.code_of, np.zeros(count, np.int64), 1, sizes):
+        tally.topics.add(topics.word(topic), messages, size)
+    for topic, queue, messages, size in _pairs(topics.code_of, queues.code_of, queues.count, sizes):
+        queue_id = int.from_bytes(queues.word(queue), "big", signed=True)
+        tally.queues.add((topics.word(topic), queue_id), messages, size)
+    # A message without a tag has the code −1.
+    for topic, tag, messages, size in _pairs(topics.code_of, tags.code_of + 1, tags.count + 1, sizes):
+        tally.tags.add((topics.word(topic), tags.word(tag - 1) if tag else None), messages, size)
+    for host, _, messages, size in _pairs(hosts.code_of, np.zeros(count, np.int64), 1, sizes):
+        tally.hosts.add(hosts.word(host), messages, size)
+    hours, hour_of = np.unique(stored // HOUR_MS, return_inverse=True)
+    for hour, _, messages, size in _pairs(hour_of, np.zeros(count, np.int64), 1, sizes):
+        tally.hours.add(int(hours[hour]), messages, size)
+    _add_largest(tally, rows, sizes)
+
+
+def _pairs(
+    first: npt.NDArray[np.signedinteger], second: npt.NDArray[np.signedinteger], seconds: int, sizes: Numbers
+) -> list[tuple[int, int, int, int]]:
+    """Each pair of numbers that comes, with how many messages have it, and how many bytes.
+
+    The second ones are below `seconds`.
+    """
+    keys = first.astype(np.int64) * seconds + second
+    largest = int(keys.max())
+    if largest < WIDEST_TABLE * len(keys):
+        pairs, place = np.arange(largest + 1), keys
+    else:
+        pairs, place = np.unique(keys, return_inverse=True)
+    messages = np.bincount(place, minlength=len(pairs))
+    # Sums of a block's sizes are far below the numbers that a float64 holds exactly.
+    total = np.bincount(place, weights=sizes, minlength=len(pairs)).astype(np.int64)
+    there = np.flatnonzero(messages)
+    found = pairs[there]
+    columns = (found // seconds, found % seconds, messages[there], total[there])
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _add_largest(tally: Tally, rows: MessageRows, sizes: Numbers) -> None:
+    least = tally.largest[0][0] if len(tally.largest) == MOST_LARGEST else 0
+    candidates = np.flatnonzero(sizes >= least)
+    if len(candidates) > MOST_LARGEST:
+        # In the order of the log where sizes are equal, so that those that were stored first are kept.
+        order = np.argsort(-sizes[candidates], kind="stable")
+        candidates = candidates[order[:MOST_LARGEST]]
+    positions = rows.column("position")
+    for row in candidates.tolist():
+        tally.add_largest(int(sizes[row]), rows.base_offset + int(positions[row]))

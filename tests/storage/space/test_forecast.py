@@ -1,0 +1,85 @@
+"""How a log grows, and what a broker's configuration makes of it."""
+
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from protocol.errors import ConfigError, StoreError
+from storage.space.broker_settings import BrokerSettings, read_broker_settings
+from storage.space.forecast import DAY_MS, make_forecast
+from storage.space.measure import measure
+from storage.space.scan_space import HOUR_MS
+from storage.store.message_store import MessageStore, StoreOptions
+from store_writer import START_TIMESTAMP, StoreWriter
+
+NOW = START_TIMESTAMP + 10 * DAY_MS
+DISK = SimpleNamespace(total=1_000_000, used=500_000, free=400_000)
+
+
+def growing_store(root: Path, hours: int) -> MessageStore:
+    """A message of the same size each hour, the first one on the hour."""
+    writer = StoreWriter(root, segment_size=4096)
+    first = START_TIMESTAMP - START_TIMESTAMP % HOUR_MS
+    for hour in range(hours + 1):
+        writer.append("T", b"x" * 100, store_timestamp=first + hour * HOUR_MS)
+    writer.close()
+    return MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0, keeps_state=False))
+
+
+@pytest.fixture(autouse=True)
+def disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: DISK)
+
+
+def test_growth_is_that_of_the_last_day(tmp_path: Path) -> None:
+    store = growing_store(tmp_path / "store", 48)
+    tally = measure(store.commit_log)
+    size = tally.size // tally.messages
+    forecast = make_forecast(store.commit_log, tally, BrokerSettings(), NOW)
+    # 24 messages in the 23 hours from the first to the last of them.
+    assert forecast.growth_hours == 23
+    assert forecast.growth == 24 * size * 24 // 23
+    growth = forecast.growth
+    assert forecast.full_timestamp == NOW + 400_000 * DAY_MS // growth
+    assert forecast.crowded_timestamp == NOW + 250_000 * DAY_MS // growth
+    assert forecast.kept_size == growth * 3
+    assert forecast.is_full_first is False
+    oldest = store.commit_log.segments[0].file.path
+    assert forecast.expiry_timestamp == os.stat(oldest).st_mtime_ns // 1_000_000 + 72 * HOUR_MS
+
+
+def test_a_log_that_is_kept_longer_than_the_disk_has_room_for_fills_it(tmp_path: Path) -> None:
+    store = growing_store(tmp_path / "store", 48)
+    settings = BrokerSettings(reserved_hours=24 * 365, most_used=40)
+    forecast = make_forecast(store.commit_log, measure(store.commit_log), settings, NOW)
+    assert forecast.is_full_first is True
+    assert forecast.crowded_timestamp is not None
+    assert forecast.crowded_timestamp < NOW
+
+
+def test_a_short_log_says_nothing_about_growth(tmp_path: Path) -> None:
+    store = growing_store(tmp_path / "store", 0)
+    forecast = make_forecast(store.commit_log, measure(store.commit_log), BrokerSettings(), NOW)
+    assert (forecast.growth, forecast.full_timestamp, forecast.kept_size, forecast.is_full_first) == (None,) * 4
+    assert forecast.expiry_timestamp is None  # the only segment is being written to
+
+
+def test_a_brokers_configuration_is_read_and_the_rest_assumed(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("# a comment\nbrokerName = a\nfileReservedTime= 48 \n\n!diskMaxUsedSpaceRatio=1\n")
+    assert read_broker_settings(path) == BrokerSettings(48, 75, frozenset({"diskMaxUsedSpaceRatio"}))
+    path.write_text("diskMaxUsedSpaceRatio=99\n")
+    assert read_broker_settings(path) == BrokerSettings(72, 95, frozenset({"fileReservedTime"}))
+
+
+@pytest.mark.parametrize("line", ["fileReservedTime=soon", "fileReservedTime=-1", "diskMaxUsedSpaceRatio=101"])
+def test_a_configuration_that_cannot_be_is_refused_by_name(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(line)
+    with pytest.raises(ConfigError, match=line.partition("=")[0]):
+        read_broker_settings(path)
+    with pytest.raises(StoreError, match="nowhere"):
+        read_broker_settings(tmp_path / "nowhere")

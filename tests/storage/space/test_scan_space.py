@@ -1,0 +1,156 @@
+"""Counting a log's messages: an oracle counts the same, whatever is in the log."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from golden_store import GOLDEN, unpack
+from oracles import Record, read_log
+from protocol.errors import StoreError
+from space_oracle import Rows, count
+from storage.space.measure import in_threads, measure, parts_of, problems_of
+from storage.space.scan_space import SegmentPart, tally_segment
+from storage.space.tally import MOST_LARGEST, Counts, Tally
+from storage.store.message_store import MessageStore, StoreOptions
+from store_writer import START_TIMESTAMP, StoreWriter
+
+
+def opened(root: Path) -> MessageStore:
+    return MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0, keeps_state=False))
+
+
+def check(tally: Tally, records: Iterable[Record]) -> None:
+    known = list(records)
+    expected = count(known)
+    assert (tally.messages, tally.size) == (len(known), sum(record.total_size for record in known))
+
+    def same(counts: Counts[object], rows: Rows) -> None:
+        assert {name: list(counts[name]) for name in counts} == dict(rows)
+        assert (counts.error, counts.given_up_messages) == (0, 0)
+
+    pairs = (
+        (tally.topics, expected.topics),
+        (tally.queues, expected.queues),
+        (tally.tags, expected.tags),
+        (tally.hosts, expected.hosts),
+        (tally.hours, expected.hours),
+    )
+    for counts, rows in pairs:
+        same(counts, rows)  # type: ignore[arg-type]
+    assert tally.largest_messages(MOST_LARGEST) == expected.largest[:MOST_LARGEST]
+
+
+@pytest.mark.parametrize("name", ["g2-queues", "g2-hosts", "g2-filters"])
+def test_a_recorded_store_is_counted_as_by_the_oracle(tmp_path: Path, name: str) -> None:
+    store = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
+    tally = measure(opened(store).commit_log)
+    records = read_log(store / "commitlog")
+    assert records
+    check(tally, records)
+    assert problems_of(opened(store).commit_log, tally) == []
+
+
+def test_so_is_one_copied_from_under_its_broker(g1_crashed_store: Path) -> None:
+    check(measure(opened(g1_crashed_store).commit_log), read_log(g1_crashed_store / "commitlog"))
+
+
+MESSAGES = st.fixed_dictionaries(
+    {
+        "topic": st.sampled_from(["T", "Topic-2", "Ünïcode", "x" * 127]),
+        "body": st.sampled_from([b"", b"a", b"b" * 300, b"c" * 3000]),
+        "tags": st.sampled_from([None, "A", "B", "Ä"]),
+        "queue_id": st.sampled_from([0, 1, 7, 2**31 - 1]),
+        "born_host": st.sampled_from([("10.0.0.1", 1), ("10.0.0.1", 2), ("10.0.0.2", 1), ("2001:db8::1", 5)]),
+        "hours": st.integers(0, 30),
+    }
+)
+
+
+@settings(max_examples=40)
+@given(messages=st.lists(MESSAGES, min_size=1, max_size=40), threads=st.sampled_from([1, 2]))
+def test_random_stores_are_counted_as_by_the_oracle(
+    tmp_path_factory: pytest.TempPathFactory, messages: list[dict[str, object]], threads: int
+) -> None:
+    writer = StoreWriter(tmp_path_factory.mktemp("space"), segment_size=8192)
+    for each in messages:
+        fields = dict(each)
+        topic, hours = fields.pop("topic"), fields.pop("hours")
+        assert isinstance(hours, int)
+        fields["store_timestamp"] = START_TIMESTAMP + hours * 3_600_000
+        writer.append(str(topic), index=False, **fields)  # type: ignore[arg-type]
+    writer.close()
+    log = opened(writer.root).commit_log
+    done: list[int] = []
+    check(measure(log, lambda parts: in_threads(parts, threads), done.append), writer.records)
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, sum(part.stop for part in parts_of(log)))
+
+
+def test_very_many_names_in_one_block_are_all_counted(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    for number in range(3000):
+        fields = {"tags": f"tag-{number}", "born_host": (f"10.1.{number // 250}.{number % 250}", 1), "queue_id": number}
+        writer.append(f"T{number % 700}", index=False, queue=False, **fields)  # type: ignore[arg-type]
+    writer.close()
+    check(measure(opened(writer.root).commit_log), writer.records)
+
+
+def test_damage_is_passed_and_said(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096)
+    for number in range(60):
+        writer.append("T", b"x" * 100, tags="AB"[number % 2])
+    gone = [writer.written[5], writer.written[40]]
+    for each in gone:
+        writer.overwrite(each.physical_offset + 4, b"\0\0\0\0")
+    writer.close()
+    store = opened(writer.root)
+    tally = measure(store.commit_log)
+    check(tally, writer.records)
+    assert tally.messages == 58
+    assert tally.damage == [(each.physical_offset, each.physical_offset + each.size) for each in gone]
+    (problem,) = problems_of(store.commit_log, tally)
+    assert problem.startswith(f"{sum(each.size for each in gone)} bytes in 2 places hold no intact record")
+
+
+def test_a_segment_that_is_gone_is_said(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096)
+    for _ in range(60):
+        writer.append("T", b"x" * 100)
+    writer.close()
+    (writer.root / "commitlog" / f"{4096:020d}").unlink()
+    store = opened(writer.root)
+    tally = measure(store.commit_log)
+    check(tally, read_log(writer.root / "commitlog"))
+    assert problems_of(store.commit_log, tally) == ["no segment holds physical offsets 4096 to 8192"]
+
+
+def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="gone"):
+        tally_segment(SegmentPart(str(tmp_path / "gone"), 0, 100, 4096))
+
+
+NAMES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 1000)), max_size=200)
+
+
+@given(pieces=st.lists(NAMES, min_size=1, max_size=3))
+def test_names_that_are_too_many_are_counted_within_the_error_that_is_said(pieces: list[list[tuple[int, int]]]) -> None:
+    whole: Counts[int] = Counts(limit=4)
+    truth: dict[int, int] = {}
+    for piece in pieces:
+        counts: Counts[int] = Counts(limit=4)
+        for name, size in piece:
+            counts.add(name, 1, size)
+            truth[name] = truth.get(name, 0) + size
+        counts.shrink()
+        whole.merge(counts)
+    assert len(whole) <= 8
+    for name, size in truth.items():
+        assert whole[name][1] <= size <= whole[name][1] + whole.error
+    kept = sum(whole[name][1] for name in whole)
+    assert kept + whole.given_up_bytes == sum(truth.values())
+    messages = sum(whole[name][0] for name in whole)
+    assert messages + whole.given_up_messages == sum(map(len, pieces))
+    assert whole.error == 0 or len(truth) > 4
