@@ -75,7 +75,7 @@ class SpaceProgress(msgspec.Struct, frozen=True):
     default=DEFAULT_TOP,
     show_default=True,
     metavar="N",
-    help="Show the N that take most of the disk; of hours the N newest.",
+    help="Show the N that take most of the disk; of hours the N newest, of the largest messages 100 at most.",
 )
 @click.option(
     "--broker-config",

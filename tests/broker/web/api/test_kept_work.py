@@ -1,0 +1,97 @@
+"""Work that is done once for all who ask: how far it is, what came of it, and when it is given up."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from broker.web.api.kept_work import KeptWorks, Report, WorkState
+from protocol.errors import RocketLensError
+
+OLD = 3600
+
+
+def ended(works: KeptWorks[int], work: Callable[[Report], int], maximum_age: float = OLD) -> WorkState[int]:
+    """What came of a work, within a minute."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        state = works.ask("broker-a", work, maximum_age)
+        if not state.is_running:
+            return state
+    raise AssertionError("it is still running")
+
+
+def test_an_outcome_is_kept_until_it_is_too_old() -> None:
+    works: KeptWorks[int] = KeptWorks("count", "counting")
+    counts: list[int] = []
+
+    def work(report: Report) -> int:
+        report(1)
+        counts.append(len(counts))
+        return len(counts)
+
+    assert (ended(works, work).outcome, ended(works, work).outcome) == (1, 1)
+    assert works.ask("broker-b", work, OLD).problem is None
+    deadline = time.monotonic() + 60
+    while ended(works, work, 0).outcome == 1:
+        assert time.monotonic() < deadline
+    assert len(counts) > 2
+
+
+def test_while_it_runs_it_says_how_far_it_is() -> None:
+    works: KeptWorks[int] = KeptWorks("count", "counting")
+    goes_on, has_reported = threading.Event(), threading.Event()
+
+    def work(report: Report) -> int:
+        report(7)
+        has_reported.set()
+        goes_on.wait(60)
+        return 1
+
+    works.ask("broker-a", work, OLD)
+    assert has_reported.wait(60)
+    state = works.ask("broker-a", work, OLD)
+    assert (state.is_running, state.progress, state.outcome) == (True, 7, None)
+    goes_on.set()
+    assert ended(works, work).outcome == 1
+
+
+def test_an_error_on_purpose_is_the_reason() -> None:
+    def work(_report: Report) -> int:
+        raise RocketLensError("the disk hangs")
+
+    state = ended(KeptWorks("count", "counting"), work)
+    assert (state.outcome, state.problem) == (None, "the disk hangs")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_that_nobody_expected_is_not_shown() -> None:
+    def work(_report: Report) -> int:
+        raise ZeroDivisionError("a secret")
+
+    assert ended(KeptWorks("count", "counting"), work).problem == "counting failed; the server's log has the reason"
+
+
+@pytest.mark.parametrize("ends", ["nobody asks", "the server stops"])
+def test_a_work_is_given_up(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    works: KeptWorks[int] = KeptWorks("count", "counting")
+    has_begun, has_ended = threading.Event(), threading.Event()
+
+    def work(report: Report) -> int:
+        deadline = time.monotonic() + 60
+        try:
+            while time.monotonic() < deadline:
+                report(0)
+                has_begun.set()
+        finally:
+            has_ended.set()
+        return 1
+
+    works.ask("broker-a", work, OLD)
+    assert has_begun.wait(60)
+    if ends == "nobody asks":
+        monkeypatch.setattr("broker.web.api.kept_work.PATIENCE_SECONDS", 0.0)
+    else:
+        works.close()
+    assert has_ended.wait(30)
