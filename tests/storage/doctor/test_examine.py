@@ -38,10 +38,21 @@ def test_a_crashed_store_is_told_from_a_clean_one_by_one_finding(g1_crashed_stor
     assert not diagnosis.is_clean
 
 
-@pytest.mark.parametrize("name", ["g2-ext", "g2-filters", "g2-hosts", "g2-queues", "g2-queues-5.5.1"])
+@pytest.mark.parametrize("name", ["g2-ext", "g2-filters", "g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-dledger"])
 def test_other_recorded_stores_are_clean(name: str, tmp_path: Path) -> None:
     root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / name)
     assert examine(root, tuple(sorted(root.glob("commitlog-*")))).is_clean
+
+
+def test_entries_that_a_group_had_not_agreed_on_are_named_and_no_fault(tmp_path: Path) -> None:
+    root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / "g2-dledger")
+    checkpoint = root / "dledger-n0" / "checkpoint"
+    checkpoint.write_text("committedIndex=70\n")
+    diagnosis = examine(root)
+    (finding,) = diagnosis.findings
+    assert (finding.severity, finding.path) == (Severity.INFO, str(checkpoint))
+    assert diagnosis.is_clean
+    assert f"entries from physical offset {finding.physical_offset} on lie behind its committedIndex" == finding.found
 
 
 def test_nothing_is_written_into_the_store(tmp_path: Path, g1_crashed_store: Path) -> None:
