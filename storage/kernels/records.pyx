@@ -214,7 +214,7 @@ def walk_records(
 ):
     cdef Walk walk = Walk()
     cdef Record record
-    cdef int64_t size, records = 0, last = -1
+    cdef int64_t size, intact, records = 0, last = -1
     cdef int reason = AT_LIMIT, code = 0
     require(region, position, stop)
     sums = begin_sums(sums, region)
@@ -228,9 +228,9 @@ def walk_records(
                 position += size
                 continue
             if checksums:
-                code = <int>min(check_sums(&record, sums), 0)
-                if code < 0:
-                    reason, position = AT_DAMAGE, record.start - region.data
+                intact = check_sums(&record, sums)
+                if intact < 0:
+                    reason, code, position = AT_DAMAGE, <int>intact, record.start - region.data
                     break
             records += 1
             last = record.start - region.data
