@@ -154,7 +154,7 @@ def plan(root: Path, segments: int, queues: int) -> dict[str, Any]:
     topics = {f"TopicWithANameOfSomeLength{n:06d}": {"topicName": "T", "readQueueNums": 4} for n in range(queues)}
     (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
     source = StoreSource(
-        layout=recognise_store(store, open_segments=False),
+        layout=recognise_store(store),
         segments=tuple(
             SegmentPlace(number * GIB, GIB, f"{store}/commitlog/{number * GIB:020d}") for number in range(segments)
         ),

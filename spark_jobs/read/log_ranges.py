@@ -17,7 +17,8 @@ from spark_jobs.places.remote_file import RemoteFile, open_source, persist
 from storage.columns.rows import PIECE_BYTES, RowReader
 from storage.columns.wanted import Wanted
 from storage.files.mapped_file import LARGEST_OFFSET, SEGMENT_NAME_DIGITS
-from storage.layout.store_layout import COMMIT_LOG, EXPECTED, LEDGER, converted_refused, is_ledger, recognise_store
+from storage.layout.dledger import DATA, is_ledger
+from storage.layout.store_layout import COMMIT_LOG, EXPECTED, recognise_store
 from storage.log.commit_log import CommitLog
 from storage.log.damaged_ranges import reason_of
 from storage.log.log_window import ByteSource, LogWindow
@@ -166,15 +167,17 @@ def _offset_of(name: str | Path) -> int:
 
 
 def _remote_ranges(url: str, commit_log: Sequence[str], storage: str) -> LogRanges:
-    directories = list(commit_log) or [f"{url.rstrip('/')}/{COMMIT_LOG}", url]
+    ledger = None if commit_log else _remote_ledger(url, storage)
+    directories = list(commit_log) or [f"{url.rstrip('/')}/{COMMIT_LOG}", *([] if ledger else [url])]
     for directory in directories:
         found = _list_remote(directory, storage)
         if found:
             break
-    else:
+    if ledger:
+        found = sorted(found + _list_remote(ledger, storage))
+        directory = ledger
+    if not found:
         raise NotAStore(url, expected=EXPECTED, found="no segment there")
-    if not commit_log:
-        _refuse_remote_ledger(url, storage)
     written = _without_empty(found, storage)
     ends = [base for base, _, _ in written[1:]] + [LARGEST_OFFSET]
     bases = boundaries([(base, size) for base, size, _ in found]) if len(found) > 1 else [0]
@@ -207,21 +210,26 @@ def _list_remote(directory: str, storage: str) -> list[tuple[int, int, str]]:
     return sorted((base, size, system.unstrip_protocol(name)) for base, size, name in files if base >= 0 and size)
 
 
-def _refuse_remote_ledger(url: str, storage: str) -> None:
-    """Raise NotAStore for a store whose log goes on in DLedger entries (:mod:`storage.layout.store_layout`)."""
+def _remote_ledger(url: str, storage: str) -> str | None:
+    """URL of the directory in which a store's log is DLedger's (:mod:`storage.layout.dledger`); None without one.
+
+    Raises NotAStore where several are.
+    """
     system, path = file_system(url, storage)
     try:
         names = [
             str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in persist(lambda: system.ls(path, detail=True))
         ]
     except FileNotFoundError:
-        return
+        return None
     except Exception as error:  # each file system has errors of its own
         raise StoreError(url, what=f"cannot be listed: {said(error)}") from error
-    for name in names:
-        directory = f"{url.rstrip('/')}/{name}/{LEDGER}"
-        if is_ledger(name) and _list_remote(directory, storage):
-            raise converted_refused(url, directory)
+    directories = [f"{url.rstrip('/')}/{name}/{DATA}" for name in sorted(filter(is_ledger, names))]
+    written = [directory for directory in directories if _list_remote(directory, storage)]
+    if len(written) > 1:
+        found = f"DLedger logs of several members: {', '.join(written)}"
+        raise NotAStore(url, expected="the log of one member of a DLedger group; move the others away", found=found)
+    return written[0] if written else None
 
 
 WRITTEN_BYTES: Final = 8

@@ -23,8 +23,6 @@ from storage.index.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine
 from storage.index.index_mark import read_mark
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.records import MAGIC
-from storage.kernels.texts import bytes_at
-from storage.layout.store_layout import DLEDGER_HEAD, starts_dledger
 from storage.log.log_place import HEAD_BYTES
 from storage.queue.consume_queue import UNIT_DTYPE
 from storage.queue.queue_store import directories
@@ -98,7 +96,6 @@ class StoreHeads(msgspec.Struct, frozen=True):
     (hash, physical offset) without and with those of tags.
     """
 
-    is_dledger: bool
     heads: list[tuple[int, int]]
     last_base: int
     first_entries: tuple[tuple[int, int] | None, tuple[int, int] | None]
@@ -119,7 +116,6 @@ def _look_at_heads(segments: tuple[SegmentPlace, ...]) -> StoreHeads:
     log = LogReader(segments)
     tagless, tagged = (next(log.entries_from(log.minimum, tags=tags), None) for tags in (False, True))
     return StoreHeads(
-        is_dledger=bool(segments) and _is_dledger(segments[0]),
         heads=_heads(segments),
         last_base=_last_written(segments),
         first_entries=(tagless, tagged),
@@ -134,17 +130,11 @@ def _heads(segments: tuple[SegmentPlace, ...]) -> list[tuple[int, int]]:
         return list(zip((place.base_offset for place in segments), pool.map(_head_timestamp, segments), strict=True))
 
 
-def _is_dledger(place: SegmentPlace) -> bool:
-    """Whether a segment starts with a DLedger entry."""
-    with _opened(place) as window:
-        size = DLEDGER_HEAD.size
-        return window is not None and window.show(0, size) and starts_dledger(bytes_at(window.region, 0, size))
-
-
 def _head_timestamp(place: SegmentPlace) -> int:
     """Store time of the first record of a segment, 0 where there is no intact one."""
     with _opened(place) as window:
-        return window.store_timestamp(0) if window is not None and window.intact_size(0) else 0
+        start = 0 if window is None else window.record_start(0)
+        return window.store_timestamp(start) if window is not None and window.intact_size(start) else 0
 
 
 def _last_written(segments: tuple[SegmentPlace, ...]) -> int:

@@ -15,7 +15,6 @@ from spark_jobs.scan.probe_store import IndexFileFacts, ProbeTask, StoreHeads, p
 from spark_jobs.scan.recovery import SegmentHead, recovery_start
 from spark_jobs.scan.scan_segment import PHASE, ScanSummary, ScanTask, scan_segment
 from spark_jobs.scan.source import StoreSource
-from storage.layout.store_layout import dledger_refused
 from storage.log.segment_list import boundaries
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
@@ -57,7 +56,7 @@ class ScanOptions(msgspec.Struct, frozen=True, kw_only=True):
 def probe_source(
     context: "SparkContext", source: StoreSource, *, index: bool, slots: int | None, queues_stay: bool
 ) -> Probed:
-    """Ask the small questions; raises NotAStore for a log that is none of plain records.
+    """Ask the small questions.
 
     `queues_stay`: the queues are not rebuilt, so a recovery will find those that are there.
     """
@@ -71,8 +70,6 @@ def probe_source(
     ]
     answers = run_tasks(context, "probe", tasks, probe)
     store, end = cast("StoreHeads", answers[0]), cast("int", answers[1])
-    if store.is_dledger:
-        raise dledger_refused(source.layout.root)
     start = recovery_start(
         [SegmentHead(*head) for head in store.heads],
         has_crashed=source.has_crashed,

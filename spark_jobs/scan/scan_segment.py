@@ -222,7 +222,7 @@ class SegmentScan:
         if window.start - self._reported > REPORT_BYTES:
             self._reported = window.start
             self._notify(window.start, self._records)
-        size = window.i32(at)
+        size = window.announced_size(at)
         if size > min(window.size - at, LONGEST_RECORD) or size > self._limit - at:
             return self._resynchronise(codes.BAD_SIZE)
         window.fill(min(size + 8, window.size - at))

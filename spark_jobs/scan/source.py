@@ -21,20 +21,17 @@ from spark_jobs.run.work_directory import JobIdentity
 from spark_jobs.scan.probe_store import SegmentPlace
 from storage.index.index_header import is_index_name
 from storage.layout.checkpoint import Checkpoint
+from storage.layout.dledger import DATA, DLEDGER_HEAD, is_ledger
 from storage.layout.store_layout import (
     ABORT,
     BATCH_CONSUME_QUEUE,
     CHECKPOINT,
-    COMMIT_LOG,
     CONFIG,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
-    DLEDGER_HEAD,
     EXPECTED,
     INDEX,
-    LEDGER,
     StoreLayout,
-    is_ledger,
     recognise_store,
 )
 from storage.log.segment_list import list_segments, refuse_beyond
@@ -141,8 +138,7 @@ def _remote_source(tree: RemoteTree, root: Path) -> StoreSource:
     small = tree.below(CONFIG, CHECKPOINT, ABORT)
     small.without_larger(LARGEST_SMALL_FILE).fetch(root)
     named = tree.named(root)
-    for each in tree.files:
-        _copy_ledger_head(tree, each.path, root)
+    _copy_ledger_heads(tree, root)
     try:
         source = find_source(root, ())
     except NotAStore as error:
@@ -152,7 +148,7 @@ def _remote_source(tree: RemoteTree, root: Path) -> StoreSource:
             named(str(error.path)), error.physical_offset, error.expected, error.found, error.what
         ) from error
     objects = tree.objects()
-    remote = [objects[f"{COMMIT_LOG}/{Path(place.path).name}"] for place in source.segments]
+    remote = [objects[Path(place.path).relative_to(root).as_posix()] for place in source.segments]
     segments = (
         SegmentPlace(place.base_offset, place.size, found.url, found)
         for place, found in zip(source.segments, remote, strict=True)
@@ -161,20 +157,28 @@ def _remote_source(tree: RemoteTree, root: Path) -> StoreSource:
     return msgspec.structs.replace(source, segments=tuple(segments), problems=problems, tree=tree)
 
 
-def _copy_ledger_head(tree: RemoteTree, path: str, root: Path) -> None:
-    """Copy the first bytes of a file in a directory of DLedger's, which say whether anything was written to it."""
-    parts = path.split("/")
-    if len(parts) != 3 or not is_ledger(parts[0]) or parts[1] != LEDGER:
-        return
+def _copy_ledger_heads(tree: RemoteTree, root: Path) -> None:
+    """Copy the first bytes of files in directories of DLedger's, up to one in each that something was written to."""
+    written = set()
+    for each in tree.files:
+        directory, _, _ = each.path.rpartition("/")
+        name, _, inner = directory.partition("/")
+        if is_ledger(name) and inner == DATA and directory not in written and _copy_head(tree, each.path, root):
+            written.add(directory)
+
+
+def _copy_head(tree: RemoteTree, path: str, root: Path) -> bool:
+    """Copy the first bytes of a file; whether any of them is not zero."""
     found, head = tree.object(path), bytearray(DLEDGER_HEAD.size)
     with RemoteFile(found.url, tree.storage, found) as file, (root / path).open("r+b") as copy:
         count = file.read_into(memoryview(head), 0)
         copy.write(head[:count])
+    return any(head)
 
 
 def find_source(root: Path, commit_log_directories: tuple[Path, ...]) -> StoreSource:
     """Look at a store; raises NotAStore or another StoreError."""
-    layout = recognise_store(root, commit_log_directories, open_segments=False)
+    layout = recognise_store(root, commit_log_directories)
     problems: list[str] = []
     segments = []
     for base_offset, path in list_segments(layout.commit_log_directories, problems):

@@ -45,7 +45,6 @@ from spark_jobs.verify.verify_log import judge_log, scan_readable
 from spark_jobs.verify.verify_request import LogNumbers, VerifyDetails, VerifyRequest
 from storage.amounts import counted
 from storage.build.queue_plan import QueuePlan
-from storage.layout.store_layout import dledger_refused
 from storage.life.delay_levels import parse_delay_levels
 
 PREFIX: Final = "rocketlens-verify-"
@@ -156,8 +155,6 @@ class Verification:
         # Segment heads, and the headers of index files, as a rebuild asks for them.
         answers: list[Any] = self._run("probe", [ProbeTask(source.segments, heads=True), *probes], probe)
         store, *facts = answers
-        if store.is_dledger:
-            raise dledger_refused(source.layout.root)
         known = Counter(each["slots"] for each in facts if "slots" in each)
         slots = known.most_common(1)[0][0] if known else 0
         headers = [None, *(each.get("header") for each in facts)]

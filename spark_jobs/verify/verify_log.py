@@ -71,7 +71,8 @@ def look_again(task: tuple[str, int, int, int]) -> bool:
     path, base, offset, boundary = task
     try:
         with SegmentWindow(path, base) as window:
-            return window.intact_size(offset - base) > 0 or window.is_closed_at(offset - base, boundary)
+            start = window.record_start(offset - base)
+            return window.intact_size(start) > 0 or window.is_closed_at(offset - base, boundary)
     except StoreError:
         return False
 

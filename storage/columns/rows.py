@@ -160,8 +160,8 @@ class RowReader:
         if window.size - at < codes.MINIMUM_SIZE:
             return self._short_end(at)
         window.move(at)
-        size = window.i32(at)
-        if size > min(window.size - at, LONGEST_RECORD) or size < 8:
+        size = window.announced_size(at)
+        if size > min(window.size - at, LONGEST_RECORD):
             return codes.BAD_SIZE
         window.fill(min(size + 8, window.size - at))
         return 0
@@ -211,7 +211,8 @@ class RowReader:
         end = position + window.i32(position)
         if end == window.size:
             return end
-        return end if window.is_closed_at(end, self._boundary) or self._window.intact_size(end) else -1
+        is_followed = window.is_closed_at(end, self._boundary) or window.intact_size(window.record_start(end))
+        return end if is_followed else -1
 
     def _next_intact(self, position: int, earliest: int = ANY_TIME) -> tuple[int, int]:
         """Where the next intact record starts that was not stored before a time (ms), and its own time; −1 for none."""

@@ -100,7 +100,7 @@ def examine(
         coverage=picture_coverage(
             [(segment.base_offset, segment.end) for segment in log.segments],
             damaged,
-            queue_reach.covered(samples),
+            queue_reach.covered(samples, log),
             indexed_ranges(store, index_reach),
             samples,
         ),

@@ -5,6 +5,7 @@ import itertools
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
 from storage.doctor.words import damaged_record
+from storage.layout.dledger import CHECKPOINT, uncommitted_from
 from storage.log.damaged_ranges import find_damaged_ranges
 from storage.ranges import Range
 
@@ -37,7 +38,23 @@ def check_log_end(store: OpenedStore) -> tuple[list[DoctorFinding], list[Range]]
                 physical_offset=damage.start,
             )
     _check_torn_end(store, findings)
+    _check_committed(store, findings)
     return findings.listed(), sorted(damaged)
+
+
+def _check_committed(store: OpenedStore, findings: CheckFindings) -> None:
+    """Report entries that a DLedger group had not agreed on; a running broker writes down a little late what it has."""
+    for ledger in () if store.state.is_live else store.layout.ledgers:
+        start = uncommitted_from(ledger)
+        if start is not None and start < store.commit_log.end:
+            findings.add(
+                Severity.INFO,
+                ledger.parent / CHECKPOINT,
+                f"entries from physical offset {start} on lie behind its committedIndex",
+                "they are served; a DLedger group may drop them when it elects again",
+                "no fix is needed; where it matters, look at the store of another member",
+                physical_offset=start,
+            )
 
 
 def _check_torn_end(store: OpenedStore, findings: CheckFindings) -> None:

@@ -8,6 +8,7 @@ from storage.amounts import counted
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
+from storage.log.commit_log import CommitLog
 from storage.queue.queue_files import LOOKED_FOR
 from storage.ranges import Range
 
@@ -25,18 +26,20 @@ class QueueReach:
     missing: tuple[Sample, ...]
     missing_light: tuple[Sample, ...] = ()
 
-    def covered(self, samples: Sequence[Sample]) -> list[Range]:
-        """Ranges of the log whose sampled messages have their units."""
+    def covered(self, samples: Sequence[Sample], log: CommitLog) -> list[Range]:
+        """Ranges of the log whose sampled messages have their units; DLedger's head goes with the first message."""
+        first = log.record_start(log.minimum)
         gone = {sample.physical_offset for sample in self.missing}
         ranges: list[Range] = []
         for number, sample in enumerate(samples):
             stop = samples[number + 1].physical_offset if number + 1 < len(samples) else sample.end
             if sample.physical_offset in gone:
                 continue
-            if ranges and ranges[-1][1] == sample.physical_offset:
+            start = log.minimum if sample.physical_offset == first else sample.physical_offset
+            if ranges and ranges[-1][1] == start:
                 ranges[-1] = (ranges[-1][0], stop)
             else:
-                ranges.append((sample.physical_offset, stop))
+                ranges.append((start, stop))
         return ranges
 
 

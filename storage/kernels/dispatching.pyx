@@ -24,6 +24,7 @@ from storage.kernels.records cimport (
     BAD_NUMBER,
     BAD_SIZE,
     COMMIT,
+    ENTRY_OF_RECORD,
     HEAD,
     MAGIC,
     MAGIC_BLANK,
@@ -39,7 +40,9 @@ from storage.kernels.records cimport (
     Text,
     check_checksums,
     closes_segment_at,
+    entry_at,
     has_record_magic,
+    is_cut_entry,
     is_text,
     read_shape,
     split_off,
@@ -288,9 +291,13 @@ cdef inline int no_record(const uint8_t *at, int64_t available, int64_t left, in
     if available < HEAD:
         return NEED_MORE
     if not has_record_magic(at):
+        if closes_segment_at(at, left):
+            return BLANK
+        if is_cut_entry(at, available):
+            return NEED_MORE
         if load_i32(at + MAGIC) == MAGIC_BLANK:
             code[0] = BAD_BLANK
-            return BLANK if closes_segment_at(at, left) else DAMAGE
+            return DAMAGE
         code[0] = BAD_MAGIC
         return ZERO if load_native_u64(at) == 0 else DAMAGE
     return NEED_MORE if code[0] == BAD_SIZE and load_i32(at) >= MINIMUM_SIZE else DAMAGE
@@ -317,7 +324,7 @@ cdef int64_t dispatch_records(
 ) noexcept nogil:
     """As :meth:`DispatchMemory.run`; where the run ended."""
     cdef Record record
-    cdef int64_t size
+    cdef int64_t size, start
     cdef int code
     while position < limit:
         if is_full(memory, base + position):
@@ -325,10 +332,19 @@ cdef int64_t dispatch_records(
             return position
         size = read_shape(&record, data + position, available - position, base + position)
         if size < 0:
-            code = <int>size
-            step.reason = no_record(data + position, available - position, boundary - base - position, &code)
-            step.code = code if step.reason == DAMAGE else 0
-            return position
+            start = position + entry_at(data + position, available - position, base + position)
+            if start >= limit or (start > position and load_i32(data + position) != ENTRY_OF_RECORD):
+                position = start
+                continue
+            if start > position:
+                size = read_shape(&record, data + start, available - start, base + start)
+            if size < 0:
+                code = <int>size
+                step.reason = no_record(data + start, available - start, boundary - base - start, &code)
+                step.code = code if step.reason == DAMAGE else 0
+                # What is known of an entry whose record is cut off is read only once.
+                return start if step.reason == NEED_MORE else position
+            position = start
         fetch_next(data + position + size, data + min(position + 2 * size, available))
         if memory.wants_checksums:
             size = check_checksums(&record)

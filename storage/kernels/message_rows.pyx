@@ -19,6 +19,7 @@ from storage.kernels.records cimport (
     BAD_SIZE,
     BORN_HOST,
     BORN_HOST_V6,
+    ENTRY_OF_RECORD,
     HEAD,
     IPV4_HOST,
     IPV6_EXTRA,
@@ -33,8 +34,10 @@ from storage.kernels.records cimport (
     Text,
     check_checksums,
     closes_segment_at,
+    entry_at,
     find_indexed,
     has_record_magic,
+    is_cut_entry,
     read_shape,
     store_timestamp_at,
     text_of,
@@ -162,6 +165,12 @@ cdef inline int64_t read_next(
         if load_i32(at + MAGIC) == MAGIC_BLANK:
             reason[0] = AT_BLANK
             return 0 if closes_segment_at(at, boundary - physical_offset) else BAD_BLANK
+        if closes_segment_at(at, boundary - physical_offset):
+            reason[0] = AT_BLANK
+            return 0
+        if is_cut_entry(at, left):
+            reason[0] = NEED_MORE
+            return 0
         reason[0] = AT_NOTHING
         return 0 if load_native_u64(at) == 0 else BAD_MAGIC
     if load_i32(at) < MINIMUM_SIZE:
@@ -199,9 +208,12 @@ def choose_records(
     cdef Choice choice = Choice()
     cdef Record record
     cdef Indexed indexed
-    cdef int64_t size, count = 0, records = 0, last = -1
+    cdef int64_t size, head, start, count = 0, records = 0, last = -1
     cdef int reason = AT_LIMIT, ended = AT_LIMIT, code = 0
     require(region, position, stop)
+    record.start = region.data
+    record.size = record.body.length = record.topic.length = record.properties.length = 0
+    record.body.start = record.topic.start = record.properties.start = NULL
     indexed.keys.start = indexed.tags.start = indexed.unique_key.start = NULL
     indexed.keys.length = indexed.tags.length = indexed.unique_key.length = 0
     with nogil:
@@ -210,12 +222,26 @@ def choose_records(
                 reason = OUTPUT_FULL
                 break
             size = read_next(&record, region.data + position, stop - position, base + position, boundary, &ended)
+            head = 0
+            if size == BAD_MAGIC:
+                head = entry_at(region.data + position, stop - position, base + position)
+            if head > 0 and load_i32(region.data + position) != ENTRY_OF_RECORD:
+                position += head
+                continue
+            if head > 0:
+                start = position + head
+                size = read_next(&record, region.data + start, stop - start, base + start, boundary, &ended)
+                if start >= limit or (size == 0 and ended == NEED_MORE):
+                    position, reason = start, AT_LIMIT if start >= limit else NEED_MORE
+                    break
             if size > 0:
                 if query.notes_names or query.tags != NULL:
                     find_indexed(&record, &indexed)
                 if is_chosen(query, &record, &indexed):
                     if query.checksums:
                         size = check_checksums(&record)
+                        position = record.start - region.data
+                        head = 0
                     if size > 0:
                         fill_row(&rows[count], region.data, &record, &indexed)
                         count += 1
@@ -223,8 +249,8 @@ def choose_records(
                 reason, code = AT_DAMAGE if size < 0 else ended, <int>size
                 break
             records += 1
-            last = position
-            position += size
+            last = record.start - region.data
+            position += head + size
     choice.position, choice.rows, choice.records, choice.last = position, count, records, last
     choice.reason, choice.code = reason, code
     return choice

@@ -150,6 +150,11 @@ cdef int64_t search_records(
         if size < 0:
             position = next_recent(data, position + 1, stop, readable, base, INT64_MIN, sums)
             continue
+        if record.start == NULL:
+            position += size
+            continue
+        if record.start - data >= stop:
+            return record.start - data
         transaction = load_i32(record.start + SYS_FLAG) & TRANSACTION_MASK
         if transaction == 0 or transaction == COMMIT:
             for i in range(count):

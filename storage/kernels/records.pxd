@@ -48,6 +48,14 @@ cpdef enum:
     HEAD = 8  # of size and magic number, by which everything begins
     MINIMUM_SIZE = 91
     CRC_PROPERTY = 20  # of the property CRC that closes a record: name 8, 0x01, ten digits, 0x02
+    # The head of a DLedger entry, which stands in front of its record (other-formats §1): positions, length, kinds.
+    ENTRY_SIZE = 4
+    ENTRY_POSITION = 24
+    ENTRY_BODY_SIZE = 44
+    ENTRY_HEAD = 48
+    ENTRY_OF_RECORD = 1
+    LAST_ENTRY_KIND = 3  # the others hold no record
+    ENTRY_BLANK = -1
     # Magic numbers and flags.
     MAGIC_V1 = -626843481
     MAGIC_V2 = -626843477
@@ -215,9 +223,11 @@ cdef inline int64_t read_shape(
 cdef inline bint closes_segment_at(const uint8_t *at, int64_t left) noexcept nogil:
     """Whether eight bytes are the BLANK that closes their segment, of which ``left`` bytes remain from there on.
 
-    That is the size which a broker writes; a BLANK that says another one is damage, and records may follow it.
+    That is the size which a broker writes; a BLANK that says another one is damage, and records may follow it. DLedger
+    writes its own number and the size behind it.
     """
-    return load_i32(at + MAGIC) == MAGIC_BLANK and load_i32(at + TOTAL_SIZE) == left
+    cdef int32_t first = load_i32(at), second = load_i32(at + MAGIC)
+    return (second == MAGIC_BLANK and first == left) or (first == ENTRY_BLANK and second == left)
 
 
 cdef inline int64_t check_blank(const uint8_t *at, int64_t code, int64_t left) noexcept nogil:
@@ -226,17 +236,53 @@ cdef inline int64_t check_blank(const uint8_t *at, int64_t code, int64_t left) n
     ``left`` bytes lie between the address and the next segment. Else BAD_BLANK for another BLANK, or the code itself.
     At least eight bytes must be readable. Walks ask this of what is no record alone, so that records cost nothing more.
     """
-    if load_i32(at + MAGIC) != MAGIC_BLANK:
-        return code
-    return 0 if closes_segment_at(at, left) else BAD_BLANK
+    if closes_segment_at(at, left):
+        return 0
+    return BAD_BLANK if load_i32(at + MAGIC) == MAGIC_BLANK else code
+
+
+cdef inline int64_t entry_at(const uint8_t *at, int64_t available, int64_t physical_offset) noexcept nogil:
+    """Bytes from the head of a DLedger entry to its record, or behind an entry that has none; 0 where no head is."""
+    cdef int32_t kind, size
+    if available < ENTRY_HEAD:
+        return 0
+    kind, size = load_i32(at), load_i32(at + ENTRY_SIZE)
+    if kind < ENTRY_OF_RECORD or kind > LAST_ENTRY_KIND or size < ENTRY_HEAD:
+        return 0
+    if load_i64(at + ENTRY_POSITION) != physical_offset or load_i32(at + ENTRY_BODY_SIZE) != size - ENTRY_HEAD:
+        return 0
+    if kind == ENTRY_OF_RECORD:
+        return ENTRY_HEAD
+    return size if size <= available else 0
+
+
+cdef inline bint is_cut_entry(const uint8_t *at, int64_t available) noexcept nogil:
+    """Whether what stands there begins like an entry of which not all bytes that are read of it are available.
+
+    That are its head, and all of an entry that has no record.
+    """
+    cdef int32_t kind = load_i32(at), size = load_i32(at + ENTRY_SIZE)
+    if kind < ENTRY_OF_RECORD or kind > LAST_ENTRY_KIND or size < ENTRY_HEAD:
+        return False
+    return available < (ENTRY_HEAD if kind == ENTRY_OF_RECORD else size)
+
+
+cdef int64_t read_entry(
+    Record *record, const uint8_t *at, int64_t available, int64_t physical_offset, int64_t boundary, int64_t code
+) noexcept nogil
 
 
 cdef inline int64_t read_step(
     Record *record, const uint8_t *at, int64_t available, int64_t physical_offset, int64_t boundary
 ) noexcept nogil:
-    """As :c:func:`read_shape`, but 0 for the BLANK that closes the segment, behind which the next starts at boundary."""
+    """As :c:func:`read_shape`, but 0 for the BLANK that closes the segment, behind which the next starts at boundary.
+
+    In front of the record the head of a DLedger entry may stand: it counts among the bytes to step over, and the record
+    starts behind it. A step over an entry that has no record leaves the record's start at NULL. What is no record costs
+    the look at it; a plain record costs nothing more.
+    """
     cdef int64_t size = read_shape(record, at, available, physical_offset)
-    return size if size > 0 else check_blank(at, size, boundary - physical_offset)
+    return size if size > 0 else read_entry(record, at, available, physical_offset, boundary, size)
 
 
 cdef inline int64_t property_crc(const uint8_t *record, int64_t size) noexcept nogil:

@@ -33,6 +33,14 @@ AFTER_HOSTS_TO_BODY_LENGTH: Final = 12
 HEAD: Final = 8
 MINIMUM_SIZE: Final = 91
 CRC_PROPERTY: Final = 20
+ENTRY_SIZE: Final = 4
+ENTRY_POSITION: Final = 24
+ENTRY_BODY_SIZE: Final = 44
+ENTRY_HEAD: Final = 48
+"""Bytes of the head of a DLedger entry, which stands in front of its record."""
+ENTRY_OF_RECORD: Final = 1
+LAST_ENTRY_KIND: Final = 3
+ENTRY_BLANK: Final = -1
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
 MAGIC_BLANK: Final = -875286124
@@ -106,7 +114,13 @@ def check_intact(region: Region, position: int, stop: int, physical_offset: int,
     """
 
 def check_step(region: Region, position: int, stop: int, physical_offset: int, boundary: int) -> int:
-    """As :func:`check_shape`, but 0 for the BLANK that closes the segment. At least eight bytes must be readable."""
+    """As :func:`check_shape`, but 0 for the BLANK that closes the segment. At least eight bytes must be readable.
+
+    The head of a DLedger entry in front of the record counts among its bytes; so does an entry without a record.
+    """
+
+def record_start(region: Region, position: int, stop: int, physical_offset: int) -> int:
+    """Position behind the heads of DLedger entries that stand at a position: itself where none does."""
 
 def closes_segment(region: Region, position: int, left: int) -> bool:
     """Whether the eight bytes at a position are the BLANK that closes their segment, `left` bytes before its end.
@@ -171,7 +185,10 @@ class Walk:
 def walk_records(
     region: Region, position: int, stop: int, base: int, boundary: int, checksums: bool, sums: Sums | None = None
 ) -> Walk:
-    """Step over the records of a segment from a position on; `checksums` says whether theirs are checked."""
+    """Step over the records of a segment from a position on; `checksums` says whether theirs are checked.
+
+    Entries of DLedger's that have no record are stepped over as well.
+    """
 
 @final
 class Scan:
@@ -277,6 +294,9 @@ class Appended:
     @property
     def last(self) -> int:
         """Position of the last one; −1 for none."""
+    @property
+    def last_step(self) -> int:
+        """Where the walk stood before that record: its position, or that of the DLedger head in front; −1 for none."""
     @property
     def before_last(self) -> int:
         """Position of the record before the last one; −1 for none."""

@@ -214,24 +214,26 @@ def walk_records(
 ):
     cdef Walk walk = Walk()
     cdef Record record
-    cdef int64_t size, records = 0, last = -1
+    cdef int64_t size, intact, records = 0, last = -1
     cdef int reason = AT_LIMIT, code = 0
     require(region, position, stop)
     sums = begin_sums(sums, region)
     with nogil:
         while position + HEAD <= stop:
-            size = read_shape(&record, region.data + position, stop - position, base + position)
-            if size > 0 and checksums:
-                size = check_sums(&record, sums)
-            if size < 0:
-                size = check_blank(region.data + position, size, boundary - base - position)
-                if size == 0:
-                    reason = AT_BLANK
-                else:
-                    reason, code = AT_DAMAGE, <int>size
+            size = read_step(&record, region.data + position, stop - position, base + position, boundary)
+            if size <= 0:
+                reason, code = AT_BLANK if size == 0 else AT_DAMAGE, <int>size
                 break
+            if record.start == NULL:
+                position += size
+                continue
+            if checksums:
+                intact = check_sums(&record, sums)
+                if intact < 0:
+                    reason, code, position = AT_DAMAGE, <int>intact, record.start - region.data
+                    break
             records += 1
-            last = position
+            last = record.start - region.data
             position += size
     walk.position, walk.records, walk.last, walk.reason, walk.code = position, records, last, reason, code
     return walk
@@ -272,15 +274,53 @@ def scan_keys(
             if size <= 0:
                 reason = AT_BLANK if size == 0 else AT_DAMAGE
                 break
+            if record.start == NULL:
+                position += size
+                continue
             if entries.count > room:
                 reason = OUTPUT_FULL
                 break
+            if record.start - region.data >= stop:
+                position = record.start - region.data
+                break
             if not is_rolled_back(record.start):
-                emit_record(&record, base + position, &entries)
+                emit_record(&record, record.physical_offset, &entries)
             records += 1
             position += size
     scan.position, scan.entries, scan.records, scan.reason = position, entries.count, records, reason
     return scan
+
+
+# --- Heads of DLedger entries ---
+
+
+cdef int64_t read_entry(
+    Record *record, const uint8_t *at, int64_t available, int64_t physical_offset, int64_t boundary, int64_t code
+) noexcept nogil:
+    """As :c:func:`read_step` where no record is at the address itself, for the reason ``code``."""
+    cdef int64_t head = entry_at(at, available, physical_offset), size
+    if head == 0:
+        return check_blank(at, code, boundary - physical_offset)
+    if load_i32(at) != ENTRY_OF_RECORD:
+        record.start, record.size = NULL, 0
+        return head
+    size = read_shape(record, at + head, available - head, physical_offset + head)
+    return head + size if size > 0 else size
+
+
+def record_start(Region region not None, int64_t position, int64_t stop, int64_t physical_offset):
+    cdef int64_t head
+    cdef bint has_record = False
+    require(region, position, stop)
+    with nogil:
+        while not has_record:
+            head = entry_at(region.data + position, stop - position, physical_offset)
+            if head == 0:
+                break
+            has_record = load_i32(region.data + position) == ENTRY_OF_RECORD
+            position += head
+            physical_offset += head
+    return position
 
 
 # --- Looking for a record where none is known ---
@@ -483,7 +523,7 @@ def find_record_by_entries(
     cdef Comparison comparison = Comparison()
     cdef Record record
     cdef Entries wanted
-    cdef int64_t size, after
+    cdef int64_t size, after, following
     cdef int reason = AT_LIMIT
     require(region, position, readable)
     if number < 0:
@@ -495,6 +535,13 @@ def find_record_by_entries(
             if size <= 0:
                 reason = AT_BLANK if size == 0 else AT_DAMAGE
                 break
+            following = position + size
+            if record.start == NULL:
+                position = following
+                continue
+            position = record.start - region.data
+            if position >= stop:
+                break
             while number < count and load_i64(first + ENTRY_BYTES * number + ENTRY_OFFSET) < base + position:
                 number += 1
             after = number
@@ -504,7 +551,7 @@ def find_record_by_entries(
                 reason = AT_RECORD
                 break
             number = after
-            position += size
+            position = following
         free(wanted.offsets)
     comparison.position, comparison.number, comparison.reason = position, number, reason
     return comparison
@@ -535,6 +582,7 @@ cdef class Appended:
     cdef readonly int64_t position
     cdef readonly int64_t records
     cdef readonly int64_t last
+    cdef readonly int64_t last_step
     cdef readonly int64_t before_last
     cdef readonly int reason
     cdef readonly int code
@@ -610,8 +658,9 @@ cdef int64_t walk_to_end(
     Appended walk,
 ) noexcept nogil:
     cdef Record record
-    cdef int64_t size
-    walk.reason, walk.code, walk.records, walk.last, walk.before_last = AT_LIMIT, 0, 0, -1, -1
+    cdef int64_t size, start, intact
+    walk.reason, walk.code, walk.records = AT_LIMIT, 0, 0
+    walk.last = walk.last_step = walk.before_last = -1
     while position < limit and position + HEAD <= readable:
         if load_i64(data + position) == 0:
             walk.reason = AT_NOTHING
@@ -620,21 +669,28 @@ cdef int64_t walk_to_end(
         if size == 0:
             walk.reason = AT_BLANK
             break
+        if size > 0 and record.start == NULL:
+            position += size
+            continue
         if seen.count == MAXIMUM_QUEUES:
             walk.reason = QUEUES_FULL
             break
+        intact = size
         if size > 0:
-            size = check_checksums(&record)
-        if size < 0:
-            walk.code = <int>size
+            start = record.start - data
+            if start >= limit:
+                break
+            intact = check_checksums(&record)
+        if intact < 0:
+            walk.code = <int>intact
             if is_begun(data + position, readable - position, boundary - base - position):
                 walk.reason = AT_NOTHING
             else:
                 walk.reason = AT_DAMAGE
             break
-        note_queue(seen, &record, data, position, readable)
+        note_queue(seen, &record, data, start, readable)
         walk.records += 1
-        walk.before_last, walk.last = walk.last, position
+        walk.before_last, walk.last, walk.last_step = walk.last, start, position
         position += size
     return position
 

@@ -339,14 +339,20 @@ def select_records(
             if size <= 0:
                 reason, code = AT_BLANK if size == 0 else AT_DAMAGE, <int>size
                 break
+            if record.start == NULL:
+                position += size
+                continue
             if count == room.count:
                 reason = OUTPUT_FULL
                 break
+            if record.start - data >= stop:
+                position = record.start - data
+                break
             if may_match(query, &record, data, finders, decides):
-                places[count] = position
+                places[count] = record.start - data
                 count += 1
             if query.place == 0:
-                fetch(record.start, size)
+                fetch(record.start, record.size)
             records += 1
             position += size
         if decides != NULL:

@@ -1,39 +1,22 @@
 """Whether a directory is a store that can be served, and where its pieces lie.
 
 A store must have a log; every other piece may be missing, and its answers are then found without it or not at all.
-Directories without a log are refused, and stores whose log or queues have a form that is not read here: RocksDB tables
-and DLedger entries. The error says what was found and what is expected. A broker that is converted to DLedger leaves
-its older, plain segments in `commitlog/` and continues in `dledger-*/data/` with the next segment, so that
-`commitlog/` looks like a whole store and is only a part of it. A DLedger entry starts with
-
-DLEDGER_HEAD
-offset  size  type   field         meaning
-0       4     i32    magic         1
-4       4     i32    size          of the entry
-8       8     i64    index
-16      8     i64    term
-24      8     i64    position
-32      4     i32    channel
-36      4     i32    chain_crc
-40      4     i32    body_crc
-44      4     i32    body_size
-48      4     i32    record_size   of the message that the entry wraps
-52      4     u32    record_magic  V1_MAGIC or V2_MAGIC
+The log lies in `commitlog/`, in DLedger's `dledger-ID/data/`, or begins in the former and goes on in the latter
+(:mod:`storage.layout.dledger`). Directories without a log are refused, and stores whose queues are RocksDB tables. The
+error says what was found and what is expected.
 
 Source: store-format §1.
 """
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from struct import Struct
 from typing import Final
 
 from protocol.errors import NotAStore, StoreError
-from protocol.message_layout import V1_MAGIC, V2_MAGIC
-from storage.files.mapped_file import list_segment_files, read_head, read_piece
+from storage.files.mapped_file import list_segment_files
+from storage.layout.dledger import DATA, is_ledger, written_ledgers
 
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
@@ -46,11 +29,6 @@ ABORT: Final = "abort"
 ROCKSDB_CONSUME_QUEUE: Final = "consumequeue_rocksdb"
 EXPECTED: Final = f"a RocketMQ store: a directory with {COMMIT_LOG}/ and in it segments named by 20 digits"
 
-DLEDGER_HEAD: Final = Struct(">iiqqqiiiiiI")
-_DLEDGER_MAGIC: Final = 1
-_DLEDGER_DIRECTORY: Final = re.compile("dledger-.+")
-LEDGER: Final = "data"
-"""The directory of the entries in one of DLedger's."""
 _NAMES_LISTED: Final = 5
 
 
@@ -60,6 +38,8 @@ class StoreLayout:
 
     root: Path
     commit_log_directories: tuple[Path, ...]
+    ledgers: tuple[Path, ...]
+    """Those of the log's directories in which it is DLedger's."""
     consume_queue: Path
     batch_consume_queue: Path
     index: Path
@@ -78,32 +58,26 @@ class StoreLayout:
         return [f"{self.root / name} is missing; the store is served without it" for name in self.missing]
 
 
-def recognise_store(
-    root: Path, commit_log_directories: Sequence[Path] = (), *, open_segments: bool = True
-) -> StoreLayout:
+def recognise_store(root: Path, commit_log_directories: Sequence[Path] = ()) -> StoreLayout:
     """Look at a directory; raises NotAStore, saying what was found and what is expected. Nothing is written.
 
-    `commit_log_directories` are where the log lies if not in `commitlog/` below the root. Without `open_segments` a
-    DLedger log in the log's place is not noticed.
+    `commit_log_directories` are where the log lies if not in `commitlog/` or a DLedger's directory below the root.
     """
     names = _list(root)
     _refuse_rocksdb(root, names)
-    logs = tuple(Path(path) for path in commit_log_directories) or (root / COMMIT_LOG,)
-    if not commit_log_directories and COMMIT_LOG not in names:
+    ledgers = _ledgers(root, names, commit_log_directories)
+    logs = tuple(Path(path) for path in commit_log_directories) or _own_logs(root, names, ledgers)
+    if not logs:
         raise NotAStore(root, expected=EXPECTED, found=_describe(root, names))
-    segments = [path for directory in logs for path in _segments(root, directory)]
-    if not segments:
-        _refuse_dledger(root, names, segments)
+    if not [path for directory in logs for path in _segments(root, directory)]:
         raise NotAStore(root, expected=EXPECTED, found=f"no segment in {', '.join(map(str, logs))}")
-    refuse_converted(root, names)
-    if open_segments:
-        _refuse_dledger(root, names, segments)
     present = {INDEX, CONFIG, CHECKPOINT} & names
     # A store whose topics all hold batches has no plain queues, and the other way round.
     present |= {CONSUME_QUEUE} if names & {CONSUME_QUEUE, BATCH_CONSUME_QUEUE} else set()
     return StoreLayout(
         root=root,
         commit_log_directories=logs,
+        ledgers=ledgers,
         consume_queue=root / CONSUME_QUEUE,
         batch_consume_queue=root / BATCH_CONSUME_QUEUE,
         index=root / INDEX,
@@ -138,8 +112,6 @@ def _describe(root: Path, names: set[str]) -> str:
     logs = sorted(name for name in names if name.startswith(COMMIT_LOG) and os.path.isdir(root / name))
     if logs:
         return f"no {COMMIT_LOG}/, but {logs[0]}/: the directories of a log that has other names go to --commit-log"
-    if any(map(is_ledger, names)):
-        return "a DLedger log, which is not supported"
     listed = ", ".join(sorted(names)[:_NAMES_LISTED]) + (", …" if len(names) > _NAMES_LISTED else "")
     return f"no {COMMIT_LOG}/ among {listed}"
 
@@ -178,56 +150,34 @@ def _is_manifest(entry: "os.DirEntry[str]") -> bool:
     return entry.name.startswith("MANIFEST-") and entry.is_file()
 
 
-def _refuse_dledger(root: Path, names: set[str], segments: list[Path]) -> None:
-    """Refuse a log of DLedger entries, in the log's place or beside an empty one."""
-    beside = not segments and any(map(is_ledger, names))
-    if beside or any(holds_dledger(path) for path in segments[:1]):
-        raise dledger_refused(root)
+def _own_logs(root: Path, names: set[str], ledgers: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The directories of a log that lies in the store; none where there is none.
 
-
-def is_ledger(name: str) -> bool:
-    """Whether a directory of a store is named like one of DLedger's."""
-    return _DLEDGER_DIRECTORY.fullmatch(name) is not None
-
-
-def refuse_converted(root: Path, names: Iterable[str]) -> None:
-    """Raise NotAStore for a store of these names whose log goes on in DLedger entries.
-
-    A ledger that nothing was written to yet holds nothing; one that cannot be looked at may hold anything.
+    A ledger to which nothing was written is the log where there is no other.
     """
-    for name in sorted(filter(is_ledger, names)):
-        directory = root / name / LEDGER
-        try:
-            heads = (read_piece(path, 0, DLEDGER_HEAD.size) for _, path in list_segment_files(directory)[0])
-            is_written = any(map(any, heads))
-        except StoreError as error:
-            raise converted_refused(root, f"{directory}, which cannot be read ({error})") from error
-        if is_written:
-            raise converted_refused(root, str(directory))
+    plain = (root / COMMIT_LOG,) if COMMIT_LOG in names else ()
+    return (*plain, *ledgers) or tuple(each for each in _ledgers_of(root, names) if each.is_dir())[:1]
 
 
-def converted_refused(root: "str | os.PathLike[str]", directory: str) -> NotAStore:
-    """The error for a log that goes on as DLedger entries in a directory."""
-    found = f"messages in a DLedger log, which is not supported, in {directory}; {COMMIT_LOG}/ holds older ones at most"
-    return NotAStore(root, expected="all messages in a commit log of plain records", found=found)
+def _ledgers_of(root: Path, names: Iterable[str]) -> list[Path]:
+    return [root / name / DATA for name in sorted(filter(is_ledger, names))]
 
 
-def dledger_refused(root: Path) -> NotAStore:
-    """The error for a log of DLedger entries."""
-    found = "a DLedger log, which is not supported"
-    return NotAStore(root, expected="a commit log of plain records (enableDLegerCommitLog=false)", found=found)
+def _ledgers(root: Path, names: set[str], given: Sequence[Path]) -> tuple[Path, ...]:
+    """Where the log goes on as DLedger's: in the one directory of such that holds any, or in those that are given.
 
-
-def holds_dledger(path: Path) -> bool:
-    """Whether a segment starts with a DLedger entry."""
-    try:
-        head = read_head(path, DLEDGER_HEAD.size)
-    except StoreError:  # reported when the log is opened
-        return False
-    return starts_dledger(head)
-
-
-def starts_dledger(head: bytes) -> bool:
-    """Whether the first bytes of a segment, as many as `DLEDGER_HEAD` has, are those of a DLedger entry."""
-    magic, *_, record_magic = DLEDGER_HEAD.unpack(head)
-    return magic == _DLEDGER_MAGIC and record_magic in (V1_MAGIC, V2_MAGIC)
+    Raises NotAStore where several do, or where one that does is not among the directories that are given: a part of
+    the log could be taken for all of it.
+    """
+    written = written_ledgers(root, names)
+    if given:
+        known = {os.path.realpath(path) for path in given}
+        left_out = [directory for directory in written if os.path.realpath(directory) not in known]
+        if left_out:
+            expected = f"all directories of the log to be given, or none: {COMMIT_LOG}/ holds older messages at most"
+            raise NotAStore(root, expected=expected, found=f"messages in a DLedger log in {left_out[0]}")
+        return tuple(directory for directory in given if is_ledger(Path(directory).parent.name))
+    if len(written) > 1:
+        found = f"DLedger logs of several members: {', '.join(map(str, written))}"
+        raise NotAStore(root, expected="the log of one member of a DLedger group; move the others away", found=found)
+    return tuple(written)

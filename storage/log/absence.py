@@ -2,7 +2,7 @@
 
 from storage.files.waiting import Lookup, Wait, plainly
 from storage.kernels import records as codes
-from storage.kernels.records import check_shape, find_record_backwards
+from storage.kernels.records import check_shape, find_record_backwards, record_start
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.damaged_ranges import REASONS
 from storage.log.segment_end import is_blank
@@ -66,9 +66,15 @@ def _around(segment: Segment, physical_offset: int) -> str:
             continue
         if base + at + size > physical_offset:
             return f"lies inside the record that starts at {base + at} ({size} bytes)"
+        following = record_start(region, at + size, segment.valid_length, base + at + size)
+        if following > position:
+            return f"lies in DLedger's head in front of the record at {base + following}"
         if is_blank(segment.file, at + size, segment.boundary - segment.base_offset):
             return f"lies in the blank rest of its segment, behind the record at {base + at}"
         return f"is unreadable: no record starts there, the last one before it ends at {base + at + size}"
+    first = record_start(region, 0, segment.valid_length, base)
+    if lowest == 0 and first > position:
+        return f"lies in DLedger's head in front of the record at {base + first}"
     if is_blank(segment.file, 0, segment.boundary - segment.base_offset):
         return "lies in a segment that is blank from its start"
     return f"is unreadable: no record starts there or reaches it from up to {SEARCH_BACK_BYTES} bytes before"

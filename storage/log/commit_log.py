@@ -19,7 +19,7 @@ from protocol.errors import StoreError
 from storage.files.mapped_file import FileIdentity, MappedFile, lacks_means, open_read_only
 from storage.files.waiting import Lookup, Wait, WaitKind, current_tick, plainly
 from storage.kernels import records as codes
-from storage.kernels.records import Sums, check_intact, check_shape, store_timestamp
+from storage.kernels.records import Sums, check_intact, check_shape, record_start, store_timestamp
 from storage.kernels.store_view import LogView
 from storage.log.damaged_ranges import DamagedRange
 from storage.log.segment_end import EndSearch, IsLeftOver, SegmentEnd, TornEnd, last_store_timestamp, look_behind_end
@@ -243,6 +243,14 @@ class CommitLog:
         with self._summing:  # entries may lead to many places that claim to be long records
             sums = self._sums[segment.base_offset]
             return check_intact(segment.file.region, position, position + available, physical_offset, sums)
+
+    def record_start(self, physical_offset: int) -> int:
+        """Physical offset behind the heads of DLedger entries that start at one; itself where none does."""
+        place = self._available(physical_offset)
+        if place is None:
+            return physical_offset
+        segment, position, available = place
+        return segment.base_offset + record_start(segment.file.region, position, position + available, physical_offset)
 
     def store_timestamp_at_lookup(self, physical_offset: int, size: int) -> Lookup[int]:
         """Return the store time in ms of the record at a physical offset; −1 if ``size`` bytes are not in the log."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from protocol.errors import StoreError
 from storage.files.mapped_file import SEGMENT_NAME_DIGITS, MappedFile, list_segment_files
-from storage.kernels.records import check_intact
+from storage.kernels.records import ENTRY_OF_RECORD, ENTRY_SIZE, check_intact, record_start
 from storage.log.commit_log import CommitLog
 
 HEAD_BYTES: Final = 8
@@ -47,8 +47,11 @@ class RecordPlace(NamedTuple):
         return self.peek(HEAD_BYTES) == NOTHING
 
     def is_intact(self) -> bool:
-        """Whether an intact record starts there."""
-        return check_intact(self.file.region, self.position, self.file.size, self.physical_offset) > 0
+        """Whether an intact record starts there, behind DLedger's head or without one, or an entry without a record."""
+        start = record_start(self.file.region, self.position, self.file.size, self.physical_offset)
+        if start > self.position and int.from_bytes(self.peek(ENTRY_SIZE)) != ENTRY_OF_RECORD:
+            return True
+        return check_intact(self.file.region, start, self.file.size, self.base_offset + start) > 0
 
 
 def place_behind(log: CommitLog, directories: Sequence[Path]) -> RecordPlace | None:

@@ -11,12 +11,17 @@ from typing import Final, Self
 from storage.kernels.records import (
     BAD_BODY_CRC,
     BAD_PROPERTY_CRC,
+    ENTRY_HEAD,
+    ENTRY_OF_RECORD,
+    ENTRY_SIZE,
+    LAST_ENTRY_KIND,
     MINIMUM_SIZE,
     SUM_PATIENCE,
     Sums,
     check_intact,
     closes_segment,
     find_candidate,
+    record_start,
     store_timestamp,
 )
 from storage.kernels.region import Region
@@ -113,6 +118,16 @@ class LogWindow:
         size = self.i32(position)
         return MINIMUM_SIZE <= size <= LONGEST_RECORD and self.show(position, size)
 
+    def record_start(self, position: int) -> int:
+        """Position behind the heads of DLedger entries at a position, which are held then; itself where none is."""
+        while self.show(position, ENTRY_HEAD):
+            at = position - self.start
+            behind = record_start(self.region, at, self.filled, self.base_offset + position) - at
+            if not behind or self.start + self.filled >= self.size or at + behind + ENTRY_HEAD <= self.filled:
+                return position + behind
+            position += behind
+        return position
+
     def intact_size(self, position: int) -> int:
         """Size of the intact record at a position, which is held then; 0 where there is none."""
         if self._summed_for_nothing > SUM_PATIENCE:
@@ -153,6 +168,16 @@ class LogWindow:
         """The number at a position inside the window."""
         at = position - self.start
         return int.from_bytes(bytes_at(self.region, at, 4), "big", signed=True)
+
+    def announced_size(self, position: int) -> int:
+        """Bytes that a record at a position of the window says that it has, or that are to be seen of a DLedger entry.
+
+        Eight bytes must be there. Of an entry with a record that is its head. What is neither of both has any size.
+        """
+        first = self.i32(position)
+        if not ENTRY_OF_RECORD <= first <= LAST_ENTRY_KIND:
+            return max(first, BLANK_BYTES)
+        return ENTRY_HEAD if first == ENTRY_OF_RECORD else max(self.i32(position + ENTRY_SIZE), ENTRY_HEAD)
 
     def find_candidate(self, position: int) -> int:
         """Next position from `position` on where a record may start: magic and own offset are right. −1 for none.

@@ -30,6 +30,7 @@ from storage.kernels.records import (
     closes_segment,
     find_intact_backwards,
     find_recent,
+    record_start,
     store_timestamp,
     walk_records,
 )
@@ -162,7 +163,7 @@ class EndSearch:
         earliest = self.last_timestamp(position) - TOLERATED_MS
         size = self._size_at(position)
         if size > 0:
-            behind = position + size
+            behind = self._record_start(position) + size
             if is_blank(self.file, behind, self.length) or self._counts(behind, earliest):
                 return behind
         records = self._records_since(earliest, max(position + 1, start), self.file.size if stop is None else stop)
@@ -170,6 +171,7 @@ class EndSearch:
 
     def _counts(self, position: int, earliest: int) -> bool:
         """Whether an intact record is there that was not left over."""
+        position = self._record_start(position)
         is_new = self._is_intact(position) and store_timestamp(self.file.region, position) >= earliest
         return is_new and self._is_ours(position)
 
@@ -213,8 +215,13 @@ class EndSearch:
         return store_timestamp(self.file.region, at) if at >= 0 else self.last_before()
 
     def _size_at(self, position: int) -> int:
-        """Size of the record of sound shape at a position, or a negative code."""
-        return check_shape(self.file.region, position, self.file.size, self.base_offset + position)
+        """Size of the record of sound shape at a position, or behind DLedger's heads there, or a negative code."""
+        start = self._record_start(position)
+        return check_shape(self.file.region, start, self.file.size, self.base_offset + start)
+
+    def _record_start(self, position: int) -> int:
+        """Position behind the heads of DLedger entries at a position."""
+        return record_start(self.file.region, position, self.file.size, self.base_offset + position)
 
     def _is_intact(self, position: int) -> bool:
         return check_intact(self.file.region, position, self.file.size, self.base_offset + position) > 0
@@ -237,7 +244,12 @@ def code_at(base_offset: int, file: MappedFile, position: int, boundary: int) ->
     0 for the BLANK that leads to the physical offset ``boundary``. At least eight bytes must follow the position.
     """
     size = check_step(file.region, position, file.size, base_offset + position, boundary)
-    return check_intact(file.region, position, file.size, base_offset + position) if size > 0 else size
+    if size <= 0:
+        return size
+    start = record_start(file.region, position, position + size, base_offset + position)
+    if start == position + size:  # an entry of DLedger's without a record
+        return size
+    return check_intact(file.region, start, file.size, base_offset + start)
 
 
 @dataclass(frozen=True, slots=True)

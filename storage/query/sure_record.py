@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from protocol.errors import StoreError
 from storage.files.mapped_file import LARGEST_OFFSET, MappedFile
 from storage.index.index_header import HEADER, is_index_name, read_header
-from storage.kernels.records import check_intact, store_timestamp, walk_records
+from storage.kernels.records import check_intact, record_start, store_timestamp, walk_records
 from storage.kernels.store_view import LogView
 from storage.layout.checkpoint import Checkpoint
 from storage.layout.store_layout import ABORT, StoreLayout
@@ -70,7 +70,8 @@ class _Segment(NamedTuple):
         base, boundary = self.base_offset, self.base_offset + self.length
         if not base <= start <= stop <= boundary:
             return False
-        return walk_records(self.file.region, start - base, stop - base, base, boundary, True).position == stop - base
+        reached = walk_records(self.file.region, start - base, stop - base, base, boundary, True).position
+        return record_start(self.file.region, reached, stop - base, base + reached) == stop - base
 
 
 def _open(paths: Sequence[tuple[int, Path]]) -> _Segment | None:
@@ -85,7 +86,11 @@ def _open(paths: Sequence[tuple[int, Path]]) -> _Segment | None:
 def _is_followed(paths: Sequence[tuple[int, Path]]) -> bool:
     """Whether the segment after the first one starts with an intact record."""
     segment = _open(paths[1:]) if len(paths) > 1 else None
-    return segment is not None and check_intact(segment.file.region, 0, segment.length, segment.base_offset) > 0
+    if segment is None:
+        return False
+    region, base = segment.file.region, segment.base_offset
+    start = record_start(region, 0, segment.length, base)
+    return check_intact(region, start, segment.length, base + start) > 0
 
 
 def _is_before_end(layout: StoreLayout, segment: _Segment, physical_offset: int, size: int) -> bool:

@@ -33,6 +33,7 @@ class UnlistedQueues:
             while not self._are_missed and place < segment.end:
                 if allowance.is_used_up_by(1):
                     yield Wait("looking for messages of plain queues")
+                place = commit_log.record_start(place)
                 record = yield from commit_log.record_at_lookup(place)
                 if record is None:
                     self._are_missed = not _ends_at(segment, place)

@@ -196,9 +196,8 @@ class LogFollower:
                 return kernel.AT_NOTHING, reached
             is_damage = reason == kernel.AT_DAMAGE or self._is_passed_by(reason, place)
             return self._step_over_damage(finds, place, judge) if is_damage else (reason, reached)
-        is_followed = place.file.peek(reached, HEAD_BYTES) != NOTHING
-        if not is_followed and not self._is_whole(place, last, reached, judge):
-            reason, reached, last = kernel.AT_NOTHING, last, walk.before_last
+        if walk.records and not self._is_followed(place, walk) and not self._is_whole(place, last, reached, judge):
+            reason, reached, last = kernel.AT_NOTHING, walk.last_step, walk.before_last
         finds.accept(place, reached, last, [position for position in walk.queues if position < reached])
         return reason, reached
 
@@ -213,6 +212,12 @@ class LogFollower:
         last = self._log.segments[-1] if self._log is not None and self._log.segments else None
         is_last = last is not None and last.base_offset == place.base_offset
         return last.boundary if last is not None and is_last else place.base_offset + place.file.size
+
+    def _is_followed(self, place: RecordPlace, walk: kernel.Appended) -> bool:
+        """Whether anything was written behind the last record of a walk, if only an entry without a record."""
+        physical_offset = place.base_offset + walk.last
+        size = kernel.check_shape(place.file.region, walk.last, walk.position, physical_offset)
+        return walk.position > walk.last + size or place.file.peek(walk.position, HEAD_BYTES) != NOTHING
 
     def _is_whole(self, place: RecordPlace, position: int, end: int, judge: "_Judge") -> bool:
         """Whether the intact record at a position of a segment, which nothing follows, is whole."""
@@ -244,7 +249,8 @@ class LogFollower:
             reached, reason = walk.position, walk.reason
             if reached == at.position or old.lay_at(at, reached):
                 break
-            run.append((at.position, reached))
+            if walk.records:
+                run.append((walk.last, reached))
             at = at._replace(position=reached)
         if not run and reason == kernel.AT_DAMAGE:
             return self._step_over_damage(finds, place, judge)

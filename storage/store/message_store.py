@@ -27,6 +27,7 @@ from storage.index.tail_index import lies_in_record, merge_candidates
 from storage.kernels import lookups as kernel
 from storage.kernels.lookups import Found
 from storage.kernels.store_view import FileView, StoreView
+from storage.layout.dledger import uncommitted_problem
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import StoreLayout
 from storage.log.absence import explain_absence_lookup
@@ -150,6 +151,7 @@ class MessageStore:
         return [
             *snapshot.layout.problems,
             *snapshot.commit_log.problems,
+            *_uncommitted(snapshot),
             *snapshot.index.problems,
             *snapshot.queues.problems,
             *snapshot.config.problems,
@@ -401,3 +403,11 @@ def _report(snapshot: Snapshot, found: Found) -> SearchReport:
         log_beyond_index=snapshot.beyond_index,
         unscanned=snapshot.tail.remaining_bytes,
     )
+
+
+def _uncommitted(snapshot: Snapshot) -> list[str]:
+    """What a DLedger group had not agreed on; a running broker writes down a little late what it has."""
+    if snapshot.state.is_live:
+        return []
+    problem = uncommitted_problem(snapshot.layout.ledgers, snapshot.commit_log.end)
+    return [] if problem is None else [problem]

@@ -51,7 +51,7 @@ def play(
     asked: list[tuple[tuple[int, int], Frame]] | None = None,
 ) -> list[Outcome]:
     root = unpack("store", tmp_path_factory.mktemp(session.archive.parent.name), archives=session.archive.parent)
-    log_directories = tuple(sorted(path for path in root.glob("commitlog*") if path.is_dir()))
+    log_directories = tuple(sorted(path for path in root.glob("commitlog-*") if path.is_dir()))
     store = MessageStore.open(root, StoreOptions(commit_log_directories=log_directories))
 
     async def run() -> list[Outcome]:

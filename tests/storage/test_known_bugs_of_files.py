@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from golden_store import GOLDEN, unpack
+from golden_store import GOLDEN, log_folders, unpack
 from protocol.message import decode_message
 from protocol.message_id import decode_message_id
 from storage.query.lookup_call import KeyKind, KeyQuery
@@ -19,7 +19,7 @@ from store_queries import KINDS, found, open_written
 from store_writer import START_TIMESTAMP, StoreWriter
 
 T0 = START_TIMESTAMP
-G2 = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext")
+G2 = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext", "g2-dledger", "g2-dledger-mixed")
 
 
 def fill(writer: StoreWriter, count: int, name: str = "k") -> None:
@@ -267,7 +267,7 @@ class TestHosts:
         if not (folder / "store.tar.xz").exists():
             pytest.skip(f"{name} is not recorded")
         root = unpack("store", tmp_path, archives=folder)
-        directories = tuple(sorted(path for path in root.iterdir() if path.name.startswith("commitlog")))
+        directories = tuple(log_folders(root))
         store = MessageStore.open(root, StoreOptions(commit_log_directories=directories))
         asked = 0
         for line in (folder / "produced.tsv").read_text(encoding="utf-8").splitlines():

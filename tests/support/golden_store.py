@@ -28,5 +28,11 @@ def unpack(name: str, directory: Path, *, archives: Path = G1) -> Path:
     return directory / roots.pop()
 
 
+def log_folders(root: Path) -> list[Path]:
+    """The directories of a recorded store's log: plain ones, and those in which it is DLedger's."""
+    plain = (path for path in root.iterdir() if path.name.startswith("commitlog"))
+    return [*sorted(plain), *sorted(root.glob("dledger-*/data"))]
+
+
 if __name__ == "__main__":
     print(unpack(sys.argv[1], Path(sys.argv[2])))

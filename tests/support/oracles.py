@@ -230,20 +230,39 @@ def property_crc_holds(record: bytes) -> bool:
 
 
 def scan_segment(data: bytes, base_offset: int) -> Iterator[Record]:
-    """The records of one segment, up to its BLANK or to the first thing that is none."""
-    position = 0
+    """The records of one segment, up to its BLANK or to the first thing that is none.
+
+    Heads of DLedger entries may stand in front of them.
+    """
+    position = behind_heads(data, 0, base_offset)
     while record := read_record(data, position, base_offset + position):
         yield record
-        position += record.total_size
+        position = behind_heads(data, position + record.total_size, base_offset)
+
+
+def behind_heads(data: bytes, position: int, base_offset: int) -> int:
+    """Where a record may start behind the heads of DLedger entries at a position (other-formats §1)."""
+    while len(data) - position >= 48:
+        kind, size, place = signed(data, position, 4), signed(data, position + 4, 4), signed(data, position + 24, 8)
+        body = signed(data, position + 44, 4)
+        if kind not in (1, 2, 3) or size < 48 or place != base_offset + position or body != size - 48:
+            break
+        if kind == 1:
+            return position + 48
+        if size > len(data) - position:
+            break
+        position += size
+    return position
 
 
 def is_closing_blank(data: bytes, position: int, length: int) -> bool:
     """Whether a segment of `length` bytes, of which `data` are there, is closed by a BLANK at `position`.
 
     A writer gives it all that is left of the segment; one that says anything else is no writer's (store-format §2.4).
+    DLedger's has another number, and its size behind it (other-formats §1).
     """
-    head = data[position : position + 8]
-    return position < length and head == packed(length - position, 4) + BLANK_MAGIC.to_bytes(4, "big")
+    head, left = data[position : position + 8], packed(length - position, 4)
+    return position < length and head in (left + BLANK_MAGIC.to_bytes(4, "big"), packed(-1, 4) + left)
 
 
 def read_log(directories: Path | Iterable[Path]) -> list[Record]:

@@ -119,20 +119,63 @@ def write_file(path: Path, size: int, pieces: Mapping[int, bytes]) -> None:
         os.close(descriptor)
 
 
-class LogFiles:
-    """The commit log: equal segments, each in the directory whose turn it is, closed by a BLANK (store-format §2.4)."""
+LEDGER_HEAD = 48
 
-    def __init__(self, directories: Sequence[Path], segment_size: int, start: int, padding: bytes) -> None:
+
+def pack_entry(body: bytes, position: int, *, index: int, kind: int = 1) -> bytes:
+    """One entry of DLedger's: a head and its record (other-formats §1)."""
+    size = packed(len(body), 4)
+    head = packed(kind, 4) + packed(LEDGER_HEAD + len(body), 4) + packed(index, 8) + packed(0, 8) + packed(position, 8)
+    return head + bytes(12) + size + body
+
+
+class LogFiles:
+    """The commit log: equal segments, each in the directory whose turn it is, closed by a BLANK (store-format §2.4).
+
+    In a log that `is_ledger` a head stands in front of every record, and BLANKs are DLedger's (other-formats §1).
+    """
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        segment_size: int,
+        start: int,
+        padding: bytes,
+        *,
+        is_ledger: bool = False,
+    ) -> None:
         if start % segment_size:
             raise ValueError(f"a log starts at a multiple of its segment size {segment_size}, not at {start}")
         self.directories, self.segment_size, self.padding = list(directories), segment_size, padding
         self.end = start
+        self.is_ledger, self.entries = is_ledger, 0
         self.segments: dict[int, Path] = {}
         for directory in self.directories:
             directory.mkdir(parents=True, exist_ok=True)
 
     def make_room(self, size: int) -> int:
-        """The physical offset at which `size` bytes may start: here, or behind a BLANK in the next segment."""
+        """The physical offset at which `size` bytes may start: here, or behind a BLANK in the next segment.
+
+        In a ledger that is behind a head, which :meth:`write_record` puts there.
+        """
+        if self.is_ledger:
+            return self._make_room(size + LEDGER_HEAD) + LEDGER_HEAD
+        return self._make_room(size)
+
+    def write_record(self, data: bytes) -> None:
+        """Put a record where there is room for it now."""
+        if self.is_ledger:
+            data = pack_entry(data, self.end, index=self.entries)
+            self.entries += 1
+        self.write(data)
+
+    def write_empty_entry(self, kind: int = 2, body: bytes = b"") -> None:
+        """Put an entry without a record, as a member group does when it elects, or changes."""
+        self._make_room(LEDGER_HEAD + len(body))
+        self.write(pack_entry(body, self.end, index=self.entries, kind=kind))
+        self.entries += 1
+
+    def _make_room(self, size: int) -> int:
         if size + 8 > self.segment_size:
             raise ValueError(f"a record of {size} bytes never fits a segment of {self.segment_size}")
         if size + 8 > self.segment_size - self.end % self.segment_size:
@@ -143,7 +186,8 @@ class LogFiles:
         """Close the segment with a BLANK; at the start of a segment, that is all it holds."""
         room = self.segment_size - self.end % self.segment_size
         stale = (self.padding * room)[: room - 8]
-        self.write(packed(room, 4) + BLANK_MAGIC.to_bytes(4, "big") + stale)
+        left = packed(room, 4)
+        self.write((packed(-1, 4) + left if self.is_ledger else left + BLANK_MAGIC.to_bytes(4, "big")) + stale)
         self.end += room - 8 - len(stale)
 
     def skip_segments(self, count: int) -> None:

@@ -57,7 +57,8 @@ class StoreWriter:
 
     `profile` is "5.5" (one index entry more for the tag) or "5.3"; `commit_log_directories` default to `commitlog`
     under `root`; `start` is the physical offset of the first segment; `padding` is repeated behind a BLANK (default
-    zeros); `ext_bit_map`, if given, is the bit map of a ConsumeQueueExt unit made for every queued message.
+    zeros); the log of `is_ledger` is DLedger's, in `dledger-n0/data` by default;
+    `ext_bit_map`, if given, is the bit map of a ConsumeQueueExt unit made for every queued message.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class StoreWriter:
         commit_log_directories: Sequence[Path] = (),
         start: int = 0,
         padding: bytes = b"",
+        is_ledger: bool = False,
         delay_levels: str = DEFAULT_DELAY_LEVELS,
         cluster: str = "DefaultCluster",
         broker_name: str = "broker-a",
@@ -84,7 +86,8 @@ class StoreWriter:
         self.queue_file_size, self.batch_queue_file_size = queue_file_size, batch_queue_file_size
         self.ext_file_size, self.ext_bit_map = ext_file_size, ext_bit_map
         self.delay_levels, self.first_index_name = delay_levels, first_index_name
-        self.log = LogFiles(commit_log_directories or [root / "commitlog"], segment_size, start, padding)
+        own = root / "dledger-n0" / "data" if is_ledger else root / "commitlog"
+        self.log = LogFiles(commit_log_directories or [own], segment_size, start, padding, is_ledger=is_ledger)
         self.index = IndexBuilder(index_slots, index_entries, profile)
         self.queues: dict[tuple[str, int], ConsumeQueueFiles] = {}
         self.batch_queues: dict[tuple[str, int], BatchConsumeQueueFiles] = {}
@@ -210,7 +213,7 @@ class StoreWriter:
     def _append(self, fields: dict[str, Any], own_offset: int | None, *, index: bool, queue: bool) -> Written:
         offset = self.log.make_room(len(pack_record(**fields, physical_offset=0)))
         data = pack_record(**fields, physical_offset=offset if own_offset is None else own_offset)
-        self.log.write(data)
+        self.log.write_record(data)
         record = read_record(data, 0, check_crc=False)
         assert record is not None
         record = replace(record, physical_offset=offset)

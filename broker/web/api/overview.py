@@ -94,7 +94,7 @@ def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
 def _reason_not_to_follow(context: RequestContext) -> list[str]:
     """Why the directory is no store any more, so that answers are old: its disk was removed, or files were deleted."""
     try:
-        recognise_store(context.store.layout.root, context.service.options.commit_log_directories, open_segments=False)
+        recognise_store(context.store.layout.root, context.service.options.commit_log_directories)
     except StoreError as error:
         return [f"the store cannot be followed, answers are of what was read before: {error}"]
     return []

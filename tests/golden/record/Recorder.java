@@ -21,8 +21,11 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.constant.ConsumeInitMode;
@@ -57,7 +60,7 @@ public final class Recorder {
         producer = new DefaultMQProducer("PG_RECORD");
         producer.setNamesrvAddr(nameServer);
         producer.setInstanceName("record");
-        producer.setSendMsgTimeout(10_000);
+        producer.setSendMsgTimeout(30_000);
         producer.start();
         admin = new DefaultMQAdminExt();
         admin.setNamesrvAddr(nameServer);
@@ -82,6 +85,7 @@ public final class Recorder {
             case "queues" -> recorder.queues();
             case "ext" -> recorder.ext();
             case "filters" -> recorder.filters();
+            case "ledger" -> recorder.ledger(arguments[3]);
             case "nothing" -> { }
             default -> throw new IllegalArgumentException("no scenario " + arguments[2]);
         }
@@ -254,6 +258,84 @@ public final class Recorder {
                 MessageAccessor.putProperty(again, MessageConst.PROPERTY_RETRY_TOPIC, topic);
             }
             send("retry-" + topic, again, 0);
+        }
+    }
+
+    /**
+     * Some messages of every kind, for a broker whose log is DLedger's, or will be: plain ones with tags and several keys,
+     * a batch, a delay level, a timer, a committed and a rolled-back transaction, failed consumption. Labels and keys
+     * begin with {@code stage}.
+     */
+    private void ledger(String stage) throws Exception {
+        waitUntil("a broker that may be written to", () -> {
+            try {
+                return admin.examineBrokerClusterInfo().getBrokerAddrTable().get("broker-a").getBrokerAddrs().containsKey(0L);
+            } catch (Exception notYet) {
+                return false;
+            }
+        });
+        createTopic("LedgerTopic", 2, Map.of());
+        String[] tags = {"TagA", "TagB", "Aa", "BB"};
+        for (int number = 0; number < 60; number++) {
+            Message message = message("LedgerTopic", tags[number % 4], stage + "-" + number + " shared " + stage,
+                stage + " " + number + " " + "x".repeat(number * 7));
+            message.putUserProperty("a", String.valueOf(number));
+            send(stage + "-" + number, message, number % 2);
+        }
+        send(stage + "-bare", new Message("LedgerTopic", bytes("bare " + stage)), 0);
+        sendBatch(stage + "-batch", "LedgerTopic", 5, 1);
+        transactions(stage);
+        createTopic("LedgerDelay", 1, Map.of());
+        List<String> due = new ArrayList<>();
+        Message delayed = message("LedgerDelay", "TagE", stage + "-level", "level 1");
+        delayed.setDelayTimeLevel(1);
+        due.add(send(stage + "-level", delayed, 0).getMsgId());
+        Message timer = message("LedgerDelay", "TagE", stage + "-timer", "in two seconds");
+        timer.setDelayTimeSec(2);
+        due.add(send(stage + "-timer", timer, 0).getMsgId());
+        ConcurrentLinkedQueue<String> seen = new ConcurrentLinkedQueue<>();
+        consumer("CG_LEDGER_" + stage, "LedgerDelay", MessageSelector.byTag("*"), message -> seen.add(message.getMsgId()));
+        waitUntil("delayed messages", () -> seen.containsAll(due));
+        createTopic("LedgerFails", 1, Map.of());
+        send(stage + "-fails", message("LedgerFails", "TagA", stage + "-fails", "in vain"), 0);
+        failingConsumer("LedgerFails", "CG_FAILS_" + stage, 2);
+    }
+
+    /** A transaction that is committed and one that is rolled back, each followed by what the broker notes of it. */
+    private void transactions(String stage) throws Exception {
+        createTopic("LedgerTransactions", 1, Map.of());
+        TransactionMQProducer transactional = new TransactionMQProducer("PG_TRANSACTIONS");
+        transactional.setNamesrvAddr(nameServer);
+        transactional.setInstanceName("record-transactions");
+        transactional.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object outcome) {
+                return (LocalTransactionState) outcome;
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                return LocalTransactionState.UNKNOW;
+            }
+        });
+        transactional.start();
+        MessageQueue notes = new MessageQueue("RMQ_SYS_TRANS_OP_HALF_TOPIC", "broker-a", 0);
+        String address = admin.examineBrokerClusterInfo().getBrokerAddrTable().get("broker-a").selectBrokerAddr();
+        LocalTransactionState[] outcomes = {LocalTransactionState.COMMIT_MESSAGE, LocalTransactionState.ROLLBACK_MESSAGE};
+        for (LocalTransactionState outcome : outcomes) {
+            long before = notes(address, notes);
+            Message message = message("LedgerTransactions", "TagT", stage + "-" + outcome, outcome + " " + stage);
+            transactional.sendMessageInTransaction(message, outcome);
+            waitUntil("the note of " + outcome, () -> notes(address, notes) > before);
+        }
+        transactional.shutdown();
+    }
+
+    private long notes(String address, MessageQueue notes) {
+        try {
+            return producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl().getMaxOffset(address, notes, 10_000);
+        } catch (Exception notYet) {
+            return 0;
         }
     }
 

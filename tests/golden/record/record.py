@@ -45,6 +45,7 @@ SMALL_FILES = {
     "reviveAckWaitMs": "1000",
     "reviveScanTime": "1000",
 }
+LEDGER_PORT = 40911
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Stage:
     """One run of the broker: where it listens, the host that its records name, what is sent meanwhile.
 
     Then it is asked, and its answers go to the file ``frames``, if there is one; those to views by all kinds of topics
-    to ``views``. ``properties`` are those of this run.
+    to ``views``. ``properties`` are those of this run, at whose end the broker is stopped, or killed if ``is_killed``.
     """
 
     scenario: tuple[str, ...]
@@ -61,23 +62,39 @@ class Stage:
     frames: str | None = None
     views: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    is_killed: bool = False
 
 
 @dataclass(frozen=True)
 class Recording:
     """One store: the broker's properties beside `SMALL_FILES`, the runs, the commit log folders, what is asked.
 
-    ``version`` is that of the broker; name server and clients are always of `SERVER_VERSION`.
+    ``version`` is that of the broker; name server and clients are always of `SERVER_VERSION`. ``ledgers`` are the
+    folders in which the log is DLedger's.
     """
 
     name: str
     stages: tuple[Stage, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
     commit_logs: tuple[str, ...] = ("commitlog",)
+    ledgers: tuple[str, ...] = ()
     ask: Callable[[Asker, Iterable[Record]], None] = ask_everything
     version: str = SERVER_VERSION
 
 
+LEDGER = {
+    "enableDLegerCommitLog": "true",
+    "dLegerGroup": "broker-a",
+    "dLegerSelfId": "n0",
+    "dLegerPeers": f"n0-127.0.0.1:{LEDGER_PORT}",
+}
+"""A broker that is the only member of its DLedger group; so are the properties' names spelled."""
+PATIENT_LEDGER = {
+    "mappedFileSizeCommitLog": "16384",
+    "waitTimeMillsInSendQueue": "30000",
+    "osPageCacheBusyTimeOutMills": "30000",
+}
+"""Small segments, and no refusal of messages where a slow machine stores them late."""
 FRAMES = "frames.jsonl.xz"
 VIEWS = "views.jsonl.xz"
 RECORDINGS = (
@@ -129,6 +146,21 @@ RECORDINGS = (
         },
         ask=ask_for_retries,
     ),
+    Recording(
+        "g2-dledger",
+        (Stage(("ledger", "only"), frames=FRAMES, properties=LEDGER),),
+        PATIENT_LEDGER,
+        ledgers=("dledger-n0/data",),
+    ),
+    Recording(
+        "g2-dledger-mixed",
+        (
+            Stage(("ledger", "plain")),
+            Stage(("ledger", "ledger"), frames=FRAMES, properties=LEDGER, is_killed=True),
+        ),
+        PATIENT_LEDGER,
+        ledgers=("dledger-n0/data",),
+    ),
 )
 
 
@@ -142,7 +174,9 @@ def record(recording: Recording, work: Path) -> None:
         with official_name_server(work, port=NAME_SERVER_PORT) as name_server:
             _run(recording, stage, name_server, work, output)
     _pack(store, output / "store.tar.xz")
-    description = {"commit_logs": list(recording.commit_logs), "properties": SMALL_FILES | dict(recording.properties)}
+    folders = [*recording.commit_logs, *recording.ledgers]
+    commit_logs = [name for name in folders if (store / name).is_dir()]
+    description = {"commit_logs": commit_logs, "properties": SMALL_FILES | dict(recording.properties)}
     (output / "store.json").write_text(json.dumps(description, indent=2) + "\n")
 
 
@@ -170,10 +204,13 @@ def _run(recording: Recording, stage: Stage, name_server: OfficialProcess, work:
         for file, ask in ((stage.frames, recording.ask), (stage.views, ask_by_topics)):
             if file is not None:
                 asker = Asker({NAME_SERVER_PORT: name_server.address[0], BROKER_PORT: stage.bound})
-                ask(asker, walk(folders))
+                ask(asker, walk([*folders, *(store / name for name in recording.ledgers)]))
                 asker.close()
                 asker.save(output / file)
-        broker.stop()
+        if stage.is_killed:
+            broker.kill()
+        else:
+            broker.stop()
 
 
 def _produce(name_server: str, output: Path, scenario: tuple[str, ...], work: Path) -> None:

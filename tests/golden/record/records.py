@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MESSAGE_V1, MESSAGE_V2 = 0xDAA320A7, 0xDAA320AB
+LEDGER_HEAD = 48
+LEDGER_KINDS = (1, 2, 3)
+"""What the heads of DLedger entries begin with: those that hold a record, nothing, a change of the group."""
 BORN_HOST_IS_IPV6, STORE_HOST_IS_IPV6 = 0x10, 0x20
 
 
@@ -60,12 +63,19 @@ class Cursor:
 
 
 def walk(directories: Iterable[Path]) -> Iterator[Record]:
-    """All records of the segments in ``directories``, in the order of their physical offsets."""
-    segments = sorted((path for folder in directories for path in folder.iterdir()), key=lambda path: int(path.name))
+    """All records of the segments in ``directories``, in the order of their physical offsets.
+
+    Folders that are not there hold none. Before a record a head of DLedger's may stand.
+    """
+    folders = [folder for folder in directories if folder.is_dir()]
+    segments = sorted((path for folder in folders for path in folder.iterdir()), key=lambda path: int(path.name))
     for segment in segments:
         data, position = segment.read_bytes(), 0
         while position + 8 <= len(data):
             size, magic = struct.unpack_from(">iI", data, position)
+            if size in LEDGER_KINDS and magic >= LEDGER_HEAD:
+                position += LEDGER_HEAD if size == LEDGER_KINDS[0] else magic
+                continue
             if magic not in (MESSAGE_V1, MESSAGE_V2):
                 break
             yield _record(data[position : position + size], wide_topic=magic == MESSAGE_V2)

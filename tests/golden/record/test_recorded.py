@@ -14,7 +14,9 @@ from golden.record.records import Record, host_text, walk
 from golden_store import GOLDEN, unpack
 
 G2 = GOLDEN / "g2"
-NAMES = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext")
+LEDGERS = ("g2-dledger", "g2-dledger-mixed")
+"""Stores whose logs are DLedger's, the second one from a place on; its broker was killed."""
+NAMES = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext", *LEDGERS)
 """Stores of which every record was viewed."""
 STORES = (*NAMES, "g2-filters")
 QUEUES = ("g2-queues", "g2-queues-5.5.1")
@@ -66,7 +68,8 @@ def test_every_produced_id_names_a_record_with_its_unique_key(stores: Stores, na
 @pytest.mark.parametrize("name", NAMES)
 def test_every_record_was_viewed_and_is_what_the_broker_answered(stores: Stores, name: str) -> None:
     root, records = stores[name]
-    segments = {int(path.name): path.read_bytes() for folder in root.glob("commitlog*") for path in folder.iterdir()}
+    folders = [root / folder for folder in json.loads((G2 / name / "store.json").read_text())["commit_logs"]]
+    segments = {int(path.name): path.read_bytes() for folder in folders for path in folder.iterdir()}
     size = len(next(iter(segments.values())))
     viewed = {}
     for asked, answer, body in frames(name):
@@ -76,6 +79,57 @@ def test_every_record_was_viewed_and_is_what_the_broker_answered(stores: Stores,
             viewed[offset] = body
             assert segments[offset // size * size][offset % size :].startswith(body)
     assert sorted(viewed) == [record.physical_offset for record in records]
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+def test_a_ledger_has_heads_in_front_of_its_records_blanks_of_its_own_and_units_for_them(
+    stores: Stores, name: str
+) -> None:
+    root, records = stores[name]
+    offsets = {record.physical_offset for record in records}
+    units = (root / "dledger-n0" / "index" / ("0" * 20)).read_bytes()[: 32 * 1000]
+    number, blanks = 0, 0
+    for segment in sorted((root / "dledger-n0" / "data").iterdir()):
+        data, base, position = segment.read_bytes(), int(segment.name), 0
+        while position + 8 <= len(data) and (kind := struct.unpack_from(">i", data, position)[0]):
+            if kind == -1:
+                assert struct.unpack_from(">i", data, position + 4) == (len(data) - position,)
+                blanks += 1
+                break
+            _, size, index, term, place, *rest, body = struct.unpack_from(">iiqqqiiii", data, position)
+            assert (kind, index, term, place, rest) == (1, number, 0, base + position, [0, 0, 0])
+            assert place + 48 in offsets
+            assert body == size - 48 == struct.unpack_from(">i", data, position + 48)[0]
+            assert struct.unpack_from(">iqiqq", units, number * 32) == (1, place, size, index, term)
+            number, position = number + 1, position + size
+    assert number > 80
+    assert blanks >= 2
+    assert not units[number * 32 :].strip(b"\0")
+
+
+def test_a_store_that_became_a_ledger_has_plain_records_below_it(stores: Stores) -> None:
+    root, records = stores["g2-dledger-mixed"]
+    first = min(int(path.name) for path in (root / "dledger-n0" / "data").iterdir())
+    last = max((root / "commitlog").iterdir(), key=lambda path: int(path.name))
+    assert int(last.name) + last.stat().st_size == first
+    stages = [
+        one.properties["KEYS"].split()[-1] for one in records if one.topic == "LedgerTopic" and one.properties.get("a")
+    ]
+    assert stages == ["plain"] * 60 + ["ledger"] * 60
+    assert {one.physical_offset < first for one in records if one.properties.get("KEYS") == "plain-level"} == {True}
+    assert (root / "abort").exists()
+    assert not (stores["g2-dledger"][0] / "abort").exists()
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+def test_ledgers_hold_delayed_transactional_and_failed_messages(stores: Stores, name: str) -> None:
+    topics = {one.topic for one in stores[name][1]}
+    assert {"SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "LedgerDelay"} <= topics
+    assert any(topic.startswith("%RETRY%CG_FAILS_") for topic in topics)
+    flags = {
+        one.sys_flag & 0xC for one in stores[name][1] if one.topic in ("LedgerTransactions", "RMQ_SYS_TRANS_HALF_TOPIC")
+    }
+    assert {0x4, 0x8} & flags
 
 
 def test_hosts_are_of_both_families_in_three_of_the_four_ways(stores: Stores) -> None:

@@ -59,3 +59,19 @@ def test_batch_light_and_delay_queues_of_an_official_broker_come_out_byte_for_by
     rebuild(store, tmp_path / "out", delay_levels=levels)
     assert files(tmp_path / "out") == files(store)
     assert list((store / "batchconsumequeue").iterdir())
+
+
+@pytest.mark.parametrize("name", ["g2-dledger", "g2-dledger-mixed"])
+def test_queues_and_index_of_a_ledger_come_out_as_the_broker_wrote_them(name: str, tmp_path: Path) -> None:
+    recorded = GOLDEN / "g2" / name
+    levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
+    store = unpack("store", tmp_path, archives=recorded)
+    report = rebuild(store, tmp_path / "out", index=True, from_offset=0, delay_levels=levels)
+    assert report.exit_code == 0
+    assert files(tmp_path / "out") == files(store)
+    built, written = (
+        [path.read_bytes() for path in sorted((root / "index").iterdir())] for root in (tmp_path / "out", store)
+    )
+    assert len(built) == len(written) > 2
+    assert built[:-1] == written[:-1]
+    assert built[-1][40:] == written[-1][40:]  # a broker that was killed had not yet written its last header

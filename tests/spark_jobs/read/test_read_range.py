@@ -8,6 +8,7 @@ import pytest
 from protocol.errors import CorruptRecord
 from spark_jobs.read.log_ranges import Problem, find_ranges
 from spark_jobs.read.read_range import MOST_REPORTED, RangeReader, read_damage, report_problems
+from storage.columns.rows import RowReader
 from storage.columns.wanted import Wanted
 from store_writer import StoreWriter
 
@@ -57,3 +58,31 @@ def test_the_first_places_are_named_and_the_others_counted(capsys: pytest.Captur
     assert lines[0] == "rocketlens: /s/0: 5 bytes at physical offset 0: gone"
     assert lines[-1] == "rocketlens: 2 more places are damaged"
     assert len(lines) == MOST_REPORTED + 1
+
+
+@pytest.mark.parametrize("parts", [1, 7])
+def test_the_messages_of_a_ledger_are_read_once_in_any_parts_and_damage_is_named(tmp_path: Path, parts: int) -> None:
+    writer = StoreWriter(tmp_path, segment_size=4096, is_ledger=True)
+    for number in range(60):
+        writer.append("T", b"body of %d" % number)
+        if number % 5 == 0:
+            writer.log.write_empty_entry(2 + number % 2, b"" if number % 2 == 0 else b"n0-127.0.0.1:40911")
+    writer.close()
+    bad, lost = writer.written[31], writer.written[40]
+    writer.overwrite(bad.physical_offset + 90, b"#")
+    writer.overwrite(lost.physical_offset - 48, b"\xff")
+    found = find_ranges(str(tmp_path))
+    step = -(-writer.log.end // parts)
+    offsets, problems = [], []
+    for start in range(0, writer.log.end, step):
+        for range_ in found.ranges:
+            with range_.open() as window:
+                reading = RowReader(window, Wanted(), is_last=range_.is_last, boundary=range_.boundary)
+                first, last = max(start - range_.base_offset, 0), min(start + step - range_.base_offset, range_.stop)
+                if first < last:
+                    at = first if parts == 1 else window.find_candidate(first)
+                    for rows in reading.read(at, last) if 0 <= at < last else ():
+                        offsets += (rows.table["position"] + rows.base_offset).tolist()
+                    problems += [each.start for each in reading.damage]
+    assert sorted(offsets) == [each.physical_offset for each in writer.written if each is not bad]
+    assert bad.physical_offset in problems

@@ -189,16 +189,17 @@ def test_a_url_that_holds_no_store_is_named(url: str, store: Path, tmp_path: Pat
         verify_here(url, tmp_path, commit_log_directories=("/elsewhere",))
 
 
-def test_a_log_that_goes_on_in_a_ledger_is_refused_as_on_a_disk(url: str, store: Path, tmp_path: Path) -> None:
+def test_a_log_that_goes_on_in_a_ledger_is_read_as_on_a_disk(url: str, store: Path, tmp_path: Path) -> None:
     ledger = store / "dledger-n0" / "data" / "00000000000000008192"
     ledger.parent.mkdir(parents=True)
-    ledger.write_bytes(bytes(100))
+    ledger.write_bytes(bytes(8192))
     upload(store, url)
     assert verify_here(url, tmp_path).messages == 100
-    ledger.write_bytes(b"\0\0\0\1" + bytes(100))
+    shutil.rmtree(ledger.parent)
+    shutil.move(store / "commitlog", ledger.parent)
     upload(store, url)
-    with pytest.raises(NotAStore, match=f"{url} is no store .* in a DLedger log, .* in {url}/dledger-n0/data"):
-        verify_here(url, tmp_path)
+    fsspec.filesystem("memory").rm(f"{url}/commitlog", recursive=True)
+    assert verify_here(url, tmp_path).messages == 100
 
 
 def test_a_file_url_is_a_path(store: Path, tmp_path: Path) -> None:
@@ -206,3 +207,21 @@ def test_a_file_url_is_a_path(store: Path, tmp_path: Path) -> None:
     assert facts(named_as(verify_here(f"file://{store}", tmp_path / "work"), f"file://{store}", store)) == facts(
         expected
     )
+
+
+def test_a_ledger_is_verified_whole_with_its_elections_and_damage(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096, is_ledger=True)
+    for number in range(80):
+        writer.append("T", b"x" * (number * 3), keys=f"k{number}", tags="A", unique_key=f"u{number}")
+        if number % 6 == 0:
+            writer.log.write_empty_entry()
+    writer.log.write_empty_entry(3, b"n0-127.0.0.1:40911")
+    writer.close()
+    report = verify_here(writer.root, tmp_path)
+    assert (report.messages, report.exit_code, report.details.findings) == (80, 0, [])
+    assert verify_in_memory(writer.root, tmp_path).messages == 80
+    bad = writer.written[50]
+    writer.overwrite(bad.physical_offset - 48, b"\xff")
+    report = verify_here(writer.root, tmp_path)
+    assert report.messages == 80
+    assert report.exit_code == 4

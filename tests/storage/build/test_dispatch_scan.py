@@ -11,7 +11,7 @@ from hypothesis import given, settings
 import oracles
 from dispatch_oracle import Dispatched, dispatch
 from dispatching import Scanned, gather, make_scan, scan_bytes, scan_store, segment
-from golden_store import GOLDEN, unpack
+from golden_store import GOLDEN, log_folders, unpack
 from kernel_memory import Bytes
 from storage.build.dispatch_scan import BATCH, LIGHT, PLAIN, Reason
 from storage.kernels.dispatching import BATCH_BYTES, PLAIN_BYTES
@@ -22,7 +22,7 @@ from store_files import ConsumeQueueFiles, property_bytes
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
-G2 = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext")
+G2 = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext", "g2-dledger", "g2-dledger-mixed")
 
 
 def gathered(scans: list[Scanned]) -> Dispatched:
@@ -83,7 +83,7 @@ class TestRecordedStores:
     @pytest.mark.parametrize("name", G2)
     def test_hosts_versions_light_queues_and_batches(self, name: str, tmp_path: Path) -> None:
         root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
-        logs = [path for path in root.iterdir() if path.name.startswith("commitlog")]
+        logs = log_folders(root)
         topics = batch_topics(root)
         made = gathered(scan_store(logs, checksums=True, batch_topics=topics, delays=[1000] * 4))
         levels = json.loads((GOLDEN / "g2" / name / "store.json").read_text())["properties"]["messageDelayLevel"]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 import oracles
 from dispatching import scan_store
-from golden_store import GOLDEN, unpack
+from golden_store import GOLDEN, log_folders, unpack
 from index_building import build_files
 from storage.build.dispatch_scan import DispatchBlock
 from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
@@ -16,7 +16,13 @@ from storage.index.index_file import IndexHeader
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
-G2_COUNTS = {"g2-hosts": (50, 60), "g2-queues": (97, 150), "g2-queues-5.5.1": (97, 150), "g2-ext": (31, 400)}
+G2_COUNTS = {
+    "g2-hosts": (50, 60),
+    "g2-queues": (97, 150),
+    "g2-queues-5.5.1": (97, 150),
+    "g2-ext": (31, 400),
+    "g2-dledger": (97, 150),
+}
 
 
 def blocks_of(directories: list[Path], *, tags: bool = True, records: int = 1 << 10) -> list[DispatchBlock]:
@@ -57,8 +63,7 @@ class TestRecordedStores:
     def test_stores_with_other_hosts_versions_and_queues(self, name: str, tmp_path: Path) -> None:
         root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
         recorded = index_files(root)
-        logs = [path for path in root.iterdir() if path.name.startswith("commitlog")]
-        assert build_files(blocks_of(logs), *G2_COUNTS[name]) == recorded
+        assert build_files(blocks_of(log_folders(root)), *G2_COUNTS[name]) == recorded
 
     def test_without_tags_the_files_are_others(self, g1_store: Path) -> None:
         assert build_files(blocks_of([g1_store / "commitlog"], tags=False), 97, 150) != index_files(g1_store)

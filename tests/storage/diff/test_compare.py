@@ -201,3 +201,19 @@ def test_any_two_stores_differ_in_what_dictionaries_say(plan: StorePlan, left_ou
         expected = expected_keys(a.records) - expected_keys(b.records)
         assert found.counts == {"missing": expected.total(), "extra": 0, "different": 0}
         assert sum(each.count for each in found.ranges) == expected.total()
+
+
+def test_a_ledger_holds_the_messages_of_a_plain_store_at_other_places(tmp_path: Path) -> None:
+    plain = write(tmp_path / "a")
+    ledger = StoreWriter(tmp_path / "b", segment_size=2048, is_ledger=True)
+    for record in plain.records:
+        ledger.append_record(record)
+    ledger.log.write_empty_entry()
+    ledger.close()
+    found = compare_stores(plain.root, ledger.root)
+    assert found.counts == {"missing": 0, "extra": 0, "different": 0}
+    assert found.damage == {"a": [], "b": []}
+    assert found.first_byte == 3
+    ledger.append("T0", b"one more")
+    ledger.close()
+    assert compare_stores(plain.root, ledger.root).counts["extra"] == 1

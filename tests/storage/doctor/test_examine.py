@@ -38,10 +38,33 @@ def test_a_crashed_store_is_told_from_a_clean_one_by_one_finding(g1_crashed_stor
     assert not diagnosis.is_clean
 
 
-@pytest.mark.parametrize("name", ["g2-ext", "g2-filters", "g2-hosts", "g2-queues", "g2-queues-5.5.1"])
+@pytest.mark.parametrize("name", ["g2-ext", "g2-filters", "g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-dledger"])
 def test_other_recorded_stores_are_clean(name: str, tmp_path: Path) -> None:
     root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / name)
     assert examine(root, tuple(sorted(root.glob("commitlog-*")))).is_clean
+
+
+def test_entries_that_a_group_had_not_agreed_on_are_named_and_no_fault(tmp_path: Path) -> None:
+    root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / "g2-dledger")
+    checkpoint = root / "dledger-n0" / "checkpoint"
+    checkpoint.write_text("committedIndex=70\n")
+    diagnosis = examine(root)
+    (finding,) = diagnosis.findings
+    assert (finding.severity, finding.path) == (Severity.INFO, str(checkpoint))
+    assert diagnosis.is_clean
+    assert f"entries from physical offset {finding.physical_offset} on lie behind its committedIndex" == finding.found
+    assert diagnosis.coverage.queues == ((0, diagnosis.end),)
+
+
+def test_entries_without_a_message_at_both_ends_of_a_log_are_no_fault(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096, is_ledger=True)
+    writer.log.write_empty_entry()
+    for number in range(40):
+        writer.append("T", b"x" * 100, keys=f"k{number}", unique_key=f"u{number}", tags="A")
+    writer.log.write_empty_entry()
+    writer.log.write_empty_entry(3, b"n0-127.0.0.1:40911")
+    writer.close()
+    assert examine(tmp_path / "store").findings == ()
 
 
 def test_nothing_is_written_into_the_store(tmp_path: Path, g1_crashed_store: Path) -> None:

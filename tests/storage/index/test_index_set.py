@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from golden_store import GOLDEN, unpack
+from golden_store import GOLDEN, log_folders, unpack
 from storage.files.mapped_file import MappedFile
 from storage.index import index_examination as module
 from storage.index.index_file import IndexFile
@@ -299,13 +299,15 @@ class TestGolden:
         scanned = {s for s in starts if any(a <= s < b for a, b in index.uncovered(log.minimum, log.end))}
         assert scanned <= ends | {start for start in starts if start > max(ends)}
 
-    @pytest.mark.parametrize("name", ["g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext"])
+    @pytest.mark.parametrize(
+        "name", ["g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext", "g2-dledger", "g2-dledger-mixed"]
+    )
     def test_other_recorded_indexes_are_sound(self, tmp_path: Path, name: str) -> None:
         folder = GOLDEN / "g2" / name
         if not (folder / "store.tar.xz").exists():
             pytest.skip(f"{name} is not recorded")
         root = unpack("store", tmp_path, archives=folder)
-        log = CommitLog.open(sorted(path for path in root.iterdir() if path.name.startswith("commitlog")))
+        log = CommitLog.open(log_folders(root))
         index = IndexSet.open(root / "index", log, None, StateCache(None))
         assert index.problems == ()
         assert len(index.files) == len(list((root / "index").iterdir())) > 0

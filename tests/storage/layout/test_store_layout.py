@@ -2,11 +2,11 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from oracles import packed
 from protocol.errors import NotAStore, StoreError
 from spark_jobs.read.log_ranges import find_ranges
 from spark_jobs.scan.source import find_source
@@ -134,60 +134,79 @@ def test_queues_in_rocksdb_are_refused(directory: str, file: str, tmp_path: Path
     assert "expected queues as files under consumequeue/" in text
 
 
-def dledger_entry(record: bytes) -> bytes:
-    """A DLedger entry: magic, size, index, term, position, channel, chain and body CRC, body size; then the body."""
-    head = packed(1, 4) + packed(48 + len(record), 4) + packed(0, 8) + packed(1, 8) + packed(0, 8) + bytes(12)
-    return head + packed(len(record), 4) + record
+def converted(root: Path) -> Path:
+    """A plain store whose log goes on as DLedger's, as that of a broker that becomes a group's member; the latter."""
+    writer = StoreWriter(root, segment_size=1024)
+    writer.append("T", b"plain", keys="k")
+    writer.roll()
+    writer.close()
+    ledger = StoreWriter(root.parent / "other", segment_size=1024, start=1024, is_ledger=True)
+    ledger.append("T", b"in an entry", keys="k", queue_offset=1)
+    ledger.close()
+    directory = root / "dledger-n0" / "data"
+    directory.parent.mkdir()
+    (root.parent / "other" / "dledger-n0" / "data").rename(directory)
+    return directory
 
 
-def test_a_log_of_dledger_entries_is_refused(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "plain")
-    record = writer.append("T", b"").record
+def test_a_log_of_dledgers_is_found_where_it_lies(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, is_ledger=True)
+    writer.append("T", b"hello")
+    writer.close()
+    layout = recognise_store(tmp_path)
+    assert layout.commit_log_directories == layout.ledgers == (tmp_path / "dledger-n0" / "data",)
     (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / SEGMENT).write_bytes(dledger_entry(record).ljust(1024, b"\0"))
-    text = refusal(tmp_path)
-    assert "found a DLedger log, which is not supported" in text
-    assert "expected a commit log of plain records" in text
+    assert recognise_store(tmp_path).commit_log_directories == (tmp_path / "commitlog", *layout.ledgers)
 
 
-@pytest.mark.parametrize("with_empty_log", [True, False])
-def test_a_dledger_directory_in_the_logs_place_is_refused_as_such(with_empty_log: bool, tmp_path: Path) -> None:
-    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
-    if with_empty_log:
-        (tmp_path / "commitlog").mkdir()
-    assert "found a DLedger log" in refusal(tmp_path)
+def test_a_ledger_without_an_entry_is_a_log_if_there_is_no_other(tmp_path: Path) -> None:
+    data = tmp_path / "dledger-n0" / "data"
+    data.mkdir(parents=True)
+    assert f"found no segment in {data}" in refusal(tmp_path)
+    (data / SEGMENT).write_bytes(bytes(4096))
+    assert recognise_store(tmp_path).commit_log_directories == (data,)
+    make_store(tmp_path)
+    assert recognise_store(tmp_path).commit_log_directories == (tmp_path / "commitlog",)
 
 
-def convert(root: Path) -> Path:
-    """Have the log of a plain store go on as DLedger entries, as a broker that is converted does."""
-    record = StoreWriter(root.parent / "other").append("T", b"").record
-    ledger = root / "dledger-n0" / "data"
-    ledger.mkdir(parents=True)
-    (ledger / f"{1024:020d}").write_bytes(dledger_entry(record).ljust(1024, b"\0"))
-    return ledger
+def test_a_log_that_goes_on_as_dledgers_is_read_as_one_by_every_command(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    ledger = converted(root)
+    logs = (root / "commitlog", ledger)
+    assert recognise_store(root).commit_log_directories == logs
+    assert recognise_store(root).ledgers == (ledger,)
+    # What the commands begin with: rebuild, compact and verify; export of a directory and of a URL; doctor; diff.
+    bases = [0, 1024]
+    assert [place.base_offset for place in find_source(root, ()).segments] == bases
+    assert [each.base_offset for each in find_ranges(str(root)).ranges] == bases
+    assert [each.base_offset for each in find_ranges(root.as_uri().replace("file:", "local:")).ranges] == bases
+    assert [segment.base_offset for segment in OpenedStore.open(root).commit_log.segments] == bases
+    assert [segment.base_offset for segment in open_log(root).log.segments] == bases
 
 
-def test_a_store_that_was_converted_to_dledger_is_refused_with_the_directory_that_is_not_read(tmp_path: Path) -> None:
-    make_store(tmp_path / "store")
-    ledger = convert(tmp_path / "store")
-    found = f"found messages in a DLedger log, which is not supported, in {ledger}; commitlog/ holds older ones at most"
-    assert found in refusal(tmp_path / "store")
-    assert found in refusal(tmp_path / "store", tmp_path / "store" / "commitlog")
-    # What the commands begin with: rebuild, compact and verify; export; doctor; diff.
-    for look in (
-        lambda store: find_source(store, ()),
-        lambda store: find_ranges(str(store)),
-        lambda store: find_ranges(store.as_uri().replace("file:", "local:")),
-        OpenedStore.open,
-        open_log,
-    ):
-        with pytest.raises(NotAStore, match=f"{ledger.relative_to(tmp_path)}"):
-            look(tmp_path / "store")
+def test_directories_of_the_log_that_leave_out_a_ledger_are_refused(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    ledger = converted(root)
+    found = f"found messages in a DLedger log in {ledger}"
+    assert found in refusal(root, root / "commitlog")
+    layout = recognise_store(root, (root / "commitlog", ledger))
+    assert layout.commit_log_directories == (root / "commitlog", ledger)
+    assert layout.ledgers == (ledger,)
+
+
+def test_a_copy_of_several_members_ledgers_is_refused_with_their_names(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    ledger = converted(root)
+    shutil.copytree(ledger.parent, root / "dledger-n1")
+    text = refusal(root)
+    assert f"found DLedger logs of several members: {ledger}, {root / 'dledger-n1' / 'data'}" in text
+    with pytest.raises(NotAStore, match="DLedger logs of several members"):
+        find_ranges(root.as_uri().replace("file:", "local:"))
 
 
 def test_a_ledger_that_cannot_be_looked_at_may_hold_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_store(tmp_path / "store")
-    ledger, listed = convert(tmp_path / "store"), os.scandir
+    root = tmp_path / "store"
+    ledger, listed = converted(root), os.scandir
 
     def scandir(path: "str | os.PathLike[str]") -> object:
         if Path(path) == ledger:
@@ -195,24 +214,17 @@ def test_a_ledger_that_cannot_be_looked_at_may_hold_messages(tmp_path: Path, mon
         return listed(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    assert f"in {ledger}, which cannot be read ({ledger}: cannot be listed: Permission denied)" in refusal(
-        tmp_path / "store"
-    )
+    assert f"in {ledger}, which cannot be read ({ledger}: cannot be listed: Permission denied)" in refusal(root)
 
 
 @pytest.mark.parametrize("content", [b"", bytes(4096)])
-def test_a_ledger_that_nothing_was_written_to_yet_is_no_reason_to_refuse(content: bytes, tmp_path: Path) -> None:
+def test_a_ledger_that_nothing_was_written_to_is_no_part_of_the_log(content: bytes, tmp_path: Path) -> None:
     make_store(tmp_path)
     (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
     (tmp_path / "dledger-n0" / "data" / SEGMENT).write_bytes(content)
-    assert recognise_store(tmp_path).root == tmp_path
-
-
-@pytest.mark.parametrize("content", [b"", b"\0" * 40, b"\0\0\0\1" + bytes(200), b"\0\0\0\1" + bytes(48)])
-def test_a_segment_of_anything_else_is_no_dledger_log(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / SEGMENT).write_bytes(content)
-    assert recognise_store(tmp_path).root == tmp_path
+    layout = recognise_store(tmp_path)
+    assert layout.commit_log_directories == (tmp_path / "commitlog",)
+    assert layout.ledgers == ()
 
 
 def test_a_directory_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,330 @@
+"""Segments of DLedger entries: every walk finds the records behind the heads, as the oracle reads them one by one."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+from dispatch_oracle import dispatch
+from dispatching import scan_bytes
+from kernel_memory import Bytes, record_at
+from storage.build.dispatch_scan import Reason
+from storage.columns.rows import ROW
+from storage.columns.wanted import Wanted
+from storage.kernels import message_rows
+from storage.kernels.messages import NOT_FOUND, MessageSearch, find_messages
+from storage.kernels.records import (
+    AT_BLANK,
+    AT_DAMAGE,
+    AT_LIMIT,
+    AT_NOTHING,
+    BAD_BODY_CRC,
+    BAD_MAGIC,
+    ENTRY_HEAD,
+    MAXIMUM_PIECES,
+    check_step,
+    closes_segment,
+    find_record,
+    find_record_by_entries,
+    record_start,
+    scan_keys,
+    walk_appended,
+    walk_records,
+)
+from storage.kernels.select_records import select_records
+from storage.search.criteria import Criteria
+from storage.search.matcher import Matcher
+from storage.search.query import query_of
+from store_files import pack_entry
+
+BASE = 1 << 32
+
+
+@dataclass
+class Ledger:
+    """A segment as it grows; `starts` are the positions of its records."""
+
+    data: bytes = b""
+    starts: list[int] = field(default_factory=list)
+    entries: int = 0
+
+    def add(self, kind: str, **changes: Any) -> None:
+        """Append a record in an entry, one without a head, or an entry that has none."""
+        head = ENTRY_HEAD if kind == "entry" else 0
+        if kind in ("entry", "plain"):
+            self.starts.append(len(self.data) + head)
+            record = record_at(BASE + self.starts[-1], **changes)
+            self.data += record if kind == "plain" else self._entry(record, 1)
+        else:
+            self.data += self._entry(b"", 2) if kind == "noop" else self._entry(b"n0-127.0.0.1:40911", 3)
+
+    def _entry(self, body: bytes, kind: int) -> bytes:
+        self.entries += 1
+        return pack_entry(body, BASE + len(self.data), index=self.entries - 1, kind=kind)
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> Ledger:
+    ledger = Ledger()
+    kinds = st.sampled_from(["entry", "entry", "entry", "plain", "noop", "change"])
+    for number, kind in enumerate(draw(st.lists(kinds, max_size=8))):
+        if kind in ("entry", "plain"):
+            changes = {
+                "keys": draw(st.sampled_from([None, "a", "a a b", "ключ 🔑"])),
+                "unique_key": draw(st.sampled_from([None, f"U{number}"])),
+                "tags": draw(st.sampled_from([None, "TagA"])),
+                "sys_flag": draw(st.sampled_from([0, 4, 8, 12, 0x30])),
+                "body": draw(st.binary(max_size=10)),
+                "queue_offset": number,
+                "property_crc": draw(st.booleans()),
+            }
+            ledger.add(kind, **changes)
+        else:
+            ledger.add(kind)
+    return ledger
+
+
+def starts_of(data: bytes) -> list[int]:
+    return [record.physical_offset - BASE for record in oracles.scan_segment(data, BASE)]
+
+
+def keys_of(data: bytes, position: int, stop: int) -> tuple[int, set[tuple[int, int]]]:
+    hashes, offsets = np.zeros(100 + MAXIMUM_PIECES, np.int32), np.zeros(100 + MAXIMUM_PIECES, np.int64)
+    found = scan_keys(Bytes(data).region, position, stop, len(data), BASE, BASE + len(data), hashes, offsets)
+    return found.position, set(zip(hashes[: found.entries].tolist(), offsets[: found.entries].tolist(), strict=True))
+
+
+def rows_of(data: bytes, position: int, limit: int, stop: int) -> tuple[int, int, int, list[int]]:
+    table = np.zeros(20, ROW)
+    chosen = message_rows.choose_records(
+        Bytes(data).region, position, limit, stop, BASE, BASE + len(data),
+        Wanted().query(names=True, checksums=True), table.view(np.int64),
+    )  # fmt: skip
+    return chosen.position, chosen.reason, chosen.last, table["position"][: chosen.rows].tolist()
+
+
+def selected(data: bytes, position: int, stop: int) -> tuple[int, list[int]]:
+    found = np.zeros(20, np.int64)
+    query = query_of(Matcher(Criteria()))
+    ended = select_records(Bytes(data).region, position, stop, len(data), BASE, BASE + len(data), query, found)
+    return ended.position, found[: ended.found].tolist()
+
+
+class TestWholeSegments:
+    @settings(max_examples=150)
+    @given(ledgers(), st.sampled_from([b"", bytes(8), bytes(200)]))
+    def test_every_walk_meets_the_records_of_the_oracle_and_ends_behind_the_last(
+        self, ledger: Ledger, behind: bytes
+    ) -> None:
+        data, starts = ledger.data + behind, ledger.starts
+        records = list(oracles.scan_segment(data, BASE))
+        assert [record.physical_offset - BASE for record in records] == starts
+        end = len(ledger.data)
+        region = Bytes(data).region
+        walk = walk_records(region, 0, len(data), BASE, BASE + len(data), True)
+        assert (walk.position, walk.records, walk.last) == (end, len(starts), starts[-1] if starts else -1)
+        appended = walk_appended(region, 0, len(data), len(data), BASE, BASE + len(data))
+        assert (appended.position, appended.records, appended.last) == (end, len(starts), walk.last)
+        expected = {
+            (oracles.index_hash(key), record.physical_offset)
+            for record in records
+            if record.sys_flag & 0xC != 0xC
+            for key in oracles.index_keys(record)
+        }
+        assert keys_of(data, 0, len(data)) == (end, expected)
+        assert rows_of(data, 0, len(data), len(data))[2:] == (walk.last, starts)
+
+    @settings(max_examples=100)
+    @given(ledgers(), st.integers(20, 400), st.integers(1, 3))
+    def test_a_dispatch_makes_of_them_what_the_oracle_makes_however_they_are_read(
+        self, ledger: Ledger, window: int, records: int
+    ) -> None:
+        expected = dispatch(oracles.scan_segment(ledger.data, BASE), lmq=True)
+        assert scan_bytes(ledger.data, BASE).made == expected
+        assert scan_bytes(ledger.data, BASE, window=window, records=records).made == expected
+
+    @settings(max_examples=100)
+    @given(ledgers(), st.data())
+    def test_ranges_that_meet_anywhere_hold_every_record_once(self, ledger: Ledger, draw: st.DataObject) -> None:
+        data = ledger.data + bytes(50)
+        cut = draw.draw(st.integers(0, len(ledger.data)))
+        region = Bytes(data).region
+        second = find_record(region, cut, len(data), BASE)
+        in_second = [start for start in ledger.starts if start >= cut]
+        assert second == (in_second[0] if in_second else len(data))
+        in_first = [start for start in ledger.starts if start < cut]
+        assert rows_of(data, 0, cut, len(data))[3] == in_first
+        if in_second:
+            assert rows_of(data, second, len(data), len(data))[3] == in_second
+        hashed = {BASE + start for start in in_first}
+        assert {offset for _, offset in keys_of(data, 0, cut)[1]} <= hashed
+        reached, offsets = keys_of(data, 0, cut)
+        assert keys_of(data, reached, len(data))[1] | offsets == keys_of(data, 0, len(data))[1]
+        assert selected(data, 0, cut)[1] == in_first
+
+    @settings(max_examples=60)
+    @given(ledgers(), st.data())
+    def test_a_search_by_queue_offset_finds_a_message_from_any_cut_on(
+        self, ledger: Ledger, draw: st.DataObject
+    ) -> None:
+        records = [each for each in oracles.scan_segment(ledger.data, BASE) if each.sys_flag & 0xC in (0, 8)]
+        cut = draw.draw(st.integers(0, len(ledger.data)))
+        region = Bytes(ledger.data).region
+        for record in records:
+            places = np.full(1, NOT_FOUND, np.int64)
+            search = MessageSearch(b"TopicTest", 1, record.queue_offset, places, 64)
+            reached = find_messages(region, 0, cut, len(ledger.data), BASE, BASE + len(ledger.data), [search])
+            assert (places[0] != NOT_FOUND) == (record.physical_offset - BASE < cut)
+            find_messages(region, reached, len(ledger.data), len(ledger.data), BASE, BASE + len(ledger.data), [search])
+            assert places.tolist() == [record.physical_offset]
+
+    @settings(max_examples=60)
+    @given(ledgers(), st.data())
+    def test_a_record_that_lacks_an_entry_is_found_where_it_starts(self, ledger: Ledger, draw: st.DataObject) -> None:
+        keyed = [
+            record
+            for record in oracles.scan_segment(ledger.data, BASE)
+            if oracles.index_keys(record) and record.sys_flag & 0xC != 0xC
+        ]
+        if not keyed:
+            return
+        missing = draw.draw(st.sampled_from(keyed))
+        rows = [
+            (oracles.index_hash(key), record.physical_offset, 0, 0)
+            for record in keyed
+            if record is not missing
+            for key in oracles.index_keys(record)
+        ]
+        entries = np.array(rows, np.dtype([("hash", ">i4"), ("offset", ">i8"), ("time", ">i4"), ("next", ">i4")]))
+        end = BASE + len(ledger.data)
+        found = find_record_by_entries(
+            Bytes(ledger.data).region, 0, len(ledger.data), len(ledger.data), BASE, end, entries, 0, True, False
+        )
+        assert BASE + found.position == missing.physical_offset
+
+
+class TestDamage:
+    @settings(max_examples=150)
+    @given(ledgers(), st.data())
+    def test_a_walk_ends_where_the_oracle_ends(self, ledger: Ledger, draw: st.DataObject) -> None:
+        if not ledger.data:
+            return
+        place = draw.draw(st.integers(0, len(ledger.data) - 1))
+        data = ledger.data[:place] + draw.draw(st.binary(min_size=1, max_size=9)) + ledger.data[place + 9 :]
+        records = list(oracles.scan_segment(data, BASE))
+        raw = {record: data[record.physical_offset - BASE :][: record.total_size] for record in records}
+        if not all(map(oracles.property_crc_holds, raw.values())):
+            return  # the oracle of a walk knows no property CRC
+        region = Bytes(data).region
+        end = BASE + len(data)
+        assert walk_records(region, 0, len(data), BASE, end, True).records == len(records)
+        assert walk_appended(region, 0, len(data), len(data), BASE, end).records == len(records)
+        assert rows_of(data, 0, len(data), len(data))[3] == [each.physical_offset - BASE for each in records]
+        made = scan_bytes(data, BASE, checksums=True).made
+        assert made == dispatch(records, lmq=True)
+
+    @settings(max_examples=100)
+    @given(ledgers(), st.data())
+    def test_a_segment_that_is_cut_anywhere_keeps_what_is_whole(self, ledger: Ledger, draw: st.DataObject) -> None:
+        data = ledger.data[: draw.draw(st.integers(0, len(ledger.data)))]
+        starts = starts_of(data)
+        boundary = BASE + 1_000_000
+        assert walk_records(Bytes(data).region, 0, len(data), BASE, boundary, True).records == len(starts)
+        assert rows_of(data, 0, len(data), len(data))[3] == starts
+
+    def test_a_damaged_head_hides_no_record_from_a_search(self) -> None:
+        ledger = Ledger()
+        for number in range(3):
+            ledger.add("entry", keys=f"k{number}")
+        head = ledger.starts[1] - ENTRY_HEAD
+        for place in (0, 4, 24, 31, 44, 47):
+            data = bytearray(ledger.data)
+            data[head + place] ^= 0x40
+            walk = walk_records(Bytes(bytes(data)).region, 0, len(data), BASE, BASE + len(data), True)
+            assert (walk.position, walk.reason) == (head, AT_DAMAGE)
+            assert find_record(Bytes(bytes(data)).region, head + 1, len(data), BASE) == ledger.starts[1]
+
+    def test_a_record_with_a_wrong_checksum_is_damaged_where_it_starts_itself(self) -> None:
+        ledger = Ledger()
+        ledger.add("entry")
+        ledger.add("entry", crc=5)
+        region = Bytes(ledger.data).region
+        walk = walk_records(region, 0, len(ledger.data), BASE, BASE + len(ledger.data), True)
+        assert (walk.position, walk.reason, walk.code) == (ledger.starts[1], AT_DAMAGE, BAD_BODY_CRC)
+        position, reason, last, _ = rows_of(ledger.data, 0, len(ledger.data), len(ledger.data))
+        assert (position, reason, last) == (ledger.starts[1], AT_DAMAGE, ledger.starts[0])
+
+    def test_an_entry_of_which_only_the_head_was_written_ends_the_log_in_front_of_it(self) -> None:
+        ledger = Ledger()
+        ledger.add("entry")
+        end = len(ledger.data)
+        record = record_at(BASE + end + ENTRY_HEAD)
+        data = ledger.data + pack_entry(record, BASE + end, index=1)[:ENTRY_HEAD] + bytes(200)
+        assert walk_appended(Bytes(data).region, 0, len(data), len(data), BASE, BASE + 5000).position == end
+        assert walk_records(Bytes(data).region, 0, len(data), BASE, BASE + 5000, True).position == end
+        step = scan_bytes(data, BASE).step
+        assert (step.position, step.reason) == (end, Reason.ZERO)
+
+
+class TestBlanks:
+    @pytest.mark.parametrize("left", [8, 40, 100])
+    def test_a_blank_of_dledgers_closes_a_segment_by_its_size(self, left: int) -> None:
+        ledger = Ledger()
+        ledger.add("entry")
+        end = len(ledger.data)
+        data = ledger.data + oracles.packed(-1, 4) + oracles.packed(left, 4) + bytes(left - 8)
+        region = Bytes(data).region
+        assert closes_segment(region, end, left)
+        assert not closes_segment(region, end, left + 1)
+        assert check_step(region, end, len(data), BASE + end, BASE + len(data)) == 0
+        walk = walk_records(region, 0, len(data), BASE, BASE + len(data), True)
+        assert (walk.position, walk.reason) == (end, AT_BLANK)
+        appended = walk_appended(region, 0, len(data), len(data), BASE, BASE + len(data))
+        assert (appended.position, appended.reason) == (end, AT_BLANK)
+        assert rows_of(data, 0, len(data), len(data))[:2] == (end, AT_BLANK)
+        step = scan_bytes(data, BASE).step
+        assert (step.position, step.reason) == (end, Reason.BLANK)
+
+    def test_an_entry_without_a_record_may_stand_in_front_of_the_blank(self) -> None:
+        ledger = Ledger()
+        ledger.add("entry")
+        ledger.add("noop")
+        data = ledger.data + oracles.packed(-1, 4) + oracles.packed(20, 4) + bytes(12)
+        walk = walk_records(Bytes(data).region, 0, len(data), BASE, BASE + len(data), True)
+        assert (walk.position, walk.reason, walk.records) == (len(ledger.data), AT_BLANK, 1)
+
+
+class TestSteps:
+    def test_a_step_counts_the_head_and_a_start_lies_behind_it(self) -> None:
+        ledger = Ledger()
+        ledger.add("noop")
+        ledger.add("change")
+        ledger.add("entry")
+        region, length = Bytes(ledger.data).region, len(ledger.data)
+        assert check_step(region, 0, length, BASE, BASE + length) == ENTRY_HEAD
+        head = ledger.starts[0] - ENTRY_HEAD
+        assert check_step(region, head, length, BASE + head, BASE + length) == length - head
+        assert record_start(region, 0, length, BASE) == ledger.starts[0]
+        assert record_start(region, ledger.starts[0], length, BASE + ledger.starts[0]) == ledger.starts[0]
+        assert record_start(region, 0, length, BASE + 1) == 0
+
+    def test_a_head_at_another_place_is_none(self) -> None:
+        data = pack_entry(record_at(BASE + ENTRY_HEAD), BASE + 1, index=0)
+        assert check_step(Bytes(data).region, 0, len(data), BASE, BASE + len(data)) == BAD_MAGIC
+
+    def test_the_last_step_of_a_walk_begins_with_the_head(self) -> None:
+        ledger = Ledger()
+        ledger.add("entry")
+        ledger.add("noop")
+        head = len(ledger.data)
+        ledger.add("entry")
+        data = ledger.data + bytes(100)
+        walk = walk_appended(Bytes(data).region, 0, len(data), len(data), BASE, BASE + len(data))
+        assert (walk.last_step, walk.last, walk.before_last) == (head, ledger.starts[1], ledger.starts[0])
+        assert walk.reason == AT_NOTHING
+        limited = walk_appended(Bytes(data).region, 0, ledger.starts[1], len(data), BASE, BASE + len(data))
+        assert (limited.position, limited.records, limited.reason) == (head, 1, AT_LIMIT)

@@ -1,0 +1,76 @@
+"""Logs of DLedger entries, of several directories, and of plain segments that entries follow."""
+
+from pathlib import Path
+
+from oracles import read_log
+from storage.log.absence import explain_absence
+from storage.log.commit_log import CommitLog
+from store_files import LEDGER_HEAD
+from store_writer import StoreWriter
+
+
+def filled(writer: StoreWriter, count: int = 12) -> StoreWriter:
+    for number in range(count):
+        writer.append("T", b"x" * 100, keys=f"k{number}")
+    return writer
+
+
+def check(log: CommitLog, directories: list[Path], messages: int) -> None:
+    records = read_log(directories)
+    assert len(records) == messages
+    for record in records:
+        found = log.record_at(record.physical_offset)
+        assert found is not None
+        assert len(found) == record.total_size
+    assert log.end == records[-1].physical_offset + records[-1].total_size
+    assert log.problems == ()
+    assert log.holes == ()
+
+
+def test_every_record_is_where_the_oracle_reads_it(tmp_path: Path) -> None:
+    writer = filled(StoreWriter(tmp_path, segment_size=1024, is_ledger=True))
+    log = CommitLog.open(writer.log.directories)
+    check(log, writer.log.directories, 12)
+    assert len(log.segments) > 2
+
+
+def test_its_segments_may_lie_in_several_directories(tmp_path: Path) -> None:
+    directories = [tmp_path / "a", tmp_path / "b"]
+    options = {"segment_size": 1024, "is_ledger": True}
+    writer = filled(StoreWriter(tmp_path, commit_log_directories=directories, **options))  # type: ignore[arg-type]
+    check(CommitLog.open(directories), directories, 12)
+    assert all(list(directory.iterdir()) for directory in directories)
+    assert writer.log.directories == directories
+
+
+def test_entries_go_on_where_plain_segments_end(tmp_path: Path) -> None:
+    plain = filled(StoreWriter(tmp_path / "plain", segment_size=1024))
+    plain.roll()
+    ledger = filled(StoreWriter(tmp_path / "ledger", segment_size=1024, is_ledger=True, start=plain.log.end))
+    directories = [*plain.log.directories, *ledger.log.directories]
+    check(CommitLog.open(directories), directories, 24)
+
+
+def test_a_place_in_a_head_is_named_as_such(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=4096, is_ledger=True)
+    first, second = writer.append("T", b"x"), writer.append("T", b"y")
+    log = CommitLog.open(writer.log.directories)
+    text = f"lies in DLedger's head in front of the record at {first.physical_offset}"
+    assert explain_absence(log, 0) == f"physical offset 0 {text}"
+    assert explain_absence(log, 40) == f"physical offset 40 {text}"
+    head = second.physical_offset - LEDGER_HEAD
+    for offset in (head, head + 47):
+        assert explain_absence(log, offset) == (
+            f"physical offset {offset} lies in DLedger's head in front of the record at {second.physical_offset}"
+        )
+    inside = f"lies inside the record that starts at {first.physical_offset} ({first.size} bytes)"
+    assert explain_absence(log, first.physical_offset + 1) == f"physical offset {first.physical_offset + 1} {inside}"
+
+
+def test_the_start_of_a_record_lies_behind_its_head(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=4096, is_ledger=True)
+    writer.log.write_empty_entry()
+    written = writer.append("T", b"x")
+    log = CommitLog.open(writer.log.directories)
+    assert log.record_start(0) == log.record_start(written.physical_offset) == written.physical_offset
+    assert log.record_start(log.end + 5) == log.end + 5

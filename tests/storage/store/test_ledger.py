@@ -1,0 +1,116 @@
+"""A store whose log is DLedger's, as it grows: what has only begun is waited for."""
+
+from pathlib import Path
+
+import pytest
+
+from followed_store import Followed
+from storage.query.lookup_call import KeyKind
+from storage.store import log_follower
+from storage.store.message_store import MessageStore
+from store_files import LEDGER_HEAD
+
+pytestmark = pytest.mark.usefixtures("hurried")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Followed:
+    """A ledger that grows, and a follower of it."""
+    return Followed(tmp_path / "store", is_ledger=True)
+
+
+def test_it_grows_over_segments_elections_and_changes_of_the_group(ledger: Followed) -> None:
+    for number in range(40):
+        ledger.growing.add(body=b"x" * (number % 7 * 40))
+        if number % 9 == 0:
+            ledger.growing.log.write_empty_entry()
+        if number % 11 == 0:
+            ledger.growing.log.write_empty_entry(3, b"n0-127.0.0.1:40911;n1-127.0.0.1:40912")
+        ledger.growing.flush()
+        if number % 5 == 0:
+            ledger.settle()
+            ledger.check()
+    ledger.settle()
+    ledger.check()
+    assert len(ledger.store.commit_log.segments) > 3
+    assert ledger.store.problems == []
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.5, 0.99])
+def test_a_part_of_an_entry_is_no_message_and_the_rest_makes_it_one(
+    ledger: Followed, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_follower, "DAMAGED_SECONDS", 1000.0)
+    written = ledger.growing.add_torn(share, body=b"x" * 200)
+    ledger.poll(4)
+    assert ledger.store.record_at(written.physical_offset) is None
+    assert ledger.store.commit_log.end == written.physical_offset - LEDGER_HEAD
+    ledger.growing.mend()
+    ledger.growing.flush()
+    ledger.settle()
+    assert ledger.found("u1", KeyKind.UNIQUE) == [written.physical_offset]
+    ledger.check()
+
+
+@pytest.mark.parametrize("there", [1, 4, 7, 8, 25, 47])
+def test_a_part_of_a_head_is_waited_for(ledger: Followed, there: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_follower, "DAMAGED_SECONDS", 1000.0)
+    end = ledger.growing.log.end
+    written = ledger.growing.add()
+    writer, size = ledger.growing.writer, LEDGER_HEAD + written.size
+    whole = writer.log.segments[0].read_bytes()[end : end + size]
+    writer.overwrite(end, whole[:there] + bytes(size - there))
+    ledger.poll(4)
+    assert ledger.store.commit_log.end == end
+    writer.overwrite(end, whole)
+    ledger.growing.flush()
+    ledger.settle()
+    assert ledger.found("u1", KeyKind.UNIQUE) == [written.physical_offset]
+    ledger.check()
+
+
+def test_the_last_message_counts_once_its_bytes_have_settled(ledger: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_follower, "SETTLING_SECONDS", 1000.0)
+    end = ledger.growing.log.end
+    written = ledger.growing.add()
+    ledger.poll(3)
+    assert ledger.store.commit_log.end == end
+    monkeypatch.setattr(log_follower, "SETTLING_SECONDS", 0.0)
+    ledger.poll(2)
+    assert ledger.store.record_at(written.physical_offset) == written.record
+
+
+@pytest.mark.parametrize("place", [0, 4, 24, 47])
+def test_a_damaged_head_does_not_hide_its_message_nor_those_behind_it(ledger: Followed, place: int) -> None:
+    bad = ledger.growing.add(keys="bad")
+    good = ledger.growing.add(keys="good")
+    ledger.growing.writer.overwrite(bad.physical_offset - LEDGER_HEAD + place, b"\x55")
+    ledger.growing.flush()
+    ledger.poll(6)
+    assert ledger.found("bad") == [bad.physical_offset]
+    assert ledger.found("good") == [good.physical_offset]
+    assert MessageStore.open(ledger.growing.root).commit_log.damage
+
+
+def test_a_message_whose_checksum_is_wrong_does_not_hide_those_behind_it(ledger: Followed) -> None:
+    bad = ledger.growing.add(body_crc=1)
+    good = ledger.growing.add(keys="good")
+    ledger.growing.flush()
+    ledger.poll(6)
+    assert ledger.store.record_at(bad.physical_offset) is None
+    assert ledger.found("good") == [good.physical_offset]
+
+
+@pytest.mark.parametrize("cut", [1, 20, LEDGER_HEAD - 1, LEDGER_HEAD, LEDGER_HEAD + 30])
+def test_a_segment_that_is_cut_inside_an_entry_keeps_the_messages_before_it(ledger: Followed, cut: int) -> None:
+    kept = ledger.growing.add(keys="kept")
+    end = ledger.growing.log.end
+    ledger.growing.add(keys="lost")
+    ledger.growing.writer.close()
+    path = ledger.growing.log.segments[0]
+    path.write_bytes(path.read_bytes()[: end + cut])
+    store = MessageStore.open(ledger.growing.root)
+    assert store.commit_log.end == end
+    assert store.record_at(kept.physical_offset) == kept.record
+    # Of fewer than eight bytes nobody can say what they were to become.
+    assert any("a record is damaged or cut short" in problem for problem in store.problems) == (cut >= 8)
