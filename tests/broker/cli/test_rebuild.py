@@ -44,6 +44,7 @@ SENT = {
     "--out s3://bucket/o --work /tmp/w --out-storage-options {}": {
         "out": "s3://bucket/o", "work": "/tmp/w", "out_storage": "{}",
     },
+    "--out s3://bucket/o --exchange shuffle": {"out": "s3://bucket/o", "exchange": "shuffle"},
 }  # fmt: skip
 FROM_OFFSET = {"--from-offset 0": {"from_offset": 0}}
 QUEUES = {
