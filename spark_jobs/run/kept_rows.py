@@ -164,7 +164,14 @@ class _Receive(Travelling):
 
 
 class _First(Travelling):
-    """Reads the first row of a partition alone."""
+    """Gives the first row of a partition.
+
+    The others are read, too: a task that leaves rows that are kept unread may end while the JVM still reads them, which
+    then fails at its own locks (`AssertionError` of its BlockInfoManager, now and then).
+    """
 
     def __call__(self, rows: Rows) -> Iterator[bytes]:
-        yield next(rows)
+        first = next(rows)
+        for _ in rows:
+            pass
+        yield first
