@@ -13,7 +13,7 @@ import pickle
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -21,8 +21,8 @@ import click
 import msgspec
 import numpy as np
 
-from spark_jobs.build import rebuild as rebuilding
 from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, bundle_count, join_parts
+from spark_jobs.build.exchange import SURVEY, FileExchange
 from spark_jobs.build.kept_index import IndexShapeWanted, KeptIndex
 from spark_jobs.build.place_queues import carry_queues, log_extent, queue_details
 from spark_jobs.build.rebuild import Rebuild, Rebuilt
@@ -61,12 +61,20 @@ class Sent:
         """Note how large the tasks are as each executor gets them."""
         self.tasks[kind], self.bytes[kind] = len(tasks), len(pickle.dumps(tasks))
 
-    def survey(self, name: str, tasks: Sequence[SurveyTask], _: Callable[[Any], Any]) -> list[list[list[Extent]]]:
+
+class MadeUp(FileExchange):
+    """An exchange by files whose tasks are not run."""
+
+    def __init__(self, work: WorkDirectory, sent: Sent) -> None:
+        super().__init__(cast("Any", None), work, Silence())
+        self._sent = sent
+
+    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
         """Every queue is in order, and has as many units in each segment."""
-        self.send(name, tasks)
+        self._sent.send(SURVEY, tasks)
         each = GIB // RECORD_BYTES // HOT_QUEUES
         return cast(
-            "list[list[list[Extent]]]",
+            "list[list[list[Extent] | None]]",
             fresh([
                 [[Extent(n, n * each, (n + 1) * each) for n in range(task.units.start, task.units.stop)]]
                 * len(task.queues)
@@ -173,12 +181,11 @@ def plan(root: Path, segments: int, queues: int) -> dict[str, Any]:
     sent.send("scan", scan_tasks(work.root, source, options))
     scans = summaries(work, source, bundles)
     log_end = find_log_end(scans, None)
-    job = Rebuild(request, source, work, cast("Any", None), Silence())
+    job = Rebuild(request, source, work, cast("Any", None), MadeUp(work, sent))
     job._zone = None
     rebuilt = Rebuilt(
         scans, log_end, IndexShapeWanted(DEFAULT_SLOTS, DEFAULT_ENTRIES, tags=True), KeptIndex((), None, None, ())
     )
-    rebuilding.run_tasks = lambda _, *asked: sent.survey(*asked)  # type: ignore[assignment]
     index_tasks = job._index_tasks(rebuilt)
     queue_tasks = job._queue_tasks(rebuilt)
     assert rebuilt.queue_plan is not None

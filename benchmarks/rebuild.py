@@ -6,7 +6,8 @@
 The Java broker rebuilds by replaying its log after a crash without queues, index and checkpoint; its rate is taken from
 the first entry it writes to the moment it answers, so that neither side's start is in it. Ours is `rocketlens rebuild
 all`; its rate is from the first byte read to the last file published, and that of the whole command is listed beside
-it. What both built is compared byte for byte before any figure is printed.
+it; so is the CPU time of all its processes for each GB of log, for blocks that go through files and through Spark's
+shuffle. What was built, either way, is compared byte for byte before any figure is printed.
 """
 
 import json
@@ -31,42 +32,46 @@ from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
 from benchmarks.measure import copy_for_java, warm_kernel_cache
 from benchmarks.report import machine
 from benchmarks.store_plan import StoreParameters, StorePlan
+from storage.files.direct_writer import GrowingFile, aligned_memory
 
 ENTRIES_A_MESSAGE = 4
 SAMPLE_SECONDS = 0.05
+SHUFFLED = "all --exchange shuffle"
 COMPARED = ("index", "consumequeue")
 WRITTEN_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
 class Run:
-    """One rebuild of ours; seconds, bytes, and entries a second."""
+    """One rebuild of ours; seconds, bytes, and entries a second. `cpu_seconds` are those of all processes."""
 
     master: str
     command: str
     whole_seconds: float
     steady_seconds: float
     steady_rate: float
+    cpu_seconds: float
     scan_bytes_a_core: float
     peak_task_bytes: int
 
 
-def run_ours(store: Path, out: Path, what: str, master: str, entries: int) -> Run:
-    """Rebuild into a fresh directory."""
+def run_ours(store: Path, out: Path, command_line: str, master: str, entries: int) -> Run:
+    """Rebuild into a fresh directory, as `command_line` says: "all", or "all --exchange shuffle"."""
+    what, *options = command_line.split()
     shutil.rmtree(out, ignore_errors=True)
     command = [
         *(sys.executable, "-c", "from broker.cli.main import main; main()"),
         *("rebuild", what, str(store), "--out", str(out), "--json"),
-        *("--master", master),
+        *("--master", master, *options),
     ]
     began = time.perf_counter()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE)
-        peaks = PeakMemory(process.pid)
-        peaks.start()
+        usage = Usage(process.pid)
+        usage.start()
         _, errors = process.communicate()
         whole = time.perf_counter() - began
-        peaks.stop()
+        usage.stop()
         output.seek(0)
         text = output.read()
     if process.returncode != 0:
@@ -75,27 +80,30 @@ def run_ours(store: Path, out: Path, what: str, master: str, entries: int) -> Ru
     scan = report["details"]["scan"]
     return Run(
         master=master,
-        command=f"rebuild {what}",
+        command=f"rebuild {command_line}",
         whole_seconds=whole,
         steady_seconds=report["steadySeconds"],
         steady_rate=entries / report["steadySeconds"],
+        cpu_seconds=sum(usage.cpu_seconds.values()),
         scan_bytes_a_core=scan["bytes"] / scan["taskSeconds"],
-        peak_task_bytes=max(peaks.workers.values(), default=0),
+        peak_task_bytes=max(usage.workers.values(), default=0),
     )
 
 
-class PeakMemory(threading.Thread):
-    """The largest private memory of each Python worker below a process, sampled."""
+class Usage(threading.Thread):
+    """A process and those below it, sampled: the CPU time of each, and of Python workers the largest private memory."""
 
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)
+        self.cpu_seconds: dict[int, float] = {}
         self.workers: dict[int, int] = {}
         self._root, self._over = root, threading.Event()
 
     def run(self) -> None:
         """Sample until stopped."""
         while not self._over.wait(SAMPLE_SECONDS):
-            for pid in descendants(self._root):
+            for pid in (self._root, *descendants(self._root)):
+                self.cpu_seconds[pid] = max(self.cpu_seconds.get(pid, 0.0), _cpu_seconds(pid))
                 fields = _status(pid)
                 if b"pyspark" in _command_line(pid):
                     held = int(fields.get("RssAnon", "0 kB").split()[0]) * 1024
@@ -117,6 +125,15 @@ def descendants(root: int) -> Iterator[int]:
         for child in children:
             yield child
             yield from descendants(child)
+
+
+def _cpu_seconds(pid: int) -> float:
+    """CPU time of a process, in the kernel too; 0 for one that is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _status(pid: int) -> dict[str, str]:
@@ -187,8 +204,6 @@ def same_bytes(left: Path, right: Path) -> bool:
 
 def disk_write_rates(directory: Path) -> dict[str, float]:
     """Bytes a second of a gigabyte written and fsynced: through the page cache, and by O_DIRECT."""
-    from storage.files.direct_writer import aligned_memory, write_file
-
     memory = aligned_memory(WRITTEN_BYTES)
     np.frombuffer(memory, dtype=np.uint8)[:] = 7
     path = directory / "written"
@@ -197,8 +212,10 @@ def disk_write_rates(directory: Path) -> dict[str, float]:
         file.write(memory)
         os.fsync(file.fileno())
     buffered = time.perf_counter() - began
+    path.unlink()
     began = time.perf_counter()
-    write_file(path, memory, WRITTEN_BYTES, WRITTEN_BYTES)
+    with GrowingFile(path, memory) as growing:
+        growing.finish(WRITTEN_BYTES, WRITTEN_BYTES)
     direct = time.perf_counter() - began
     path.unlink()
     return {"buffered": WRITTEN_BYTES / buffered, "direct": WRITTEN_BYTES / direct}
@@ -209,16 +226,17 @@ def measure(store: Path, scratch: Path, jars: Path, rounds: int, masters: tuple[
     plan = StorePlan.load(store)
     entries = plan.parameters.count * ENTRIES_A_MESSAGE
     warm_kernel_cache(store)
-    run_ours(store, scratch / "ours", "all", masters[-1], entries)
     java = run_java(store, scratch / "java", jars, plan.end_of_log, entries)
-    differing = differing_files(scratch / "ours", scratch / "java")
-    if differing:
-        raise click.ClickException(f"not what the official broker built: {', '.join(differing[:10])}")
+    for command in ("all", SHUFFLED):
+        run_ours(store, scratch / "ours", command, masters[-1], entries)
+        differing = differing_files(scratch / "ours", scratch / "java")
+        if differing:
+            raise click.ClickException(f"rebuild {command}: not the official broker's: {', '.join(differing[:10])}")
     shutil.rmtree(scratch / "java")
     runs: list[Run] = []
     for _ in range(rounds):
         runs += [run_ours(store, scratch / "ours", "all", master, entries) for master in masters]
-        runs.append(run_ours(store, scratch / "ours", "index", masters[-1], entries))
+        runs += [run_ours(store, scratch / "ours", command, masters[-1], entries) for command in ("index", SHUFFLED)]
     return {
         "messages": plan.parameters.count,
         "entries": entries,
@@ -242,9 +260,10 @@ def markdown(results: Mapping[str, Any]) -> str:
         f"checksums by {where['checksums']}.",
         f"Command: `{results['command']}`",
         "",
-        "| | entries/s, steady | × Java | whole command, s | × Java | scan, GB/s a core | memory a task, MB |",
-        "|---|---|---|---|---|---|---|",
-        f"| Java broker 5.5.0 | {java['steady_rate'] / 1e6:.2f} M | 1 | {java['whole_seconds']:.1f} | 1 | | |",
+        "| | entries/s, steady | × Java | whole command, s | × Java | CPU-s a GB of log | scan, GB/s a core | "
+        "memory a task, MB |",
+        "|---|---|---|---|---|---|---|---|",
+        f"| Java broker 5.5.0 | {java['steady_rate'] / 1e6:.2f} M | 1 | {java['whole_seconds']:.1f} | 1 | | | |",
     ]
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for run in results["runs"]:
@@ -252,11 +271,12 @@ def markdown(results: Mapping[str, Any]) -> str:
     for (command, master), runs in groups.items():
         rate = statistics.median(run["steady_rate"] for run in runs)
         whole = statistics.median(run["whole_seconds"] for run in runs)
+        cpu = statistics.median(run["cpu_seconds"] for run in runs) / (results["log_bytes"] / 1e9)
         scan = statistics.median(run["scan_bytes_a_core"] for run in runs)
         memory = max(run["peak_task_bytes"] for run in runs)
         lines.append(
             f"| {command}, {master} | {rate / 1e6:.2f} M | {rate / java['steady_rate']:.1f} | {whole:.1f} | "
-            f"{java['whole_seconds'] / whole:.1f} | {scan / 1e9:.2f} | {memory / 1e6:.0f} |"
+            f"{java['whole_seconds'] / whole:.1f} | {cpu:.2f} | {scan / 1e9:.2f} | {memory / 1e6:.0f} |"
         )
     disk = results["disk"]
     lines += ["", f"The disk itself: {disk['buffered'] / 1e9:.2f} GB/s written through the page cache and fsynced, "

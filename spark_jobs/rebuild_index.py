@@ -7,6 +7,7 @@ import click
 from spark_jobs.commands.command_options import (
     allow_fewer_option,
     drop_backup_option,
+    exchange_option,
     fresh_option,
     from_offset_option,
     index_options,
@@ -30,6 +31,7 @@ from spark_jobs.commands.command_run import check_rebuild, rebuild, run_command
 @allow_fewer_option
 @work_option(".rocketlens-work in --out, or in STORE")
 @storage_option
+@exchange_option
 @fresh_option
 @job_options
 def rebuild_index(**options: Any) -> None:

@@ -7,6 +7,8 @@ DOOR: Final = (
     "build_queues",
     "build_request",
     "chosen_names",
+    "exchange",
+    "exchange_names",
     "index_names",
     "index_profiles",
     "kept_index",
@@ -14,5 +16,6 @@ DOOR: Final = (
     "place_queues",
     "rebuild",
     "rebuild_request",
+    "shuffle_exchange",
     "unit_blocks",
 )

@@ -158,7 +158,12 @@ def _seed(task: BuildIndexTask) -> IndexHeader | None:
     """Return the header from which the builder learns when and where the file before ended; None without one."""
     if task.placed.before is None:
         return task.seed
-    physical_offset, timestamp = entry_place(task.placed.before)
+    return seed_behind(entry_place(task.placed.before))
+
+
+def seed_behind(place: tuple[int, int]) -> IndexHeader:
+    """The header that says of the file before one no more than where and when (ms) its last entry's record was."""
+    physical_offset, timestamp = place
     return IndexHeader(timestamp, timestamp, physical_offset, physical_offset, 0, 0)
 
 

@@ -69,7 +69,9 @@ class QueuesWanted(msgspec.Struct, frozen=True):
         """Write it into the work directory, without the queues that there are; returns the path."""
         plan = dataclasses.replace(self.plan, existing=frozenset(), misplaced=frozenset(), problems=())
         path = work.root / _NAME
-        write_whole(path, msgspec.msgpack.encode(msgspec.structs.replace(self, plan=plan), enc_hook=str))
+        # The order of what is in sets would be another one in each process.
+        wanted = msgspec.structs.replace(self, plan=plan)
+        write_whole(path, msgspec.msgpack.encode(wanted, enc_hook=str, order="deterministic"))
         return str(path)
 
     @classmethod

@@ -19,6 +19,7 @@ _ASIDE: Final = (
     "allow_fewer",
     "storage",
     "out_storage",
+    "exchange",
 )
 """Options that say how a job runs and publishes; the files that it builds are the same whatever they are."""
 
@@ -76,5 +77,5 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The options that the output depends on: a job that was killed goes on only where they are the same."""
         fields: JobIdentity = msgspec.to_builtins(self)
         for name in _ASIDE:
-            del fields[name]
+            fields.pop(name, None)
         return fields

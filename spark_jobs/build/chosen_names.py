@@ -9,7 +9,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
-from spark_jobs.build.place_entries import PlacedFile, entry_place
+from spark_jobs.build.place_entries import Ask, PlacedFile, ask_here, entry_places
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import IndexFileFacts
 from storage.index.index_file import IndexHeader
@@ -34,21 +34,23 @@ def choose_names(
     last: IndexHeader | None,
     *,
     above: str = "",
+    ask: Ask = ask_here,
 ) -> list[str]:
     """A name for each file, as a run before this one chose them, else chosen now: `above` the last name that is kept.
 
-    `last` is the header of the file before all of them: of what it says an empty first file gets its time.
+    `last` is the header of the file before all of them: of what it says an empty first file gets its time. `ask` has
+    entries looked at where they are.
     """
     known = work.done(_NAMES)
     if known is None or len(known["names"]) != len(placed):
-        stamps = [_begin_timestamp(file, last) for file in placed]
+        stamps = _begin_timestamps(placed, last, ask)
         known = work.finish(_NAMES, {"names": name_files(stamps, zone, above=above, now=datetime.now(UTC))})
     return [str(name) for name in known["names"]]
 
 
-def _begin_timestamp(file: PlacedFile, last: IndexHeader | None) -> int:
-    """Store time (ms) of a file's first entry; of one without entries, that of the entry before it."""
-    first = file.pieces[0] if file.pieces else file.before
-    if first is not None:
-        return entry_place(first)[1]
-    return last.end_timestamp if last is not None else 0
+def _begin_timestamps(placed: Sequence[PlacedFile], last: IndexHeader | None, ask: Ask) -> list[int]:
+    """Store time (ms) of the first entry of each file; of one without entries, that of the entry before it."""
+    firsts = [file.pieces[0] if file.pieces else file.before for file in placed]
+    times = iter(entry_places([first for first in firsts if first is not None], ask))
+    without = last.end_timestamp if last is not None else 0
+    return [without if first is None else next(times)[1] for first in firsts]

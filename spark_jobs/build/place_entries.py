@@ -6,8 +6,10 @@ them, so running counts alone say where a file begins and ends (store-format §3
 of what is placed, which may lie inside a segment, its table and one block are read.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -73,6 +75,18 @@ class PlacedFile(msgspec.Struct, frozen=True):
         return sum(piece.count for piece in self.pieces)
 
 
+Question: TypeAlias = tuple[EntryBlock, Callable[[EntryBlock], Any]]
+"""Blocks, of a segment for example, and a function that reads of them what the driver has to know."""
+
+Ask: TypeAlias = Callable[[Sequence[Question]], list[Any]]
+"""Has each question answered where the blocks are; the answers in order."""
+
+
+def ask_here(questions: Sequence[Question]) -> list[Any]:
+    """Answer in this process by reading the files of the blocks."""
+    return [function(block) for block, function in questions]
+
+
 def entry_tables(work: WorkDirectory, segments: Iterable[ScanSummary]) -> list[EntryTable]:
     """What scans found in segments, a table for each that has any block."""
     return [
@@ -96,7 +110,7 @@ def pieces_of_blocks(pieces: Iterable[Piece]) -> Iterator[Piece]:
                 break
 
 
-def cut_blocks(blocks: Sequence[EntryBlock], start: Boundary | None, end: int) -> list[Piece]:
+def cut_blocks(blocks: Sequence[EntryBlock], start: Boundary | None, end: int, ask: Ask = ask_here) -> list[Piece]:
     """Return the entries behind `start` whose records lie below the physical offset `end`."""
     pieces = []
     for block in blocks:
@@ -106,9 +120,9 @@ def cut_blocks(blocks: Sequence[EntryBlock], start: Boundary | None, end: int) -
         is_cut = block.end > end and block.last_record >= end
         if is_cut or (start is not None and block.first <= start.physical_offset):
             if start is not None and block.first <= start.physical_offset:
-                skip = _entries_up_to(block, start)
+                [skip] = ask([(block, partial(_entries_up_to, start=start))])
             if is_cut:
-                stop = _entries_below(block, end)
+                [stop] = ask([(block, partial(_entries_below, physical_offset=end))])
         if stop > skip:
             pieces.append(Piece(block, skip, stop - skip))
     return pieces
@@ -138,17 +152,31 @@ def place(pieces: Iterable[Piece], capacity: int, has_more: bool) -> list[Placed
     return files
 
 
-def has_record_behind(blocks: Sequence[EntryBlock], pieces: Sequence[Piece], start: Boundary | None, end: int) -> bool:
+def has_record_behind(
+    blocks: Sequence[EntryBlock], pieces: Sequence[Piece], start: Boundary | None, end: int, ask: Ask = ask_here
+) -> bool:
     """Whether a record below `end` is dispatched after the last entry of `pieces`, or after `start` without any."""
     last = start.physical_offset if start is not None else -1
     if pieces:
-        last = entry_place(_last_entry(pieces[-1]))[0]
-    return any(
-        last < each.last_record < end
-        for block in blocks
-        if block.first < end and block.last_record > last
-        for each in (block.blocks() if block.last_record >= end else (block,))
-    )
+        last = entry_places([_last_entry(pieces[-1])], ask)[0][0]
+    behind = [block for block in blocks if block.first < end and block.last_record > last]
+    if any(block.last_record < end for block in behind):
+        return True
+    return any(ask([(block, partial(_has_record_between, last=last, end=end)) for block in behind]))
+
+
+def entry_places(pieces: Sequence[Piece], ask: Ask = ask_here) -> list[tuple[int, int]]:
+    """What :func:`entry_place` says of each piece."""
+    return ask([(piece.block, partial(_entry_place_in, skip=piece.skip)) for piece in pieces])
+
+
+def _entry_place_in(block: EntryBlock, skip: int) -> tuple[int, int]:
+    return entry_place(Piece(block, skip, 1))
+
+
+def _has_record_between(block: EntryBlock, last: int, end: int) -> bool:
+    """Whether a last record of any block of a segment lies between two physical offsets."""
+    return any(last < each.last_record < end for each in block.blocks())
 
 
 def entry_place(piece: Piece) -> tuple[int, int]:

@@ -8,9 +8,8 @@ from typing import Final
 import msgspec
 
 from spark_jobs.build.build_queues import NOT_ADDED, BuildQueuesTask, BuiltQueues, QueuesWanted
-from spark_jobs.build.split_queues import split_queues
+from spark_jobs.build.split_queues import Survey, split_queues
 from spark_jobs.build.unit_blocks import UnitList, used_bundles
-from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
@@ -100,7 +99,7 @@ def log_extent(minimum: int, end: int, damages: Iterable[Damage]) -> ReadableLog
 
 
 def queue_tasks(
-    run: RunTasks,
+    survey: Survey,
     plan: QueuePlan,
     work: WorkDirectory,
     segments: Sequence[ScanSummary],
@@ -109,13 +108,13 @@ def queue_tasks(
 ) -> list[BuildQueuesTask]:
     """A task for each bundle that has units, and one for each part of a queue that is built in parts.
 
-    `segments` are the summaries of the scan, in order; `run` runs tasks that look at queues which may be split.
+    `segments` are the summaries of the scan, in order; `survey` has queues looked at that may be split.
     """
     scanned = [summary for summary in segments if summary["base"] < log.end]
     units = UnitList.leave(work, scanned)
     segment_size = max((summary["size"] for summary in segments), default=0)
     wanted = QueuesWanted(plan, log, segment_size).leave(work)
-    split = split_queues(run, plan, scanned, units, log.end, bundles)
+    split = split_queues(survey, plan, scanned, units, log.end, bundles)
     root, homes = str(work.root), {queue: bundle_of(*queue, bundles) for queue in split}
     tasks = [
         BuildQueuesTask(root, wanted, bundle, units, tuple(queue for queue, home in homes.items() if home == bundle))

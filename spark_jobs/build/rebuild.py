@@ -10,33 +10,23 @@ that was killed goes on from there. What was built is named and made visible by 
 """
 
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
-from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, build_index_file, take_index_file
-from spark_jobs.build.build_queues import (
-    BuildQueuesTask,
-    BuiltQueues,
-    build_queues,
-    bundle_count,
-    join_parts,
-    take_queues,
-)
+from spark_jobs.build.build_index_file import BuildIndexTask, BuiltIndexFile
+from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, bundle_count, join_parts
 from spark_jobs.build.chosen_names import PLACE, choose_names, zone_of_names
+from spark_jobs.build.exchange import BuildTask, Exchange
 from spark_jobs.build.kept_index import IndexShapeWanted, KeptIndex, choose_shape, keep_below, keep_index
 from spark_jobs.build.place_entries import cut_blocks, entry_tables, has_record_behind, place
 from spark_jobs.build.place_queues import log_extent, queue_tasks
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.build.unit_blocks import unit_count
-from spark_jobs.run.attempt import run_phase
-from spark_jobs.run.progress import JobProgress, Phase
-from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import LogEnd, find_log_end
-from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, scan_log
+from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source
 from spark_jobs.scan.scan_segment import ScanSummary
 from spark_jobs.scan.source import StoreSource
 from storage.build.queue_plan import QueueOptions, QueuePlan
@@ -70,11 +60,11 @@ class Rebuild:
         source: StoreSource,
         work: WorkDirectory,
         context: "SparkContext",
-        progress: JobProgress,
+        exchange: Exchange,
     ) -> None:
         """Prepare a rebuild; nothing is read yet."""
         self._request, self._source, self._work = request, source, work
-        self._context, self._progress = context, progress
+        self._context, self._exchange = context, exchange
         self._queue_plan = _queue_plan(request, source.layout.root) if request.queues else None
 
     def run(self) -> Rebuilt:
@@ -88,7 +78,7 @@ class Rebuild:
         kept = self._keep(probed, shape)
         self._zone = zone_of_names(request.zone, probed.index_files)
         options = self._scan_options(probed, shape, kept)
-        segments = scan_log(self._context, self._work, source, options, self._progress)
+        segments = self._exchange.scan(source, options)
         self._work.enter(PLACE)
         log_end = find_log_end(segments, probed.recovery_start if request.is_for_store else None)
         rebuilt = Rebuilt(segments, log_end, shape, kept)
@@ -128,35 +118,31 @@ class Rebuild:
         """Build index files and queues in one go, so that no core waits for the last of either."""
         index_tasks = self._index_tasks(rebuilt) if self._request.index else []
         queue_tasks = self._queue_tasks(rebuilt)
-        tasks: list[BuildIndexTask | BuildQueuesTask] = [*index_tasks, *queue_tasks]
+        tasks: list[BuildTask] = [*index_tasks, *queue_tasks]
         amount = sum(task.placed.entries for task in index_tasks)
         amount += unit_count(rebuilt.segments) if queue_tasks else 0
-        run = partial(run_tasks, self._context)
-        built = run_phase(run, self._work, self._progress, Phase(PHASE, amount, "entries"), tasks, build)
+        built = self._exchange.build(tasks, amount)
         rebuilt.index_files = cast("list[BuiltIndexFile]", built[: len(index_tasks)])
-        rebuilt.queues = cast("list[BuiltQueues]", built[len(index_tasks) :])
-        for task, made in zip(index_tasks, rebuilt.index_files, strict=True):
-            take_index_file(task, made)
-        for bundle in rebuilt.queues:
-            take_queues(self._work, bundle)
-        rebuilt.queues = join_parts(rebuilt.queues)
+        rebuilt.queues = join_parts(cast("list[BuiltQueues]", built[len(index_tasks) :]))
 
     def _queue_tasks(self, rebuilt: Rebuilt) -> list[BuildQueuesTask]:
         rebuilt.queue_plan = self._queue_plan
         if self._queue_plan is None:
             return []
         log = log_extent(self._source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
-        run, bundles = partial(run_tasks, self._context), bundle_count(self._source.size)
-        return queue_tasks(run, self._queue_plan, self._work, rebuilt.segments, log, bundles)
+        bundles = bundle_count(self._source.size)
+        return queue_tasks(self._exchange.survey, self._queue_plan, self._work, rebuilt.segments, log, bundles)
 
     def _index_tasks(self, rebuilt: Rebuilt) -> list[BuildIndexTask]:
         blocks = entry_tables(self._work, rebuilt.segments)
         kept, shape, end = rebuilt.kept, rebuilt.shape, rebuilt.log_end.end
-        pieces = cut_blocks(blocks, kept.boundary, end)
-        placed = place(pieces, shape.capacity - 1, has_record_behind(blocks, pieces, kept.boundary, end))
+        ask = self._exchange.ask
+        pieces = cut_blocks(blocks, kept.boundary, end, ask)
+        placed = place(pieces, shape.capacity - 1, has_record_behind(blocks, pieces, kept.boundary, end, ask))
         directory = self._work.staged / INDEX
         directory.mkdir(exist_ok=True)
-        names = choose_names(self._work, placed, self._zone, kept.seed, above=kept.names[-1] if kept.names else "")
+        above = kept.names[-1] if kept.names else ""
+        names = choose_names(self._work, placed, self._zone, kept.seed, above=above, ask=ask)
         return [
             BuildIndexTask(
                 work=str(self._work.root),
@@ -169,11 +155,6 @@ class Rebuild:
             )
             for number, (file, name) in enumerate(zip(placed, names, strict=True))
         ]
-
-
-def build(task: BuildIndexTask | BuildQueuesTask) -> BuiltIndexFile | BuiltQueues:
-    """Run a task of either kind."""
-    return build_index_file(task) if isinstance(task, BuildIndexTask) else build_queues(task)
 
 
 def _queue_plan(request: RebuildRequest, root: Path) -> QueuePlan:

@@ -8,7 +8,7 @@ left to one task, as are queues of batches, and those with extensions, where eac
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
@@ -16,7 +16,6 @@ import msgspec
 
 from spark_jobs.build.build_queues import QueuePart
 from spark_jobs.build.unit_blocks import UnitList, queue_runs, unit_count
-from spark_jobs.run.attempt import RunTasks
 from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
 from storage.build.queue_builder import LARGEST_QUEUE_OFFSET
 from storage.build.queue_plan import QueuePlan, Verdict
@@ -50,6 +49,10 @@ class SurveyTask(msgspec.Struct, frozen=True):
     end: int
 
 
+Survey: TypeAlias = Callable[[Sequence[SurveyTask]], list[list[list[Extent] | None]]]
+"""Has queues looked at by tasks; what :func:`survey_queues` says of each task."""
+
+
 def survey_queues(task: SurveyTask) -> list[list[Extent] | None]:
     """The extents of each queue; None for one whose units do not follow one another."""
     found: dict[QueueName, list[Extent] | None] = {queue: [] for queue in task.queues}
@@ -70,8 +73,18 @@ def survey_queues(task: SurveyTask) -> list[list[Extent] | None]:
     return list(found.values())
 
 
+def join_extents(answers: Iterable[list[Extent] | None]) -> list[Extent] | None:
+    """What was said of a queue in stretches of the log, in order; None where units do not follow one another."""
+    extents: list[Extent] = []
+    for answer in answers:
+        if answer is None or (extents and answer and extents[-1].stop != answer[0].first):
+            return None
+        extents += answer
+    return extents
+
+
 def split_queues(
-    run: RunTasks, plan: QueuePlan, segments: Sequence[ScanSummary], units: UnitList, end: int, bundles: int
+    survey: Survey, plan: QueuePlan, segments: Sequence[ScanSummary], units: UnitList, end: int, bundles: int
 ) -> dict[QueueName, list[tuple[QueuePart, UnitList]]]:
     """The queues that are to be built in parts, and the parts of each, with the segments that have anything of them."""
     share = max(unit_count(segments) // bundles, LEAST_UNITS)
@@ -84,7 +97,7 @@ def split_queues(
         for start, stop in pairwise([*range(units.start, units.stop, SEGMENTS_AT_ONCE), units.stop])
     ]
     answers: dict[QueueName, list[list[Extent] | None]] = {}
-    for task, answer in zip(tasks, run("survey", tasks, survey_queues), strict=True):
+    for task, answer in zip(tasks, survey(tasks), strict=True):
         for queue, extents in zip(task.queues, answer, strict=True):
             answers.setdefault(queue, []).append(extents)
     split: dict[QueueName, list[tuple[QueuePart, UnitList]]] = {}
@@ -118,11 +131,7 @@ def _parts(
     queue: QueueName, number: int, answers: Sequence[list[Extent] | None], file_units: int, share: int
 ) -> Iterator[tuple[QueuePart, int, int]]:
     """Parts of a queue, numbered from `number` on, and the segments [from, to) that have units of them."""
-    extents: list[Extent] = []
-    for answer in answers:
-        if answer is None or (extents and answer and extents[-1].stop != answer[0].first):
-            return
-        extents += answer
+    extents = join_extents(answers)
     if not extents:
         return
     step, stop = max(share // file_units, 1) * file_units, extents[-1].stop

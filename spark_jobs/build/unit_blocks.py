@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.run.attempt import block_file
-from spark_jobs.run.blocks import Block, read_block, read_block_at
+from spark_jobs.run.blocks import Block, BlockWriter, read_block, read_block_at
 from spark_jobs.run.work_directory import WorkDirectory, write_whole
 from spark_jobs.scan.scan_segment import UNITS, ScanSummary
 from storage.build.dispatch_scan import BATCH, PLAIN
@@ -72,6 +72,18 @@ class UnitList(msgspec.Struct, frozen=True, array_like=True):
             for summary in segments
             if summary["unit_table"] >= 0
         ]
+        return cls._leave(work, files)
+
+    @classmethod
+    def of_bundle(cls, work: WorkDirectory, writer: BlockWriter, bundle: int, positions: Sequence[int]) -> "UnitList":
+        """Make the list of one file, which has blocks of one bundle alone: at these positions, in the log's order."""
+        starts = np.zeros(bundle + 2, np.int64)
+        starts[bundle + 1] = len(positions)
+        table = writer.write_table({"starts": starts, "positions": np.array(positions, np.int64)})
+        return cls._leave(work, [ScannedUnits(str(writer.path), table)])
+
+    @classmethod
+    def _leave(cls, work: WorkDirectory, files: Sequence[ScannedUnits]) -> "UnitList":
         write_whole(work.root / _NAME, msgspec.msgpack.encode(files))
         return cls(str(work.root / _NAME), 0, len(files))
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import click
 
 from protocol.errors import ConfigError, FilterSyntaxError
+from spark_jobs.build.exchange_names import EXCHANGES, FILES
 from spark_jobs.build.index_names import parse_zone
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
@@ -112,7 +113,8 @@ out_option = _out_option()
 
 out_url_options = _together(
     _out_option(
-        "A URL (s3://, gs://, hdfs://, file://) needs --work, and `rocketlens fetch` brings the result into the store. "
+        "A URL (s3://, gs://, hdfs://, file://) needs --work or --exchange shuffle; `rocketlens fetch` brings the "
+        "result into the store. "
     ),
     storage_option_where("--out is a URL", "--out-storage-options", "out_storage"),
 )
@@ -216,6 +218,15 @@ def work_option(default: str) -> Callable[[Command], Command]:
         f"on all machines. [default: {default}]",
     )
 
+
+exchange_option = click.option(
+    "--exchange",
+    type=click.Choice(EXCHANGES),
+    default=FILES,
+    show_default=True,
+    help="How what scanning finds comes to the tasks that build: by files in --work, which all machines must see, or "
+    "by Spark's own shuffle. With shuffle and a URL for --out no disk is shared, and --work is not needed.",
+)
 
 fresh_option = click.option("--fresh", is_flag=True, help="Start over instead of continuing an earlier run.")
 

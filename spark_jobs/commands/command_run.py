@@ -17,6 +17,7 @@ import click
 
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError, is_out_of_room
 from protocol.printable import one_line
+from spark_jobs.build.exchange_names import FILES, SHUFFLE
 from spark_jobs.places.file_systems import has_scheme, is_url, local_path
 from spark_jobs.run.class_archive import find_java
 from storage.files.write_guard import check_outside
@@ -57,8 +58,10 @@ def rebuild(options: JobOptions, progress: "JobProgress", launch: "Launch | None
 def check_rebuild(options: JobOptions) -> None:
     """Raise ConfigError for a URL without a directory of this machine to build in."""
     out = options["out"] or ""
-    if has_scheme(out) and not options["work"]:
-        raise ConfigError(f"--out {out} needs --work DIR: the files are built there, then sent")
+    if has_scheme(out) and not options["work"] and options["exchange"] == FILES:
+        raise ConfigError(
+            f"--out {out} needs --work DIR, where the files are built and sent from, or --exchange {SHUFFLE}"
+        )
 
 
 def compact(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":

@@ -1,34 +1,39 @@
 """Run a job that writes, from request to report: lock, source, work directory, Spark, publishing."""
 
 import contextlib
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
+from spark_jobs.build.exchange import Exchange, FileExchange
+from spark_jobs.build.exchange_names import SHUFFLE
 from spark_jobs.build.index_profiles import TAGGED_PROFILE
 from spark_jobs.build.rebuild import Rebuild
 from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.build.shuffle_exchange import ShuffleExchange, Target
 from spark_jobs.commands.store_report import StoreReport, compacted_report, rebuilt_report
 from spark_jobs.compact.compact import Compact
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.file_systems import is_url
 from spark_jobs.places.place_names import JOURNAL, WORK
+from spark_jobs.places.placed_run import Driver, PlacedRecord
 from spark_jobs.publish.deliver import check_out, deliver, end_last_publishing, stage_index
 from spark_jobs.publish.fetch import FetchRequest, fetch, read_sent
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publish.publish import Staged
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import find_unfinished
-from spark_jobs.publish.send import ToSend, check_send, send
+from spark_jobs.publish.send import ToSend, check_send, open_run, send
 from spark_jobs.publish.sent_manifest import mark_log
 from spark_jobs.publish.store_lock import StoreLock
-from spark_jobs.run.attempt import RunTasks
+from spark_jobs.run.attempt import Result, RunTasks, Task
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.session import run_tasks, spark_context
@@ -41,17 +46,31 @@ if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
 
 REPORT: Final = "report"
 
-Made = tuple[StoreReport, list[Staged]]
-Make = Callable[[StoreSource, WorkDirectory, "SparkContext"], Callable[[], Made]]
+
+class Made(NamedTuple):
+    """The report of a job, what it has staged, and the records of tasks that have sent their files to a URL."""
+
+    report: StoreReport
+    staged: list[Staged]
+    sent: Sequence[PlacedRecord] = ()
+
+
+Make = Callable[[StoreSource, WorkDirectory, "SparkContext", Driver | None], Callable[[], Made]]
 """Builds in Spark; what it returns stages the result and reports once Spark is gone."""
 
 
 def run_rebuild(request: RebuildRequest, progress: JobProgress, launch: Launch | None = None) -> StoreReport:
     """Rebuild as asked; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
-    def make(source: StoreSource, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
-        rebuilt = Rebuild(request, source, work, context, progress).run()
-        return lambda: rebuilt_report(request, source, work, rebuilt)
+    def make(
+        source: StoreSource, work: WorkDirectory, context: "SparkContext", driver: Driver | None
+    ) -> Callable[[], Made]:
+        exchange: Exchange = FileExchange(context, work, progress)
+        if request.exchange == SHUFFLE:
+            exchange = ShuffleExchange(context, work, progress, _target(request, source, driver))
+        with contextlib.closing(exchange):
+            rebuilt = Rebuild(request, source, work, context, exchange).run()
+        return lambda: Made(*rebuilt_report(request, source, work, rebuilt), exchange.sent)
 
     return _run("rebuild", request, progress, make, launch)
 
@@ -59,9 +78,9 @@ def run_rebuild(request: RebuildRequest, progress: JobProgress, launch: Launch |
 def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch | None = None) -> StoreReport:
     """Compact the index; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
-    def make(source: StoreSource, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
+    def make(source: StoreSource, work: WorkDirectory, context: "SparkContext", _: Driver | None) -> Callable[[], Made]:
         compacted = Compact(request, source, work, context, progress).run()
-        return lambda: (compacted_report(request, source, compacted), stage_index(request, source, work, ()))
+        return lambda: Made(compacted_report(request, source, compacted), stage_index(request, source, work, ()))
 
     return _run("compact", request, progress, make, launch)
 
@@ -89,7 +108,7 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
             report.resumed = resumed
 
             def finish() -> Made:
-                return report, fetch(place, manifest, work, progress)
+                return Made(report, fetch(place, manifest, work, progress))
 
             _conclude(request, source, work, finish, lock, drops_unknown=manifest.drop_unknown_topics)
             report.steady_seconds, report.seconds = 0.0, time.monotonic() - started
@@ -99,8 +118,7 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
 
 def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make, launch: Launch | None) -> StoreReport:
     started, began = time.monotonic(), time.time()
-    base = Path(request.work or Path(request.target) / WORK)
-    with _held(request, base, progress) as lock, _source(request) as source:
+    with _base(request) as base, _held(request, base, progress) as lock, _source(request) as source:
         if lock is not None and end_last_publishing(lock, source, base):
             ended = _last_report(command, request, base)
             if ended is not None:
@@ -111,12 +129,16 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
         identity = {"command": command, "request": request.identity(), "source": source.identity()}
         with contextlib.closing(WorkDirectory.open(base, identity, fresh=request.fresh)) as work:
             resumed = any((work.root / "done").iterdir())
-            with spark_context(
-                command, request.master, work.root, request.settings, launch=launch, warm=__name__
-            ) as context:
-                finish = make(source, work, context)
+            with (
+                spark_context(
+                    command, request.master, work.root, request.settings, launch=launch, warm=__name__
+                ) as context,
+                _sending(request, work) as driver,
+            ):
+                finish = make(source, work, context, driver)
                 if lock is None:
-                    report = _conclude(request, source, work, finish, lock, partial(run_tasks, context))
+                    sender = None if driver is None else partial(send, driver, _run_of_sending(request, context), work)
+                    report = _conclude(request, source, work, finish, lock, sender)
             if lock is not None:  # here, since Spark has closed its files in the store by now
                 report = _conclude(request, source, work, finish, lock)
             report.notes = list(map(source.named, report.notes))
@@ -125,6 +147,47 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
             report.seconds = time.monotonic() - started
             work.remove()
             return report
+
+
+@contextlib.contextmanager
+def _base(request: BuildRequest) -> Iterator[Path]:
+    """Where the work directory lies. What tasks send to a URL themselves needs none that stays, nor one for them."""
+    if request.sent_to is not None and request.work is None:
+        with tempfile.TemporaryDirectory(prefix="rocketlens-") as directory:
+            yield Path(directory, WORK)
+    else:
+        yield Path(request.work or Path(request.target) / WORK)
+
+
+@contextlib.contextmanager
+def _sending(request: BuildRequest, work: WorkDirectory) -> Iterator[Driver | None]:
+    """The run at the URL to which the output is sent, None where it goes into a directory."""
+    if request.sent_to is None:
+        yield None
+        return
+    driver = open_run(work, request.sent_to, request.out_storage, fresh=request.fresh)
+    try:
+        yield driver
+    finally:
+        driver.leave()
+
+
+def _run_of_sending(request: BuildRequest, context: "SparkContext") -> RunTasks:
+    """What sends the files that are staged: tasks, or, where these may not see the work directory, the driver."""
+    if isinstance(request, RebuildRequest) and request.exchange == SHUFFLE:
+        return _run_here
+    return partial(run_tasks, context)
+
+
+def _run_here(_: str, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:
+    return [function(task) for task in tasks]
+
+
+def _target(request: RebuildRequest, source: StoreSource, driver: Driver | None) -> Target | None:
+    """The URL as tasks get it that send what they build; None where the output goes into a directory."""
+    if driver is None:
+        return None
+    return Target(driver.run, driver.found, {"request": request.identity(), "source": source.identity()})
 
 
 def _source(request: BuildRequest) -> contextlib.AbstractContextManager[StoreSource]:
@@ -139,19 +202,18 @@ def _conclude(
     work: WorkDirectory,
     finish: Callable[[], Made],
     lock: StoreLock | None,
-    run: RunTasks | None = None,
+    sender: Callable[[ToSend], None] | None = None,
     *,
     drops_unknown: bool = False,
 ) -> StoreReport:
-    """Stage and publish; until then, `steady_seconds` of the report is when that was done."""
-    report, staged = finish()
+    """Stage and publish, or send; until then, `steady_seconds` of the report is when that was done."""
+    report, staged, sent = finish()
     if lock is not None and report.damages and not request.allow_fewer:
         slots = report.details.index.slots if report.details.index is not None else 0
         refuse_fewer(source, staged, report.damages, slots, _left_out(request, report, drops_unknown=drops_unknown))
     work.finish(REPORT, msgspec.to_builtins(report))
-    if isinstance(request, RebuildRequest) and request.sent_to is not None and run is not None:
-        what = _to_send(request, source, report, staged)
-        send(run, work, request.sent_to, request.out_storage, what, fresh=request.fresh)
+    if isinstance(request, RebuildRequest) and sender is not None:
+        sender(_to_send(request, source, report, staged)._replace(sent=sent))
     else:
         report.details.backups = deliver(request, source, work, staged, lock)
     report.details.published = [each.name for each in staged]

@@ -24,6 +24,7 @@ from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_log import total
 from spark_jobs.scan.scan_segment import ScanSummary
 from spark_jobs.scan.source import StoreSource
+from storage.index.index_file import IndexHeader
 
 
 class ScanDetails(msgspec.Struct, kw_only=True, rename="camel"):
@@ -78,7 +79,8 @@ def rebuilt_report(
     report.notes += rebuilt.notes
     staged: list[Staged] = []
     if request.index:
-        staged += stage_index(request, source, work, rebuilt.kept.names)
+        ends = [IndexHeader(*file["header"]).end_timestamp for file in rebuilt.index_files]
+        staged += stage_index(request, source, work, rebuilt.kept.names, ends)
         report.entries = total(rebuilt.index_files, "entries")
         report.details.index = IndexDetails(
             slots=rebuilt.shape.slots,

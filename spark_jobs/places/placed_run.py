@@ -20,6 +20,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from storage.files.attempt_names import attempt_name
 DONE: Final = "_done.json"
 RUN: Final = "_run.json"
 _TRIES: Final = 3
+_BLOCK: Final = 4 * 1024 * 1024
 
 PlacedRecord: TypeAlias = dict[str, Any]
 """What a task's attempt left: the task's own summary, and `objects`, which it wrote."""
@@ -99,6 +101,13 @@ class PlacedAttempt:
                 self.objects.append(PlacedObject(path, file.size, file.sha256))
 
             yield file, commit
+
+    def send(self, path: Path, name: str) -> None:
+        """Write an object that has the bytes of a file."""
+        with open(path, "rb") as source, self.writing(name) as (file, commit):
+            while block := source.read(_BLOCK):
+                file.write(block)
+            commit()
 
     def finish(self, record: PlacedRecord) -> None:
         """Leave the record, from which on the attempt may count."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -38,11 +39,17 @@ def check_out(request: BuildRequest) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
-def stage_index(request: BuildRequest, source: StoreSource, work: WorkDirectory, kept: tuple[str, ...]) -> list[Staged]:
-    """The whole index, with those files of the store that stay, and the checkpoint that protects it."""
+def stage_index(
+    request: BuildRequest, source: StoreSource, work: WorkDirectory, kept: tuple[str, ...], sent: Iterable[int] = ()
+) -> list[Staged]:
+    """The whole index, with those files of the store that stay, and the checkpoint that protects it.
+
+    `sent` are the end times (ms) of files that are not here, since tasks have sent them to where they belong.
+    """
     directory = work.staged / INDEX
     stage_kept(kept, source.layout.index, directory, work.partial, link=request.out is None)
-    latest = latest_end_timestamp(directory)
+    here = latest_end_timestamp(directory)
+    latest = max((*sent, *(() if here is None else (here,))), default=None)
     staged = [Staged(INDEX, directory, synced=True)]
     if latest is not None and not request.keep_checkpoint:
         write_checkpoint(source.layout.checkpoint, work.staged / CHECKPOINT, latest)

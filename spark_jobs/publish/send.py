@@ -25,7 +25,6 @@ from spark_jobs.run.work_directory import WorkDirectory
 PHASE: Final = "send"
 BUNDLE_BYTES: Final = 64 * 1024 * 1024
 """A task sends files of about as many bytes; a longer one has a task of its own."""
-BLOCK: Final = 4 * 1024 * 1024
 _RUN: Final = "sent"
 
 
@@ -46,10 +45,7 @@ def send_files(task: SendTask) -> PlacedRecord:
 
 def _send(task: SendTask, attempt: PlacedAttempt) -> PlacedRecord:
     for path in task.paths:
-        with open(Path(task.root, path), "rb") as source, attempt.writing(path) as (file, commit):
-            while block := source.read(BLOCK):
-                file.write(block)
-            commit()
+        attempt.send(Path(task.root, path), path)
     return {"paths": list(task.paths)}
 
 
@@ -61,51 +57,57 @@ def check_send(out: str, storage: str, base: Path, *, fresh: bool) -> None:
 
 
 class ToSend(NamedTuple):
-    """What is staged, the log that it was made of, the job's report, and what of its options a fetch has to know."""
+    """What is staged, the log that it was made of, the job's report, and what of its options a fetch has to know.
+
+    `sent` are the records of tasks that have sent files themselves: their `paths` in the store, and `objects`.
+    """
 
     staged: Sequence[Staged]
     log: LogMark
     report: dict[str, Any]
     drop_unknown_topics: bool
+    sent: Sequence[PlacedRecord] = ()
 
 
-def send(run: RunTasks, work: WorkDirectory, out: str, storage: str, what: ToSend, *, fresh: bool) -> None:
-    """Send what is staged; raises StoreError where another run has committed before.
+def open_run(work: WorkDirectory, out: str, storage: str, *, fresh: bool) -> Driver:
+    """Begin a run at a URL, under the name that the work directory keeps: one that was killed goes on.
 
-    A run that was killed goes on under the name that the work directory keeps; where it had committed all is done.
+    Raises ConfigError where it cannot be, as :func:`check_send`. It has to be left in the end (`Driver.leave`).
     """
-    work.enter(PHASE)
     kept = work.done(_RUN)
     if kept is not None:
-        driver = Driver.go_on(out, storage, COMMAND, str(kept["token"]))
-    else:
-        token = work.finish(_RUN, {"token": new_token()})["token"]
-        driver = Driver.start(out, storage, COMMAND, fresh=fresh, token=token)
+        return Driver.go_on(out, storage, COMMAND, str(kept["token"]))
+    token = work.finish(_RUN, {"token": new_token()})["token"]
+    return Driver.start(out, storage, COMMAND, fresh=fresh, token=token)
+
+
+def send(driver: Driver, run: RunTasks, work: WorkDirectory, what: ToSend) -> None:
+    """Send what is staged, and commit all; raises StoreError where another run has committed before.
+
+    Where this run had committed before it was killed, all is done.
+    """
+    work.enter(PHASE)
     committed = driver.committed()
     if committed is not None and committed.run == driver.run.token:
         driver.sweep(committed)
         return
-    try:
-        tasks = list(_tasks(driver, work, what.staged))
-        records = run(PHASE, tasks, send_files)
-        parts = [
-            {**each, "path": path}
-            for record in records
-            for path, each in zip(record["paths"], record["objects"], strict=True)
-        ]
-        manifest = SentManifest(
-            command=COMMAND,
-            version=VERSION,
-            names=tuple(each.name for each in what.staged),
-            directories=tuple(_directories(what.staged)),
-            log=what.log,
-            report=what.report,
-            drop_unknown_topics=what.drop_unknown_topics,
-            parts=(),
-        )
-        driver.commit({**msgspec.to_builtins(manifest), "parts": parts})
-    finally:
-        driver.leave()
+    records = run(PHASE, list(_tasks(driver, work, what.staged)), send_files)
+    parts = [
+        {**each, "path": path}
+        for record in (*what.sent, *records)
+        for path, each in zip(record["paths"], record["objects"], strict=True)
+    ]
+    manifest = SentManifest(
+        command=COMMAND,
+        version=VERSION,
+        names=tuple(each.name for each in what.staged),
+        directories=tuple(_directories(what.staged)),
+        log=what.log,
+        report=what.report,
+        drop_unknown_topics=what.drop_unknown_topics,
+        parts=(),
+    )
+    driver.commit({**msgspec.to_builtins(manifest), "parts": parts})
 
 
 def _tasks(driver: Driver, work: WorkDirectory, staged: Sequence[Staged]) -> Iterator[SendTask]:

@@ -16,11 +16,12 @@ is and no more, and the tasks that read the blocks find them by it.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from struct import Struct
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import msgpack
 import numpy as np
@@ -31,6 +32,8 @@ from protocol.errors import StoreError
 BLOCK_HEAD = Struct(">II")
 MAGIC = 0x524C4231
 LONGEST_HEADER = 1 << 28
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +62,15 @@ class BlockWriter:
 
     def write(self, first: int, end: int, columns: Mapping[str, np.ndarray], **facts: object) -> int:
         """Append a block of one-dimensional columns made from the range [first, end); its position in the file."""
-        arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
-        views = [array.data.cast("B") for array in arrays.values() if array.size]
-        checksum = 0
-        for view in views:
-            checksum = crc32(view, checksum)
-        header = msgpack.packb(
-            {
-                **facts,
-                "source": self._source,
-                "range": [first, end],
-                "columns": [[name, array.dtype.str, array.size] for name, array in arrays.items()],
-                "checksum": checksum,
-            }
-        )
         position = self.size
-        for piece in (BLOCK_HEAD.pack(MAGIC, len(header)), header, *views):
+        for piece in pack_block({**facts, "source": self._source, "range": [first, end]}, columns):
             self._write_all(memoryview(piece))
+        return position
+
+    def add(self, block: memoryview) -> int:
+        """Append a block that is packed already; its position in the file."""
+        position = self.size
+        self._write_all(block)
         return position
 
     def write_table(self, columns: Mapping[str, np.ndarray]) -> int:
@@ -89,26 +84,35 @@ class BlockWriter:
             piece = piece[written:]
 
 
+def pack_block(facts: Mapping[str, object], columns: Mapping[str, np.ndarray]) -> list[Buffer]:
+    """The pieces of a block, one behind the other: `facts` become its header, with what describes the columns."""
+    arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+    views = [array.data.cast("B") for array in arrays.values() if array.size]
+    checksum = 0
+    for view in views:
+        checksum = crc32(view, checksum)
+    described = [[name, array.dtype.str, array.size] for name, array in arrays.items()]
+    header = msgpack.packb({**facts, "columns": described, "checksum": checksum})
+    return [BLOCK_HEAD.pack(MAGIC, len(header)), header, *views]
+
+
+def unpack_block(source: Path, packed: memoryview) -> Block:
+    """A block that is in memory; raises StoreError, naming its source, when it is not what a BlockWriter wrote."""
+
+    def read(position: int, size: int) -> memoryview:
+        if position + size > len(packed):
+            raise StoreError(source, expected=f"{size} bytes at {position}", found=len(packed), what="block")
+        return packed[position : position + size]
+
+    return _read_block(source, read, 0)[0]
+
+
 def read_block(path: Path, descriptor: int, position: int) -> tuple[Block, int]:
     """The block at a position of an open block file, and the position behind it; checked by its checksum.
 
     Raises StoreError, naming file and position, when it is not what a BlockWriter wrote.
     """
-    magic, header_size = BLOCK_HEAD.unpack(_read(path, descriptor, position, BLOCK_HEAD.size))
-    if magic != MAGIC or header_size > LONGEST_HEADER:
-        raise StoreError(path, expected="a block", found=f"other bytes at {position}", what="work file")
-    header = msgpack.unpackb(_read(path, descriptor, position + BLOCK_HEAD.size, header_size), strict_map_key=False)
-    position += BLOCK_HEAD.size + header_size
-    described = [(name, np.dtype(kind), count) for name, kind, count in header.pop("columns")]
-    size = sum(kind.itemsize * count for _, kind, count in described)
-    data = _read(path, descriptor, position, size)
-    if crc32(data) != header["checksum"]:
-        raise StoreError(path, expected=header["checksum"], found=crc32(data), what=f"CRC of the block at {position}")
-    columns, at = {}, 0
-    for name, kind, count in described:
-        columns[name] = np.frombuffer(data, dtype=kind, count=count, offset=at)
-        at += kind.itemsize * count
-    return Block(header, columns), position + size
+    return _read_block(path, partial(_read, path, descriptor), position)
 
 
 def read_block_at(path: Path, position: int) -> Block:
@@ -120,12 +124,35 @@ def read_block_at(path: Path, position: int) -> Block:
         os.close(descriptor)
 
 
+def _read_block(path: Path, read: Callable[[int, int], Buffer], position: int) -> tuple[Block, int]:
+    magic, header_size = BLOCK_HEAD.unpack(read(position, BLOCK_HEAD.size))
+    if magic != MAGIC or header_size > LONGEST_HEADER:
+        raise StoreError(path, expected="a block", found=f"other bytes at {position}", what="work file")
+    header = msgpack.unpackb(read(position + BLOCK_HEAD.size, header_size), strict_map_key=False)
+    position += BLOCK_HEAD.size + header_size
+    described = [(name, np.dtype(kind), count) for name, kind, count in header.pop("columns")]
+    size = sum(kind.itemsize * count for _, kind, count in described)
+    data = read(position, size)
+    if crc32(data) != header["checksum"]:
+        raise StoreError(path, expected=header["checksum"], found=crc32(data), what=f"CRC of the block at {position}")
+    columns, at = {}, 0
+    for name, kind, count in described:
+        columns[name] = np.frombuffer(data, dtype=kind, count=count, offset=at)
+        at += kind.itemsize * count
+    return Block(header, columns), position + size
+
+
 def _read(path: Path, descriptor: int, position: int, size: int) -> bytearray:
     data = bytearray(size)
-    view, done = memoryview(data), 0
+    read_into(path, descriptor, position, memoryview(data))
+    return data
+
+
+def read_into(path: Path, descriptor: int, position: int, view: memoryview) -> None:
+    """Fill memory with the bytes at a position of an open file; raises StoreError where it ends before."""
+    size, done = len(view), 0
     while done < size:
         count = os.preadv(descriptor, [view[done:]], position + done)
         if not count:
             raise StoreError(path, expected=f"{size} bytes at {position}", found=f"{done}", what="work file")
         done += count
-    return data

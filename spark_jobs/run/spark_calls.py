@@ -5,13 +5,14 @@ thread's connection there, so that the calls that should cancel the job and end 
 take long are therefore made in threads of their own, and only the waiting for them is broken off.
 """
 
+import contextlib
 import errno
 import json
 import os
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -58,11 +59,18 @@ class Guarded(Travelling, Generic[Task, Result]):
 
     def __call__(self, task: Task) -> Result:
         """Run it."""
-        try:
+        with guarding():
             return self._function(task)
-        except (RocketLensError, OSError) as error:
-            # Only text comes back through the JVM, in the middle of a trace: quoted, so that its end can be found.
-            raise TaskFailed(json.dumps([is_out_of_room(error), _sentence(error)])) from error
+
+
+@contextlib.contextmanager
+def guarding() -> Iterator[None]:
+    """Raise the expected errors of a task as TaskFailed."""
+    try:
+        yield
+    except (RocketLensError, OSError) as error:
+        # Only text comes back through the JVM, in the middle of a trace: quoted, so that its end can be found.
+        raise TaskFailed(json.dumps([is_out_of_room(error), _sentence(error)])) from error
 
 
 def call_apart(function: Callable[[], Result]) -> "Future[Result]":

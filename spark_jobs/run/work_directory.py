@@ -98,11 +98,15 @@ class WorkDirectory:
         for other in base.glob(f"{_RUN}*"):
             if other != work.root:
                 shutil.rmtree(other, ignore_errors=True)
-        for directory in (work.blocks, work.partial, work.staged, work.root / "done", work.root / "progress"):
-            directory.mkdir(parents=True, exist_ok=True)
+        work.make()
         if work.manifest() is None:
             work._write_manifest(Manifest(VERSION, plain, "plan"))
         return work
+
+    def make(self) -> None:
+        """Make the directories that are not there yet."""
+        for directory in (self.blocks, self.partial, self.staged, self.root / "done", self.root / "progress"):
+            directory.mkdir(parents=True, exist_ok=True)
 
     @classmethod
     def left_in(cls, base: Path) -> Self | None:

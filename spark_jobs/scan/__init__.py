@@ -7,6 +7,7 @@ DOOR: Final = (
     "probe_store",
     "scan_log",
     "scan_segment",
+    "scanned_rows",
     "segment_window",
     "source",
 )

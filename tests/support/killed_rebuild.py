@@ -29,7 +29,7 @@ def main() -> None:
     if phase == "place":
         step = countdown(entered, number)
         wrap(place_entries, "entry_place", step)
-        wrap(chosen_names, "entry_place", step)
+        wrap(chosen_names, "entry_places", step)
         wrap(rebuild, "place", step)
     elif phase == "fsync":
         wrap(os, "fsync", countdown(entered, number))

@@ -1,6 +1,6 @@
 """A rebuild of a store's queues without Spark: its tasks called one after the other, as Spark calls them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from spark_jobs.build.place_queues import (
     queue_tasks,
     staged_trees,
 )
-from spark_jobs.run.attempt import Result, Task
+from spark_jobs.build.split_queues import Extent, SurveyTask, survey_queues
 from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ScanTask, scan_segment
@@ -22,9 +22,9 @@ from storage.build.queue_plan import QueueOptions, QueuePlan
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
 
-def run_here(_: str, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:
-    """Run tasks one after the other, in this process."""
-    return [function(task) for task in tasks]
+def survey_here(tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
+    """Look at queues in this process."""
+    return [survey_queues(task) for task in tasks]
 
 
 class Rebuilt:
@@ -48,7 +48,7 @@ class Rebuilt:
             scan_segment(self._scan_task(path, bundles)) for path in sorted((store / "commitlog").iterdir())
         ]
         self.log = log_extent(self.segments[0]["base"], self._end() if end is None else end, damages)
-        self.tasks = queue_tasks(run_here, self.plan, self.work, self.segments, self.log, bundles)
+        self.tasks = queue_tasks(survey_here, self.plan, self.work, self.segments, self.log, bundles)
         built = [build_queues(task) for task in self.tasks]
         for bundle in built:
             take_queues(self.work, bundle)

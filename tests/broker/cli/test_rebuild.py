@@ -44,6 +44,7 @@ SENT = {
     "--out s3://bucket/o --work /tmp/w --out-storage-options {}": {
         "out": "s3://bucket/o", "work": "/tmp/w", "out_storage": "{}",
     },
+    "--out s3://bucket/o --exchange shuffle": {"out": "s3://bucket/o", "exchange": "shuffle"},
 }  # fmt: skip
 FROM_OFFSET = {"--from-offset 0": {"from_offset": 0}}
 QUEUES = {
@@ -103,6 +104,7 @@ def test_every_field_of_a_request_has_an_option(command: str) -> None:
     others = {
         "rebuild index": set().union(*QUEUES.values()),
         "rebuild queues": set().union(*(INDEX | FROM_OFFSET).values()),
+        "compact index": {"out_storage"},
     }
     unused = {"index", "queues"} | others.get(command, set()) | ({"fresh"} if command == "verify" else set())
     assert set(kind.__struct_fields__) - unused <= told

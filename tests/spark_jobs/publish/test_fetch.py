@@ -16,7 +16,7 @@ from dying import every_death
 from killing import Renames, every_kill
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, StoreError
-from spark_jobs.build import rebuild as rebuild_module
+from spark_jobs.build import exchange
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
 from spark_jobs.commands.run import run_fetch, run_rebuild
@@ -57,7 +57,7 @@ def tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(_context: object, _name: str, tasks: list[Any], do: Callable[[Any], Any]) -> list[Any]:
         return [do(each) for each in tasks]
 
-    for module in (rebuild_module, scan_log, run_module):
+    for module in (exchange, scan_log, run_module):
         monkeypatch.setattr(module, "run_tasks", run)
     monkeypatch.setattr(run_module, "spark_context", lambda *_, **__: contextlib.nullcontext())
 

@@ -1,6 +1,7 @@
 """A real cluster, whose machines have no RocketLens: both workers do their share, and the bytes are the same."""
 
 import filecmp
+import json
 import os
 import subprocess
 import sys
@@ -160,6 +161,24 @@ def test_both_workers_of_a_cluster_run_tasks_and_the_bytes_are_those_of_one_mach
         for path in (store / "consumequeue").rglob("*"):
             if path.is_file():
                 assert (made / path.relative_to(store)).read_bytes() == path.read_bytes(), path
+
+
+def test_workers_that_share_no_directory_send_what_they_build(
+    tmp_path: Path, bare: Path, master: str, store: Path
+) -> None:
+    """Blocks go from one worker to the other by Spark's shuffle; no --work is there for both."""
+    options = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000", "--exchange", "shuffle")
+    ended = command(bare, "rebuild", "all", str(store), "--out", f"file://{tmp_path}/out", "--master", master, *options)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    parts = json.loads((tmp_path / "out" / "_manifest.json").read_text())["parts"]
+    made = {part["path"]: (tmp_path / "out" / part["name"]).read_bytes() for part in parts}
+    built = [made[path] for path in sorted(made) if path.startswith("index/")]
+    assert built == build_index(read_log(store / "commitlog"), 97, 150)
+    queues = {str(path.relative_to(store)): path for path in (store / "consumequeue").rglob("*") if path.is_file()}
+    assert len(queues) > 1
+    assert {path: path_of.read_bytes() for path, path_of in queues.items()} == {
+        path: data for path, data in made.items() if path.startswith("consumequeue/")
+    }
 
 
 def test_a_foreign_package_on_the_workers_is_named(tmp_path: Path, bare: Path, master: str, store: Path) -> None:

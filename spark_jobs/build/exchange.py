@@ -1,0 +1,107 @@
+"""How what a scan finds comes to the tasks that build of it: one interface, two ways.
+
+FileExchange      by files in the work directory, which all machines see under the same path
+ShuffleExchange   by Spark's own shuffle, where they share no disk (:mod:`spark_jobs.build.shuffle_exchange`)
+
+What is built is the same. Which entries and units go where is decided by the driver in either case, from counts.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+
+from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, build_index_file, take_index_file
+from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, build_queues, take_queues
+from spark_jobs.build.place_entries import Question, ask_here
+from spark_jobs.build.split_queues import Extent, SurveyTask, survey_queues
+from spark_jobs.places.placed_run import PlacedRecord
+from spark_jobs.run.attempt import run_phase
+from spark_jobs.run.progress import JobProgress, Phase
+from spark_jobs.run.session import run_tasks
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.scan_log import ScanOptions, scan_log
+from spark_jobs.scan.scan_segment import ScanSummary
+from spark_jobs.scan.source import StoreSource
+
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
+    from pyspark import SparkContext
+
+SURVEY: Final = "survey"
+
+BuildTask: TypeAlias = BuildIndexTask | BuildQueuesTask
+Built: TypeAlias = BuiltIndexFile | BuiltQueues
+
+
+class Exchange(Protocol):
+    """Scans a log, answers what the driver has to know of what was found, and builds of it."""
+
+    def scan(self, source: StoreSource, options: ScanOptions) -> list[ScanSummary]:
+        """Scan the segments; their summaries in the order of the log."""
+
+    def ask(self, questions: Sequence[Question]) -> list[Any]:
+        """Answer questions about entries of segments, as :data:`spark_jobs.build.place_entries.Ask`."""
+
+    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
+        """Look at queues that may be split, as :data:`spark_jobs.build.split_queues.Survey`."""
+
+    def build(self, tasks: Sequence[BuildTask], amount: int) -> list[Built]:
+        """Build of `amount` entries and units together what the tasks say; their records, in order.
+
+        Finished files are where they are published from then.
+        """
+
+    @property
+    def sent(self) -> Sequence[PlacedRecord]:
+        """Records of tasks that have sent what they built to a URL: `paths` of files in the store, and `objects`."""
+
+    def close(self) -> None:
+        """Let go of what was found: nothing more will be built of it."""
+
+
+class FileExchange:
+    """By files in the work directory."""
+
+    def __init__(self, context: "SparkContext", work: WorkDirectory, progress: JobProgress) -> None:
+        """Nothing is read yet."""
+        self._context, self._work, self._progress = context, work, progress
+
+    def scan(self, source: StoreSource, options: ScanOptions) -> list[ScanSummary]:
+        """Scan; the blocks lie in the work directory."""
+        return scan_log(self._context, self._work, source, options, self._progress)
+
+    def ask(self, questions: Sequence[Question]) -> list[Any]:
+        """Look into the files of blocks."""
+        return ask_here(questions)
+
+    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
+        """Look at queues in tasks that read the files of blocks."""
+        return run_tasks(self._context, SURVEY, tasks, survey_queues)
+
+    def build(self, tasks: Sequence[BuildTask], amount: int) -> list[Built]:
+        """Build; each task reads the blocks that it needs."""
+        run = partial(run_tasks, self._context)
+        built = run_phase(run, self._work, self._progress, Phase(PHASE, amount, "entries"), tasks, build)
+        take(self._work, tasks, built)
+        return built
+
+    @property
+    def sent(self) -> Sequence[PlacedRecord]:
+        """None: the files are in the work directory."""
+        return ()
+
+    def close(self) -> None:
+        """Do nothing: the files go with the work directory."""
+
+
+def build(task: BuildTask) -> Built:
+    """Run a task of either kind."""
+    return build_index_file(task) if isinstance(task, BuildIndexTask) else build_queues(task)
+
+
+def take(work: WorkDirectory, tasks: Sequence[BuildTask], built: Sequence[Built]) -> None:
+    """Bring the files of the attempts that count from the work directory to where they are published from."""
+    for task, made in zip(tasks, built, strict=True):
+        if isinstance(task, BuildIndexTask):
+            take_index_file(task, cast("BuiltIndexFile", made))
+        else:
+            take_queues(work, cast("BuiltQueues", made))

@@ -1,0 +1,306 @@
+"""The exchange between tasks that share no disk: blocks go through Spark's own shuffle.
+
+    scan    a task a segment makes its blocks as rows, which its executor keeps (:mod:`spark_jobs.scan.scanned_rows`);
+            the driver gets the summaries, counts as always
+    look    what the driver has to know of entries or units besides is looked up where the rows are
+    build   the rows go to the build tasks by number (:mod:`spark_jobs.build.routes`). Each writes its own, in the
+            order of the log, into a work directory of its own on a disk of its executor, and builds from that
+
+Finished files go into the job's work directory, or, where it has none that all machines see, straight to the output's
+URL. An executor that is lost takes its rows along: Spark has its segments scanned again, up to the same end of the log.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from protocol.errors import StoreError
+from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, seed_behind
+from spark_jobs.build.exchange import SURVEY, BuildTask, Built, build, take
+from spark_jobs.build.place_entries import (
+    EntryBlock,
+    Piece,
+    PlacedFile,
+    Question,
+    ask_here,
+    entry_places,
+    entry_tables,
+)
+from spark_jobs.build.routes import BundleRoute, EntryRange, PartRoute, Routes
+from spark_jobs.build.split_queues import Extent, SurveyTask, join_extents, survey_queues
+from spark_jobs.build.unit_blocks import UnitList
+from spark_jobs.places.placed_run import PlacedAttempt, PlacedRecord, PlacedRun, run_placed
+from spark_jobs.run.attempt import block_file, run_phase
+from spark_jobs.run.blocks import BlockWriter
+from spark_jobs.run.kept_rows import KeptRows, Rows
+from spark_jobs.run.local_work import local_work
+from spark_jobs.run.progress import JobProgress, Phase
+from spark_jobs.run.work_directory import VERSION, JobIdentity, WorkDirectory
+from spark_jobs.scan import scan_segment as scanning
+from spark_jobs.scan.scan_log import ScanOptions, scan_tasks, total
+from spark_jobs.scan.scan_segment import ENTRIES, UNITS, ScanSummary
+from spark_jobs.scan.scanned_rows import Kind, NumberedScan, land, land_some, read_summary, scan_rows
+from spark_jobs.scan.source import StoreSource
+from storage.layout.store_layout import INDEX
+
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
+    from pyspark import SparkContext
+
+LOOK: Final = "look"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The URL to which tasks send what they have built: the `run` there, and attempts that earlier ones finished.
+
+    `identity` distinguishes jobs: an attempt of another one does not count.
+    """
+
+    run: PlacedRun
+    found: dict[str, list[str]]
+    identity: JobIdentity
+
+
+class ReceiveTask(msgspec.Struct, frozen=True):
+    """A task to be run with the rows that it is sent.
+
+    `ranges` are the entries [first, stop) of segments that go into an index file, by the number of the segment;
+    `wanted` is the file of that name of a task that builds queues. With a `run` the files are sent to its URL, as the
+    placed task `name`; one of the attempts `found` may have done so before.
+    """
+
+    task: BuildTask
+    ranges: dict[int, tuple[int, int]] = {}
+    wanted: bytes = b""
+    run: PlacedRun | None = None
+    name: str = ""
+    found: tuple[str, ...] = ()
+
+
+class ShuffleExchange:
+    """By Spark's own shuffle."""
+
+    def __init__(
+        self, context: "SparkContext", work: WorkDirectory, progress: JobProgress, target: Target | None = None
+    ) -> None:
+        """Nothing is read yet. With a `target`, `work` is the driver's alone; else all machines see it."""
+        self._context, self._work, self._progress, self._target = context, work, progress, target
+        self._rows: KeptRows[NumberedScan] | None = None
+        self._routes = Routes({}, {})
+        self._files: dict[str, int] = {}
+        self._with_units: list[int] = []
+        self._sent: list[PlacedRecord] = []
+
+    def scan(self, source: StoreSource, options: ScanOptions) -> list[ScanSummary]:
+        """Scan; the executors keep the blocks."""
+        tasks = [NumberedScan(*each) for each in enumerate(scan_tasks(self._work.root, source, options))]
+        self._work.enter(scanning.PHASE)
+        self._progress.begin(scanning.PHASE, source.size, "bytes")
+        try:
+            self._rows = KeptRows(self._context, scanning.PHASE, tasks, scan_rows)
+            summaries = [read_summary(head) for head in self._rows.heads()]
+            self._progress.update(source.size, total(summaries, "records"))
+        finally:
+            self._progress.end()
+        self._files = {
+            str(block_file(self._work, summary, ENTRIES)): number for number, summary in enumerate(summaries)
+        }
+        self._with_units = [number for number, summary in enumerate(summaries) if summary["unit_table"] >= 0]
+        return summaries
+
+    def ask(self, questions: Sequence[Question]) -> list[Any]:
+        """Have each segment's questions answered where its rows are."""
+        by_segment: dict[int, list[int]] = {}
+        for number, (block, _) in enumerate(questions):
+            by_segment.setdefault(self._files[block.path], []).append(number)
+        asked = {
+            segment: partial(_answer, [questions[number][1] for number in numbers])
+            for segment, numbers in by_segment.items()
+        }
+        answers = self._kept.ask(LOOK, asked)
+        found = {
+            number: answer
+            for segment, numbers in by_segment.items()
+            for number, answer in zip(numbers, answers[segment], strict=True)
+        }
+        return [found[number] for number in range(len(questions))]
+
+    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
+        """Have the queues looked at segment by segment, where the rows are."""
+        asked: dict[int, list[int]] = {}
+        for number, task in enumerate(tasks):
+            for listed in range(task.units.start, task.units.stop):
+                asked.setdefault(listed, []).append(number)
+        questions = {
+            self._with_units[listed]: partial(_survey, [tasks[number] for number in numbers], listed)
+            for listed, numbers in asked.items()
+        }
+        answers = self._kept.ask(SURVEY, questions)
+        found: list[list[list[list[Extent] | None]]] = [[[] for _ in task.queues] for task in tasks]
+        for listed, numbers in sorted(asked.items()):
+            for number, of_queues in zip(numbers, answers[self._with_units[listed]], strict=True):
+                for queue, extents in enumerate(of_queues):
+                    found[number][queue].append(extents)
+        return [[join_extents(stretches) for stretches in of_task] for of_task in found]
+
+    def build(self, tasks: Sequence[BuildTask], amount: int) -> list[Built]:
+        """Build; each task is sent the blocks that it needs."""
+        self._routes = self._route(tasks)
+        phase = Phase(PHASE, amount, "entries")
+        built = run_phase(self._send, self._work, self._progress, phase, self._received(tasks), _without_rows)
+        if self._target is None:
+            take(self._work, tasks, built)
+        else:
+            self._sent = [cast("PlacedRecord", each) for each in built]
+        return built
+
+    def close(self) -> None:
+        """Have the executors delete the rows."""
+        if self._rows is not None:
+            self._rows.release()
+
+    @property
+    def sent(self) -> Sequence[PlacedRecord]:
+        """Records of tasks that have sent what they built to the target."""
+        return self._sent
+
+    @property
+    def _kept(self) -> KeptRows[NumberedScan]:
+        assert self._rows is not None, "nothing was scanned"
+        return self._rows
+
+    def _send(self, name: str, tasks: Sequence[Any], _: object) -> list[Any]:
+        """Run tasks of building with the rows that they get; else as :class:`RunTasks`."""
+        return self._kept.send(name, self._routes, tasks, receive)
+
+    def _route(self, tasks: Sequence[BuildTask]) -> Routes:
+        """Say which of the tasks gets what."""
+        entries: dict[int, list[EntryRange]] = {}
+        bundles: dict[int, int] = {}
+        parts: dict[int, list[PartRoute]] = {}
+        for number, task in enumerate(tasks):
+            if isinstance(task, BuildIndexTask):
+                for segment, (first, stop) in self._ranges(task.placed).items():
+                    entries.setdefault(segment, []).append(EntryRange(number, first, stop))
+            elif task.part is None:
+                bundles[task.bundle] = number
+            else:
+                start, last = self._with_units[task.units.start], self._with_units[task.units.stop - 1]
+                parts.setdefault(task.bundle, []).append(PartRoute(number, task.part, start, last + 1))
+        return Routes(
+            {segment: tuple(ranges) for segment, ranges in entries.items()},
+            {bundle: BundleRoute(number, tuple(parts.get(bundle, ()))) for bundle, number in bundles.items()},
+        )
+
+    def _ranges(self, placed: PlacedFile) -> dict[int, tuple[int, int]]:
+        """Which entries of which segments a file has."""
+        return {self._files[piece.block.path]: (piece.skip, piece.skip + piece.count) for piece in placed.pieces}
+
+    def _received(self, tasks: Sequence[BuildTask]) -> list[ReceiveTask]:
+        """The tasks as they are sent, without what they would read of the driver's files."""
+        indexes = [task for task in tasks if isinstance(task, BuildIndexTask) and task.placed.before is not None]
+        places = entry_places([cast("Piece", task.placed.before) for task in indexes], self.ask)
+        seeds = {task.number: seed_behind(place) for task, place in zip(indexes, places, strict=True)}
+        wanted: dict[str, bytes] = {}
+        received = []
+        for task in tasks:
+            if isinstance(task, BuildIndexTask):
+                plain = replace(task, placed=PlacedFile((), None), seed=seeds.get(task.number, task.seed))
+                each = ReceiveTask(plain, ranges=self._ranges(task.placed))
+            else:
+                if task.wanted not in wanted:
+                    wanted[task.wanted] = Path(task.wanted).read_bytes()
+                each = ReceiveTask(task, wanted=wanted[task.wanted])
+            received.append(each if self._target is None else _sent(each, self._target))
+        return received
+
+
+def _without_rows(received: ReceiveTask) -> Built:
+    """Stand for :func:`receive` where functions of tasks have no rows."""
+    return receive(received, iter(()))
+
+
+def receive(received: ReceiveTask, rows: Rows) -> Built:
+    """Build one thing of the rows that have come for it; the record, as of the task without a shuffle."""
+    with local_work() as work:
+        if received.run is None:
+            return build(_landed(received, rows, work))
+
+        def make(attempt: PlacedAttempt) -> PlacedRecord:
+            task = replace(_landed(received, rows, work), work=str(work.root))
+            return _send_built(task, build(task), work, attempt)
+
+        return cast("Built", run_placed(received.run, received.name, received.found, make))
+
+
+def _landed(received: ReceiveTask, rows: Rows, work: WorkDirectory) -> BuildTask:
+    """Write the rows down, and have the task read from there."""
+    task = received.task
+    if isinstance(task, BuildIndexTask):
+        with BlockWriter(work.blocks / ENTRIES, task.path) as writer:
+            landed = land_some(rows, Kind.ENTRIES, writer)
+        pieces = []
+        for head, position in landed:
+            first, stop = received.ranges[head.segment]
+            skip, end = max(first - head.first, 0), min(stop - head.first, head.entries)
+            # Where the range ends, and the last record, matters only until it is decided what goes where.
+            block = EntryBlock(str(writer.path), position, head.base, head.base, head.entries, head.base)
+            pieces.append(Piece(block, skip, end - skip))
+        expected = sum(stop - first for first, stop in received.ranges.values())
+        if (found := sum(piece.count for piece in pieces)) != expected:
+            raise StoreError(task.path, expected=f"{expected} entries", found=found,
+                             what="cannot be built, the log was changed while it was read")  # fmt: skip
+        return replace(task, placed=PlacedFile(tuple(pieces), None))
+    wanted = work.root / UNITS
+    wanted.write_bytes(received.wanted)
+    with BlockWriter(work.blocks / UNITS, task.name) as writer:
+        landed = land_some(rows, Kind.UNITS, writer)
+        units = UnitList.of_bundle(work, writer, task.bundle, [position for _, position in landed])
+    return replace(task, wanted=str(wanted), units=units)
+
+
+def _send_built(task: BuildTask, built: Built, work: WorkDirectory, attempt: PlacedAttempt) -> PlacedRecord:
+    """Send the files of a task that was run in a work directory of its own; the record names their paths."""
+    made = work.partial / built["attempt"]
+    if isinstance(task, BuildIndexTask):
+        files = {f"{INDEX}/{cast('BuiltIndexFile', built)['name']}": made}
+    else:
+        files = {str(path.relative_to(made)): path for path in sorted(made.rglob("*")) if path.is_file()}
+    for name, path in files.items():
+        attempt.send(path, name)
+    return {**built, "paths": list(files)}
+
+
+def _sent(received: ReceiveTask, target: Target) -> ReceiveTask:
+    """The same task, to send what it builds: named by all that this depends on."""
+    task = replace(received.task, work="")
+    if isinstance(task, BuildIndexTask):
+        task = replace(task, path=Path(task.path).name)
+    else:
+        task = replace(task, wanted="", units=replace(task.units, path=""))
+    depends = [VERSION, target.identity, task, sorted(received.ranges.items()), received.wanted]
+    digest = hashlib.sha256(msgspec.msgpack.encode(depends)).hexdigest()
+    name = f"{task.name}-{digest[:16]}"
+    return replace(received, task=task, run=target.run, name=name, found=tuple(target.found.get(name, ())))
+
+
+def _answer(functions: Sequence[Any], rows: Rows) -> list[Any]:
+    """Ask about all entries of a segment."""
+    with local_work() as work:
+        [table] = entry_tables(work, [land(rows, work, ENTRIES)])
+        return ask_here([(table, function) for function in functions])
+
+
+def _survey(tasks: Sequence[SurveyTask], listed: int, rows: Rows) -> list[list[list[Extent] | None]]:
+    """Look at the queues of several tasks in a segment, which the list of those with units has under a number."""
+    with local_work() as work:
+        units = UnitList.leave(work, [land(rows, work, UNITS)])
+        answers = [survey_queues(replace(task, units=units)) for task in tasks]
+    return [
+        [None if extents is None else [each._replace(segment=listed) for each in extents] for extents in of_task]
+        for of_task in answers
+    ]

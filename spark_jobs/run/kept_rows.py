@@ -1,0 +1,177 @@
+"""Rows of bytes that tasks make, kept by their executors, and sent on to other tasks by Spark's own shuffle.
+
+The first row that a task makes is small, and says what the others are: the driver gets these rows alone. All rows of a
+task are those of one partition, kept on the disks of the executor that made them (Spark makes them again where that is
+lost). Later tasks read them where they are, or have them sent to where they are needed.
+
+Rows pass through the JVM as they are, one at a time. PySpark's own `partitionBy` would pickle each of them, and gather
+as many as a thousand in memory before it hands them on; so what it does in the JVM is called here directly.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+
+from spark_jobs.run.arrival import Travelling
+from spark_jobs.run.spark_calls import guarding, run_job
+
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
+    from pyspark import Broadcast, SparkContext
+
+Task = TypeVar("Task")
+Other = TypeVar("Other")
+Result = TypeVar("Result")
+
+Row: TypeAlias = bytes | bytearray
+"""Far less than the 2 GB that a row may have in the JVM."""
+
+Rows: TypeAlias = Iterator[bytes]
+Route: TypeAlias = Callable[[Rows], Iterator[tuple[int, Row]]]
+"""Says of the rows of a partition which goes where, as (number of a task, row); a row may be sent in parts."""
+
+_NUMBER: Final = Struct(">q")
+"""How the JVM gets the number of the task that a row goes to (`PairwiseRDD`)."""
+
+
+class KeptRows(Generic[Task]):
+    """The rows of some tasks; they are made when they are first asked for."""
+
+    def __init__(
+        self, context: "SparkContext", name: str, tasks: Sequence[Task], function: Callable[[Task], Iterator[Row]]
+    ) -> None:
+        """Name the tasks, of which there is at least one; executors must be able to import the function."""
+        # As pyspark above.
+        from pyspark import StorageLevel
+
+        self._context, self._name = context, name
+        rows: Any = context.parallelize(tasks, len(tasks)).mapPartitions(_Make(function))
+        self._rows = _raw(rows)
+        self._rows.persist(StorageLevel.DISK_ONLY)
+
+    def heads(self) -> list[bytes]:
+        """The first row of each task, in order. Errors of tasks are raised as by `run_tasks`."""
+
+        def collect() -> list[bytes]:
+            self._context.setJobDescription(self._name)
+            heads: list[bytes] = self._rows.mapPartitions(_First()).collect()
+            return heads
+
+        return run_job(self._context, collect)
+
+    def ask(self, name: str, questions: Mapping[int, Callable[[Rows], Result]]) -> dict[int, Result]:
+        """What functions make of all rows of some tasks, by the numbers of these; each runs where the rows are."""
+        numbers = sorted(questions)
+        if not numbers:
+            return {}
+
+        def collect() -> list[Result]:
+            self._context.setJobDescription(name)
+            sent = self._context.broadcast(dict(questions))
+            try:
+                return self._context.runJob(self._rows.mapPartitionsWithIndex(_Answer(sent)), list, numbers)
+            finally:
+                sent.unpersist()
+
+        return dict(zip(numbers, run_job(self._context, collect), strict=True))
+
+    def send(
+        self, name: str, route: Route, tasks: Sequence[Other], function: Callable[[Other, Rows], Result]
+    ) -> list[Result]:
+        """Send rows to other tasks, each of which gets its own in any order; the results of these, in order."""
+        if not tasks:
+            return []
+
+        def collect() -> list[Result]:
+            self._context.setJobDescription(name)
+            sent, routed = self._context.broadcast(list(tasks)), self._context.broadcast(route)
+            try:
+                rows = self._shuffled(_raw(self._rows.mapPartitions(_Send(routed))), len(tasks))
+                results: list[Result] = rows.mapPartitionsWithIndex(_Receive(sent, function)).collect()
+                return results
+            finally:
+                sent.unpersist()
+                routed.unpersist()
+
+        return run_job(self._context, collect)
+
+    def release(self) -> None:
+        """Have the executors delete the rows."""
+        self._rows.unpersist()
+
+    def _shuffled(self, numbered: Any, count: int) -> Any:
+        """The rows by the numbers in front of them: what `RDD.partitionBy` does with pairs of pickled objects."""
+        # As pyspark above.
+        from pyspark import RDD
+        from pyspark.serializers import NoOpSerializer
+
+        jvm: Any = self._context._jvm
+        pairs = jvm.PairwiseRDD(numbered._jrdd.rdd()).asJavaPairRDD()
+        sent = pairs.partitionBy(jvm.PythonPartitioner(count, 0))
+        return RDD(jvm.PythonRDD.valueOfPair(sent), self._context, NoOpSerializer())
+
+
+def _raw(rows: Any) -> Any:
+    """Have rows of bytes leave Python as they are, and be read so."""
+    rows._bypass_serializer = True
+    return rows
+
+
+class _Make(Travelling):
+    """Makes the rows of a partition's task."""
+
+    def __init__(self, function: Callable[[Any], Iterator[Row]]) -> None:
+        self._function = function
+
+    def __call__(self, tasks: Iterable[Any]) -> Iterator[Row]:
+        with guarding():
+            for task in tasks:
+                yield from self._function(task)
+
+
+class _Answer(Travelling):
+    """Answers the question that there is about a partition."""
+
+    def __init__(self, sent: "Broadcast[dict[int, Any]]") -> None:
+        self._sent = sent
+
+    def __call__(self, number: int, rows: Rows) -> Iterator[Any]:
+        with guarding():
+            yield self._sent.value[number](rows)
+
+
+class _Send(Travelling):
+    """Puts the number of its task in front of each row."""
+
+    def __init__(self, route: "Broadcast[Route]") -> None:
+        self._route = route
+
+    def __call__(self, rows: Rows) -> Iterator[Row]:
+        with guarding():
+            for number, row in self._route.value(rows):
+                yield _NUMBER.pack(number)
+                yield row
+
+
+class _Receive(Travelling):
+    """Runs the task of a number with its rows."""
+
+    def __init__(self, sent: "Broadcast[list[Any]]", function: Callable[[Any, Rows], Any]) -> None:
+        self._sent, self._function = sent, function
+
+    def __call__(self, number: int, rows: Rows) -> Iterator[Any]:
+        with guarding():
+            yield self._function(self._sent.value[number], rows)
+
+
+class _First(Travelling):
+    """Gives the first row of a partition.
+
+    The others are read, too: a task that leaves rows that are kept unread may end while the JVM still reads them, which
+    then fails at its own locks (`AssertionError` of its BlockInfoManager, now and then).
+    """
+
+    def __call__(self, rows: Rows) -> Iterator[bytes]:
+        first = next(rows)
+        for _ in rows:
+            pass
+        yield first

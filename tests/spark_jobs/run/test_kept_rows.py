@@ -1,0 +1,48 @@
+"""Rows of bytes in Spark: made once, read where they are, and sent on; and a directory for each task."""
+
+import os
+from operator import call
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.run.kept_rows import KeptRows
+from spark_jobs.run.local_work import SPARK_DIRECTORIES, local_work
+from spark_jobs.run.spark_calls import TaskFailed
+from spark_jobs.scan.scan_segment import ScanTask
+from spark_jobs.scan.scanned_rows import NumberedScan, scan_rows
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+def test_an_error_of_a_task_that_makes_rows_is_known_by_its_sentence(spark: "SparkContext", tmp_path: Path) -> None:
+    task = ScanTask(
+        work="", path=str(tmp_path / "gone"), base_offset=0, limit=-1, entries=True, checksums=False, tags=True,
+        bundles=1, delays=(), lmq=False, ext=False, batch_topics=(),
+    )  # fmt: skip
+    rows = KeptRows(spark, "scan", [NumberedScan(0, task)], scan_rows)
+    with pytest.raises(TaskFailed, match=f"^{tmp_path}/gone"):
+        rows.heads()
+
+
+def test_rows_reach_the_tasks_that_they_are_sent_to(spark: "SparkContext") -> None:
+    """Each task makes three rows of its text, and the first row of each goes to task 0, and so on."""
+    rows = KeptRows(spark, "rows", [b"a\nbb\nccc", b"d\nee\nfff"], bytes.splitlines)
+    assert rows.heads() == [b"a", b"d"]
+    assert rows.ask("look", {1: list}) == {1: [b"d", b"ee", b"fff"]}
+    # Workers cannot import functions of a test.
+    sent = rows.send("sent", enumerate, [sorted, set, list], call)
+    assert (sent[:2], sorted(sent[2])) == ([[b"a", b"d"], {b"bb", b"ee"}], [b"ccc", b"fff"])
+    rows.release()
+
+
+def test_a_task_has_a_directory_below_one_of_sparks_until_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SPARK_DIRECTORIES, f"{tmp_path / 'gone'},{tmp_path}")
+    with local_work() as work:
+        assert work.root.parent == tmp_path
+        assert os.listdir(work.root) != []
+    assert os.listdir(tmp_path) == []
