@@ -112,7 +112,7 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
         with contextlib.closing(WorkDirectory.open(base, identity, fresh=request.fresh)) as work:
             resumed = any((work.root / "done").iterdir())
             with spark_context(
-                command, request.master, work.root, request.settings, launch=launch, warm=__name__
+                command, request.master, work.root, request.settings, launch=launch, warm=__name__, progress=progress
             ) as context:
                 finish = make(source, work, context)
                 if lock is None:
