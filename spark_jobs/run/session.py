@@ -78,6 +78,16 @@ _QUIET: Final = {
     "spark.python.worker.reuse": "true",
     "spark.shuffle.service.enabled": "false",
 }
+_CLUSTER: Final = {
+    # A task that has failed twice on one machine, whose disk may be full, is tried on another one, and a machine on
+    # which two tasks have failed gets no more of them. Where there is no other, the job ends with the task's own error.
+    "spark.excludeOnFailure.enabled": "true",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerNode": "3",
+    "spark.scheduler.excludeOnFailure.unschedulableTaskSetTimeout": "15s",
+}
+"""What holds for machines of a cluster, which fail one by one."""
+
 _SAFE: Final = {f"spark.executorEnv.{SAFE_PATH}": "1"}
 """Spark starts its workers by `python -m`, which looks for modules in the current directory first."""
 
@@ -348,12 +358,12 @@ def pack_packages(path: Path) -> Path:
 
 
 def _where(master: str) -> dict[str, str]:
-    """Addresses: a session of this machine alone has no business with the network, nor with host names.
+    """Settings by where tasks run: a session of this machine alone has no business with the network, nor with names.
 
     Its workers import our packages from where this process does, wherever it was started.
     """
     if not is_local(master):
-        return {}
+        return _CLUSTER
     sources = str(Path(spark_jobs.__file__).parents[1])
     return {
         "spark.driver.host": LOOPBACK,

@@ -28,6 +28,25 @@ class SparkEvents:
         """Successful tasks of a job by executor."""
         return dict(Counter(executor for name, executor in self._tasks() if name == job))
 
+    def speculative(self) -> int:
+        """How many tasks were started beside an attempt that ran already."""
+        starts = [event for event in self._events() if event.get("Event") == "SparkListenerTaskStart"]
+        return sum(bool(event["Task Info"]["Speculative"]) for event in starts)
+
+    def lost_executors(self) -> int:
+        """How many executors went away."""
+        return sum(event.get("Event") == "SparkListenerExecutorRemoved" for event in self._events())
+
+    def executors_there(self) -> int:
+        """How many executors have come and not gone."""
+        kinds = Counter(event.get("Event") for event in self._events())
+        return kinds["SparkListenerExecutorAdded"] - kinds["SparkListenerExecutorRemoved"]
+
+    def failures(self) -> list[str]:
+        """What tasks failed with on their own."""
+        ends = [event["Task End Reason"] for event in self._events() if event.get("Event") == "SparkListenerTaskEnd"]
+        return [end["Description"] for end in ends if end["Reason"] == "ExceptionFailure"]
+
     def jobs(self) -> list[tuple[str, str]]:
         """Group and description of each job, in the order in which they were started."""
         return [
