@@ -131,7 +131,13 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
             resumed = any((work.root / "done").iterdir())
             with (
                 spark_context(
-                    command, request.master, work.root, request.settings, launch=launch, warm=__name__
+                    command,
+                    request.master,
+                    work.root,
+                    request.settings,
+                    launch=launch,
+                    warm=__name__,
+                    progress=progress,
                 ) as context,
                 _sending(request, work) as driver,
             ):

@@ -84,7 +84,13 @@ def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | N
         tasks = list(map(place.assign, made))
         resumed = any(map(place.is_done, tasks))
         with spark_context(
-            "export", request.master, place.work.root, request.settings, launch=launch, warm=export_part.__module__
+            "export",
+            request.master,
+            place.work.root,
+            request.settings,
+            launch=launch,
+            warm=export_part.__module__,
+            progress=progress,
         ) as context:
             is_up, began = True, time.monotonic()
             place.begin()

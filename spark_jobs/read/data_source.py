@@ -5,14 +5,13 @@
     spark.read.format("rocketlens").option("topic", "TopicTest").load("/path/to/store")
 
 Columns are those of :mod:`storage.columns.message_columns`; times are timestamps. A Python data source does not learn
-from Spark which columns a query needs, so name them by the option `columns` or by a schema to read fewer. With the
-option `push_filters` filters on topic, tags, queue_id, queue_offset, physical_offset and store_timestamp are decided
-where records are read; not without, since Spark applies them to other queries of the same frame too.
+from Spark which columns a query needs, so name them by the option `columns` or by a schema to read fewer. Spark's own
+filters are not taken over, since Spark would apply those of one query to later queries of the same frame, too: options
+say what is read.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -34,15 +33,12 @@ from pyspark.sql.types import (
 from protocol.errors import ConfigError
 from spark_jobs.read.arrow_columns import NULLABLE
 from spark_jobs.read.log_ranges import LogRange, Problem, find_ranges
-from spark_jobs.read.pushed_filters import push
 from spark_jobs.read.read_range import check_problems, read_damage, read_messages
 from spark_jobs.read.registered_source import RocketLensDataSource
 from spark_jobs.read.source_options import DAMAGE, SourceOptions
 from spark_jobs.run.arrival import Travelling
 from spark_jobs.run.session import send_packages, send_packages_by_connect
 from storage.columns.names import KINDS, ColumnKind
-
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 _TYPES: dict[ColumnKind, DataType] = {
     ColumnKind.INT: IntegerType(),
@@ -65,13 +61,12 @@ DAMAGE_TYPE = StructType(
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `rocketlens` known to a session and to its executors, and have it push filters down."""
+    """Make the format `rocketlens` known to a session and to its executors."""
     if type(spark).__module__.startswith("pyspark.sql.connect."):
         send_packages_by_connect(spark)
     else:
         send_packages(spark.sparkContext)
     spark.dataSource.register(RocketLensDataSource)
-    spark.conf.set(PUSHDOWN, "true")
 
 
 @dataclass(frozen=True)
@@ -95,39 +90,26 @@ def reader_of(options: SourceOptions, schema: StructType) -> DataSourceReader:
     """A reader of columns that the schema names."""
     if options.table == DAMAGE:
         return DamageReader(options)
-    reader = PushingReader if options.pushes_filters else MessageReader
-    return reader(options, check_schema(schema))
+    return MessageReader(options, check_schema(schema))
 
 
 class MessageReader(Travelling, DataSourceReader):
     """Reads messages, a task a segment."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        self._options, self._schema, self._wanted = options, schema, options.wanted
+        self._options, self._schema = options, schema
 
     def partitions(self) -> Sequence[InputPartition]:
         """The segments that may hold a message wanted."""
         found = find_ranges(self._options.path, self._options.commit_log, self._options.storage)
         check_problems(found, fails_fast=self._options.fails_fast)
-        return [LogPartition(each) for each in found.holding(self._wanted)]
+        return [LogPartition(each) for each in found.holding(self._options.wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one segment."""
         if isinstance(partition, LogPartition) and partition.range is not None:
-            yield from read_messages(partition.range, self._wanted, self._schema, fails_fast=self._options.fails_fast)
-
-
-class PushingReader(MessageReader):
-    """A reader that applies filters of Spark while it reads.
-
-    Spark keeps the filters that one query has pushed for all queries of the same DataFrame.
-    """
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 — pyspark's name
-        """Take over what can be decided where records are read; what is left is Spark's."""
-        wanted, left = push(filters)
-        self._wanted = self._wanted.and_(wanted)
-        return left
+            options = self._options
+            yield from read_messages(partition.range, options.wanted, self._schema, fails_fast=options.fails_fast)
 
 
 class DamageReader(Travelling, DataSourceReader):

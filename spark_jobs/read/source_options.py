@@ -21,7 +21,8 @@ DAMAGE: Final = "damage"
 NAMES: Final = frozenset(
     {
         *("path", "topic", "tag", "queue_id", "from", "to", "where", "columns", "mode", "table", "commit_log"),
-        *("storage_options", "startingoffset", "maxsegmentspertrigger", "push_filters"),
+        *("queue_offset", "physical_offset", "storage_options", "startingoffset"),
+        *("maxsegmentspertrigger", "maxbytespertrigger", "maxrecordspertrigger"),
     }
 )
 
@@ -39,7 +40,8 @@ class SourceOptions:
     storage: str = ""
     starting_offset: str = "earliest"
     most_segments: int | None = None
-    pushes_filters: bool = False
+    most_bytes: int | None = None
+    most_records: int | None = None
 
     @property
     def fails_fast(self) -> bool:
@@ -64,6 +66,8 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
             queue_ids=_queue_ids(given.get("queue_id")),
             tags=_tags(given.get("tag")),
             times=_times(given),
+            queue_offsets=_range(given, "queue_offset"),
+            physical_offsets=_range(given, "physical_offset"),
             where=where or None,
         ),
         columns=check_names(_pieces(given.get("columns")) or tuple(KINDS)),
@@ -72,8 +76,9 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         commit_log=_pieces(given.get("commit_log")),
         storage=check_storage(given.get("storage_options", "")),
         starting_offset=_starting_offset(given.get("startingoffset", "earliest")),
-        most_segments=_count(given.get("maxsegmentspertrigger")),
-        pushes_filters=_one_of(given, "push_filters", ("false", "true")) == "true",
+        most_segments=_count(given, "maxSegmentsPerTrigger"),
+        most_bytes=_count(given, "maxBytesPerTrigger"),
+        most_records=_count(given, "maxRecordsPerTrigger"),
     )
 
 
@@ -118,6 +123,19 @@ def _time(given: Mapping[str, str], name: str, default: int) -> int:
         raise ConfigError(f"{name}: {error}") from error
 
 
+def _range(given: Mapping[str, str], name: str) -> tuple[int, int]:
+    """`FIRST-LAST`, both included, of which either may be left out, or one number."""
+    text = given.get(name, "-").strip()
+    found = re.fullmatch(r"(?P<only>[0-9]{1,19})|(?P<first>[0-9]{1,19})?-(?P<last>[0-9]{1,19})?", text)
+    if found is None:
+        raise ConfigError(f"{name}: {text!r}, expected FIRST-LAST, FIRST-, -LAST or a number")
+    first, last = found["first"] or found["only"] or LOWEST, found["last"] or found["only"] or HIGHEST
+    range_ = min(int(first), HIGHEST), min(int(last), HIGHEST)
+    if range_[0] > range_[1]:
+        raise ConfigError(f"{name}: {text!r}, the first is greater than the last")
+    return range_
+
+
 def _one_of(given: Mapping[str, str], name: str, choices: tuple[str, str]) -> str:
     value = given.get(name, choices[0]).lower()
     if value not in choices:
@@ -131,9 +149,10 @@ def _starting_offset(text: str) -> str:
     return text.lower()
 
 
-def _count(text: str | None) -> int | None:
+def _count(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
     if text is None:
         return None
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
-        raise ConfigError(f"maxSegmentsPerTrigger: {text!r}, expected a number from 1 on")
+    if not re.fullmatch(r"[1-9][0-9]{0,17}", text):
+        raise ConfigError(f"{name}: {text!r}, expected a number from 1 on")
     return int(text)

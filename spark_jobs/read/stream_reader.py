@@ -1,7 +1,7 @@
 """Follow a growing store as a Spark stream: each micro-batch is what came to the log since the last one.
 
 The offset of the stream is the physical offset behind the last record that was read, so that a query that is started
-again goes on where it was.
+again goes on where it was, and a micro-batch that is read again has the same rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,20 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from protocol.errors import ConfigError, StoreError
+from spark_jobs.read.batch_limits import BatchLimits
 from spark_jobs.read.data_source import LogPartition, check_schema
 from spark_jobs.read.log_ranges import LogRanges, Problem, end_of, find_ranges
 from spark_jobs.read.read_range import check_problems, read_messages, report_problems
 from spark_jobs.read.source_options import DAMAGE, SourceOptions
 from spark_jobs.run.arrival import Travelling
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before Spark 4.2, which reads all that is there as one micro-batch
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands for what this Spark does not have."""
+
 
 OFFSET = "physical_offset"
 
@@ -30,11 +39,13 @@ def stream_reader_of(options: SourceOptions, schema: StructType) -> "MessageStre
     return MessageStreamReader(options, check_schema(schema))
 
 
-class MessageStreamReader(Travelling, DataSourceStreamReader):
+class MessageStreamReader(Travelling, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what came, a task for each segment that holds some of it."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
+        self._limits = BatchLimits.of(options)
+        self._target: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 — pyspark's name
         """Where a new query starts: the log's start, its end, or a physical offset where a record starts."""
@@ -44,26 +55,36 @@ class MessageStreamReader(Travelling, DataSourceStreamReader):
         return {OFFSET: self._end(self._find(), 0) if starting == "latest" else int(starting)}
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802 — pyspark's name
-        """Where the log ends now, or where the segments end that one micro-batch may hold."""
+        """Where the log ends now, or what one micro-batch may hold of it."""
         found = self._find()
         if start is None:  # Spark before 4.2
             return {OFFSET: self._end(found, 0)}
         at = start[OFFSET]
         end = self._end(found, at)
-        most = getattr(limit, "max_files", None)
-        following = [each.base_offset for each in found.ranges if each.base_offset > at]
-        if most is not None and most <= len(following):
-            end = min(end, following[most - 1])
+        if self._target is not None:
+            end = min(end, max(self._target, at))
         if end < at:
             self._complain(f"the log ends at {end}, but was read up to {at}: it was truncated")
+        elif type(limit).__name__ != "ReadAllAvailable":
+            end = self._limits.cut(found, at, end)
         return {OFFSET: max(end, at)}
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 — pyspark's name
-        """As many segments as the option maxSegmentsPerTrigger says."""
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles  # from Spark 4.2 on
+        """What the options say of a micro-batch: Spark takes one limit, and :meth:`latestOffset` heeds them all."""
+        from pyspark.sql.streaming import datasource  # from Spark 4.2 on
 
-        most = self._options.most_segments
-        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+        limits = self._limits
+        if limits.segments is not None:
+            return datasource.ReadMaxFiles(limits.segments)
+        if limits.log_bytes is not None:
+            return datasource.ReadMaxBytes(limits.log_bytes)
+        if limits.records is not None:
+            return datasource.ReadMaxRows(limits.records)
+        return datasource.ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 — pyspark's name
+        """Note where the log ends: what comes later is for the next query."""
+        self._target = self._end(self._find(), 0)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """What lies between two offsets."""

@@ -153,6 +153,6 @@ def run_phase(
     """
     work.enter(phase.name)
     with shown(progress, work, phase):
-        records = run(phase.name, tasks, function)
+        records = run(phase.title, tasks, function)
     work.keep_attempts(phase.name, {record["attempt"] for record in records})
     return records

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 from spark_jobs.run.work_directory import WorkDirectory
+from storage.amounts import amount_text
 
 INTERVAL_SECONDS: Final = 0.2
 
@@ -48,6 +49,11 @@ class Phase(NamedTuple):
     name: str
     total: int
     unit: str
+
+    @property
+    def title(self) -> str:
+        """The phase and its size, as the Spark UI shows it: `scan 4.3 GB`."""
+        return f"{self.name} {amount_text(self.total, self.unit)}"
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ So everything here is about starting quickly, on the right interpreter and with 
 import contextlib
 import logging
 import os
+import secrets
 import sys
 import tempfile
 import threading
@@ -14,6 +15,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextvars import ContextVar
 from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -23,7 +25,9 @@ import spark_jobs
 from protocol.errors import ConfigError
 from spark_jobs.run import warm_workers
 from spark_jobs.run.arrival import DIRECTORY
+from spark_jobs.run.executors import Executors, watched_executors
 from spark_jobs.run.launch import Launch
+from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.spark_calls import Guarded, SparkFailed, call_apart, run_job, spark_failure, wait_for
 from storage.child_process import SAFE_PATH
 
@@ -59,6 +63,10 @@ START_SETTING: Final = "spark.rocketlens.startSeconds"
 FEW_TASKS: Final = 64
 """Up to this number, tasks are sent one by one, which takes less time than a broadcast of them all."""
 
+JOB_GROUP: ContextVar[str] = ContextVar("JOB_GROUP", default="rocketlens")
+"""The Spark job group of the command that runs: `rocketlens NAME TOKEN`, which the Spark UI shows with each of its jobs
+and by which they are cancelled, without those that somebody else runs on the same context."""
+
 PYTHON: Final = "PYSPARK_PYTHON"
 _QUIET: Final = {
     "spark.ui.enabled": "false",
@@ -70,6 +78,16 @@ _QUIET: Final = {
     "spark.python.worker.reuse": "true",
     "spark.shuffle.service.enabled": "false",
 }
+_CLUSTER: Final = {
+    # A task that has failed twice on one machine, whose disk may be full, is tried on another one, and a machine on
+    # which two tasks have failed gets no more of them. Where there is no other, the job ends with the task's own error.
+    "spark.excludeOnFailure.enabled": "true",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerNode": "3",
+    "spark.scheduler.excludeOnFailure.unschedulableTaskSetTimeout": "15s",
+}
+"""What holds for machines of a cluster, which fail one by one."""
+
 _SAFE: Final = {f"spark.executorEnv.{SAFE_PATH}": "1"}
 """Spark starts its workers by `python -m`, which looks for modules in the current directory first."""
 
@@ -83,20 +101,22 @@ def spark_context(
     *,
     launch: Launch | None = None,
     warm: str = "",
+    progress: JobProgress | None = None,
 ) -> Iterator["SparkContext"]:
     """A context for one job; `settings` are Spark's own and win. A context that runs already is used and left running.
 
     Without `master` it is the one that spark-submit was given, or `local[*]`. `local[...]` stays on the loopback
     address. Executors of a cluster get our packages as an archive, and need what those import on their image.
     `launch`: what :func:`launch_ahead` returned. `warm`: the module that workers of an embedded session import once,
-    before they are forked.
+    before they are forked. `progress` is notified while a cluster has no executor for the job yet.
     """
     from pyspark import SparkContext
 
     running = SparkContext._active_spark_context
     if running is not None:
         send_packages(running)
-        yield running
+        with _in_group(name):
+            yield running
         return
     seconds = start_seconds(master, settings or {})
     launch = launch or launch_ahead(master, settings or {})
@@ -107,10 +127,30 @@ def spark_context(
         if not wait_for(started, left):
             _abandon(started, launch)
             raise _no_answer(master, seconds, work / SPARK_LOG)
-        yield started.result()
+        context = started.result()
+        with _in_group(name), _watched(context, progress):
+            yield context
     finally:
         with contextlib.suppress(Exception):
             call_apart(lambda: _stop(launch)).result()
+
+
+@contextlib.contextmanager
+def _in_group(name: str) -> Iterator[None]:
+    """Have the jobs that the body runs be a group of their own."""
+    before = JOB_GROUP.get()
+    JOB_GROUP.set(f"rocketlens {name} {secrets.token_hex(3)}")
+    try:
+        yield
+    finally:
+        JOB_GROUP.set(before)
+
+
+def _watched(context: "SparkContext", progress: JobProgress | None) -> contextlib.AbstractContextManager[None]:
+    """Notify the person who waits for a cluster's executors; the embedded session is its own executor."""
+    if progress is None or is_local(context.master or ""):
+        return contextlib.nullcontext()
+    return watched_executors(Executors(context), progress)
 
 
 def start_seconds(master: str, settings: dict[str, str]) -> float:
@@ -265,13 +305,15 @@ def run_tasks(
 
     Many tasks are sent to each executor at once, and what they share but once: the list of all segments, for example,
     which may be a part of thousands. A RocketLensError or OSError of a task ends the job and is raised here, as
-    TaskFailed.
+    TaskFailed. The Spark UI shows the job as `COMMAND: NAME`, in the group of the command.
     """
     if not tasks:
         return []
+    group = JOB_GROUP.get()
+    command = " ".join(group.split()[1:-1])
 
     def collect() -> list[Result]:
-        context.setJobDescription(name)
+        context.setJobGroup(group, f"{command}: {name}" if command else name)
         if len(tasks) <= FEW_TASKS:
             return context.parallelize(tasks, len(tasks)).map(Guarded(function)).collect()
         sent = context.broadcast(list(tasks))
@@ -281,7 +323,7 @@ def run_tasks(
         finally:
             sent.unpersist()
 
-    return run_job(context, collect)
+    return run_job(context, group, collect)
 
 
 def _run_numbered(sent: "Broadcast[list[Task]]", function: Callable[[Task], Result], number: int) -> Result:
@@ -316,12 +358,12 @@ def pack_packages(path: Path) -> Path:
 
 
 def _where(master: str) -> dict[str, str]:
-    """Addresses: a session of this machine alone has no business with the network, nor with host names.
+    """Settings by where tasks run: a session of this machine alone has no business with the network, nor with names.
 
     Its workers import our packages from where this process does, wherever it was started.
     """
     if not is_local(master):
-        return {}
+        return _CLUSTER
     sources = str(Path(spark_jobs.__file__).parents[1])
     return {
         "spark.driver.host": LOOPBACK,

@@ -92,8 +92,8 @@ def wait_for(future: "Future[Any]", seconds: float) -> bool:
     return bool(wait([future], seconds).done)
 
 
-def run_job(context: "SparkContext", job: Callable[[], Result]) -> Result:
-    """Call what submits a job and waits for it; where Ctrl-C ends the waiting the job is cancelled.
+def run_job(context: "SparkContext", group: str, job: Callable[[], Result]) -> Result:
+    """Call what submits a job of a group and waits for it; where Ctrl-C ends the waiting the job is cancelled.
 
     Raises TaskFailed for an error that a task raised on purpose, SparkFailed where no task is to blame.
     """
@@ -105,7 +105,7 @@ def run_job(context: "SparkContext", job: Callable[[], Result]) -> Result:
     try:
         return future.result()
     except KeyboardInterrupt:
-        _cancel(context, future)
+        _cancel(context, group, future)
         raise
     except (Py4JJavaError, CapturedException) as error:  # the latter where a SparkSession was made in this process
         text = str(error)
@@ -139,11 +139,11 @@ def spark_failure(what: str, error: Exception, log: Path | None = None) -> Spark
     return SparkFailed(f"{what}: {reason}" + (f"; more in {log}" if log is not None and log.exists() else ""))
 
 
-def _cancel(context: "SparkContext", future: "Future[Any]") -> None:
-    """Cancel until it is over: a job that was not submitted yet is not cancelled by the first call."""
+def _cancel(context: "SparkContext", group: str, future: "Future[Any]") -> None:
+    """Cancel a group, and nobody else's jobs, until it is over: one not submitted yet outlives the first call."""
     deadline = time.monotonic() + CANCEL_SECONDS
     while not future.done() and time.monotonic() < deadline:
-        context.cancelAllJobs()
+        context.cancelJobGroup(group)
         try:
             future.exception(_ASK_AGAIN_SECONDS)
         except TimeoutError:

@@ -56,7 +56,9 @@ def run_verify(request: VerifyRequest, progress: JobProgress, launch: Launch | N
     with (
         opened_source(request.store, request.commit_log_directories, request.storage) as source,
         _work_directory(request) as work,
-        spark_context("verify", request.master, work.root, request.settings, launch=launch, warm=__name__) as context,
+        spark_context(
+            "verify", request.master, work.root, request.settings, launch=launch, warm=__name__, progress=progress
+        ) as context,
     ):
         report = Verification(request, source, work, partial(run_tasks, context), progress).run()
     report.seconds = time.monotonic() - started

@@ -1,4 +1,8 @@
-"""A standalone Spark cluster of the pyspark package, a master and workers as processes on the loopback address."""
+"""A standalone Spark cluster of the pyspark package, a master and workers as processes on addresses of the loopback.
+
+Each worker has an address of its own, as machines have: Spark starts a speculative copy of a task on another machine
+only, and avoids a machine on which tasks have failed.
+"""
 
 import contextlib
 import os
@@ -16,32 +20,50 @@ LOOPBACK = "127.0.0.1"
 START_SECONDS = 300
 
 
-@contextlib.contextmanager
-def spark_cluster(work: Path, workers: int) -> Iterator[str]:
-    """The master's URL; `workers` workers of one core each have registered."""
-    home = Path(pyspark.__file__).parent
-    environment = {
-        **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }  # fmt: skip
-    port = free_port()
-    url = f"spark://{LOOPBACK}:{port}"
-    listen = ["--host", LOOPBACK, "--webui-port", "0"]
-    commands = [["org.apache.spark.deploy.master.Master", *listen, "--port", str(port)]]
-    for number in range(workers):
-        own = ["--cores", "1", "--memory", "700m", "--work-dir", str(work / f"worker-{number}")]
-        commands.append(["org.apache.spark.deploy.worker.Worker", *listen, *own, url])
-    log = work / "cluster.log"
-    with contextlib.ExitStack() as running, log.open("wb") as output:
-        for command in commands:
+class SparkCluster:
+    """A master at `url`, and workers of one core each."""
+
+    def __init__(self, work: Path, running: contextlib.ExitStack) -> None:
+        """Start the master; processes end with `running`, and write into `work`."""
+        self._work, self._running, self._workers = work, running, 0
+        self._log = work / "cluster.log"
+        port = free_port()
+        self.url = f"spark://{LOOPBACK}:{port}"
+        self._start("master.Master", LOOPBACK, "--port", str(port))
+
+    def add_workers(self, count: int) -> None:
+        """Start workers, and wait until they have registered."""
+        for number in range(self._workers, self._workers + count):
+            directory = self._work / f"worker-{number}"
+            own = ("--cores", "1", "--memory", "700m", "--work-dir", str(directory))
+            self._start("worker.Worker", f"127.0.0.{number + 1}", *own, self.url)
+        self._workers += count
+        wait_until(self._have_registered, f"{self._workers} workers at {self.url}", START_SECONDS)
+
+    def _have_registered(self) -> bool:
+        return self._log.read_text().count("Registering worker") >= self._workers
+
+    def _start(self, name: str, host: str, *options: str) -> None:
+        home = Path(pyspark.__file__).parent
+        environment = {
+            **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": host, "PYSPARK_PYTHON": sys.executable,
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }  # fmt: skip
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host]
+        with self._log.open("ab") as output:
             process = subprocess.Popen(
-                [str(home / "bin" / "spark-class"), *command], env=environment, stdout=output, stderr=output
+                [*command, "--webui-port", "0", *options], env=environment, stdout=output, stderr=output
             )
-            running.callback(_end, process)
-        wait_until(
-            lambda: log.read_text().count("Registering worker") >= workers, f"{workers} workers at {url}", START_SECONDS
-        )
-        yield url
+        self._running.callback(_end, process)
+
+
+@contextlib.contextmanager
+def spark_cluster(work: Path, workers: int) -> Iterator[SparkCluster]:
+    """A cluster whose workers have registered."""
+    with contextlib.ExitStack() as running:
+        cluster = SparkCluster(work, running)
+        cluster.add_workers(workers)
+        yield cluster
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -1,6 +1,7 @@
 """A rebuild that replaces the store's own index: under the lock, with a backup, told in the checkpoint, resumable."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from datetime import datetime, tzinfo
@@ -20,6 +21,7 @@ from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.place_names import WORK
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
+from storage.amounts import bytes_text
 from storage.layout.checkpoint import Checkpoint
 from storage.query.lookup_call import KeyQuery
 from storage.store.message_store import MessageStore
@@ -250,13 +252,19 @@ def test_spark_runs_a_scan_task_a_segment_and_a_build_task_a_file_and_the_driver
     store = unpack("store", tmp_path)
     segments = len(list((store / "commitlog").iterdir()))
     events = SparkEvents(Path(spark.getConf().get("spark.eventLog.dir", "").removeprefix("file://")), spark)
-    before = events.job_tasks()
+    before, jobs_before = events.job_tasks(), len(events.jobs())
     opened_here.clear()
     rebuild(store, out=str(tmp_path / "out"), from_offset=0)
     assert [path for path in opened_here if "/commitlog/" in path] == []
     files = len(list((tmp_path / "out" / "index").iterdir()))
     expected = {"scan": before.get("scan", 0) + segments, "build": before.get("build", 0) + files}
     wait_until(lambda: {name: events.job_tasks().get(name) for name in expected} == expected, "the events of the job")
+    size = bytes_text(sum(path.stat().st_size for path in (store / "commitlog").iterdir()))
+    groups, descriptions = zip(*events.jobs()[jobs_before:], strict=True)
+    assert len(set(groups)) == 1
+    assert re.fullmatch("rocketlens rebuild [0-9a-f]{6}", groups[0])
+    assert descriptions[:2] == ("rebuild: probe", f"rebuild: scan {size}")
+    assert re.fullmatch(r"rebuild: build [0-9,]+ entr(y|ies)", descriptions[2])
 
 
 # --- going on after a kill --------------------------------------------------------------------------------------------

@@ -16,9 +16,10 @@ def test_every_option_is_read_whatever_its_case() -> None:
     options = read_options(
         {
             "path": "s3://b/s", "Topic": "a, b", "tag": "X || Y", "QUEUE_ID": "3", "from": "5",
-            "to": "9", "where": "a > 1",
+            "to": "9", "where": "a > 1", "queue_offset": "8-", "Physical_Offset": "4-17",
             "columns": "body,topic", "mode": "FailFast", "table": "damage", "commit_log": "/x,/y",
             "storage_options": '{"anon": true}', "startingOffset": "77", "maxSegmentsPerTrigger": "2",
+            "maxBytesPerTrigger": "99999999999", "maxRecordsPerTrigger": "5",
         }
     )  # fmt: skip
     assert options == SourceOptions(
@@ -28,6 +29,8 @@ def test_every_option_is_read_whatever_its_case() -> None:
             tags=frozenset({b"X", b"Y"}),
             queue_ids=frozenset({3}),
             times=(5, 9),
+            queue_offsets=(8, HIGHEST),
+            physical_offsets=(4, 17),
             where="a > 1",
         ),
         columns=("body", "topic"),
@@ -37,6 +40,8 @@ def test_every_option_is_read_whatever_its_case() -> None:
         storage='{"anon": true}',
         starting_offset="77",
         most_segments=2,
+        most_bytes=99_999_999_999,
+        most_records=5,
     )
     assert options.fails_fast
 
@@ -51,6 +56,8 @@ def test_every_tag_is_no_choice() -> None:
     "options",
     [
         *({}, {"path": ""}, {"startingOffset": "soon"}, {"maxSegmentsPerTrigger": "0"}, {"table": "all"}),
+        *({"queue_offset": ""}, {"queue_offset": "9-8"}, {"physical_offset": "1-2-3"}, {"push_filters": "true"}),
+        *({"maxBytesPerTrigger": "1 MB"}, {"maxRecordsPerTrigger": "-1"}),
         *({"to": "never"}, {"topic": " , "}, {"queue_id": ""}, {"queue_id": "all"}),
     ],
 )

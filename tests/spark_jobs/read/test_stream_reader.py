@@ -42,6 +42,14 @@ def offsets(reader: MessageStreamReader, start: int, end: int) -> list[int]:
     return [offset for batch in batches for offset in batch.column("physical_offset").to_pylist()]
 
 
+def in_batches(reader: MessageStreamReader) -> Iterator[tuple[int, int, list[int]]]:
+    """Start, end and messages of the micro-batches of a stream, as Spark asks for them."""
+    at, limit = reader.initialOffset()[OFFSET], reader.getDefaultReadLimit()
+    while (end := reader.latestOffset({OFFSET: at}, limit)[OFFSET]) > at:
+        yield at, end, offsets(reader, at, end)
+        at = end
+
+
 class Limit:
     """As pyspark's ReadMaxFiles."""
 
@@ -85,6 +93,66 @@ class TestReader:
             at, steps = end, steps + 1
         assert steps == len(growing.log.segments) > 2
         assert found == [written.physical_offset for written in growing.writer.written]
+
+    @pytest.mark.parametrize("most", [1, 500, 3000, 10**9])
+    def test_a_batch_holds_no_more_bytes_than_allowed_but_for_a_single_record(
+        self, growing: GrowingStore, most: int
+    ) -> None:
+        written = [each.physical_offset for each in growing.writer.written]
+        batches = list(in_batches(following(growing, maxBytesPerTrigger=str(most))))
+        assert [offset for _, _, found in batches for offset in found] == written
+        assert all(found for _, _, found in batches)
+        assert all(end - at <= most or len(found) == 1 for at, end, found in batches)
+        if most == 1:
+            assert len(batches) == len(written) > 40
+
+    @pytest.mark.parametrize("most", [1, 7, 1000])
+    def test_a_batch_holds_no_more_records_than_allowed_and_only_those_wanted_count(
+        self, growing: GrowingStore, most: int
+    ) -> None:
+        for _ in range(9):
+            growing.add("Another")
+        growing.flush()
+        wanted = [each.physical_offset for each in growing.writer.written][-9:]
+        found = [batch for _, _, batch in in_batches(following(growing, maxRecordsPerTrigger=str(most)))]
+        assert [len(batch) for batch in found[:-1]] == [most] * (len(found) - 1)
+        assert sum(map(len, found)) == len(growing.writer.written)
+        some = [batch for _, _, batch in in_batches(following(growing, maxRecordsPerTrigger="4", topic="Another"))]
+        assert [len(batch) for batch in some] == [4, 4, 1]
+        assert [offset for batch in some for offset in batch] == wanted
+
+    def test_of_several_limits_the_least_counts_and_what_is_asked_for_at_once_has_none(
+        self, growing: GrowingStore
+    ) -> None:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
+
+        limits = {"maxSegmentsPerTrigger": "2", "maxBytesPerTrigger": "3000", "maxRecordsPerTrigger": "3"}
+        reader = following(growing, **limits)
+        assert reader.getDefaultReadLimit() == ReadMaxFiles(2)
+        assert {len(found) for _, _, found in in_batches(reader)} <= {1, 2, 3}
+        assert reader.latestOffset({OFFSET: 0}, ReadAllAvailable()) == {OFFSET: growing.log.end}
+        assert following(growing, maxBytesPerTrigger="3000").getDefaultReadLimit() == ReadMaxBytes(3000)
+        assert following(growing, maxRecordsPerTrigger="3").getDefaultReadLimit() == ReadMaxRows(3)
+        assert following(growing).getDefaultReadLimit() == ReadAllAvailable()
+
+    def test_a_batch_that_is_read_again_has_the_same_rows_although_the_log_has_grown(
+        self, growing: GrowingStore
+    ) -> None:
+        batches = list(in_batches(following(growing, maxRecordsPerTrigger="10")))
+        growing.add()
+        growing.flush()
+        assert len(batches) >= 5
+        assert [offsets(following(growing), at, end) for at, end, _ in batches] == [found for _, _, found in batches]
+
+    def test_a_query_of_what_is_there_now_takes_nothing_that_comes_later(self, growing: GrowingStore) -> None:
+        reader = following(growing, maxRecordsPerTrigger="20")
+        reader.prepareForTriggerAvailableNow()
+        before = [each.physical_offset for each in growing.writer.written]
+        growing.add()
+        growing.flush()
+        assert [offset for _, _, found in in_batches(reader) for offset in found] == before
+        end = reader.latestOffset({OFFSET: growing.log.end})
+        assert end == {OFFSET: growing.log.end}
 
     def test_what_expired_is_skipped_or_an_error(
         self, growing: GrowingStore, capsys: pytest.CaptureFixture[str]
@@ -156,5 +224,29 @@ def test_a_query_follows_a_store_that_grows(session: "SparkSession", growing: Gr
     growing.add("Third")
     growing.flush()
     run()
+    rows = session.read.parquet(str(tmp_path / "out")).orderBy("physical_offset").toArrow().to_pylist()
+    assert rows == [{name: row[name] for name in NAMES} for row in expected_rows(growing.writer.records)]
+
+
+def test_a_query_takes_what_is_available_now_in_batches_and_a_second_one_the_rest(
+    session: "SparkSession", growing: GrowingStore, tmp_path: Path
+) -> None:
+    def run() -> list[int]:
+        options = {"columns": ",".join(NAMES), "maxRecordsPerTrigger": "20"}
+        stream = session.readStream.format("rocketlens").options(**options).load(str(growing.root))
+        query: Any = (
+            stream.writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .option("path", str(tmp_path / "out"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+    assert run() == [20, 20, 5]
+    growing.add("Another")
+    growing.flush()
+    assert run() == [1]
     rows = session.read.parquet(str(tmp_path / "out")).orderBy("physical_offset").toArrow().to_pylist()
     assert rows == [{name: row[name] for name in NAMES} for row in expected_rows(growing.writer.records)]

@@ -1,8 +1,14 @@
-"""A real cluster, whose machines have no RocketLens: both workers do their share, and the bytes are the same."""
+"""A real cluster, whose machines have no RocketLens: both workers do their share, and the bytes are the same.
+
+Whatever is lost meanwhile, an executor, a machine, the disk of one or the driver, the bytes are those too, and nothing
+is left behind.
+"""
 
 import filecmp
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 import zipfile
@@ -16,11 +22,15 @@ from benchmarks.executor_start import python_without_rocketlens
 from benchmarks.make_store import make_store
 from benchmarks.store_plan import StoreParameters
 from built_wheel import shared_wheel
+from cluster_session import ClusterSession
+from compact_oracle import build_compacted, keep_entries, read_entries, take_mark
 from foreign import plant_foreign, was_imported
-from oracles import build_index, read_log
+from held_tasks import is_alive, parent_of, plant_listener
+from interop.stages import wait_until
+from oracles import build_index, read_log, signed
 from planted import imported, plant
 from process import COMMAND
-from spark_cluster import LOOPBACK, spark_cluster
+from spark_cluster import LOOPBACK, SparkCluster, spark_cluster
 from spark_events import SparkEvents
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
@@ -38,6 +48,18 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": QUICK_JVM,
 }  # fmt: skip
 
+
+SHAPE = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000")
+"""The sizes of the store's own files."""
+
+UNEASY = {
+    "spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "100ms",
+}  # fmt: skip
+"""Spark starts a copy of each task that takes long."""
+
+SMALLEST_FILE = 64
+"""Bytes that a file may have where the disk is full: less than any block, more than a task's progress."""
 
 SESSION = """
 import sys
@@ -67,14 +89,22 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of the cluster's machines."""
-    return python_without_rocketlens(tmp_path_factory.mktemp("bare") / "venv")
+    python = python_without_rocketlens(tmp_path_factory.mktemp("bare") / "venv")
+    plant_listener(python)
+    return python
 
 
 @pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a cluster of two workers."""
-    with spark_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as master:
-        yield master
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A cluster of two workers."""
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def master(cluster: SparkCluster) -> str:
+    """The cluster's URL."""
+    return cluster.url
 
 
 @pytest.fixture(scope="module")
@@ -142,25 +172,36 @@ def assert_both_workers_ran(events: SparkEvents, store: Path) -> None:
     assert len(events.executors("build")) == 2
 
 
+def assert_rebuilt(store: Path, out: Path) -> None:
+    """Index and queues are those that an oracle makes of the log, and those that the store has."""
+    built = [path.read_bytes() for path in sorted((out / "index").iterdir())]
+    assert built == build_index(read_log(store / "commitlog"), 97, 150)
+    assert_queues(store, out)
+
+
+def assert_queues(store: Path, out: Path) -> None:
+    files = [path for path in (store / "consumequeue").rglob("*") if path.is_file()]
+    assert len(files) >= 4
+    for path in files:
+        assert (out / path.relative_to(store)).read_bytes() == path.read_bytes(), path
+
+
 def test_both_workers_of_a_cluster_run_tasks_and_the_bytes_are_those_of_one_machine(
     tmp_path: Path, packages: Path, bare: Path, master: str, store: Path
 ) -> None:
     """Submitted, and as a command that starts Spark's driver itself."""
     out, direct = tmp_path / "out", tmp_path / "direct"
     plant(tmp_path)  # where the submitted driver is started
-    options = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000")
-    ended = [submit(master, bare, packages, tmp_path, store, out, *options)]
-    ended.append(command(bare, "rebuild", "all", str(store), "--out", str(direct), "--master", master, *options))
+    ended = [submit(master, bare, packages, tmp_path, store, out, *SHAPE)]
+    ended.append(command(bare, "rebuild", "all", str(store), "--out", str(direct), "--master", master, *SHAPE))
     for each in ended:
         assert each.returncode == 0, each.stdout + each.stderr
     assert imported(tmp_path) == {}
     assert_both_workers_ran(SparkEvents(tmp_path / "events"), store)
     for made in (out, direct):
-        built = [path.read_bytes() for path in sorted((made / "index").iterdir())]
-        assert built == build_index(read_log(store / "commitlog"), 97, 150)
-        for path in (store / "consumequeue").rglob("*"):
-            if path.is_file():
-                assert (made / path.relative_to(store)).read_bytes() == path.read_bytes(), path
+        assert_rebuilt(store, made)
+    assert f"rocketlens: executors are starting: {master} has given none yet" in ended[1].stderr
+    assert "rocketlens: the first executor is there, after" in ended[1].stderr
 
 
 def test_workers_that_share_no_directory_send_what_they_build(
@@ -208,6 +249,116 @@ def test_the_data_source_reads_on_a_cluster_in_a_session_that_somebody_else_has_
     assert ended.returncode == 0, ended.stderr
     log = read_log(store / "commitlog")
     assert ended.stdout.split() == [str(len(log)), str(sum(record.properties.get("TAGS") == "Tag1" for record in log))]
+
+
+@pytest.fixture(scope="class")
+def session(
+    tmp_path_factory: pytest.TempPathFactory, cluster: SparkCluster, packages: Path, bare: Path
+) -> Iterator[ClusterSession]:
+    """One application for all jobs and losses, since to start one takes longer than to run them."""
+    work = tmp_path_factory.mktemp("session")
+    with ClusterSession(cluster.url, bare, packages, work, SETTINGS | UNEASY) as session:
+        yield session
+
+
+@pytest.mark.usefixtures("session")
+class TestOneApplication:
+    """In this order: what is lost in a test stays lost, and the last one kills the driver."""
+
+    def test_each_job_runs_when_submitted(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
+        out = {name: str(tmp_path / name) for name in ("index", "queues", "compact", "export")}
+        for name, shape in (("index", SHAPE[:4]), ("queues", SHAPE[4:])):
+            ended = session.run(f"rebuild_{name}", str(store), "--out", out[name], *shape, "--json")
+            assert ended.report["messages"] == len(read_log(store / "commitlog"))
+        built = [path.read_bytes() for path in sorted(Path(out["index"], "index").iterdir())]
+        assert built == build_index(read_log(store / "commitlog"), 97, 150)
+        assert_queues(store, Path(out["queues"]))
+        assert session.run("compact_index", str(store), "--out", out["compact"], *SHAPE[:4], "--json").code == 0
+        compacted = sorted(Path(out["compact"], "index").iterdir())
+        assert [take_mark(path.read_bytes(), 97)[0] for path in compacted] == compacted_index(store)
+        assert session.run("verify_store", str(store), "--json").report["details"]["clean"] is True
+        exported = session.run("export_store", str(store), "--format", "ndjson", "--out", out["export"], "--json")
+        assert exported.report["messages"] == len(read_log(store / "commitlog"))
+        lines = [line for part in Path(out["export"]).glob("part-*") for line in part.read_text().splitlines()]
+        assert len(lines) == len(read_log(store / "commitlog"))
+
+    def test_a_task_that_stands_still_is_overtaken_by_its_speculative_copy(
+        self, tmp_path: Path, session: ClusterSession, store: Path
+    ) -> None:
+        before = session.events.speculative()
+        held = rebuild_with_one_held(session, store, tmp_path)
+        assert_whole(session, store, tmp_path, held)
+        assert session.events.speculative() > before
+
+    def test_an_executor_is_killed(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
+        before = session.events.lost_executors()
+        held = rebuild_with_one_held(session, store, tmp_path)
+        os.kill(executor_of(held), signal.SIGKILL)
+        assert_whole(session, store, tmp_path, held)
+        assert session.events.lost_executors() > before
+
+    def test_a_worker_is_killed(
+        self, tmp_path: Path, session: ClusterSession, cluster: SparkCluster, store: Path
+    ) -> None:
+        before = session.events.lost_executors()
+        held = rebuild_with_one_held(session, store, tmp_path)
+        os.kill(parent_of(executor_of(held)), signal.SIGKILL)
+        assert_whole(session, store, tmp_path, held)
+        assert session.events.lost_executors() > before
+        cluster.add_workers(1)
+
+    def test_the_disk_of_a_machine_is_full(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
+        """Its tasks fail, and are run by the other machine, to which this one leaves all that is to come."""
+        wait_until(lambda: session.events.executors_there() == 2, "an executor on each of two machines")
+        held = rebuild_with_one_held(session, store, tmp_path)
+        executor = executor_of(held)
+        for pid in (executor, parent_of(held), held):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (SMALLEST_FILE, SMALLEST_FILE))
+        session.held.let_go()
+        assert_whole(session, store, tmp_path, held)
+        assert any("File too large" in failure for failure in session.events.failures())
+
+    def test_the_driver_is_killed_and_the_same_command_goes_on(
+        self, tmp_path: Path, session: ClusterSession, cluster: SparkCluster, bare: Path, store: Path
+    ) -> None:
+        rebuild_with_one_held(session, store, tmp_path, phase="build-")
+        session.kill()
+        session.held.let_go()
+        assert (tmp_path / "out" / ".rocketlens-work").exists()
+        options = ("--out", str(tmp_path / "out"), *SHAPE, "--json", "--master", cluster.url)
+        ended = command(bare, "rebuild", "all", str(store), *options)
+        assert ended.returncode == 0, ended.stderr
+        assert json.loads(ended.stdout)["resumed"]
+        assert_rebuilt(store, tmp_path / "out")
+        assert sorted(os.listdir(tmp_path / "out")) == ["checkpoint", "consumequeue", "index"]
+
+
+def compacted_index(store: Path) -> list[bytes]:
+    """The files of the store's index when it is compacted, by an oracle."""
+    files = [path.read_bytes() for path in sorted((store / "index").iterdir())]
+    entries = [entry for data in files for entry in read_entries(data, 97)]
+    return build_compacted(keep_entries(entries, read_log(store / "commitlog")), 97, 150, signed(files[-1], 24, 8))
+
+
+def rebuild_with_one_held(session: ClusterSession, store: Path, work: Path, phase: str = "scan-") -> int:
+    """Begin a rebuild; the worker that holds the first attempt of a phase."""
+    session.held.hold(phase)
+    session.start("rebuild_all", str(store), "--out", str(work / "out"), *SHAPE, "--json")
+    return session.held.wait_for_one()
+
+
+def executor_of(worker: int) -> int:
+    """The JVM above a worker and the daemon that forked it."""
+    return parent_of(parent_of(worker))
+
+
+def assert_whole(session: ClusterSession, store: Path, work: Path, held: int) -> None:
+    """The rebuild ends, with the right bytes; what is left of the attempt that was held changes nothing."""
+    assert session.end().report["messages"] == len(read_log(store / "commitlog"))
+    session.held.let_go()
+    wait_until(lambda: not is_alive(held), "the end of the attempt that was held")
+    assert_rebuilt(store, work / "out")
+    assert sorted(os.listdir(work / "out")) == ["checkpoint", "consumequeue", "index"]
 
 
 @pytest.mark.soak

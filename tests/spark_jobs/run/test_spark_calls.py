@@ -132,6 +132,36 @@ def test_ctrl_c_cancels_the_job_and_leaves_the_session_fit_for_the_next(spark: "
     assert run_tasks(spark, "next", [7], lambda number: {"number": number}) == [{"number": 7}]
 
 
+def test_a_job_is_cancelled_with_its_group_and_nobody_else_s(spark: "SparkContext", tmp_path: Path) -> None:
+    """In a session that is somebody else's their jobs go on when ours is stopped."""
+    from spark_jobs.run.session import JOB_GROUP, spark_context
+
+    started, may_end = tmp_path / "started", tmp_path / "may_end"
+
+    def waits(path: str) -> str:
+        import pathlib
+        import time
+
+        pathlib.Path(path).touch()
+        while not pathlib.Path(path).with_name("may_end").exists():
+            time.sleep(0.02)
+        return "ended"
+
+    theirs = call_apart(lambda: spark.parallelize([str(started)], 1).map(waits).collect())
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not started.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert started.exists()
+    with spark_context("search", "", tmp_path):
+        ours = JOB_GROUP.get()
+        assert run_tasks(spark, "search", [1], lambda number: number) == [1]
+        assert len(spark.statusTracker().getJobIdsForGroup(ours)) == 1
+        spark.cancelJobGroup(ours)
+    assert JOB_GROUP.get() != ours
+    may_end.touch()
+    assert theirs.result(WAIT_SECONDS) == ["ended"]
+
+
 def test_a_call_apart_returns_or_raises_what_the_function_does() -> None:
     assert call_apart(lambda: 7).result() == 7
     future = call_apart(lambda: [][0])

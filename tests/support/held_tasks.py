@@ -1,0 +1,81 @@
+"""Hold one attempt of a task at its beginning, wherever it runs, so that a test can have its machine fail just then.
+
+The product has no hook for this: the Python of the cluster's machines gets a `sitecustomize` that listens to what is
+opened. The first attempt that opens a file whose name begins with the wanted text waits until the test lets it go on.
+"""
+
+import os
+from pathlib import Path
+
+from interop.stages import wait_until
+
+VARIABLE = "HELD_TASKS"
+HELD_SECONDS = 300
+
+LISTENER = """
+import os
+import sys
+import time
+
+control = os.environ.get("HELD_TASKS")
+
+
+def hold(event, arguments):
+    if event != "open" or not isinstance(arguments[0], (str, os.PathLike)):
+        return
+    try:
+        wanted = os.readlink(f"{control}/wanted")
+        if os.path.basename(os.fspath(arguments[0])).startswith(wanted):
+            os.symlink(str(os.getpid()), f"{control}/held")
+        else:
+            return
+    except OSError:
+        return
+    while os.path.lexists(f"{control}/wanted"):
+        time.sleep(0.02)
+
+
+if control:
+    sys.addaudithook(hold)
+"""
+
+
+def plant_listener(python: Path) -> None:
+    """Have a virtual environment's Python hold tasks where the variable names a directory."""
+    site = next(python.parents[1].glob("lib/python*/site-packages"))
+    (site / "sitecustomize.py").write_text(LISTENER)
+
+
+class HeldTasks:
+    """What is to be held, and what is; `directory` must be one that all machines see."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._wanted, self._held = directory / "wanted", directory / "held"
+
+    def hold(self, beginning: str) -> None:
+        """From now on, hold the first attempt that opens a file whose name begins so."""
+        self._held.unlink(missing_ok=True)
+        self._wanted.symlink_to(beginning)
+
+    def wait_for_one(self) -> int:
+        """The process id of the worker whose attempt is held."""
+        wait_until(lambda: self._held.is_symlink(), "an attempt that is held", HELD_SECONDS)
+        return int(os.readlink(self._held))
+
+    def let_go(self) -> None:
+        """Let the held attempt go on, and hold no other."""
+        self._wanted.unlink(missing_ok=True)
+
+
+def parent_of(pid: int) -> int:
+    """The process id of a process's parent."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs, or is stopped; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
