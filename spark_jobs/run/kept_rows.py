@@ -52,11 +52,10 @@ class KeptRows(Generic[Task]):
         """The first row of each task, in order. Errors of tasks are raised as by `run_tasks`."""
 
         def collect() -> list[bytes]:
-            self._context.setJobDescription(self._name)
             heads: list[bytes] = self._rows.mapPartitions(_First()).collect()
             return heads
 
-        return run_job(self._context, collect)
+        return run_job(self._context, self._name, collect)
 
     def ask(self, name: str, questions: Mapping[int, Callable[[Rows], Result]]) -> dict[int, Result]:
         """What functions make of all rows of some tasks, by the numbers of these; each runs where the rows are."""
@@ -65,14 +64,13 @@ class KeptRows(Generic[Task]):
             return {}
 
         def collect() -> list[Result]:
-            self._context.setJobDescription(name)
             sent = self._context.broadcast(dict(questions))
             try:
                 return self._context.runJob(self._rows.mapPartitionsWithIndex(_Answer(sent)), list, numbers)
             finally:
                 sent.unpersist()
 
-        return dict(zip(numbers, run_job(self._context, collect), strict=True))
+        return dict(zip(numbers, run_job(self._context, name, collect), strict=True))
 
     def send(
         self, name: str, route: Route, tasks: Sequence[Other], function: Callable[[Other, Rows], Result]
@@ -82,7 +80,6 @@ class KeptRows(Generic[Task]):
             return []
 
         def collect() -> list[Result]:
-            self._context.setJobDescription(name)
             sent, routed = self._context.broadcast(list(tasks)), self._context.broadcast(route)
             try:
                 rows = self._shuffled(_raw(self._rows.mapPartitions(_Send(routed))), len(tasks))
@@ -92,7 +89,7 @@ class KeptRows(Generic[Task]):
                 sent.unpersist()
                 routed.unpersist()
 
-        return run_job(self._context, collect)
+        return run_job(self._context, name, collect)
 
     def release(self) -> None:
         """Have the executors delete the rows."""

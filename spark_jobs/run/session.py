@@ -7,7 +7,6 @@ So everything here is about starting quickly, on the right interpreter and with 
 import contextlib
 import logging
 import os
-import secrets
 import sys
 import tempfile
 import threading
@@ -15,7 +14,6 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextvars import ContextVar
 from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -28,7 +26,7 @@ from spark_jobs.run.arrival import DIRECTORY
 from spark_jobs.run.executors import Executors, watched_executors
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress
-from spark_jobs.run.spark_calls import Guarded, SparkFailed, call_apart, run_job, spark_failure, wait_for
+from spark_jobs.run.spark_calls import Guarded, SparkFailed, call_apart, in_group, run_job, spark_failure, wait_for
 from storage.child_process import SAFE_PATH
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
@@ -62,10 +60,6 @@ START_SETTING: Final = "spark.rocketlens.startSeconds"
 
 FEW_TASKS: Final = 64
 """Up to this number, tasks are sent one by one, which takes less time than a broadcast of them all."""
-
-JOB_GROUP: ContextVar[str] = ContextVar("JOB_GROUP", default="rocketlens")
-"""The Spark job group of the command that runs: `rocketlens NAME TOKEN`, which the Spark UI shows with each of its jobs
-and by which they are cancelled, without those that somebody else runs on the same context."""
 
 PYTHON: Final = "PYSPARK_PYTHON"
 _QUIET: Final = {
@@ -115,7 +109,7 @@ def spark_context(
     running = SparkContext._active_spark_context
     if running is not None:
         send_packages(running)
-        with _in_group(name):
+        with in_group(name):
             yield running
         return
     seconds = start_seconds(master, settings or {})
@@ -128,22 +122,11 @@ def spark_context(
             _abandon(started, launch)
             raise _no_answer(master, seconds, work / SPARK_LOG)
         context = started.result()
-        with _in_group(name), _watched(context, progress):
+        with in_group(name), _watched(context, progress):
             yield context
     finally:
         with contextlib.suppress(Exception):
             call_apart(lambda: _stop(launch)).result()
-
-
-@contextlib.contextmanager
-def _in_group(name: str) -> Iterator[None]:
-    """Have the jobs that the body runs be a group of their own."""
-    before = JOB_GROUP.get()
-    JOB_GROUP.set(f"rocketlens {name} {secrets.token_hex(3)}")
-    try:
-        yield
-    finally:
-        JOB_GROUP.set(before)
 
 
 def _watched(context: "SparkContext", progress: JobProgress | None) -> contextlib.AbstractContextManager[None]:
@@ -309,11 +292,8 @@ def run_tasks(
     """
     if not tasks:
         return []
-    group = JOB_GROUP.get()
-    command = " ".join(group.split()[1:-1])
 
     def collect() -> list[Result]:
-        context.setJobGroup(group, f"{command}: {name}" if command else name)
         if len(tasks) <= FEW_TASKS:
             return context.parallelize(tasks, len(tasks)).map(Guarded(function)).collect()
         sent = context.broadcast(list(tasks))
@@ -323,7 +303,7 @@ def run_tasks(
         finally:
             sent.unpersist()
 
-    return run_job(context, group, collect)
+    return run_job(context, name, collect)
 
 
 def _run_numbered(sent: "Broadcast[list[Task]]", function: Callable[[Task], Result], number: int) -> Result:

@@ -10,10 +10,12 @@ import errno
 import json
 import os
 import re
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -26,6 +28,10 @@ if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
+
+JOB_GROUP: ContextVar[str] = ContextVar("JOB_GROUP", default="rocketlens")
+"""The Spark job group of the command that runs: `rocketlens NAME TOKEN`, which the Spark UI shows with each of its jobs
+and by which they are cancelled, without those that somebody else runs on the same context."""
 
 CANCEL_SECONDS: Final = 20.0
 """How long a cancelled job may take to end; its session ends in any case."""
@@ -92,16 +98,35 @@ def wait_for(future: "Future[Any]", seconds: float) -> bool:
     return bool(wait([future], seconds).done)
 
 
-def run_job(context: "SparkContext", group: str, job: Callable[[], Result]) -> Result:
-    """Call what submits a job of a group and waits for it; where Ctrl-C ends the waiting the job is cancelled.
+@contextlib.contextmanager
+def in_group(name: str) -> Iterator[None]:
+    """Have the jobs that the body runs be a group of their own, which is named after the command."""
+    before = JOB_GROUP.get()
+    JOB_GROUP.set(f"rocketlens {name} {secrets.token_hex(3)}")
+    try:
+        yield
+    finally:
+        JOB_GROUP.set(before)
 
-    Raises TaskFailed for an error that a task raised on purpose, SparkFailed where no task is to blame.
+
+def run_job(context: "SparkContext", name: str, job: Callable[[], Result]) -> Result:
+    """Call what submits a job and waits for it; where Ctrl-C ends the waiting the job is cancelled.
+
+    The Spark UI shows the job as `COMMAND: NAME`, in the group of the command (:func:`in_group`). Raises TaskFailed for
+    an error that a task raised on purpose, SparkFailed where no task is to blame.
     """
     # As pyspark above.
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import CapturedException
 
-    future = call_apart(job)
+    group = JOB_GROUP.get()
+    command = " ".join(group.split()[1:-1])
+
+    def submit() -> Result:
+        context.setJobGroup(group, f"{command}: {name}" if command else name)
+        return job()
+
+    future = call_apart(submit)
     try:
         return future.result()
     except KeyboardInterrupt:

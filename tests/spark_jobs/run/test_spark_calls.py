@@ -13,7 +13,7 @@ import pytest
 
 from protocol.errors import StoreError, is_out_of_room
 from spark_jobs.run.session import FEW_TASKS, run_tasks
-from spark_jobs.run.spark_calls import SparkFailed, TaskFailed, call_apart, spark_failure
+from spark_jobs.run.spark_calls import JOB_GROUP, SparkFailed, TaskFailed, call_apart, spark_failure
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -134,7 +134,7 @@ def test_ctrl_c_cancels_the_job_and_leaves_the_session_fit_for_the_next(spark: "
 
 def test_a_job_is_cancelled_with_its_group_and_nobody_else_s(spark: "SparkContext", tmp_path: Path) -> None:
     """In a session that is somebody else's their jobs go on when ours is stopped."""
-    from spark_jobs.run.session import JOB_GROUP, spark_context
+    from spark_jobs.run.session import spark_context
 
     started, may_end = tmp_path / "started", tmp_path / "may_end"
 
