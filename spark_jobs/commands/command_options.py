@@ -236,21 +236,31 @@ commit_log_option = click.option(
     help="The commit log's directories, in the broker's order, if it is not in STORE/commitlog.",
 )
 
+
+def spark_options_where(default: str) -> Callable[[Command], Command]:
+    """Where a job runs; `default` says what happens without a master."""
+    return _together(
+        click.option(
+            "--master",
+            default="",
+            metavar="URL",
+            help=f"Spark master, such as spark://host:7077. [default: {default}]",
+        ),
+        click.option(
+            "--conf",
+            "settings",
+            multiple=True,
+            callback=_settings,
+            metavar="KEY=VALUE",
+            help="A property of Spark, such as spark.executor.memory=8g; repeatable.",
+        ),
+    )
+
+
+optional_spark_options = spark_options_where("without Spark, by threads of this process; for a URL local[*]")
+
 job_options = _together(
     commit_log_option,
-    click.option(
-        "--master",
-        default="",
-        metavar="URL",
-        help="Spark master, such as spark://host:7077. [default: local[*], all cores of this machine]",
-    ),
-    click.option(
-        "--conf",
-        "settings",
-        multiple=True,
-        callback=_settings,
-        metavar="KEY=VALUE",
-        help="A property of Spark, such as spark.executor.memory=8g; repeatable.",
-    ),
+    spark_options_where("local[*], all cores of this machine"),
     click.option("--json", "as_json", is_flag=True, help="Report as one JSON object that lists everything."),
 )

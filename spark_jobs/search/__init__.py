@@ -5,4 +5,5 @@ from typing import Final
 DOOR: Final = (
     "lookup_parquet",
     "search",
+    "searched_store",
 )

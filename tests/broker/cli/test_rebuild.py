@@ -188,22 +188,6 @@ def test_not_both_store_and_output_of_a_rebuild_are_behind_urls(job: StandIn, co
     )
 
 
-@pytest.mark.parametrize(
-    "command", [["search", "--topic", "T"], ["search", "--topic", "T", "--master", "local"], ["lookup"]]
-)
-def test_a_search_of_a_store_behind_a_url_is_refused_in_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: list[str]
-) -> None:
-    monkeypatch.setattr("spark_jobs.run.session.launch_ahead", None)  # to call it would fail
-    (tmp_path / "keys").write_text("key\n")
-    name, *options = command
-    files = [str(tmp_path / "keys")] if name == "lookup" else []
-    outcome = rocketlens(name, "s3://bucket/place", *files, *options)
-    assert (outcome.code, outcome.output) == (2, b"")
-    assert outcome.errors.startswith("rocketlens: STORE s3://bucket/place is a URL: only a path is possible")
-    assert outcome.errors.count("\n") == 1
-
-
 def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     outcome = rocketlens("rebuild", "all", "/store")
