@@ -29,9 +29,14 @@ class StorePlace(msgspec.Struct, frozen=True):
     settings: dict[str, str]
 
     @property
+    def is_remote(self) -> bool:
+        """Whether the store lies behind a URL that is not one of this machine's files."""
+        return is_url(self.store)
+
+    @property
     def needs_spark(self) -> bool:
         """Whether Spark is to look."""
-        return bool(self.master or self.settings) or is_url(self.store)
+        return bool(self.master or self.settings) or self.is_remote
 
     @property
     def directory(self) -> Path:
@@ -57,14 +62,13 @@ def searched_store(
     """
     from spark_jobs.commands.command_run import check_spark
 
-    is_remote = is_url(place.store)
-    if is_remote:
+    if place.is_remote:
         _refuse_options(arguments)
     check_spark()
     from rocketlens.store import message_store_of
     from spark_jobs.search.searched_store import SearchedStore, searched_url
 
-    if not is_remote:
+    if not place.is_remote:
         opened = open_store(place.directory, arguments)
         yield SearchedStore(message_store_of(opened, with_keys=with_keys))
         return

@@ -3,6 +3,7 @@
 from typing import Final
 
 DOOR: Final = (
+    "look_up",
     "lookup_parquet",
     "search",
     "searched_store",

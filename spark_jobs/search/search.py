@@ -12,16 +12,17 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from spark_jobs.run.session import run_tasks, spark_context
+from spark_jobs.run.session import spark_context
 from spark_jobs.search.searched_segment import SearchedSegment, SegmentCopy, opened_segment
 from spark_jobs.search.searched_store import SearchedStore
+from spark_jobs.search.waves import in_waves
 from storage.log.log_window import LONGEST_RECORD
 from storage.search.chunk import Chunk, Part, Searcher
 from storage.search.criteria import Criteria
@@ -33,12 +34,6 @@ from storage.search.query import query_of
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
-
-WAVES_OF: Final = 2
-"""Segments a core and wave."""
-
-WAVE_BYTES: Final = 256 * 1024 * 1024
-"""Bytes of records that the driver holds; each task of a wave brings back an equal part of them, or one record."""
 
 RECORD_BYTES: Final = 4 * 1024 * 1024
 """Bytes of the longest record of a standard broker: so much behind a piece of the log belongs to its last record."""
@@ -185,19 +180,36 @@ def spark_for(name: str, spark: SparkTarget) -> Iterator["SparkContext"]:
 
 
 @dataclass
-class _Stretch:
-    """Pieces of one segment that are still to be searched, the first of which begins with a record at `begin`.
+class _SegmentStretch:
+    """Pieces of one segment that are still to be searched, the first of which begins with a record at `begin`."""
 
-    `held` is what the last task found in the pieces before them.
-    """
-
+    searched: SearchedStore
+    searcher: Searcher
     pieces: list[Chunk]
     begin: int | None = None
     held: list[tuple[Chunk, Part]] = field(default_factory=list)
 
-    def take(self, found: Sequence[FoundPart], matcher: Matcher) -> None:
-        """Hold what a task found, and go on behind it."""
-        for stop, part, records in found:
+    @property
+    def is_done(self) -> bool:
+        """Whether no piece is left."""
+        return not self.pieces
+
+    def task(self, most: int) -> SearchTask:
+        """The pieces that are left."""
+        return SearchTask(
+            segment=self.searched.searched_segment(self.pieces[0].segment),
+            pieces=[
+                (each.start, each.stop, None if each.listed is None else each.listed.tolist()) for each in self.pieces
+            ],
+            begin=self.begin,
+            criteria=self.searcher.matcher.criteria,
+            maximum=self.searcher.maximum,
+            most=most,
+        )
+
+    def take(self, answer: Sequence[FoundPart]) -> None:
+        """Hold parts with their messages."""
+        for stop, part, records in answer:
             chunk = self.pieces.pop(0)
             rest = chunk.behind(stop)
             self.begin = None if chunk.listed is not None else part.end
@@ -206,41 +218,16 @@ class _Stretch:
                 chunk = replace(chunk, stop=stop)
             elif not (self.pieces and self.pieces[0].start == chunk.stop):
                 self.begin = None
-            self.held.append((chunk, _whole_part(part, records, matcher)))
+            self.held.append((chunk, _whole_part(part, records, self.searcher.matcher)))
 
 
 def _search_all(
     context: "SparkContext", searched: SearchedStore, searcher: Searcher, chunks: Sequence[Chunk]
 ) -> Generator[tuple[Chunk, Part], None, None]:
     """Search segments in waves; their parts in order."""
-    at_once = WAVES_OF * context.defaultParallelism
-    waiting = iter([_Stretch(list(each)) for _, each in groupby(chunks, lambda chunk: chunk.segment.base_offset)])
-    wave = list(islice(waiting, at_once))
-    while wave:
-        asked = [each for each in wave if not each.held]
-        tasks = [_task(each, searched, searcher, WAVE_BYTES // at_once) for each in asked]
-        for each, found in zip(asked, run_tasks(context, "search", tasks, search_segment), strict=True):
-            each.take(found, searcher.matcher)
-        while wave:
-            yield from wave[0].held
-            wave[0].held = []
-            if wave[0].pieces:
-                break
-            wave.pop(0)
-        wave += islice(waiting, at_once - len(wave))
-
-
-def _task(stretch: _Stretch, searched: SearchedStore, searcher: Searcher, most: int) -> SearchTask:
-    return SearchTask(
-        segment=searched.searched_segment(stretch.pieces[0].segment),
-        pieces=[
-            (each.start, each.stop, None if each.listed is None else each.listed.tolist()) for each in stretch.pieces
-        ],
-        begin=stretch.begin,
-        criteria=searcher.matcher.criteria,
-        maximum=searcher.maximum,
-        most=most,
-    )
+    by_segment = groupby(chunks, lambda chunk: chunk.segment.base_offset)
+    stretches = [_SegmentStretch(searched, searcher, list(pieces)) for _, pieces in by_segment]
+    yield from in_waves(context, "search", stretches, search_segment)
 
 
 def _whole_part(part: Part, records: Sequence[tuple[int, bytes]], matcher: Matcher) -> Part:

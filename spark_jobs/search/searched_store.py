@@ -21,7 +21,7 @@ from spark_jobs.places.remote_file import RemoteFile
 from spark_jobs.places.remote_tree import RemoteTree
 from spark_jobs.scan.probe_store import GLANCE_BYTES, last_written
 from spark_jobs.scan.segment_window import SegmentWindow
-from spark_jobs.scan.source import StoreSource, opened_source
+from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from spark_jobs.search.searched_segment import SearchedSegment
 from storage.files.mapped_file import list_segment_files
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE
@@ -43,15 +43,22 @@ class SearchedStore:
     def __init__(self, store: MessageStore, source: StoreSource | None = None) -> None:
         """See :func:`searched_url`."""
         self.store = store
-        self._source = source
+        self._tree = None if source is None else source.tree
+        self._found = source
         self._remote = {} if source is None else {place.base_offset: place.remote for place in source.segments}
+
+    @property
+    def source(self) -> StoreSource:
+        """The files of the store; raises StoreError where a directory cannot be listed any more."""
+        layout = self.store.layout
+        return self._found or find_source(layout.root, layout.commit_log_directories)
 
     @property
     def sight(self) -> Sight:
         """How a plan looks at records and units."""
-        if self._source is None or self._source.tree is None:
+        if self._tree is None:
             return Sight()
-        return Sight(self._find_record, partial(_has_unit, self._source.tree), _offsets_in_queue)
+        return Sight(self._find_record, partial(_has_unit, self._tree), _offsets_in_queue)
 
     def searched_segment(self, segment: Segment) -> SearchedSegment:
         """A segment as tasks get it."""

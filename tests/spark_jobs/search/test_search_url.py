@@ -19,7 +19,7 @@ from protocol.message import Message
 from spark_jobs.places import remote_file
 from spark_jobs.places.remote_tree import COPIES
 from spark_jobs.search import search as search_module
-from spark_jobs.search import searched_segment
+from spark_jobs.search import searched_segment, waves
 from spark_jobs.search.search import SparkTarget, search_on_spark
 from spark_jobs.search.searched_store import SearchedStore, searched_url
 from storage.search import Criteria, Step, by_queue, by_time, plan, search
@@ -192,16 +192,16 @@ def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path: Path, damage: st
 def test_more_hits_than_the_driver_may_hold_come_in_waves(
     store: Path, most: int, is_remote: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_module, "WAVE_BYTES", most * search_module.WAVES_OF * Loop.defaultParallelism)
+    monkeypatch.setattr(waves, "WAVE_BYTES", most * waves.WAVES_OF * Loop.defaultParallelism)
     held: list[int] = []
-    run_tasks = search_module.run_tasks
+    run_tasks = waves.run_tasks
 
     def watched(*arguments: Any) -> Any:
         answers = run_tasks(*arguments)
         held.extend(sum(len(record) for each in found for _, record in each.records) for found in answers)
         return answers
 
-    monkeypatch.setattr(search_module, "run_tasks", watched)
+    monkeypatch.setattr(waves, "run_tasks", watched)
     for criteria in (Criteria(contains=b"body"), Criteria(topic="Rare"), Criteria(topic="Often", tag="A")):
         expected = here_of(store, criteria)
         with in_memory(store) as url:
