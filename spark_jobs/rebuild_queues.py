@@ -15,7 +15,7 @@ from spark_jobs.commands.command_options import (
     store_argument,
     work_option,
 )
-from spark_jobs.commands.command_run import check_rebuild, rebuild, run_command
+from spark_jobs.commands.command_run import check_sent, rebuild, run_command
 
 
 @click.command("queues")
@@ -37,7 +37,7 @@ def rebuild_queues(**options: Any) -> None:
 
     Exit code 4: done, but the log is damaged.
     """
-    run_command(rebuild, check=check_rebuild, queues=True, **options)
+    run_command(rebuild, check=check_sent, queues=True, **options)
 
 
 if __name__ == "__main__":

@@ -98,21 +98,14 @@ def storage_option_where(url: str, flag: str = "--storage-options", name: str = 
 storage_option = storage_option_where("STORE is a URL")
 
 
-def _out_option(more: str = "") -> Decorator:
-    return click.option(
+out_url_options = _together(
+    click.option(
         "--out",
         type=DIRECTORY,
         metavar="DIR",
-        help=f"Write here and do not change the store; a broker may be running on it. {more}[default: replace the "
-        "store's own files; no broker may be using it]",
-    )
-
-
-out_option = _out_option()
-
-out_url_options = _together(
-    _out_option(
-        "A URL (s3://, gs://, hdfs://, file://) needs --work, and `rocketlens fetch` brings the result into the store. "
+        help="Write here and do not change the store; a broker may be running on it. A URL (s3://, gs://, hdfs://, "
+        "file://) needs --work, and `rocketlens fetch` brings the result into the store. [default: replace the store's "
+        "own files; no broker may be using it]",
     ),
     storage_option_where("--out is a URL", "--out-storage-options", "out_storage"),
 )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.build.index_profiles import TAGGED_PROFILE
 from spark_jobs.build.rebuild import Rebuild
@@ -26,7 +25,7 @@ from spark_jobs.publish.publish import Staged
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import find_unfinished
 from spark_jobs.publish.send import ToSend, check_send, send
-from spark_jobs.publish.sent_manifest import mark_log
+from spark_jobs.publish.sent_manifest import SentOptions, mark_index, mark_log
 from spark_jobs.publish.store_lock import StoreLock
 from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.launch import Launch
@@ -67,7 +66,10 @@ def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch |
 
 
 def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
-    """Fetch a finished rebuild into the store; raises a RocketLensError, with the store as it was, where it cannot."""
+    """Fetch a finished rebuild or compaction into the store.
+
+    Raises a RocketLensError, with the store as it was, where it cannot.
+    """
     started = time.monotonic()
     base = Path(request.work or Path(request.store) / WORK)
     directories = tuple(map(Path, request.commit_log_directories))
@@ -91,7 +93,7 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
             def finish() -> Made:
                 return report, fetch(place, manifest, work, progress)
 
-            _conclude(request, source, work, finish, lock, drops_unknown=manifest.drop_unknown_topics)
+            _conclude(request, source, work, finish, lock, sent=manifest.options)
             report.steady_seconds, report.seconds = 0.0, time.monotonic() - started
             work.remove()
             return report
@@ -141,15 +143,15 @@ def _conclude(
     lock: StoreLock | None,
     run: RunTasks | None = None,
     *,
-    drops_unknown: bool = False,
+    sent: SentOptions | None = None,
 ) -> StoreReport:
     """Stage and publish; until then, `steady_seconds` of the report is when that was done."""
     report, staged = finish()
     if lock is not None and report.damages and not request.allow_fewer:
         slots = report.details.index.slots if report.details.index is not None else 0
-        refuse_fewer(source, staged, report.damages, slots, _left_out(request, report, drops_unknown=drops_unknown))
+        refuse_fewer(source, staged, report.damages, slots, _left_out(request, report, sent or _options(request)))
     work.finish(REPORT, msgspec.to_builtins(report))
-    if isinstance(request, RebuildRequest) and request.sent_to is not None and run is not None:
+    if request.sent_to is not None and run is not None:
         what = _to_send(request, source, report, staged)
         send(run, work, request.sent_to, request.out_storage, what, fresh=request.fresh)
     else:
@@ -159,28 +161,33 @@ def _conclude(
     return report
 
 
-def _to_send(request: RebuildRequest, source: StoreSource, report: StoreReport, staged: list[Staged]) -> ToSend:
+def _to_send(request: BuildRequest, source: StoreSource, report: StoreReport, staged: list[Staged]) -> ToSend:
     end = report.details.log_end
-    log = mark_log(source.segments, source.end if end is None else end)
-    return ToSend(staged, log, msgspec.to_builtins(report), request.drop_unknown_topics)
+    log = mark_log(source.segments, source.segments[0].base_offset if end is None else end)
+    index = mark_index(source) if end is None else ""
+    return ToSend(report.command, staged, log, msgspec.to_builtins(report), _options(request), index)
 
 
-def _left_out(request: BuildRequest, report: StoreReport, *, drops_unknown: bool = False) -> LeftOut:
-    """Return what the request leaves out on purpose, which is no loss."""
-    has_tags = report.details.index is not None and report.details.index.profile == TAGGED_PROFILE
+def _options(request: BuildRequest) -> SentOptions:
+    """The options of a request that say what it leaves out."""
     if isinstance(request, CompactRequest):
-        return LeftOut(frozenset(request.topics).__contains__, request.drop_tags or not has_tags)
-    if drops_unknown or (isinstance(request, RebuildRequest) and request.drop_unknown_topics):
-        return LeftOut(QueuePlan.of(Path(request.store)).is_unknown, not has_tags)
-    return LeftOut(tags=not has_tags)
+        return SentOptions(left_out_topics=request.topics, drop_tags=request.drop_tags)
+    return SentOptions(drop_unknown_topics=isinstance(request, RebuildRequest) and request.drop_unknown_topics)
+
+
+def _left_out(request: BuildRequest, report: StoreReport, options: SentOptions) -> LeftOut:
+    """Return what a job of some options leaves out on purpose, which is no loss."""
+    has_tags = report.details.index is not None and report.details.index.profile == TAGGED_PROFILE
+    tags = options.drop_tags or not has_tags
+    if options.drop_unknown_topics:
+        return LeftOut(QueuePlan.of(Path(request.store)).is_unknown, tags)
+    return LeftOut(frozenset(options.left_out_topics).__contains__, tags)
 
 
 @contextlib.contextmanager
 def _held(request: BuildRequest, work: Path, progress: JobProgress) -> Iterator[StoreLock | None]:
     """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
     if request.sent_to is not None:
-        if not isinstance(request, RebuildRequest):
-            raise ConfigError(f"--out {request.out} is a URL: only a rebuild can be sent there")
         check_send(request.sent_to, request.out_storage, work, fresh=request.fresh)
         yield None
         return

@@ -17,6 +17,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.places.file_systems import file_system, said, state_of
+from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.remote_file import (
     DIRECTORY,
     FETCHED_AT_ONCE,
@@ -26,7 +27,6 @@ from spark_jobs.places.remote_file import (
     persist,
 )
 
-COPIES: Final = "rocketlens-copy-"
 LONGEST_NAME: Final = 255
 """Bytes of a name in a directory; no broker wrote a file with a longer one."""
 

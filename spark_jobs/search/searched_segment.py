@@ -15,8 +15,8 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.remote_file import RemoteFile, RemoteObject
-from spark_jobs.places.remote_tree import COPIES
 from storage.files.mapped_file import MappedFile
 from storage.log.commit_log import Segment
 from storage.ranges import Range, Ranges, merge, subtract

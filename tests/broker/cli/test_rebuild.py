@@ -65,7 +65,7 @@ COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], dict[str, dict[s
     "rebuild index": (RebuildRequest, {"index": True}, WRITING | SENT | INDEX | FROM_OFFSET),
     "rebuild queues": (RebuildRequest, {"queues": True}, WRITING | SENT | QUEUES),
     "rebuild all": (RebuildRequest, {"index": True, "queues": True}, WRITING | SENT | INDEX | FROM_OFFSET | QUEUES),
-    "compact index": (CompactRequest, {}, WRITING | INDEX | COMPACT),
+    "compact index": (CompactRequest, {}, WRITING | SENT | INDEX | COMPACT),
     "verify": (VerifyRequest, {}, SHARED | VERIFY),
 }
 
@@ -138,7 +138,7 @@ def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: lis
 
 
 URLS = ("s3://bucket/place", "hdfs://name:8020/place", "file:///srv/place")
-BESIDE = {"rebuild all": ("--work",), "compact index": ("--out", "--work"), "verify": ("--work",)}
+BESIDE = {"rebuild all": ("--work",), "compact index": ("--work",), "verify": ("--work",)}
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -179,13 +179,14 @@ def test_a_store_behind_a_url_is_never_written_to(job: StandIn, command: str) ->
     )
 
 
-@pytest.mark.parametrize("command", ["rebuild index", "rebuild queues", "rebuild all"])
-def test_not_both_store_and_output_of_a_rebuild_are_behind_urls(job: StandIn, command: str) -> None:
-    outcome = rocketlens(*command.split(), "s3://bucket/place", "--out", "s3://bucket/other", "--work", "/w")
-    assert (outcome.code, job.requests) == (2, [])
-    assert outcome.errors == (
-        "rocketlens: STORE and --out are both URLs: choose --out DIR, or copy the store here first\n"
-    )
+@pytest.mark.parametrize("command", ["rebuild index", "rebuild queues", "rebuild all", "compact index"])
+def test_store_and_output_may_both_be_urls_but_not_one_inside_the_other(job: StandIn, command: str) -> None:
+    store, work = "s3://bucket/place", ("--work", "/w")
+    assert rocketlens(*command.split(), store, "--out", "s3://bucket/other", *work).code == 0
+    assert (job.request.store, job.request.out) == (store, "s3://bucket/other")
+    inside = rocketlens(*command.split(), store, "--out", f"{store}/other", *work)
+    assert (inside.code, len(job.requests)) == (2, 1)
+    assert "lies inside the store" in inside.errors
 
 
 def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, NotAStore, RocketLensError
 from protocol.message import Message
 from spark_jobs.places import remote_file
-from spark_jobs.places.remote_tree import COPIES
+from spark_jobs.places.place_names import COPIES
 from spark_jobs.search import search as search_module
 from spark_jobs.search import searched_segment, waves
 from spark_jobs.search.search import SparkTarget, search_on_spark
