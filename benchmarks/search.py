@@ -116,7 +116,7 @@ def measure_searches(store: Path, plan: StorePlan, rounds: int) -> list[Run]:
 
 def measure_lookup(store: Path, plan: StorePlan, count: int) -> Run:
     """Random keys, each of one message, looked up in one batch; opening the store counts."""
-    from storage.search.lookup import look_up
+    from storage.search.lookup import LookupHere, look_up
     from storage.store.message_store import MessageStore
 
     numbers = random.Random(1).sample(range(plan.parameters.count), min(count, plan.parameters.count))
@@ -124,7 +124,7 @@ def measure_lookup(store: Path, plan: StorePlan, count: int) -> Run:
     return timed(
         f"{len(keys):,} keys",
         1,
-        lambda: sum(len(step.matches) for step in look_up(MessageStore.open(store), keys)),
+        lambda: sum(len(step.matches) for step in look_up(LookupHere(MessageStore.open(store)), keys)),
     )
 
 

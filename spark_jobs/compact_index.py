@@ -7,22 +7,22 @@ import click
 from spark_jobs.commands.command_options import (
     allow_fewer_option,
     compact_options,
+    compacted_out_options,
     drop_backup_option,
     fresh_option,
     index_options,
     job_options,
     keep_checkpoint_option,
-    out_option,
     storage_option,
     store_argument,
     work_option,
 )
-from spark_jobs.commands.command_run import compact, run_command
+from spark_jobs.commands.command_run import check_sent, compact, run_command
 
 
 @click.command("index")
 @store_argument
-@out_option
+@compacted_out_options
 @compact_options
 @index_options
 @keep_checkpoint_option
@@ -41,7 +41,7 @@ def compact_index(**options: Any) -> None:
 
     Exit code 4: done, but the log is damaged.
     """
-    run_command(compact, **options)
+    run_command(compact, check=check_sent, **options)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`rocketlens fetch`: what a rebuild left behind a URL, into the store.
+"""`rocketlens fetch`: what a rebuild or compaction left behind a URL, into the store.
 
 Late imports: help and usage errors come at once without NumPy and the kernels.
 """
@@ -30,9 +30,10 @@ from spark_jobs.commands.command_run import check_places, ending_with_a_line, fe
 @commit_log_option
 @click.option("--json", "as_json", is_flag=True, help="Report as one JSON object that lists everything.")
 def fetch_store(*, as_json: bool, **options: Any) -> None:
-    """Bring what `rebuild --out URL` left at URL into the store in STORE, in the place of the store's own files.
+    """Bring what `rebuild` or `compact index` with --out URL left at URL into the store in STORE.
 
-    Sizes and checksums are compared, and the log must be the one that was read. The store is locked as by a rebuild
+    It takes the place of the store's own files. Sizes and checksums are compared, and the log, or the index that was
+    compacted, must be the one that was read. The store is locked as by a rebuild
     in place, and the old files are kept. Run the same command again to continue one that was stopped.
 
     Exit code 4: done, but the log was damaged when it was read.

@@ -13,17 +13,17 @@ from spark_jobs.commands.command_options import (
     index_options,
     job_options,
     keep_checkpoint_option,
-    out_url_options,
+    rebuilt_out_options,
     storage_option,
     store_argument,
     work_option,
 )
-from spark_jobs.commands.command_run import check_rebuild, rebuild, run_command
+from spark_jobs.commands.command_run import check_sent, rebuild, run_command
 
 
 @click.command("index")
 @store_argument
-@out_url_options
+@rebuilt_out_options
 @index_options
 @from_offset_option
 @keep_checkpoint_option
@@ -43,7 +43,7 @@ def rebuild_index(**options: Any) -> None:
 
     Exit code 4: done, but the log is damaged.
     """
-    run_command(rebuild, check=check_rebuild, index=True, **options)
+    run_command(rebuild, check=check_sent, index=True, **options)
 
 
 if __name__ == "__main__":

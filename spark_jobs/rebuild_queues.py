@@ -10,18 +10,18 @@ from spark_jobs.commands.command_options import (
     exchange_option,
     fresh_option,
     job_options,
-    out_url_options,
     queue_options,
+    rebuilt_out_options,
     storage_option,
     store_argument,
     work_option,
 )
-from spark_jobs.commands.command_run import check_rebuild, rebuild, run_command
+from spark_jobs.commands.command_run import check_sent, rebuild, run_command
 
 
 @click.command("queues")
 @store_argument
-@out_url_options
+@rebuilt_out_options
 @queue_options
 @drop_backup_option
 @allow_fewer_option
@@ -39,7 +39,7 @@ def rebuild_queues(**options: Any) -> None:
 
     Exit code 4: done, but the log is damaged.
     """
-    run_command(rebuild, check=check_rebuild, queues=True, **options)
+    run_command(rebuild, check=check_sent, queues=True, **options)
 
 
 if __name__ == "__main__":

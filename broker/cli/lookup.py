@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -12,17 +12,19 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, gathered, store_options
+from broker.cli.options import gathered, store_options
 from broker.cli.output import json_fields, message_fields
 from broker.cli.search import stopping
 from broker.cli.search_progress import SearchProgress
+from broker.cli.spark_place import StorePlace, searched_store
 from protocol.errors import ConfigError
 from rocketlens.opening import StoreArguments
+from spark_jobs.commands.command_options import optional_spark_options, storage_option, store_argument
 from storage.files.attempt_names import attempt_name
 from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
-    from storage.search.lookup import Match
+    from storage.search.lookup import LookupSource, Match
 
 FORMATS = ("ndjson", "parquet")
 KINDS = ("auto", "key", "offset-id", "physical-offset")
@@ -54,7 +56,7 @@ class OutputArguments(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@click.argument("store", type=DIRECTORY)
+@store_argument
 @click.argument("queries", type=click.Path(allow_dash=True), metavar="FILE")
 @click.option("--topic", help="Topic of the messages; without it every topic of the store is searched.")
 @click.option(
@@ -81,11 +83,13 @@ class OutputArguments(msgspec.Struct, frozen=True):
     help="Write to this new file, which appears when it is complete. [default: stdout, for ndjson]",
 )
 @click.option("--replace", is_flag=True, help="Replace an existing file at --out.")
+@storage_option
+@optional_spark_options
 @store_options
-@gathered(output=OutputArguments)
+@gathered(output=OutputArguments, place=StorePlace)
 @plain_errors
 def lookup(
-    store: Path,
+    place: StorePlace,
     queries: str,
     topic: str | None,
     kind: str,
@@ -93,6 +97,8 @@ def lookup(
     store_arguments: StoreArguments,
 ) -> None:
     """Look up the keys and ids in FILE, one on each line, in the store in STORE; - is stdin.
+
+    STORE is a directory, or a URL such as s3://bucket/store, where Spark looks them up.
 
     FILE may have a million lines and more. The index is read once, or the log if there is no index. The output has
     one row for each line and message, in the order of the log, with the line as `query`; at the end is one row with
@@ -104,21 +110,19 @@ def lookup(
     out, output_format = output.out, output.output_format
     if output_format == "parquet" and out is None:
         raise click.UsageError("--format parquet needs --out")
-    check_outside((store, *(store_arguments.commit_log_directories or ())), {"--out": out})
+    if not place.is_remote:
+        check_outside((place.directory, *(store_arguments.commit_log_directories or ())), {"--out": out})
     if out is not None:
         _check_free(out, output.replace)
-    from rocketlens.store import message_store_of
     from storage.search.lookup import LookupKind, look_up
-
-    opened = message_store_of(open_store(store, store_arguments))
 
     part = None if out is None else out.with_name(attempt_name(out.name))
     rows = _rows(output_format, part)
     missing = dict.fromkeys(wanted)
     notes: tuple[str, ...] = ()
     try:
-        with stopping() as should_stop:
-            steps = look_up(opened, wanted, topic=topic, kind=LookupKind(kind), should_stop=should_stop)
+        with stopping() as should_stop, _source(place, store_arguments) as source:
+            steps = look_up(source, wanted, topic=topic, kind=LookupKind(kind), should_stop=should_stop)
             with SearchProgress() as progress:
                 for step in steps:
                     rows.write(_row(match, output_format) for match in step.matches)
@@ -142,6 +146,24 @@ def lookup(
             part.unlink(missing_ok=True)
     _report(len(set(wanted)), missing, notes)
     sys.exit(NOT_FOUND if missing else FOUND)
+
+
+@contextlib.contextmanager
+def _source(place: StorePlace, store_arguments: StoreArguments) -> Iterator["LookupSource"]:
+    """The store, looked at by this process or by Spark."""
+    from storage.search.lookup import LookupHere
+
+    if not place.needs_spark:
+        from rocketlens.store import message_store_of
+
+        yield LookupHere(message_store_of(open_store(place.directory, store_arguments)))
+        return
+    with searched_store(place, store_arguments, None, with_keys=False) as searched:
+        from spark_jobs.search.look_up import LookupOnSpark
+        from spark_jobs.search.search import spark_for
+
+        with spark_for("lookup", place.spark) as context:
+            yield LookupOnSpark(context, searched, store_arguments.index_slots or 0)
 
 
 def _check_free(out: Path, replace: bool) -> None:

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType
 
 import click
@@ -14,13 +13,15 @@ import msgspec
 import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, gathered, store_options, timestamp
+from broker.cli.options import gathered, store_options, timestamp
 from broker.cli.output import Writer, format_options, growing_writer
 from broker.cli.search_progress import SearchProgress
+from broker.cli.spark_place import StorePlace, searched_store
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.printable import printable
 from rocketlens.arguments import SearchOptions, criteria_of
 from rocketlens.opening import StoreArguments
+from spark_jobs.commands.command_options import optional_spark_options, storage_option, store_argument
 
 PLACES = ("body", "properties", "any")
 
@@ -49,11 +50,10 @@ class SearchExtent(msgspec.Struct, frozen=True):
     limit: int | None
     cursor: str | None
     exhaustive: bool
-    master: str | None
 
 
 @click.command()
-@click.argument("store", type=DIRECTORY)
+@store_argument
 @click.option("--topic", help="Only messages that are stored under this topic.")
 @click.option(
     "--from", "begin", type=timestamp, metavar="TIME", help="Stored at or after this: milliseconds or ISO 8601."
@@ -96,25 +96,22 @@ class SearchExtent(msgspec.Struct, frozen=True):
     is_flag=True,
     help="Read the whole log, without using the index, the queues or the times.",
 )
-@click.option(
-    "--master",
-    metavar="URL",
-    help=(
-        "Search with Spark, one task for each segment: spark://host:7077, or local[*] for processes on this machine."
-    ),
-)
+@storage_option
+@optional_spark_options
 @format_options
 @store_options
-@gathered(conditions=SearchConditions, extent=SearchExtent)
+@gathered(conditions=SearchConditions, extent=SearchExtent, place=StorePlace)
 @plain_errors
 def search(
-    store: Path,
+    place: StorePlace,
     conditions: SearchConditions,
     extent: SearchExtent,
     output_format: str,
     store_arguments: StoreArguments,
 ) -> None:
     """Search the store in STORE for messages by their content; a message must meet all conditions.
+
+    STORE is a directory, or a URL such as s3://bucket/store, which Spark searches, one task for each segment.
 
     Messages are listed as they are found, in the order of the log. If the index, the queues of a topic or the time
     limit the search, only that part of the log is read; otherwise all of it, on all cores.
@@ -126,10 +123,8 @@ def search(
     begin, end = conditions.begin, conditions.end
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
-    opened = open_store(store, store_arguments)
     try:
-        with stopping() as should_stop:
-            found = _search(opened, conditions, extent, should_stop)
+        with stopping() as should_stop, _searching(place, store_arguments, conditions, extent, should_stop) as found:
             _show(found, write)
             was_stopped = should_stop()
     except FilterSyntaxError as error:
@@ -144,9 +139,14 @@ def search(
     sys.exit(FOUND if found.progress.found else NOT_FOUND)
 
 
-def _search(
-    store: "rocketlens.Store", conditions: SearchConditions, extent: SearchExtent, should_stop: Callable[[], bool]
-) -> "rocketlens.Search":
+@contextlib.contextmanager
+def _searching(
+    place: StorePlace,
+    store_arguments: StoreArguments,
+    conditions: SearchConditions,
+    extent: SearchExtent,
+    should_stop: Callable[[], bool],
+) -> Iterator["rocketlens.Search"]:
     contains = None if conditions.contains is None else os.fsencode(conditions.contains)  # bytes that may be no UTF-8
     options = SearchOptions(
         begin=conditions.begin,
@@ -164,27 +164,27 @@ def _search(
         limit=extent.limit,
         cursor=extent.cursor,
     )
-    if extent.master is None:
-        return store.search(topic=conditions.topic, exhaustive=extent.exhaustive, should_stop=should_stop, **options)
-    from spark_jobs.commands.command_run import check_spark
-
-    check_spark()
+    if not place.needs_spark:
+        store = open_store(place.directory, store_arguments)
+        yield store.search(topic=conditions.topic, exhaustive=extent.exhaustive, should_stop=should_stop, **options)
+        return
     from rocketlens.searching import Search
-    from rocketlens.store import message_store_of, needs_keys
-    from spark_jobs.search.search import SparkTarget, search_on_spark
+    from rocketlens.store import needs_keys
+    from spark_jobs.search.search import search_on_spark
 
     criteria = criteria_of(conditions.topic, options)
-    opened = message_store_of(store, with_keys=needs_keys(criteria, exhaustive=extent.exhaustive))
-    steps = search_on_spark(
-        opened,
-        criteria,
-        spark=SparkTarget(extent.master),
-        limit=extent.limit,
-        cursor=extent.cursor,
-        exhaustive=extent.exhaustive,
-        should_stop=should_stop,
-    )
-    return Search(steps)
+    with_keys = needs_keys(criteria, exhaustive=extent.exhaustive)
+    with searched_store(place, store_arguments, conditions.topic, with_keys=with_keys) as searched:
+        steps = search_on_spark(
+            searched,
+            criteria,
+            spark=place.spark,
+            limit=extent.limit,
+            cursor=extent.cursor,
+            exhaustive=extent.exhaustive,
+            should_stop=should_stop,
+        )
+        yield Search(steps)
 
 
 def _show(found: "rocketlens.Search", write: Writer) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import click
 
 from protocol.errors import ConfigError, FilterSyntaxError
-from spark_jobs.build.exchange_names import EXCHANGES, FILES
+from spark_jobs.build.exchange_names import EXCHANGES, FILES, SHUFFLE
 from spark_jobs.build.index_names import parse_zone
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
@@ -99,25 +99,23 @@ def storage_option_where(url: str, flag: str = "--storage-options", name: str = 
 storage_option = storage_option_where("STORE is a URL")
 
 
-def _out_option(more: str = "") -> Decorator:
-    return click.option(
-        "--out",
-        type=DIRECTORY,
-        metavar="DIR",
-        help=f"Write here and do not change the store; a broker may be running on it. {more}[default: replace the "
-        "store's own files; no broker may be using it]",
+def _out_url_options(needed: str) -> Callable[[Command], Command]:
+    """--out as a directory or a URL; `needed` is what a URL needs."""
+    return _together(
+        click.option(
+            "--out",
+            type=DIRECTORY,
+            metavar="DIR",
+            help="Write here and do not change the store; a broker may be running on it. A URL (s3://, gs://, hdfs://, "
+            f"file://) needs {needed}; `rocketlens fetch` brings the result into the store. [default: replace the "
+            "store's own files; no broker may be using it]",
+        ),
+        storage_option_where("--out is a URL", "--out-storage-options", "out_storage"),
     )
 
 
-out_option = _out_option()
-
-out_url_options = _together(
-    _out_option(
-        "A URL (s3://, gs://, hdfs://, file://) needs --work or --exchange shuffle; `rocketlens fetch` brings the "
-        "result into the store. "
-    ),
-    storage_option_where("--out is a URL", "--out-storage-options", "out_storage"),
-)
+compacted_out_options = _out_url_options("--work")
+rebuilt_out_options = _out_url_options(f"--work or --exchange {SHUFFLE}")
 
 index_options = _together(
     click.option(
@@ -247,21 +245,31 @@ commit_log_option = click.option(
     help="The commit log's directories, in the broker's order, if it is not in STORE/commitlog.",
 )
 
+
+def spark_options_where(default: str) -> Callable[[Command], Command]:
+    """Where a job runs; `default` says what happens without a master."""
+    return _together(
+        click.option(
+            "--master",
+            default="",
+            metavar="URL",
+            help=f"Spark master, such as spark://host:7077. [default: {default}]",
+        ),
+        click.option(
+            "--conf",
+            "settings",
+            multiple=True,
+            callback=_settings,
+            metavar="KEY=VALUE",
+            help="A property of Spark, such as spark.executor.memory=8g; repeatable.",
+        ),
+    )
+
+
+optional_spark_options = spark_options_where("without Spark, by threads of this process; for a URL local[*]")
+
 job_options = _together(
     commit_log_option,
-    click.option(
-        "--master",
-        default="",
-        metavar="URL",
-        help="Spark master, such as spark://host:7077. [default: local[*], all cores of this machine]",
-    ),
-    click.option(
-        "--conf",
-        "settings",
-        multiple=True,
-        callback=_settings,
-        metavar="KEY=VALUE",
-        help="A property of Spark, such as spark.executor.memory=8g; repeatable.",
-    ),
+    spark_options_where("local[*], all cores of this machine"),
     click.option("--json", "as_json", is_flag=True, help="Report as one JSON object that lists everything."),
 )

@@ -55,12 +55,19 @@ def rebuild(options: JobOptions, progress: "JobProgress", launch: "Launch | None
     return run_rebuild(RebuildRequest(**options), progress, launch)
 
 
-def check_rebuild(options: JobOptions) -> None:
-    """Raise ConfigError for a URL without a directory of this machine to build in."""
+def check_sent(options: JobOptions) -> None:
+    """Raise ConfigError for --out by URL without a directory to build in, where one is needed."""
     out = options["out"] or ""
-    if has_scheme(out) and not options["work"] and options["exchange"] == FILES:
+    if not has_scheme(out) or options["work"]:
+        return
+    needed = f"--out {out} needs --work DIR, where the files are built and sent from"
+    if "exchange" not in options:
+        raise ConfigError(needed)
+    if options["exchange"] == FILES:
+        raise ConfigError(f"{needed}, or --exchange {SHUFFLE}")
+    if is_url(options["store"]):
         raise ConfigError(
-            f"--out {out} needs --work DIR, where the files are built and sent from, or --exchange {SHUFFLE}"
+            f"STORE and --out are both URLs: --work DIR is needed, for copies of what {options['store']} has"
         )
 
 
@@ -162,8 +169,6 @@ def check_places(options: JobOptions) -> None:
         out = None if is_url(target) else Path(local_path(target))
     if builds and is_remote and not target:
         raise ConfigError(f"STORE {store} is a URL and stays as it is: --out says where to write")
-    if builds and is_remote and is_sent:
-        raise ConfigError("STORE and --out are both URLs: choose --out DIR, or copy the store here first")
     if is_remote and is_sent and f"{target.rstrip('/')}/".startswith(f"{store.rstrip('/')}/"):
         raise ConfigError(f"--out {target} lies inside the store: choose a place beside it")
     if builds and out is not None and stores and out.resolve() == stores[0].resolve():

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.build.exchange import Exchange, FileExchange
 from spark_jobs.build.exchange_names import SHUFFLE
@@ -31,7 +30,7 @@ from spark_jobs.publish.publish import Staged
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import find_unfinished
 from spark_jobs.publish.send import ToSend, check_send, open_run, send
-from spark_jobs.publish.sent_manifest import mark_log
+from spark_jobs.publish.sent_manifest import SentOptions, mark_index, mark_log
 from spark_jobs.publish.store_lock import StoreLock
 from spark_jobs.run.attempt import Result, RunTasks, Task
 from spark_jobs.run.launch import Launch
@@ -86,7 +85,10 @@ def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch |
 
 
 def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
-    """Fetch a finished rebuild into the store; raises a RocketLensError, with the store as it was, where it cannot."""
+    """Fetch a finished rebuild or compaction into the store.
+
+    Raises a RocketLensError, with the store as it was, where it cannot.
+    """
     started = time.monotonic()
     base = Path(request.work or Path(request.store) / WORK)
     directories = tuple(map(Path, request.commit_log_directories))
@@ -110,7 +112,7 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
             def finish() -> Made:
                 return Made(report, fetch(place, manifest, work, progress))
 
-            _conclude(request, source, work, finish, lock, drops_unknown=manifest.drop_unknown_topics)
+            _conclude(request, source, work, finish, lock, options=manifest.options)
             report.steady_seconds, report.seconds = 0.0, time.monotonic() - started
             work.remove()
             return report
@@ -139,7 +141,7 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
                     warm=__name__,
                     progress=progress,
                 ) as context,
-                _sending(request, work) as driver,
+                _sending(command, request, work) as driver,
             ):
                 finish = make(source, work, context, driver)
                 if lock is None:
@@ -166,12 +168,12 @@ def _base(request: BuildRequest) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _sending(request: BuildRequest, work: WorkDirectory) -> Iterator[Driver | None]:
+def _sending(command: str, request: BuildRequest, work: WorkDirectory) -> Iterator[Driver | None]:
     """The run at the URL to which the output is sent, None where it goes into a directory."""
     if request.sent_to is None:
         yield None
         return
-    driver = open_run(work, request.sent_to, request.out_storage, fresh=request.fresh)
+    driver = open_run(command, work, request.sent_to, request.out_storage, fresh=request.fresh)
     try:
         yield driver
     finally:
@@ -210,16 +212,17 @@ def _conclude(
     lock: StoreLock | None,
     sender: Callable[[ToSend], None] | None = None,
     *,
-    drops_unknown: bool = False,
+    options: SentOptions | None = None,
 ) -> StoreReport:
     """Stage and publish, or send; until then, `steady_seconds` of the report is when that was done."""
-    report, staged, sent = finish()
+    made = finish()
+    report, staged, _ = made
     if lock is not None and report.damages and not request.allow_fewer:
         slots = report.details.index.slots if report.details.index is not None else 0
-        refuse_fewer(source, staged, report.damages, slots, _left_out(request, report, drops_unknown=drops_unknown))
+        refuse_fewer(source, staged, report.damages, slots, _left_out(request, report, options or _options(request)))
     work.finish(REPORT, msgspec.to_builtins(report))
-    if isinstance(request, RebuildRequest) and sender is not None:
-        sender(_to_send(request, source, report, staged)._replace(sent=sent))
+    if sender is not None:
+        sender(_to_send(request, source, made))
     else:
         report.details.backups = deliver(request, source, work, staged, lock)
     report.details.published = [each.name for each in staged]
@@ -227,28 +230,34 @@ def _conclude(
     return report
 
 
-def _to_send(request: RebuildRequest, source: StoreSource, report: StoreReport, staged: list[Staged]) -> ToSend:
+def _to_send(request: BuildRequest, source: StoreSource, made: Made) -> ToSend:
+    report, staged, sent = made
     end = report.details.log_end
-    log = mark_log(source.segments, source.end if end is None else end)
-    return ToSend(staged, log, msgspec.to_builtins(report), request.drop_unknown_topics)
+    log = mark_log(source.segments, source.segments[0].base_offset if end is None else end)
+    index = mark_index(source) if end is None else ""
+    return ToSend(report.command, staged, log, msgspec.to_builtins(report), _options(request), index, sent)
 
 
-def _left_out(request: BuildRequest, report: StoreReport, *, drops_unknown: bool = False) -> LeftOut:
-    """Return what the request leaves out on purpose, which is no loss."""
-    has_tags = report.details.index is not None and report.details.index.profile == TAGGED_PROFILE
+def _options(request: BuildRequest) -> SentOptions:
+    """The options of a request that say what it leaves out."""
     if isinstance(request, CompactRequest):
-        return LeftOut(frozenset(request.topics).__contains__, request.drop_tags or not has_tags)
-    if drops_unknown or (isinstance(request, RebuildRequest) and request.drop_unknown_topics):
-        return LeftOut(QueuePlan.of(Path(request.store)).is_unknown, not has_tags)
-    return LeftOut(tags=not has_tags)
+        return SentOptions(left_out_topics=request.topics, drop_tags=request.drop_tags)
+    return SentOptions(drop_unknown_topics=isinstance(request, RebuildRequest) and request.drop_unknown_topics)
+
+
+def _left_out(request: BuildRequest, report: StoreReport, options: SentOptions) -> LeftOut:
+    """Return what a job of some options leaves out on purpose, which is no loss."""
+    has_tags = report.details.index is not None and report.details.index.profile == TAGGED_PROFILE
+    tags = options.drop_tags or not has_tags
+    if options.drop_unknown_topics:
+        return LeftOut(QueuePlan.of(Path(request.store)).is_unknown, tags)
+    return LeftOut(frozenset(options.left_out_topics).__contains__, tags)
 
 
 @contextlib.contextmanager
 def _held(request: BuildRequest, work: Path, progress: JobProgress) -> Iterator[StoreLock | None]:
     """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
     if request.sent_to is not None:
-        if not isinstance(request, RebuildRequest):
-            raise ConfigError(f"--out {request.out} is a URL: only a rebuild can be sent there")
         check_send(request.sent_to, request.out_storage, work, fresh=request.fresh)
         yield None
         return

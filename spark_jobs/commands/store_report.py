@@ -108,6 +108,7 @@ def compacted_report(request: CompactRequest, source: StoreSource, compacted: Co
     report.notes += compacted.notes
     if compacted.log_end is not None:
         report.damages, report.more_damages = list(compacted.log_end.damages), compacted.log_end.more_damages
+        report.details.log_end = compacted.log_end.end
     report.details.index = IndexDetails(
         slots=compacted.shape.slots,
         entries=compacted.shape.capacity,

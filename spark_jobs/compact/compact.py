@@ -156,7 +156,7 @@ class Compact:
         )
         compacted.tags = compacted.shape.tags
         compacted.segments = scan_log(self._context, self._work, self._source, options, self._progress)
-        log_end = find_log_end(compacted.segments, None if request.out else probed.recovery_start)
+        log_end = find_log_end(compacted.segments, probed.recovery_start if request.is_for_store else None)
         compacted.log_end = log_end
         tasks = scanned_merge_tasks(self._work, request, compacted.segments, self._source.segments, log_end.end)
         compacted.read = sum(piece.count for task in tasks for piece in task.pieces)

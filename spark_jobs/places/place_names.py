@@ -22,5 +22,8 @@ WORK: Final = ".rocketlens-work"
 JOURNAL: Final = "journal.msgpack"
 """In a work directory: a publishing that is under way, beside the directory of its run."""
 
+COPIES: Final = "rocketlens-copy-"
+"""The names of directories with copies of what lies behind a URL begin so, in a work directory behind a dot."""
+
 LOCK: Final = "lock"
 """In a work directory: the file that the driver which works there has locked."""

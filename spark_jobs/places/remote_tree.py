@@ -17,10 +17,16 @@ import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.places.file_systems import file_system, said, state_of
-from spark_jobs.places.remote_file import DIRECTORY, RemoteFile, RemoteObject, RemoteReadError, persist
+from spark_jobs.places.place_names import COPIES
+from spark_jobs.places.remote_file import (
+    DIRECTORY,
+    FETCHED_AT_ONCE,
+    RemoteFile,
+    RemoteObject,
+    RemoteReadError,
+    persist,
+)
 
-COPIES: Final = "rocketlens-copy-"
-FETCHED_AT_ONCE: Final = 8
 LONGEST_NAME: Final = 255
 """Bytes of a name in a directory; no broker wrote a file with a longer one."""
 

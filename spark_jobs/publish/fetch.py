@@ -14,7 +14,7 @@ from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.places.placed_run import Committed, decode_manifest
 from spark_jobs.publish.publish_checks import Staged
-from spark_jobs.publish.sent_manifest import COMMAND, SentFile, SentManifest, mark_log
+from spark_jobs.publish.sent_manifest import COMPACT, REBUILD, SentFile, SentManifest, mark_index, mark_log
 from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import StoreSource
@@ -26,7 +26,10 @@ _BLOCK: Final = 1024 * 1024
 
 
 class FetchRequest(BuildRequest, frozen=True, kw_only=True):
-    """Fetch what a rebuild has left at `url` into the store; `storage` are options of its file system, as JSON."""
+    """Fetch what a rebuild or a compaction has left at `url` into the store.
+
+    `storage` are options of its file system, as JSON.
+    """
 
     url: str
 
@@ -34,22 +37,28 @@ class FetchRequest(BuildRequest, frozen=True, kw_only=True):
 def read_sent(request: FetchRequest, source: StoreSource) -> tuple[OutputPlace, SentManifest]:
     """The manifest at the URL.
 
-    Raises ConfigError where there is no finished rebuild, StoreError where it is not one of this log as it is now.
+    Raises ConfigError where there is no finished rebuild or compaction, StoreError where it is not one of this log and,
+    if it was made of an index, of this index as they are now.
     """
     place = OutputPlace(request.url, request.storage)
     data = place.read(MANIFEST)
     if data is None:
-        raise ConfigError(f"{request.url}: no finished rebuild is there, it has no {MANIFEST}")
+        raise ConfigError(f"{request.url}: no finished rebuild or compaction is there, it has no {MANIFEST}")
     committed = decode_manifest(place, data, Committed, "RocketLens")
-    if committed.command != COMMAND:
-        raise ConfigError(f"{request.url}: it contains a finished {committed.command}, no {COMMAND}")
-    manifest = decode_manifest(place, data, SentManifest, "a rebuild")
+    if committed.command not in (REBUILD, COMPACT):
+        raise ConfigError(f"{request.url}: it contains a finished {committed.command}, no {REBUILD} or {COMPACT}")
+    manifest = decode_manifest(place, data, SentManifest, f"a {committed.command}")
     manifest.check(place.path(MANIFEST))
     if mark_log(source.segments, manifest.log.end) != manifest.log:
         raise StoreError(
             request.store,
-            what=f"has another log than the one that {request.url} was rebuilt from, or has been written to since: "
-            "rebuild again",
+            what=f"has another log than the one that {request.url} was made from, or has been written to since: "
+            f"{manifest.command} again",
+        )
+    if manifest.index and mark_index(source) != manifest.index:
+        raise StoreError(
+            request.store,
+            what=f"has another index than the one that {request.url} was made from: {manifest.command} again",
         )
     return place, manifest
 

@@ -3,8 +3,9 @@
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -18,7 +19,7 @@ from spark_jobs.places.placed_run import (
     run_placed,
 )
 from spark_jobs.publish.publish_checks import Staged
-from spark_jobs.publish.sent_manifest import COMMAND, VERSION, LogMark, SentManifest
+from spark_jobs.publish.sent_manifest import VERSION, LogMark, SentManifest, SentOptions
 from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.work_directory import WorkDirectory
 
@@ -56,29 +57,34 @@ def check_send(out: str, storage: str, base: Path, *, fresh: bool) -> None:
     check_url(out, storage, fresh=fresh, run=token)
 
 
-class ToSend(NamedTuple):
-    """What is staged, the log that it was made of, the job's report, and what of its options a fetch has to know.
+@dataclass(frozen=True)
+class ToSend:
+    """What a command staged, the log and index that it was made of, its report, and the options that a fetch must know.
 
     `sent` are the records of tasks that have sent files themselves: their `paths` in the store, and `objects`.
+
+    `index` is "" where it was made of the log alone.
     """
 
+    command: str
     staged: Sequence[Staged]
     log: LogMark
     report: dict[str, Any]
-    drop_unknown_topics: bool
+    options: SentOptions
+    index: str
     sent: Sequence[PlacedRecord] = ()
 
 
-def open_run(work: WorkDirectory, out: str, storage: str, *, fresh: bool) -> Driver:
-    """Begin a run at a URL, under the name that the work directory keeps: one that was killed goes on.
+def open_run(command: str, work: WorkDirectory, out: str, storage: str, *, fresh: bool) -> Driver:
+    """Begin a command's run at a URL, under the name that the work directory keeps: one that was killed goes on.
 
     Raises ConfigError where it cannot be, as :func:`check_send`. It has to be left in the end (`Driver.leave`).
     """
     kept = work.done(_RUN)
     if kept is not None:
-        return Driver.go_on(out, storage, COMMAND, str(kept["token"]))
+        return Driver.go_on(out, storage, command, str(kept["token"]))
     token = work.finish(_RUN, {"token": new_token()})["token"]
-    return Driver.start(out, storage, COMMAND, fresh=fresh, token=token)
+    return Driver.start(out, storage, command, fresh=fresh, token=token)
 
 
 def send(driver: Driver, run: RunTasks, work: WorkDirectory, what: ToSend) -> None:
@@ -98,13 +104,14 @@ def send(driver: Driver, run: RunTasks, work: WorkDirectory, what: ToSend) -> No
         for path, each in zip(record["paths"], record["objects"], strict=True)
     ]
     manifest = SentManifest(
-        command=COMMAND,
+        command=what.command,
         version=VERSION,
         names=tuple(each.name for each in what.staged),
         directories=tuple(_directories(what.staged)),
         log=what.log,
         report=what.report,
-        drop_unknown_topics=what.drop_unknown_topics,
+        options=what.options,
+        index=what.index,
         parts=(),
     )
     driver.commit({**msgspec.to_builtins(manifest), "parts": parts})

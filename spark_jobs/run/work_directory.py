@@ -31,7 +31,7 @@ import msgpack
 import msgspec
 
 from protocol.errors import ConfigError
-from spark_jobs.places.place_names import JOURNAL, LOCK
+from spark_jobs.places.place_names import COPIES, JOURNAL, LOCK
 from storage.files.attempt_names import attempt_name, attempt_of, written_beside
 
 PROGRESS: Final = Struct(">qq")
@@ -251,7 +251,8 @@ class TaskProgress:
 def _refuse_others(base: Path) -> None:
     """Raise ConfigError for a directory that holds anything besides our files."""
     ours = {LOCK, JOURNAL}
-    other = next((name for name in sorted(os.listdir(base)) if name not in ours and not name.startswith(_RUN)), None)
+    begins = (_RUN, f".{COPIES}")
+    other = next((name for name in sorted(os.listdir(base)) if name not in ours and not name.startswith(begins)), None)
     if other is not None and not other.startswith(JOURNAL):
         raise ConfigError(f"{base} is not a work directory, it contains {other}: choose an empty one with --work")
 

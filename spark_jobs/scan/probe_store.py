@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from protocol.errors import StoreError
-from spark_jobs.places.remote_file import RemoteObject
-from spark_jobs.places.remote_tree import FETCHED_AT_ONCE, local_copy
+from spark_jobs.places.remote_file import FETCHED_AT_ONCE, RemoteObject
+from spark_jobs.places.remote_tree import local_copy
 from spark_jobs.scan.segment_window import SegmentWindow
 from storage.build.dispatch_scan import DispatchOptions, DispatchScan
 from storage.files.mapped_file import MappedFile, list_segment_files
@@ -117,7 +117,7 @@ def _look_at_heads(segments: tuple[SegmentPlace, ...]) -> StoreHeads:
     tagless, tagged = (next(log.entries_from(log.minimum, tags=tags), None) for tags in (False, True))
     return StoreHeads(
         heads=_heads(segments),
-        last_base=_last_written(segments),
+        last_base=last_written(segments),
         first_entries=(tagless, tagged),
     )
 
@@ -137,7 +137,7 @@ def _head_timestamp(place: SegmentPlace) -> int:
         return window.store_timestamp(start) if window is not None and window.intact_size(start) else 0
 
 
-def _last_written(segments: tuple[SegmentPlace, ...]) -> int:
+def last_written(segments: tuple[SegmentPlace, ...]) -> int:
     """Base offset of the last segment that does not begin with zeros, or holds a record nevertheless."""
     for place in reversed(segments[1:]):
         with _opened(place) as window:

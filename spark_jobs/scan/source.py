@@ -15,8 +15,9 @@ import msgspec
 
 from protocol.errors import NotAStore, RocketLensError, StoreError
 from spark_jobs.places.file_systems import is_url, local_path
+from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.remote_file import RemoteFile, RemoteObject
-from spark_jobs.places.remote_tree import COPIES, RemoteTree, list_tree, refuse_elsewhere
+from spark_jobs.places.remote_tree import RemoteTree, list_tree, refuse_elsewhere
 from spark_jobs.run.work_directory import JobIdentity
 from spark_jobs.scan.probe_store import SegmentPlace
 from storage.index.index_header import is_index_name
@@ -116,6 +117,9 @@ def opened_source(
             source = msgspec.structs.replace(source, is_copied=True)
         with _named_errors(source):
             yield source
+    if copies is not None:
+        with contextlib.suppress(OSError):  # something else is there
+            copies.rmdir()
 
 
 @contextlib.contextmanager

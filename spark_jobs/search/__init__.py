@@ -3,7 +3,9 @@
 from typing import Final
 
 DOOR: Final = (
+    "look_up",
     "lookup_parquet",
     "search",
+    "searched_store",
     "space",
 )

@@ -1,39 +1,42 @@
 """A content search on Spark: segments are its partitions, and all else is as on one machine.
 
 Segments are searched some at a time, as many as there are cores, twice: after each such wave there is something to
-show, and to stop at. Only records that match come back; the driver decodes them once more.
+show, and to stop at. Only records that match come back; the driver decodes them once more. A task whose records take
+too much room comes back before its segment is through, and the next wave goes on there: however many messages match,
+the driver holds a few hundred megabytes of them.
 """
 
 import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from spark_jobs.run.session import run_tasks, spark_context
-from storage.files.mapped_file import MappedFile
-from storage.log.commit_log import Segment
+from spark_jobs.run.session import spark_context
+from spark_jobs.search.searched_segment import SearchedSegment, SegmentCopy, opened_segment
+from spark_jobs.search.searched_store import SearchedStore
+from spark_jobs.search.waves import in_waves
+from storage.log.log_window import LONGEST_RECORD
 from storage.search.chunk import Chunk, Part, Searcher
 from storage.search.criteria import Criteria
 from storage.search.cursor import Cursor
 from storage.search.engine import SearchRun, Step
 from storage.search.matcher import Matcher
-from storage.search.plan import Plan, make_plan
+from storage.search.plan import make_plan
 from storage.search.query import query_of
-from storage.store.message_store import MessageStore
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
-WAVES_OF: Final = 2
-"""Segments a core and wave."""
+RECORD_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of the longest record of a standard broker: so much behind a piece of the log belongs to its last record."""
 
 
 class SparkTarget(msgspec.Struct, frozen=True):
@@ -44,34 +47,102 @@ class SparkTarget(msgspec.Struct, frozen=True):
 
 
 class SearchTask(msgspec.Struct, frozen=True):
-    """Records that start at physical offsets [start, stop) of a segment, ``listed`` ones alone if there is a list."""
+    """Pieces of a segment to search, each a :class:`Chunk`'s start, stop and list, ascending.
 
-    path: str
-    base_offset: int
-    valid_length: int
-    boundary: int
-    start: int
-    stop: int
-    listed: list[int] | None
+    The first record of the first piece starts at `begin`, None where only searching the piece can show it. The task
+    is over after `most` bytes of records, or `maximum` messages, None for no limit.
+    """
+
+    segment: SearchedSegment
+    pieces: list[tuple[int, int, list[int] | None]]
+    begin: int | None
     criteria: Criteria
     maximum: int | None
+    most: int
 
 
-def search_segment(task: SearchTask) -> tuple[Part, list[tuple[int, bytes]]]:
-    """Search one; its :class:`Part` without what was found, and the records that match, by offset, as bytes."""
-    segment = Segment(task.base_offset, MappedFile.open(Path(task.path)), task.valid_length, task.boundary)
+class FoundPart(NamedTuple):
+    """What a piece holds up to physical offset `stop`, without what was found; and the records that match.
+
+    Records are bytes, by physical offset.
+    """
+
+    stop: int
+    part: Part
+    records: list[tuple[int, bytes]]
+
+
+def search_segment(task: SearchTask) -> list[FoundPart]:
+    """Search pieces in their order, all of them or, where that is enough, the first ones."""
     matcher = Matcher(task.criteria)
     searcher = Searcher(matcher, query_of(matcher), lambda: False, task.maximum)
-    listed = None if task.listed is None else np.array(task.listed, np.int64)
-    part = searcher.run(Chunk(segment, task.start, task.stop, listed))
-    view = segment.file.view
-    places = [(offset, offset - task.base_offset) for offset, _ in part.found]
-    records = [(offset, bytes(view[at : at + int.from_bytes(view[at : at + 4])])) for offset, at in places]
-    return replace(part, found=[], count=0), records
+    found: list[FoundPart] = []
+    left, count = task.most, 0
+    begin = task.begin
+    with opened_segment(task.segment) as copy:
+        for start, stop, listed in task.pieces:
+            chunk = Chunk(copy.segment, start, stop, None if listed is None else np.array(listed, np.int64))
+            part = _search(searcher, copy, chunk, begin if not found or start == found[-1].stop else None)
+            begin = None if listed is not None else part.end
+            found.append(_taken(copy, chunk, part, left, task.most))
+            left -= sum(len(record) for _, record in found[-1].records)
+            count += part.count
+            if (
+                part.is_cut
+                or left <= 0
+                or found[-1].stop < stop
+                or (task.maximum is not None and count >= task.maximum)
+            ):
+                break
+    return found
+
+
+def _taken(copy: SegmentCopy, chunk: Chunk, part: Part, left: int, most: int) -> FoundPart:
+    """A piece as it comes back: cut before a record with which more than `left` bytes of `most` would be taken.
+
+    Where nothing was taken yet, a longer record is.
+    """
+    view, base = copy.segment.file.view, copy.segment.base_offset
+    records: list[tuple[int, bytes]] = []
+    for offset, _ in part.found:
+        at = offset - base
+        size = int.from_bytes(view[at : at + 4])
+        if size > left < most:
+            cut = replace(
+                part,
+                end=offset,
+                damage=[each for each in part.damage if each[0] < offset],
+                refused=[each for each in part.refused if each < offset],
+                unreadable=[each for each in part.unreadable if each < offset],
+                is_cut=False,
+            )
+            return FoundPart(offset, replace(cut, found=[], count=0), records)
+        records.append((offset, bytes(view[at : at + size])))
+        left -= size
+    return FoundPart(chunk.stop, replace(part, found=[], count=0), records)
+
+
+def _search(searcher: Searcher, copy: SegmentCopy, chunk: Chunk, begin: int | None) -> Part:
+    """Search one piece, of which all that is looked at is there."""
+    base = chunk.segment.base_offset
+    if chunk.listed is not None:
+        copy.show_records((chunk.listed - base).tolist())
+        return searcher.run(chunk)
+    if begin is not None and begin >= chunk.stop:
+        return Part(begin, begin)
+    start = chunk.start if begin is None else begin
+    shown = chunk.stop + RECORD_BYTES
+    copy.show(start - base, shown - base)
+    part = searcher.run(chunk, begin)
+    is_sure = part.end is not None and part.end <= shown and not (part.damage or part.refused or part.unreadable)
+    if is_sure or copy.is_whole or shown >= chunk.segment.end:
+        return part
+    copy.show(start - base, chunk.stop + LONGEST_RECORD - base)
+    return searcher.run(chunk, begin)
 
 
 def search_on_spark(
-    store: MessageStore,
+    searched: SearchedStore,
     criteria: Criteria,
     *,
     spark: SparkTarget,
@@ -80,72 +151,86 @@ def search_on_spark(
     should_stop: Callable[[], bool] = lambda: False,
     exhaustive: bool = False,
 ) -> Iterator[Step]:
-    """As :func:`storage.search.search`, by the workers of a Spark master, who see the log under the same paths.
+    """As :func:`storage.search.search`, by the workers of a Spark master.
 
-    Raises SparkFailed where Spark does not start, TaskFailed where a segment cannot be read there.
+    They see the log under the same paths, or behind the same URL. Raises SparkFailed where Spark does not start,
+    TaskFailed where a segment cannot be read there.
     """
     matcher = Matcher(criteria)
     begin = Cursor(0) if cursor is None else Cursor.decode(cursor, criteria)
     started = time.monotonic()
-    plan = make_plan(store, criteria, exhaustive=exhaustive)
-    plan = Plan(tuple(_whole(plan.chunks)), plan.notes)
-    return _steps(matcher, plan, limit, begin, should_stop, spark, started)
+    plan = make_plan(searched.store, criteria, exhaustive=exhaustive, sight=searched.sight)
+
+    def steps() -> Iterator[Step]:
+        with spark_for("search", spark) as context:
+            search_all = partial(_search_all, context, searched)
+            yield from SearchRun(matcher, plan, limit, begin, should_stop, search_all, started).steps()
+
+    return steps()
 
 
-def _steps(
-    matcher: Matcher,
-    plan: Plan,
-    limit: int | None,
-    begin: Cursor,
-    should_stop: Callable[[], bool],
-    spark: SparkTarget,
-    started: float,
-) -> Iterator[Step]:
-    with contextlib.ExitStack() as stack:
-        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketlens-search-")))
-        context = stack.enter_context(spark_context("search", spark.master, work, spark.settings, warm=__name__))
-        run = SearchRun(matcher, plan, limit, begin, should_stop, partial(_search_all, context), started)
-        yield from run.steps()
+@contextlib.contextmanager
+def spark_for(name: str, spark: SparkTarget) -> Iterator["SparkContext"]:
+    """A session for a command that leaves nothing behind; raises SparkFailed where it does not start."""
+    with (
+        tempfile.TemporaryDirectory(prefix=f"rocketlens-{name}-") as work,
+        spark_context(name, spark.master, Path(work), spark.settings, warm=__name__) as context,
+    ):
+        yield context
+
+
+@dataclass
+class _SegmentStretch:
+    """Pieces of one segment that are still to be searched, the first of which begins with a record at `begin`."""
+
+    searched: SearchedStore
+    searcher: Searcher
+    pieces: list[Chunk]
+    begin: int | None = None
+    held: list[tuple[Chunk, Part]] = field(default_factory=list)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no piece is left."""
+        return not self.pieces
+
+    def task(self, most: int) -> SearchTask:
+        """The pieces that are left."""
+        return SearchTask(
+            segment=self.searched.searched_segment(self.pieces[0].segment),
+            pieces=[
+                (each.start, each.stop, None if each.listed is None else each.listed.tolist()) for each in self.pieces
+            ],
+            begin=self.begin,
+            criteria=self.searcher.matcher.criteria,
+            maximum=self.searcher.maximum,
+            most=most,
+        )
+
+    def take(self, answer: Sequence[FoundPart]) -> None:
+        """Hold parts with their messages."""
+        for stop, part, records in answer:
+            chunk = self.pieces.pop(0)
+            rest = chunk.behind(stop)
+            self.begin = None if chunk.listed is not None else part.end
+            if rest is not None:
+                self.pieces.insert(0, rest)
+                chunk = replace(chunk, stop=stop)
+            elif not (self.pieces and self.pieces[0].start == chunk.stop):
+                self.begin = None
+            self.held.append((chunk, _whole_part(part, records, self.searcher.matcher)))
 
 
 def _search_all(
-    context: "SparkContext", searcher: Searcher, chunks: Sequence[Chunk]
+    context: "SparkContext", searched: SearchedStore, searcher: Searcher, chunks: Sequence[Chunk]
 ) -> Generator[tuple[Chunk, Part], None, None]:
     """Search segments in waves; their parts in order."""
-    at_once = WAVES_OF * context.defaultParallelism
-    for first in range(0, len(chunks), at_once):
-        wave = chunks[first : first + at_once]
-        tasks = [_task(chunk, searcher) for chunk in wave]
-        for chunk, answer in zip(wave, run_tasks(context, "search", tasks, search_segment), strict=True):
-            yield chunk, _whole_part(*answer, searcher.matcher)
-
-
-def _task(chunk: Chunk, searcher: Searcher) -> SearchTask:
-    segment = chunk.segment
-    return SearchTask(
-        path=str(segment.file.path.absolute()),
-        base_offset=segment.base_offset,
-        valid_length=segment.valid_length,
-        boundary=segment.boundary,
-        start=chunk.start,
-        stop=chunk.stop,
-        listed=None if chunk.listed is None else chunk.listed.tolist(),
-        criteria=searcher.matcher.criteria,
-        maximum=searcher.maximum,
-    )
+    by_segment = groupby(chunks, lambda chunk: chunk.segment.base_offset)
+    stretches = [_SegmentStretch(searched, searcher, list(pieces)) for _, pieces in by_segment]
+    yield from in_waves(context, "search", stretches, search_segment)
 
 
 def _whole_part(part: Part, records: Sequence[tuple[int, bytes]], matcher: Matcher) -> Part:
     """Add the messages of the records that match to what came back."""
     found = [(offset, matcher.matches_in(memoryview(record), offset)) for offset, record in records]
     return replace(part, found=found, count=sum(len(messages) for _, messages in found))
-
-
-def _whole(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
-    """Pieces of one segment as one, unless they are lists."""
-    for _, pieces in groupby(chunks, lambda chunk: (chunk.segment.base_offset, chunk.listed is None)):
-        each = list(pieces)
-        if each[0].listed is not None:
-            yield from each
-        else:
-            yield Chunk(each[0].segment, each[0].start, each[-1].stop)

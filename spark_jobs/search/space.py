@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from spark_jobs.run.session import run_tasks, spark_context
-from spark_jobs.search.search import WAVES_OF, SparkTarget
+from spark_jobs.search.search import SparkTarget
+from spark_jobs.search.waves import WAVES_OF
 from storage.space.scan_space import SegmentPart, tally_segment
 from storage.space.tally import Tally
 

@@ -30,7 +30,7 @@ from storage.kernels.store_view import FileView, IndexFilesView
 from storage.log.commit_log import CommitLog
 from storage.ranges import Range
 
-__all__ = ["CoveringFile", "IndexSet"]
+__all__ = ["CoveringFile", "IndexSet", "uncovered_by"]
 
 HEADER_BYTES = 40
 LARGEST_NUMBER = 2**31 - 1
@@ -258,9 +258,15 @@ def _last_update(files: list[MappedFile]) -> tuple[int, int]:
 
 
 def _uncovered(files: Iterable[CoveringFile], minimum: int, end: int) -> list[Range]:
-    covered = sorted(
-        (start, stop) for file in files for start, stop in _covered(file) if stop > minimum and start < end
-    )
+    return uncovered_by((part for file in files for part in _covered(file)), minimum, end)
+
+
+def uncovered_by(parts: Iterable[Range], minimum: int, end: int) -> list[Range]:
+    """Ranges [from, to) of a log where keys may be missing in files that cover some parts of it.
+
+    A part is the physical offsets of its first and its last record, which may have keys in other files too.
+    """
+    covered = sorted((start, stop) for start, stop in parts if stop > minimum and start < end)
     ranges: list[Range] = []
     reached = minimum
     for start, stop in covered:

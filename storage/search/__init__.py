@@ -12,6 +12,18 @@ from storage.search.criteria import Criteria, SearchPlace
 from storage.search.engine import Step, search
 from storage.search.progress import ProgressReport
 
-DOOR: Final = ("chunk", "criteria", "cursor", "engine", "find", "lookup", "matcher", "plan", "progress", "query")
+DOOR: Final = (
+    "chunk",
+    "criteria",
+    "cursor",
+    "engine",
+    "find",
+    "lookup",
+    "matcher",
+    "plan",
+    "progress",
+    "query",
+    "wanted_entries",
+)
 
 __all__ = ["Criteria", "ProgressReport", "SearchPlace", "Step", "search"]

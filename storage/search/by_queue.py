@@ -6,7 +6,8 @@ is lost or a unit is none, points outside the log or back, nor by those of batch
 own.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,31 +33,60 @@ TAGS: Final = "TAGS"
 """The property of the tag, in a SQL92 expression."""
 
 Offsets = npt.NDArray[np.int64]
+HasUnit: TypeAlias = Callable[[Snapshot, memoryview, int], bool]
+"""Whether the queue of a record, which starts at a physical offset, has its unit."""
+
+
+def has_unit(snapshot: Snapshot, record: memoryview, physical_offset: int) -> bool:
+    """Ask the queue itself; waits for the disk."""
+    return snapshot.queues.has_unit_of(record, physical_offset)
+
+
+OffsetsInQueue: TypeAlias = Callable[[Snapshot, ConsumeQueue, tuple[str, ...] | None, int, int], Offsets | None]
+"""Physical offsets as :func:`offsets_in_queue` gives them."""
+
+
+def offsets_in_queue(
+    snapshot: Snapshot, queue: ConsumeQueue, tags: tuple[str, ...] | None, start: int, stop: int
+) -> Offsets | None:
+    """Physical offsets in [start, stop) in the units of a queue, perhaps by their tags; None where not all are sound.
+
+    For a tag there may be more. Waits for the disk.
+    """
+    log, seen, found = snapshot.commit_log, 0, [np.empty(0, np.int64)]
+    for _, units in queue.unit_blocks():
+        seen += len(units)
+        offsets, sizes = units["physical_offset"], units["size"]
+        is_damaged = (sizes <= 0) | (sizes == FILLER_SIZE) | (offsets < log.minimum) | (offsets >= log.end)
+        if is_damaged.any() or (np.diff(offsets.astype(np.int64)) < 0).any():
+            return None
+        if tags is None:
+            found.append(offsets[(offsets >= start) & (offsets < stop)].astype(np.int64))
+    if queue.max_offset == 0 or seen != queue.max_offset - queue.min_offset:  # a file is lost
+        return None
+    found += (queue.offsets_with_tag(java_hash(tag), start, stop) for tag in tags or ())
+    return np.concatenate(found)
 
 
 def offsets_by_queue(
-    snapshot: Snapshot, topic: str, tags: tuple[str, ...] | None, start: int, stop: int
+    snapshot: Snapshot,
+    topic: str,
+    tags: tuple[str, ...] | None,
+    start: int,
+    stop: int,
+    in_queue: OffsetsInQueue = offsets_in_queue,
 ) -> Offsets | None:
     """Physical offsets in [start, stop), ascending, of a topic's records, perhaps by their tags; None: scan instead."""
     if snapshot.layout.lacks_queues or _lacks_queues(snapshot, topic):
         return None
-    log = snapshot.commit_log
     found = [np.empty(0, np.int64)]
     for queue in snapshot.queues.queues_of(topic):
         if not isinstance(queue, ConsumeQueue) or snapshot.queues.has_batches(topic):
             return None
-        seen = 0
-        for _, units in queue.unit_blocks():
-            seen += len(units)
-            offsets, sizes = units["physical_offset"], units["size"]
-            is_damaged = (sizes <= 0) | (sizes == FILLER_SIZE) | (offsets < log.minimum) | (offsets >= log.end)
-            if is_damaged.any() or (np.diff(offsets.astype(np.int64)) < 0).any():
-                return None
-            if tags is None:
-                found.append(offsets[(offsets >= start) & (offsets < stop)].astype(np.int64))
-        if queue.max_offset == 0 or seen != queue.max_offset - queue.min_offset:  # a file is lost
+        offsets = in_queue(snapshot, queue, tags, start, stop)
+        if offsets is None:
             return None
-        found += (queue.offsets_with_tag(java_hash(tag), start, stop) for tag in tags or ())
+        found.append(offsets)
     return ascending(np.concatenate(found))
 
 
@@ -83,7 +113,7 @@ def required_tags(criteria: Criteria) -> tuple[str, ...] | None:
     return None
 
 
-def dispatched_to(snapshot: Snapshot) -> int:
+def dispatched_to(snapshot: Snapshot, has_unit: HasUnit) -> int:
     """The physical offset up to which all records have their units; the log's start if it cannot be found."""
     log = snapshot.commit_log
     for distance in STEPS_BACK:
@@ -93,7 +123,7 @@ def dispatched_to(snapshot: Snapshot) -> int:
             record = None if found is None else log.record_at(found[0])
             if found is None or record is None:
                 break
-            if snapshot.queues.has_unit_of(record, found[0]):
+            if has_unit(snapshot, record, found[0]):
                 return found[0] + len(record)
             place = found[0] + len(record)
         if log.end - distance <= log.minimum:

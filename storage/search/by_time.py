@@ -5,7 +5,7 @@ noticed here; a note of the search says so, and an exhaustive search reads every
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from storage.kernels.records import store_timestamp
 from storage.log.commit_log import CommitLog
@@ -16,20 +16,24 @@ RESOLUTION: Final = 16 << 20
 """Bytes of log below which halving it is not worth a look at a record."""
 
 
-def offsets_of_times(commit_log: CommitLog, begin: int, end: int) -> tuple[int, int]:
+FindRecord: TypeAlias = Callable[[CommitLog, int], tuple[int, int] | None]
+"""Finds a record as :func:`record_from` does."""
+
+
+def offsets_of_times(commit_log: CommitLog, begin: int, end: int, find_record: FindRecord) -> tuple[int, int]:
     """Physical offsets [start, stop) that hold the records stored from ``begin`` to ``end`` (ms). Waits."""
     earliest, latest = begin - SLACK_MS, end + SLACK_MS
-    start, _ = _halve(commit_log, lambda timestamp: timestamp < earliest)
-    _, stop = _halve(commit_log, lambda timestamp: timestamp <= latest)
+    start, _ = _halve(commit_log, lambda timestamp: timestamp < earliest, find_record)
+    _, stop = _halve(commit_log, lambda timestamp: timestamp <= latest, find_record)
     return start, max(start, stop)
 
 
-def _halve(commit_log: CommitLog, is_before: Callable[[int], bool]) -> tuple[int, int]:
+def _halve(commit_log: CommitLog, is_before: Callable[[int], bool], find_record: FindRecord) -> tuple[int, int]:
     """Physical offsets as near to one another as is worth while, the first before an edge and the second behind it."""
     low, high = commit_log.minimum, commit_log.end
     while high - low > RESOLUTION:
         middle = (low + high) // 2
-        found = record_from(commit_log, middle)
+        found = find_record(commit_log, middle)
         if found is not None and found[0] < high and is_before(found[1]):
             low = found[0]
         else:

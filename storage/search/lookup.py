@@ -5,10 +5,10 @@ Hashes only propose; what counts is what the record says, so a collision finds n
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from protocol.errors import BadMessageId
 from protocol.java_hash import java_hash
 from protocol.message import Message, decode_message
-from protocol.message_id import decode_message_id, is_offset_message_id_candidate
+from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from storage.amounts import counted
 from storage.index.tail_index import Hashes, Offsets
 from storage.search.ascending import ascending
@@ -93,8 +93,78 @@ class LookupStep:
     notes: tuple[str, ...] = ()
 
 
+class LookupSource(Protocol):
+    """Where a look-up finds what it needs; all of it may wait for the disk, or for others."""
+
+    @property
+    def store(self) -> MessageStore:
+        """The store, of which topics are asked."""
+        ...
+
+    @property
+    def index_bytes(self) -> int:
+        """About how many bytes of entries :meth:`offsets_of` goes over."""
+        ...
+
+    @property
+    def incomplete(self) -> str | None:
+        """What any look-up may miss, None for nothing."""
+        ...
+
+    def begin(self, should_stop: Callable[[], bool]) -> None:
+        """Get ready to look for keys."""
+        ...
+
+    def ids_here(self, ids: Mapping[str, MessageId]) -> Container[str]:
+        """Which of some texts are the ids of messages of the store: those with its own host in them."""
+        ...
+
+    def offsets_of(self, hashes: Hashes) -> Iterator[tuple[Offsets, int]]:
+        """Physical offsets of all records that may have one of some hashes, and bytes of index gone over for them."""
+        ...
+
+    def records_at(self, places: Offsets) -> Iterator[Sequence[tuple[int, memoryview | None]]]:
+        """The intact records at physical offsets, which ascend, with these; None where there is none."""
+        ...
+
+
+@dataclass(frozen=True)
+class LookupHere:
+    """The files of a store, by this thread; a :class:`LookupSource`."""
+
+    store: MessageStore
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the entries of index files and of those that were scanned."""
+        return index_bytes(self.store.snapshot)
+
+    @property
+    def incomplete(self) -> str | None:
+        """As the snapshot says."""
+        return self.store.snapshot.incomplete
+
+    def begin(self, should_stop: Callable[[], bool]) -> None:
+        """Scan what the index lacks."""
+        self.store.finish_scan(should_stop)
+
+    def ids_here(self, ids: Mapping[str, MessageId]) -> Container[str]:
+        """Look at each record."""
+        return {text for text, each in ids.items() if self.store.message_by_offset_id(each) is not None}
+
+    def offsets_of(self, hashes: Hashes) -> Iterator[tuple[Offsets, int]]:
+        """Go over index files and scanned entries."""
+        return offsets_of_hashes(self.store.snapshot, hashes)
+
+    def records_at(self, places: Offsets) -> Iterator[Sequence[tuple[int, memoryview | None]]]:
+        """Some at a time, from the map."""
+        log = self.store.commit_log
+        for first in range(0, len(places), RECORDS_A_STEP):
+            yield [(offset, log.record_at(offset)) for offset in places[first : first + RECORDS_A_STEP].tolist()]
+
+
 def look_up(
-    store: MessageStore,
+    source: LookupSource,
     queries: Iterable[str],
     *,
     topic: str | None = None,
@@ -105,7 +175,7 @@ def look_up(
 
     What the index lacks is scanned first. Ends early, without a note, when ``should_stop``.
     """
-    return _Lookup(store, queries, topic, kind, should_stop).steps()
+    return _Lookup(source, queries, topic, kind, should_stop).steps()
 
 
 class _Lookup:
@@ -113,13 +183,13 @@ class _Lookup:
 
     def __init__(
         self,
-        store: MessageStore,
+        source: LookupSource,
         queries: Iterable[str],
         topic: str | None,
         kind: LookupKind,
         should_stop: Callable[[], bool],
     ) -> None:
-        self._store = store
+        self._source, self._store = source, source.store
         self._topic = topic
         self._kind = kind
         self._should_stop = should_stop
@@ -127,43 +197,47 @@ class _Lookup:
         self._by_offset: dict[int, list[tuple[str, str]]] = defaultdict(list)
         self._keys: dict[str, None] = {}
         self._searched = self._found = self._strays = 0
-        for query in dict.fromkeys(queries):
-            self._sort_in(query)
+        every = dict.fromkeys(queries)
+        ids = {query: found for query in every if (found := self._id_of(query)) is not None}
+        here = source.ids_here(ids) if kind is LookupKind.AUTO and ids else ids
+        for query in every:
+            self._sort_in(query, ids.get(query) if query in here else None)
         self._key_hashes = KeyHashes(list(self._keys))
 
-    def _sort_in(self, query: str) -> None:
-        """Note what one text may name."""
-        place = self._place_of(query)
+    def _sort_in(self, query: str, message_id: MessageId | None) -> None:
+        """Note what one text may name, which is an offset message id if there is one."""
+        place = self._place_of(query, message_id)
         if place is not None:
             offset, by = place
             self._by_offset[offset].append((query, by))
         elif self._kind in (LookupKind.AUTO, LookupKind.KEY):
             self._keys[query] = None
 
-    def _place_of(self, query: str) -> tuple[int, str] | None:
+    def _place_of(self, query: str, message_id: MessageId | None) -> tuple[int, str] | None:
         if self._kind is LookupKind.PHYSICAL_OFFSET:
             is_offset = query.isascii() and query.isdigit() and len(query) <= 18
             return (int(query), "physicalOffset") if is_offset else None
-        if self._kind is LookupKind.KEY or not is_offset_message_id_candidate(query):
+        return None if message_id is None else (message_id.physical_offset, "offsetMessageId")
+
+    def _id_of(self, query: str) -> MessageId | None:
+        """A text as an offset message id, None where it is none or none is wanted."""
+        is_wanted = self._kind in (LookupKind.AUTO, LookupKind.OFFSET_ID)
+        if not is_wanted or not is_offset_message_id_candidate(query):
             return None
         try:
-            message_id = decode_message_id(query)
+            return decode_message_id(query)
         except BadMessageId:
             return None
-        if self._kind is LookupKind.AUTO and self._store.message_by_offset_id(message_id) is None:
-            return None
-        return message_id.physical_offset, "offsetMessageId"
 
     def steps(self) -> Iterator[LookupStep]:
         """Go over the index, then over the records."""
         if self._keys:
-            self._store.finish_scan(self._should_stop)
-        snapshot = self._store.snapshot
+            self._source.begin(self._should_stop)
         groups = list(self._groups())
-        entry_bytes = index_bytes(snapshot) * len(groups)
+        entry_bytes = self._source.index_bytes * len(groups)
         offsets = [np.array(list(self._by_offset), np.int64)]
         for group in groups:
-            for found, size in offsets_of_hashes(snapshot, self._key_hashes.within_any(group)):
+            for found, size in self._source.offsets_of(self._key_hashes.within_any(group)):
                 if self._should_stop():
                     return
                 offsets.append(found)
@@ -171,7 +245,7 @@ class _Lookup:
                 yield self._step((), entry_bytes)
         places = ascending(np.concatenate(offsets))
         yield from self._records(places, entry_bytes)
-        yield self._step((), self._searched, self._notes(snapshot.incomplete))
+        yield self._step((), self._searched, self._notes(self._source.incomplete))
 
     def _groups(self) -> Iterator[Sequence[str]]:
         """Topics that are looked for together."""
@@ -184,13 +258,11 @@ class _Lookup:
             yield topics[first : first + at_once]
 
     def _records(self, places: Offsets, entry_bytes: int) -> Iterator[LookupStep]:
-        log = self._store.commit_log
-        for first in range(0, len(places), RECORDS_A_STEP):
+        for records in self._source.records_at(places):
             if self._should_stop():
                 return
             matches: list[Match] = []
-            for offset in places[first : first + RECORDS_A_STEP].tolist():
-                record = log.record_at(offset)
+            for offset, record in records:
                 if record is None:
                     self._strays += 1
                 else:

@@ -10,8 +10,17 @@ from storage.amounts import counted
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.log.commit_log import CommitLog, Segment
 from storage.search.by_index import offsets_by_index
-from storage.search.by_queue import Offsets, dispatched_to, offsets_by_queue, required_tags
-from storage.search.by_time import offsets_of_times
+from storage.search.by_queue import (
+    HasUnit,
+    Offsets,
+    OffsetsInQueue,
+    dispatched_to,
+    has_unit,
+    offsets_by_queue,
+    offsets_in_queue,
+    required_tags,
+)
+from storage.search.by_time import FindRecord, offsets_of_times, record_from
 from storage.search.chunk import Chunk
 from storage.search.criteria import EARLIEST, Criteria
 from storage.store.message_store import MessageStore
@@ -27,6 +36,15 @@ COST_OF_RECORD: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
+class Sight:
+    """How a plan looks at single records and units: in the store's own files, or where a copy of them has holes."""
+
+    find_record: FindRecord = record_from
+    has_unit: HasUnit = has_unit
+    in_queue: OffsetsInQueue = offsets_in_queue
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Pieces of the log to search, ascending; ``notes``, sentences, say how they were chosen, and what is not there."""
 
@@ -39,17 +57,22 @@ class Plan:
         return sum(chunk.size for chunk in self.chunks)
 
 
-def make_plan(store: MessageStore, criteria: Criteria, *, exhaustive: bool = False) -> Plan:
-    """Choose what to look at; if ``exhaustive``, all of the log. Waits for the disk."""
+def make_plan(store: MessageStore, criteria: Criteria, *, exhaustive: bool = False, sight: Sight | None = None) -> Plan:
+    """Choose what to look at; if ``exhaustive``, all of the log. Waits for the disk.
+
+    ``sight`` is for a store that is not all there.
+    """
     log = store.commit_log
     lacking = log.gaps()
     if criteria.topic is not None:
         lacking += store.queues.absence_of(criteria.topic)
-    chunks, notes = (list(chunks_of(log, log.minimum, log.end)), []) if exhaustive else _narrowed(store, criteria)
+    if exhaustive:
+        return Plan(list(chunks_of(log, log.minimum, log.end)), lacking)
+    chunks, notes = _narrowed(store, criteria, sight or Sight())
     return Plan(chunks, (*notes, *lacking))
 
 
-def _narrowed(store: MessageStore, criteria: Criteria) -> tuple[list[Chunk], list[str]]:
+def _narrowed(store: MessageStore, criteria: Criteria, sight: Sight) -> tuple[list[Chunk], list[str]]:
     snapshot, log = store.snapshot, store.commit_log
     by_index = offsets_by_index(store, criteria)
     if by_index is not None:
@@ -58,11 +81,11 @@ def _narrowed(store: MessageStore, criteria: Criteria) -> tuple[list[Chunk], lis
         ]
     start, stop, notes = log.minimum, log.end, []
     if criteria.begin_timestamp > EARLIEST or criteria.end_timestamp < LARGEST_OFFSET:
-        start, stop = offsets_of_times(log, criteria.begin_timestamp, criteria.end_timestamp)
+        start, stop = offsets_of_times(log, criteria.begin_timestamp, criteria.end_timestamp, sight.find_record)
     if (start, stop) != (log.minimum, log.end):
         notes = [f"{start} to {stop} of the log were stored in that time, plus or minus an hour, if clocks were right"]
-    if criteria.topic is not None and (covered := min(dispatched_to(snapshot), stop)) > start:
-        by_queue = offsets_by_queue(snapshot, criteria.topic, required_tags(criteria), start, covered)
+    if criteria.topic is not None and (covered := min(dispatched_to(snapshot, sight.has_unit), stop)) > start:
+        by_queue = offsets_by_queue(snapshot, criteria.topic, required_tags(criteria), start, covered, sight.in_queue)
         chunks = [] if by_queue is None else list(listed_or_scanned(log, by_queue, start, covered))
         if by_queue is not None and any(chunk.listed is not None for chunk in chunks):
             note = f"{counted(by_queue.size, 'record')} up to {covered} found by the queues of {criteria.topic}"

@@ -6,7 +6,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.index.index_file import ENTRY_DTYPE, IndexFile
+from storage.files.mapped_file import MappedFile
+from storage.index.index_file import ENTRY_DTYPE
 from storage.index.tail_index import EntryRun, Hashes, Offsets
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.store.snapshot import Snapshot
@@ -53,7 +54,8 @@ def offsets_of_hashes(snapshot: Snapshot, hashes: Hashes) -> Iterator[tuple[Offs
     """Physical offsets that stand beside wanted hashes, and bytes of index gone over for them. Waits for the disk."""
     wanted = WantedHashes(hashes)
     for file in snapshot.index.all_files:
-        yield from _offsets_in_file(file.index, wanted)
+        shape = file.index.shape
+        yield from offsets_in_file(file.index.file, shape.slots, shape.entries, wanted)
     for run in snapshot.tail.runs:
         yield wanted.offsets_in_run(run), run.hashes.nbytes + run.offsets.nbytes
 
@@ -64,10 +66,11 @@ def index_bytes(snapshot: Snapshot) -> int:
     return ENTRY_BYTES * entries + sum(run.hashes.nbytes + run.offsets.nbytes for run in snapshot.tail.runs)
 
 
-def _offsets_in_file(index: IndexFile, wanted: WantedHashes) -> Iterator[tuple[Offsets, int]]:
-    first = INDEX_HEADER + SLOT_BYTES * index.shape.slots + ENTRY_BYTES  # entry 0 is none
-    for number in range(0, index.shape.entries, ENTRIES_AT_ONCE):
-        count = min(ENTRIES_AT_ONCE, index.shape.entries - number)
-        rows = np.frombuffer(index.file.view, ENTRY_DTYPE, count, first + ENTRY_BYTES * number)
+def offsets_in_file(file: MappedFile, slots: int, entries: int, wanted: WantedHashes) -> Iterator[tuple[Offsets, int]]:
+    """Physical offsets that stand beside wanted hashes in a sound index file, and bytes gone over. Waits."""
+    first = INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES  # entry 0 is none
+    for number in range(0, entries, ENTRIES_AT_ONCE):
+        count = min(ENTRIES_AT_ONCE, entries - number)
+        rows = np.frombuffer(file.view, ENTRY_DTYPE, count, first + ENTRY_BYTES * number)
         found = wanted.numbers_in(rows["key_hash"].astype(np.int32))
         yield rows["physical_offset"][found].astype(np.int64), count * ENTRY_BYTES

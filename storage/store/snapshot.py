@@ -193,10 +193,17 @@ def _beyond_index(commit_log: CommitLog, index: IndexSet) -> int:
     return max(commit_log.end - known, 0)
 
 
+def lacks_of(commit_log: CommitLog) -> list[str]:
+    """What a log lacks, as sentences."""
+    return [
+        *(f"no segment holds physical offsets {start} to {stop}" for start, stop in commit_log.holes),
+        *(f"segment {path.name} cannot be read" for path in commit_log.unreadable),
+        *commit_log.damage_told,
+    ]
+
+
 def _incompleteness(commit_log: CommitLog, index: IndexSet, tail: TailIndex) -> str | None:
-    parts = [f"no segment holds physical offsets {start} to {stop}" for start, stop in commit_log.holes]
-    parts += [f"segment {path.name} cannot be read" for path in commit_log.unreadable]
-    parts += commit_log.damage_told
+    parts = lacks_of(commit_log)
     if index.unchecked:
         files = "1 index file is" if len(index.unchecked) == 1 else f"{len(index.unchecked)} index files are"
         parts.append(f"{files} still to be checked")

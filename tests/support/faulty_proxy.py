@@ -2,6 +2,7 @@
 
 Which answers are spoiled, and how, follows from a seed: one in some is a 503, is cut in the middle, or holds fewer
 bytes than were asked for while it claims to be whole. No request for the same bytes is spoiled after the second one.
+What writes is refused, or done and never answered.
 """
 
 import contextlib
@@ -17,16 +18,23 @@ BUSY = "busy"
 CUT = "cut"
 SHORT = "short"
 FAULTS = (BUSY, CUT, SHORT)
+LOST = "lost"
+WRITE_FAULTS = (BUSY, LOST)
+READS = ("GET", "HEAD")
 MOST_ON_ONE = 2
 SLOW_DOWN = b"<Error><Code>ServiceUnavailable</Code><Message>Busy.</Message></Error>"
 
 
 class FaultPlan:
-    """Which answers are spoiled: a `share` of them by chance, and all to paths that end with `never`."""
+    """Which answers are spoiled: a `share` of them by chance, and all to paths that end with `never`.
 
-    def __init__(self, seed: int, share: float, never: str = "") -> None:
+    With `writes` those to writes are, too; the first write of a path that ends with `lost` is done and not answered.
+    """
+
+    def __init__(self, seed: int, share: float, never: str = "", *, writes: bool = False, lost: str = "") -> None:
         self.done: Counter[str] = Counter()
         self._seed, self._share, self._never = seed, share, never
+        self._writes, self._lost = writes, lost
         self._asked: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -39,9 +47,13 @@ class FaultPlan:
             asked = f"{method} {inside} {byte_range}"
             self._asked[asked] += 1
             # By what is asked for, not by when: threads ask in any order.
+            if self._lost and method == "PUT" and urlsplit(path).path.endswith(self._lost) and self._asked[asked] == 1:
+                return self._note(LOST)
             chance = random.Random(f"{self._seed} {asked} {self._asked[asked]}")
             if chance.random() >= self._share or self._asked[asked] > MOST_ON_ONE:
                 return ""
+            if method not in READS:
+                return self._note(chance.choice(WRITE_FAULTS)) if self._writes else ""
             return self._note(chance.choice(FAULTS) if byte_range else BUSY)
 
     def _note(self, fault: str) -> str:
@@ -50,7 +62,7 @@ class FaultPlan:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Hands one request on; only reading is ever spoiled."""
+    """Hands one request on, unless it is refused."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1
@@ -58,17 +70,25 @@ class _Handler(BaseHTTPRequestHandler):
     plan: FaultPlan
     target: tuple[str, int]
 
+    def handle_expect_100(self) -> bool:
+        """Have a client that waits for leave to send its body get it at once, past the buffer."""
+        goes_on = super().handle_expect_100()
+        self.wfile.flush()
+        return goes_on
+
     def _hand_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = self.plan.fault(self.command, self.path, self.headers.get("Range", ""))
+        if fault == BUSY:
+            self._send(503, [], b"" if self.command == "HEAD" else SLOW_DOWN)
+            return
         upstream = http.client.HTTPConnection(*self.target)
         upstream.request(self.command, self.path, body, dict(self.headers.items()))
         answer = upstream.getresponse()
         data = answer.read()
         upstream.close()
-        reads = self.command in ("GET", "HEAD")
-        fault = self.plan.fault(self.command, self.path, self.headers.get("Range", "")) if reads else ""
-        if fault == BUSY:
-            self._send(503, [], b"" if self.command == "HEAD" else SLOW_DOWN)
+        if fault == LOST:
+            self.close_connection = True
             return
         headers = [
             (name, value)

@@ -28,12 +28,12 @@ class ObjectStore:
         return f"s3://stores/{name}"
 
     @contextlib.contextmanager
-    def behind(self, plan: FaultPlan) -> Iterator["ObjectStore"]:
-        """The same store behind a proxy that spoils answers; nobody but us asks again for what is refused."""
+    def behind(self, plan: FaultPlan, *, asks_again: bool = False) -> Iterator["ObjectStore"]:
+        """The same store behind a proxy that spoils answers; if the client itself never `asks_again`, we alone do."""
         options = json.loads(self.options)
         with faulty_proxy(options["endpoint_url"], plan) as endpoint:
-            retries = {"retries": {"total_max_attempts": 1}}
-            yield ObjectStore(json.dumps(options | {"endpoint_url": endpoint, "config_kwargs": retries}))
+            more = {} if asks_again else {"config_kwargs": {"retries": {"total_max_attempts": 1}}}
+            yield ObjectStore(json.dumps(options | {"endpoint_url": endpoint, **more}))
 
 
 @contextlib.contextmanager

@@ -66,7 +66,7 @@ COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], dict[str, dict[s
     "rebuild index": (RebuildRequest, {"index": True}, WRITING | SENT | INDEX | FROM_OFFSET),
     "rebuild queues": (RebuildRequest, {"queues": True}, WRITING | SENT | QUEUES),
     "rebuild all": (RebuildRequest, {"index": True, "queues": True}, WRITING | SENT | INDEX | FROM_OFFSET | QUEUES),
-    "compact index": (CompactRequest, {}, WRITING | INDEX | COMPACT),
+    "compact index": (CompactRequest, {}, WRITING | SENT | INDEX | COMPACT),
     "verify": (VerifyRequest, {}, SHARED | VERIFY),
 }
 
@@ -140,7 +140,7 @@ def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: lis
 
 
 URLS = ("s3://bucket/place", "hdfs://name:8020/place", "file:///srv/place")
-BESIDE = {"rebuild all": ("--work",), "compact index": ("--out", "--work"), "verify": ("--work",)}
+BESIDE = {"rebuild all": ("--work",), "compact index": ("--work",), "verify": ("--work",)}
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -181,29 +181,14 @@ def test_a_store_behind_a_url_is_never_written_to(job: StandIn, command: str) ->
     )
 
 
-@pytest.mark.parametrize("command", ["rebuild index", "rebuild queues", "rebuild all"])
-def test_not_both_store_and_output_of_a_rebuild_are_behind_urls(job: StandIn, command: str) -> None:
-    outcome = rocketlens(*command.split(), "s3://bucket/place", "--out", "s3://bucket/other", "--work", "/w")
-    assert (outcome.code, job.requests) == (2, [])
-    assert outcome.errors == (
-        "rocketlens: STORE and --out are both URLs: choose --out DIR, or copy the store here first\n"
-    )
-
-
-@pytest.mark.parametrize(
-    "command", [["search", "--topic", "T"], ["search", "--topic", "T", "--master", "local"], ["lookup"]]
-)
-def test_a_search_of_a_store_behind_a_url_is_refused_in_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: list[str]
-) -> None:
-    monkeypatch.setattr("spark_jobs.run.session.launch_ahead", None)  # to call it would fail
-    (tmp_path / "keys").write_text("key\n")
-    name, *options = command
-    files = [str(tmp_path / "keys")] if name == "lookup" else []
-    outcome = rocketlens(name, "s3://bucket/place", *files, *options)
-    assert (outcome.code, outcome.output) == (2, b"")
-    assert outcome.errors.startswith("rocketlens: STORE s3://bucket/place is a URL: only a path is possible")
-    assert outcome.errors.count("\n") == 1
+@pytest.mark.parametrize("command", ["rebuild index", "rebuild queues", "rebuild all", "compact index"])
+def test_store_and_output_may_both_be_urls_but_not_one_inside_the_other(job: StandIn, command: str) -> None:
+    store, work = "s3://bucket/place", ("--work", "/w")
+    assert rocketlens(*command.split(), store, "--out", "s3://bucket/other", *work).code == 0
+    assert (job.request.store, job.request.out) == (store, "s3://bucket/other")
+    inside = rocketlens(*command.split(), store, "--out", f"{store}/other", *work)
+    assert (inside.code, len(job.requests)) == (2, 1)
+    assert "lies inside the store" in inside.errors
 
 
 def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:

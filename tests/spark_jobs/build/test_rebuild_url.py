@@ -92,6 +92,14 @@ def test_the_files_are_those_of_the_same_store_on_a_disk(
 
 
 @pytest.mark.usefixtures("here")
+def test_copies_may_lie_in_a_work_directory_which_is_gone_afterwards(store: Path, url: str, tmp_path: Path) -> None:
+    rebuild(str(store), tmp_path / "expected")
+    rebuild(url, tmp_path / "found", work=str(tmp_path / "work"))
+    assert contents(tmp_path / "found") == contents(tmp_path / "expected") != {}
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.usefixtures("here")
 def test_an_error_names_the_file_behind_the_url(store: Path, tmp_path: Path) -> None:
     for path in (store / "index").iterdir():
         path.unlink()

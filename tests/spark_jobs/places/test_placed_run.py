@@ -11,6 +11,7 @@ import pytest
 import s3fs
 
 from dying import every_death
+from faulty_proxy import LOST, FaultPlan
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
@@ -327,6 +328,27 @@ class TestPlaces:
         }  # fmt: skip
         with pytest.raises(StoreError, match=r"s3://stores/out: cannot be used: .*127\.0\.0\.1:9"):
             OutputPlace("s3://stores/out", json.dumps(options)).names()
+
+
+def test_writes_that_are_refused_or_never_answered_leave_a_whole_run(objects: ObjectStore, tmp_path: Path) -> None:
+    """The manifest too is created and the answer lost, so that the next try finds one there.
+
+    An upload whose end is not answered fails, for then it is gone: the run is repeated, as Spark repeats a task.
+    """
+    url, large = f"s3://stores/{tmp_path.name}/faults", "x" * (6 * 1024 * 1024)
+    plan = FaultPlan(1, share=0.2, writes=True, lost=MANIFEST)
+    place = OutputPlace(url, objects.options)
+    with objects.behind(plan, asks_again=True) as faulty:
+        options = json.dumps(json.loads(faulty.options) | {"default_block_size": 5 * 1024 * 1024})
+        for _ in range(10):
+            with contextlib.suppress(StoreError):
+                whole_run(OutputPlace(url, options), text=large)
+            if read_manifest(place) is not None:
+                break
+    assert plan.done[LOST]
+    assert [text[-8:] for text in texts(place)] == list(TASKS)
+    assert [len(text) for text in texts(place)] == [len(large) + 9] * 2
+    assert not [name for name in orphans(place) if name.endswith("part.csv")]
 
 
 def test_a_large_object_that_is_given_up_leaves_no_upload_behind(objects: ObjectStore) -> None:

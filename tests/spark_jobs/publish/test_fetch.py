@@ -19,7 +19,9 @@ from protocol.errors import ConfigError, StoreError
 from spark_jobs.build import exchange
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
-from spark_jobs.commands.run import run_fetch, run_rebuild
+from spark_jobs.commands.run import run_compact, run_fetch, run_rebuild
+from spark_jobs.compact import compact as compact_module
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST, WORK
 from spark_jobs.places.placed_run import Driver, read_manifest
@@ -57,7 +59,7 @@ def tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(_context: object, _name: str, tasks: list[Any], do: Callable[[Any], Any]) -> list[Any]:
         return [do(each) for each in tasks]
 
-    for module in (exchange, scan_log, run_module):
+    for module in (exchange, compact_module, scan_log, run_module):
         monkeypatch.setattr(module, "run_tasks", run)
     monkeypatch.setattr(run_module, "spark_context", lambda *_, **__: contextlib.nullcontext())
 
@@ -82,7 +84,7 @@ def store(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "store"))
 
 
-def rebuild(store: Path, **more: Any) -> Report:
+def rebuild(store: Path | str, **more: Any) -> Report:
     return run_rebuild(
         RebuildRequest(**{"store": str(store), "index": True, "queues": True, **SMALL, **more}), Silence()
     )
@@ -257,13 +259,13 @@ def test_a_log_that_was_written_to_since_or_is_another_is_refused(
 
 class TestManifests:
     def test_without_one_nothing_is_fetched(self, store: Path, new_place: Fresh) -> None:
-        with pytest.raises(ConfigError, match="no finished rebuild is there"):
+        with pytest.raises(ConfigError, match="no finished rebuild or compaction is there"):
             fetch(new_place(), store)
 
     def test_that_of_an_export_is_refused(self, store: Path, new_place: Fresh) -> None:
         place = new_place()
         place.create(MANIFEST, b'{"command": "export", "parts": []}')
-        with pytest.raises(ConfigError, match="it contains a finished export, no rebuild"):
+        with pytest.raises(ConfigError, match="it contains a finished export, no rebuild or compact"):
             fetch(place, store)
 
     @pytest.mark.parametrize(
@@ -314,6 +316,72 @@ class TestCommands:
         send(store, place, tmp_path / "work", fresh=True)
         assert orphans(place) == set()
 
-    def test_a_compaction_goes_to_no_url(self, store: Path) -> None:
+    def test_a_compaction_to_a_url_needs_a_directory_to_build_in(self, store: Path) -> None:
         outcome = rocketlens("compact", "index", store, "--out", "s3://bucket/out")
-        assert (outcome.code, "is a URL: only a path is possible" in outcome.errors) == (2, True)
+        assert (outcome.code, "needs --work DIR" in outcome.errors) == (2, True)
+
+
+def compact(store: Path | str, **more: Any) -> Report:
+    return run_compact(
+        CompactRequest(store=str(store), **{"slots": 50, "entries": 40, "zone": "UTC"} | more), Silence()
+    )
+
+
+@pytest.fixture
+def indexed(store: Path) -> Path:
+    """A store with an index of several files that is that of its log."""
+    rebuild(store, index=True, queues=True, drop_backup=True)
+    assert len(list((store / "index").iterdir())) > 1
+    return store
+
+
+COMPACTIONS: list[dict[str, Any]] = [{}, {"from_log": True}, {"topics": ("Orders",)}]
+
+
+class TestCompaction:
+    @pytest.mark.parametrize("options", COMPACTIONS, ids=str)
+    def test_one_that_is_sent_and_fetched_equals_the_one_in_place(
+        self, indexed: Path, new_place: Fresh, tmp_path: Path, options: dict[str, Any]
+    ) -> None:
+        copy = Path(shutil.copytree(indexed, tmp_path / "in-place"))
+        compact(copy, **options)
+        place, before = new_place(), contents(indexed)
+        sent = compact(indexed, out=place.url, out_storage=place.storage, work=str(tmp_path / "work"), **options)
+        assert (contents(indexed), orphans(place), (tmp_path / "work").exists()) == (before, set(), False)
+        report = fetch(place, indexed)
+        assert contents(indexed) == contents(copy) != before
+        assert (report.command, report.store, report.entries) == ("fetch", place.url, sent.entries)
+
+    @pytest.mark.parametrize("options", COMPACTIONS[:2], ids=str)
+    def test_one_of_another_index_or_log_is_refused_and_nothing_changes(
+        self, indexed: Path, tmp_path: Path, options: dict[str, Any]
+    ) -> None:
+        place = OutputPlace(f"file://{tmp_path}/out")
+        compact(indexed, out=place.url, work=str(tmp_path / "work"), **options)
+        if options:
+            changed, position = sorted((indexed / "commitlog").iterdir())[-1], None
+            position = json.loads(place.read(MANIFEST) or b"")["log"]["end"] - int(changed.name)
+        else:
+            changed, position = sorted((indexed / "index").iterdir())[-1], 36  # how many entries the header counts
+        data = bytearray(changed.read_bytes())
+        data[position + 3] ^= 1
+        changed.write_bytes(data)
+        before = contents(indexed)
+        with pytest.raises(
+            StoreError, match=f"has another {'log' if options else 'index'} than the one that .* compact again"
+        ):
+            fetch(place, indexed)
+        assert contents(indexed) == before
+
+
+@pytest.mark.parametrize("job", [rebuild, compact])
+def test_a_store_behind_a_url_goes_to_another_url(
+    indexed: Path, objects: ObjectStore, new_place: Fresh, tmp_path: Path, job: Callable[..., Report]
+) -> None:
+    copy = Path(shutil.copytree(indexed, tmp_path / "in-place"))
+    job(copy)
+    url, place = objects.put(indexed, f"{tmp_path.name}-store"), new_place()
+    job(url, storage=objects.options, out=place.url, out_storage=place.storage, work=str(tmp_path / "work"))
+    assert not (tmp_path / "work").exists()
+    fetch(place, indexed)
+    assert contents(indexed) == contents(copy)

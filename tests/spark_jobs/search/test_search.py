@@ -5,6 +5,7 @@ from pyspark import SparkContext
 
 from command_line import rocketlens
 from spark_jobs.search.search import SparkTarget, search_on_spark
+from spark_jobs.search.searched_store import SearchedStore
 from storage.search import Criteria, SearchPlace, search
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
@@ -31,7 +32,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
 )
 def test_spark_finds_in_order_what_threads_find(spark: SparkContext, store: MessageStore, criteria: Criteria) -> None:
     here = list(search(store, criteria))
-    there = list(search_on_spark(store, criteria, spark=SparkTarget("")))
+    there = list(search_on_spark(SearchedStore(store), criteria, spark=SparkTarget("")))
     assert [message for step in there for message in step.messages] == [
         message for step in here for message in step.messages
     ]
@@ -45,7 +46,7 @@ def test_a_limit_cuts_a_search_on_spark_and_its_cursor_goes_on_anywhere(
 ) -> None:
     criteria = Criteria(contains=b"body 3")
     whole = [message for step in search(store, criteria) for message in step.messages]
-    first = list(search_on_spark(store, criteria, spark=SparkTarget(""), limit=5))
+    first = list(search_on_spark(SearchedStore(store), criteria, spark=SparkTarget(""), limit=5))
     rest = search(store, criteria, cursor=first[-1].cursor)
     found = [message for step in first for message in step.messages]
     assert len(found) == 5

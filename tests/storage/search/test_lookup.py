@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oracles import Record, index_hash, read_log, split_keys
 from protocol.message_id import decode_message_id
-from storage.search.lookup import KeyHashes, LookupKind, look_up
+from storage.search.lookup import KeyHashes, LookupHere, LookupKind, look_up
 from storage.search.wanted_entries import WantedHashes
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
@@ -20,7 +20,7 @@ ROLLBACK = 0xC
 
 
 def named(store: MessageStore, queries: list[str], **options: object) -> set[tuple[str, int]]:
-    steps = list(look_up(store, queries, **options))  # type: ignore[arg-type]
+    steps = list(look_up(LookupHere(store), queries, **options))  # type: ignore[arg-type]
     found = [(match.query, match.message.physical_offset) for step in steps for match in step.matches]
     assert [offset for _, offset in found] == sorted(offset for _, offset in found)
     assert len(set(found)) == len(found)
@@ -103,7 +103,7 @@ class TestDamage:
     def test_an_entry_that_leads_to_damage_finds_nothing_and_is_told_of(self, writer: StoreWriter) -> None:
         victim = writer.written[3]
         writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
-        steps = list(look_up(MessageStore.open(writer.root), ["U3", "U4"]))
+        steps = list(look_up(LookupHere(MessageStore.open(writer.root)), ["U3", "U4"]))
         assert [match.query for step in steps for match in step.matches] == ["U4"]
         assert "no intact message is at 1 place that the index or an id names" in steps[-1].notes
 
@@ -131,5 +131,5 @@ class TestHashes:
 
 
 def test_a_batch_is_stopped(writer: StoreWriter) -> None:
-    steps = list(look_up(MessageStore.open(writer.root), ["U1"], should_stop=lambda: True))
+    steps = list(look_up(LookupHere(MessageStore.open(writer.root)), ["U1"], should_stop=lambda: True))
     assert steps == []

@@ -1,0 +1,70 @@
+"""Tasks in waves, whose answers come in order and take bounded room: as many at once as there are cores, twice.
+
+The log is cut into stretches, and each wave has a task for each of the next ones. A task comes back when its part of
+the room is full, and the next wave goes on behind it. What the stretches behind it have found is held meanwhile, not
+searched again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from spark_jobs.run.session import run_tasks
+
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
+    from pyspark import SparkContext
+
+WAVES_OF: Final = 2
+"""Stretches a core and wave."""
+
+WAVE_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of records that the driver holds; each task of a wave brings back an equal part of them, or one record."""
+
+Task_co = TypeVar("Task_co", covariant=True)
+Answer_contra = TypeVar("Answer_contra", contravariant=True)
+Found = TypeVar("Found")
+Asked = TypeVar("Asked")
+Given = TypeVar("Given")
+
+
+class Stretch(Protocol, Generic[Task_co, Answer_contra, Found]):
+    """A part of the work, done from its beginning to its end; `held` is what the last task found, in order."""
+
+    held: list[Found]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do."""
+        ...
+
+    def task(self, most: int) -> Task_co:
+        """What is left to do, to come back with about `most` bytes."""
+        ...
+
+    def take(self, answer: Answer_contra) -> None:
+        """Hold what a task found, and go on behind it."""
+        ...
+
+
+def in_waves(
+    context: "SparkContext",
+    name: str,
+    stretches: Iterable[Stretch[Asked, Given, Found]],
+    function: Callable[[Asked], Given],
+) -> Iterator[Found]:
+    """What tasks find in stretches, in order. Raises TaskFailed."""
+    at_once = WAVES_OF * context.defaultParallelism
+    waiting = iter(stretches)
+    wave = list(islice(waiting, at_once))
+    while wave:
+        asked = [each for each in wave if not each.held]
+        tasks = [each.task(WAVE_BYTES // at_once) for each in asked]
+        for each, answer in zip(asked, run_tasks(context, name, tasks, function), strict=True):
+            each.take(answer)
+        while wave:
+            held, wave[0].held = wave[0].held, []
+            yield from held
+            if not wave[0].is_done:
+                break
+            wave.pop(0)
+        wave += islice(waiting, at_once - len(wave))

@@ -1,0 +1,217 @@
+"""A look-up on Spark finds what one of this process finds, in a directory and behind a URL, whatever goes wrong."""
+
+import contextlib
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from command_line import rocketlens
+from compacting import LoopContext
+from faulty_proxy import FaultPlan
+from object_store import ObjectStore, object_store
+from spark_jobs.places import remote_file
+from spark_jobs.search import look_up as look_up_module
+from spark_jobs.search import searched_segment, waves
+from spark_jobs.search.look_up import LookupOnSpark
+from spark_jobs.search.searched_store import SearchedStore, searched_url
+from storage.search.lookup import LookupHere, LookupKind, LookupStep, look_up
+from storage.store.message_store import MessageStore, StoreOptions
+from store_writer import StoreWriter
+from verifying import upload
+
+NUMBERS = itertools.count()
+LAZY = StoreOptions(scan_budget=0, check_budget=0, keeps_state=False)
+
+
+class Sent:
+    """What is broadcast to nobody."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def unpersist(self) -> None:
+        """Nobody has it."""
+
+
+class Loop(LoopContext):
+    """Two cores, one after the other."""
+
+    defaultParallelism = 2  # noqa: N815 — a name of Spark's
+
+    def broadcast(self, value: Any) -> Sent:
+        return Sent(value)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces that are small beside the segments of a test, most of which are old enough to be known by the index."""
+    monkeypatch.setattr(remote_file, "FIRST_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(look_up_module, "NEWEST_BYTES", 10_000)
+    monkeypatch.setattr(look_up_module, "RECORD_BYTES", 64)
+    for name, value in (("GLANCE_BYTES", 100), ("CLOSE_BYTES", 300), ("LONG_BYTES", 1000)):
+        monkeypatch.setattr(searched_segment, name, value)
+
+
+@pytest.fixture(scope="module")
+def objects() -> Iterator[ObjectStore]:
+    with object_store() as objects:
+        yield objects
+
+
+def write(root: Path) -> Path:
+    """A store of some segments and index files, with keys that several messages of two topics have."""
+    writer = StoreWriter(root, segment_size=8192)
+    for number in range(300):
+        body = b"body %d " % number * (1 + 30 * (number % 29 == 0))
+        writer.append("AB"[number % 2], body, keys=[f"k{number}", f"of-{number % 40}"], unique_key=f"U{number}")
+    writer.close()
+    assert len(list((root / "index").iterdir())) > 3
+    assert len(list((root / "commitlog").iterdir())) > 5
+    return root
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return write(tmp_path / "store")
+
+
+def queries(store: Path) -> list[str]:
+    ids = [message.offset_message_id for step in by_key(store, ["k5", "k150"]) for message in step]
+    assert len(ids) == 2
+    moved = "0A000001" + ids[0][8:]
+    return ["k0", "k17", "of-3", "U299", "none", "k299", "of-39", *ids, moved, "0" * 32, "17"]
+
+
+def by_key(store: Path, keys: list[str]) -> Iterator[list[Any]]:
+    for step in look_up(LookupHere(MessageStore.open(store)), keys):
+        yield [match.message for match in step.matches]
+
+
+def facts(steps: Iterator[LookupStep]) -> tuple[list[Any], tuple[str, ...]]:
+    """All that is found, each match as text, and the notes."""
+    every = list(steps)
+    return [repr((match.query, match.by, match.message)) for step in every for match in step.matches], every[-1].notes
+
+
+def here_of(store: Path, wanted: list[str], **options: Any) -> tuple[list[Any], tuple[str, ...]]:
+    return facts(look_up(LookupHere(MessageStore.open(store)), wanted, **options))
+
+
+@contextlib.contextmanager
+def sources(store: Path) -> Iterator[list[LookupOnSpark]]:
+    """A directory, and the same store behind a URL."""
+    url = f"memory://lookup-{next(NUMBERS)}"
+    upload(store, url)
+    context: Any = Loop()
+    with searched_url(url, "", None) as searched:
+        local = SearchedStore(MessageStore.open(store, LAZY))
+        yield [LookupOnSpark(context, local, 0), LookupOnSpark(context, searched, 0)]
+    fsspec.filesystem("memory").rm(url, recursive=True)
+
+
+def assert_same_everywhere(store: Path, wanted: list[str], **options: Any) -> None:
+    expected = here_of(store, wanted, **options)
+    with sources(store) as every:
+        assert [facts(look_up(source, wanted, **options)) for source in every] == [expected] * 2
+
+
+@pytest.mark.parametrize("topic", [None, "A", "C"])
+def test_what_is_found_is_what_one_process_finds(store: Path, topic: str | None) -> None:
+    wanted = queries(store)
+    assert_same_everywhere(store, wanted, topic=topic)
+    found, notes = here_of(store, wanted, topic=topic)
+    assert found
+    assert bool(notes) == (topic == "C")
+
+
+@pytest.mark.parametrize("kind", [LookupKind.KEY, LookupKind.OFFSET_ID, LookupKind.PHYSICAL_OFFSET])
+def test_texts_are_what_they_are_said_to_be(store: Path, kind: LookupKind) -> None:
+    assert_same_everywhere(store, ["0", "5", "999999999", *queries(store)], kind=kind)
+
+
+def no_index(store: Path) -> None:
+    for path in (store / "index").iterdir():
+        path.unlink()
+
+
+def one_file_less(store: Path) -> None:
+    sorted((store / "index").iterdir())[1].unlink()
+
+
+def an_entry(store: Path) -> None:
+    path = sorted((store / "index").iterdir())[1]
+    data = bytearray(path.read_bytes())
+    data[40 + 4 * 13 + 20 * 5 + 3] ^= 1
+    path.write_bytes(data)
+
+
+def a_record(store: Path) -> None:
+    path = sorted((store / "commitlog").iterdir())[2]
+    data = bytearray(path.read_bytes())
+    data[data.index(b"body")] ^= 1
+    path.write_bytes(data)
+
+
+def a_segment(store: Path) -> None:
+    sorted((store / "commitlog").iterdir())[2].unlink()
+
+
+@pytest.mark.parametrize("damage", [no_index, one_file_less, an_entry, a_record, a_segment])
+def test_what_the_index_lacks_is_read_from_the_log(store: Path, damage: Callable[[Path], None]) -> None:
+    wanted = [f"k{number}" for number in range(300)]
+    damage(store)
+    expected, notes = here_of(store, wanted)
+    with sources(store) as every:
+        for source in every:
+            found, said = facts(look_up(source, wanted))
+            assert found == expected
+            # An entry whose record is damaged is counted where the index leads to it, not where the log is read.
+            assert [note for note in said if "no intact" not in note] == [n for n in notes if "no intact" not in n]
+    assert len(expected) > 200
+
+
+def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [f"of-{number}" for number in range(40)]
+    expected = here_of(store, wanted)
+    assert len(expected[0]) == 300
+    monkeypatch.setattr(waves, "WAVE_BYTES", 2000 * waves.WAVES_OF * Loop.defaultParallelism)
+    held: list[int] = []
+    run_tasks = waves.run_tasks
+
+    def watched(*arguments: Any) -> Any:
+        answers = run_tasks(*arguments)
+        held.extend(sum(len(record or b"") for _, record in answer) for answer in answers)
+        return answers
+
+    monkeypatch.setattr(waves, "run_tasks", watched)
+    with sources(store) as every:
+        assert [facts(look_up(source, wanted)) for source in every] == [expected] * 2
+    assert len(held) > 20
+    assert max(held) <= 2000 < sum(held)
+
+
+def test_the_command_looks_up_through_faults_and_on_a_master(
+    spark: object, objects: ObjectStore, store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "ids").write_text("\n".join(queries(store)))
+    expected = rocketlens("lookup", store, tmp_path / "ids")
+    url, plan = objects.put(store, f"lookup-{next(NUMBERS)}"), FaultPlan(3, share=0.2)
+    with objects.behind(plan) as faulty:
+        found = rocketlens("lookup", url, tmp_path / "ids", "--storage-options", faulty.options)
+    assert plan.done.total()
+    there = rocketlens("lookup", f"file://{store}", tmp_path / "ids", "--master", "local[1]")
+    assert (found.code, found.output) == (there.code, there.output) == (expected.code, expected.output)
+    assert found.errors == there.errors == expected.errors
+    assert len(expected.messages) > 20
+    assert not json.loads(expected.output.splitlines()[-1])["found"]
+
+
+def test_what_a_url_cannot_have_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ids").write_text("k1")
+    refused = rocketlens("lookup", "memory://none", tmp_path / "ids", "--index-slots", 5, "--index-entries", 5)
+    assert (refused.code, "--index-slots and a STORE that is a URL" in refused.errors) == (2, True)

@@ -1,0 +1,290 @@
+"""A search of a store behind a URL finds what one of the same store on a disk finds, whatever goes wrong on the way."""
+
+import contextlib
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from command_line import rocketlens
+from compacting import LoopContext
+from faulty_proxy import FaultPlan
+from object_store import ObjectStore, object_store
+from protocol.errors import ConfigError, NotAStore, RocketLensError
+from protocol.message import Message
+from spark_jobs.places import remote_file
+from spark_jobs.places.place_names import COPIES
+from spark_jobs.search import search as search_module
+from spark_jobs.search import searched_segment, waves
+from spark_jobs.search.search import SparkTarget, search_on_spark
+from spark_jobs.search.searched_store import SearchedStore, searched_url
+from storage.search import Criteria, Step, by_queue, by_time, plan, search
+from storage.store.message_store import MessageStore, StoreOptions
+from store_writer import START_TIMESTAMP, StoreWriter
+from verifying import upload
+
+NUMBERS = itertools.count()
+LAZY = StoreOptions(scan_budget=0, check_budget=0, keeps_state=False)
+HOUR = 3_600_000
+
+
+class Loop(LoopContext):
+    """Two cores, one after the other."""
+
+    defaultParallelism = 2  # noqa: N815 — a name of Spark's
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run tasks in this process."""
+    monkeypatch.setattr(search_module, "spark_for", lambda *_: contextlib.nullcontext(Loop()))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces and glances that are small beside the segments of a test."""
+    monkeypatch.setattr(remote_file, "FIRST_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(plan, "CHUNK_BYTES", 2048)
+    monkeypatch.setattr(plan, "COST_OF_RECORD", 500)
+    monkeypatch.setattr(by_queue, "STEPS_BACK", (1000, 1 << 32))
+    monkeypatch.setattr(by_time, "RESOLUTION", 2048)
+    monkeypatch.setattr(search_module, "RECORD_BYTES", 64)
+    for name, value in (("GLANCE_BYTES", 100), ("CLOSE_BYTES", 300), ("LONG_BYTES", 1000)):
+        monkeypatch.setattr(searched_segment, name, value)
+
+
+@pytest.fixture(scope="module")
+def objects() -> Iterator[ObjectStore]:
+    with object_store() as objects:
+        yield objects
+
+
+def write(root: Path, damage: Callable[[StoreWriter], None] = lambda _: None) -> Path:
+    """A store of some ten segments over some days: a rare topic, and one with bodies of very different sizes."""
+    writer = StoreWriter(root, segment_size=8192)
+    for number in range(400):
+        body = b"body %d " % (number % 11) * (1 + 40 * (number % 29 == 0))
+        topic = "Rare" if number % 37 == 0 else "Often"
+        time = START_TIMESTAMP + number * HOUR // 4
+        queue = (number // 37 if topic == "Rare" else number) % 4
+        writer.append(topic, body, tags="AB"[number % 2], keys=f"k{number}", store_timestamp=time, queue_id=queue)
+    damage(writer)
+    writer.close()
+    return writer.root
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = write(tmp_path_factory.mktemp("search-url") / "store")
+    assert len(list((root / "commitlog").iterdir())) > 6
+    return root
+
+
+@contextlib.contextmanager
+def in_memory(store: Path) -> Iterator[str]:
+    url = f"memory://search-{next(NUMBERS)}"
+    upload(store, url)
+    yield url
+    fsspec.filesystem("memory").rm(url, recursive=True)
+
+
+def by_url(url: str, criteria: Criteria, storage: str = "", **options: Any) -> list[Step]:
+    with searched_url(url, storage, criteria.topic) as searched:
+        return list(search_on_spark(searched, criteria, spark=SparkTarget(""), **options))
+
+
+def by_path(store: Path, criteria: Criteria) -> list[Step]:
+    return list(search_on_spark(SearchedStore(MessageStore.open(store, LAZY)), criteria, spark=SparkTarget("")))
+
+
+def messages(steps: list[Step]) -> list[Message]:
+    return [message.detached() for step in steps for message in step.messages]
+
+
+def here_of(store: Path, criteria: Criteria, **options: Any) -> list[Step]:
+    return list(search(MessageStore.open(store, LAZY), criteria, threads=1, **options))
+
+
+def assert_same(found: list[Step], expected: list[Step]) -> None:
+    assert messages(found) == messages(expected)
+    assert found[-1].notes == expected[-1].notes
+    assert found[-1].progress.searched_bytes == expected[-1].progress.searched_bytes
+    assert found[-1].is_last
+
+
+CRITERIA = [
+    Criteria(contains=b"body 3"),
+    Criteria(topic="Rare"),
+    Criteria(topic="Rare", contains=b"body 3"),
+    Criteria(topic="Often", tag="A", contains=b"body 4"),
+    Criteria(begin_timestamp=START_TIMESTAMP + 40 * HOUR, end_timestamp=START_TIMESTAMP + 50 * HOUR),
+    Criteria(topic="Often", begin_timestamp=START_TIMESTAMP + 90 * HOUR),
+    Criteria(key="k77"),
+]
+
+
+@pytest.mark.parametrize("criteria", CRITERIA, ids=str)
+@pytest.mark.usefixtures("here")
+def test_what_is_found_is_that_of_the_same_store_on_a_disk(store: Path, criteria: Criteria) -> None:
+    expected = here_of(store, criteria)
+    with in_memory(store) as url:
+        assert_same(by_url(url, criteria), expected)
+    assert messages(expected)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_key_of_a_topic_is_found_without_the_index(store: Path) -> None:
+    criteria = Criteria(topic="Often", key="k77")
+    with in_memory(store) as url:
+        found = by_url(url, criteria)
+    expected = list(search(MessageStore.open(store), criteria))
+    assert messages(found) == messages(expected)
+    assert len(messages(found)) == 1
+    assert "found by the index" in expected[-1].notes[0]
+    assert "found by the index" not in "".join(found[-1].notes)
+
+
+def overwritten(position: int) -> Callable[[StoreWriter], None]:
+    return lambda writer: writer.overwrite(position, b"\xff" * 8)
+
+
+def in_the_last_segment(writer: StoreWriter) -> None:
+    writer.overwrite(writer.written[-3].physical_offset + 4, b"\0\0\0\0")
+
+
+def at_the_end(writer: StoreWriter) -> None:
+    writer.overwrite(writer.written[-1].physical_offset + 4, b"\0\0\0\0")
+
+
+def at_the_start_of_the_last_segment(writer: StoreWriter) -> None:
+    last = writer.written[-1].physical_offset // 8192 * 8192
+    writer.overwrite(last, b"\xff" * 8)
+
+
+DAMAGES = {
+    "at the start": overwritten(0),
+    "inside": overwritten(20_000),
+    "at the start of a segment": overwritten(16384),
+    "in the last segment": in_the_last_segment,
+    "at the end": at_the_end,
+    "at the start of the last segment": at_the_start_of_the_last_segment,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.usefixtures("here")
+def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path: Path, damage: str) -> None:
+    store = write(tmp_path / "store", DAMAGES[damage])
+    for criteria in (Criteria(contains=b"body"), Criteria(topic="Often", tag="B")):
+        expected = here_of(store, criteria)
+        with in_memory(store) as url:
+            assert_same(by_url(url, criteria), expected)
+        assert messages(expected)
+
+
+@pytest.mark.parametrize("most", [1, 1000, 9000])
+@pytest.mark.parametrize("is_remote", [True, False])
+@pytest.mark.usefixtures("here")
+def test_more_hits_than_the_driver_may_hold_come_in_waves(
+    store: Path, most: int, is_remote: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waves, "WAVE_BYTES", most * waves.WAVES_OF * Loop.defaultParallelism)
+    held: list[int] = []
+    run_tasks = waves.run_tasks
+
+    def watched(*arguments: Any) -> Any:
+        answers = run_tasks(*arguments)
+        held.extend(sum(len(record) for each in found for _, record in each.records) for found in answers)
+        return answers
+
+    monkeypatch.setattr(waves, "run_tasks", watched)
+    for criteria in (Criteria(contains=b"body"), Criteria(topic="Rare"), Criteria(topic="Often", tag="A")):
+        expected = here_of(store, criteria)
+        with in_memory(store) as url:
+            found = by_url(url, criteria) if is_remote else by_path(store, criteria)
+        assert messages(found) == messages(expected)
+        assert found[-1].notes == expected[-1].notes
+    assert len(held) > 5
+    longest = 8 * 41 + 400
+    assert max(held) <= max(most, longest)
+    assert sum(held) > most
+
+
+@pytest.mark.usefixtures("here")
+def test_a_limit_cuts_a_search_and_its_cursor_goes_on(store: Path) -> None:
+    criteria = Criteria(contains=b"body 3")
+    with in_memory(store) as url:
+        first = by_url(url, criteria, limit=7)
+        rest = by_url(url, criteria, cursor=first[-1].cursor)
+    assert len(messages(first)) == 7
+    assert messages(first) + messages(rest) == messages(here_of(store, criteria))
+
+
+@pytest.mark.usefixtures("here")
+def test_only_what_is_looked_at_is_fetched(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[int] = []
+    fetch = remote_file.RemoteFile._fetch
+
+    def counted(self: remote_file.RemoteFile, start: int, stop: int) -> bytes:
+        fetched.append(stop - start)
+        return fetch(self, start, stop)
+
+    monkeypatch.setattr(remote_file, "PIECE_BYTES", 1024)
+    monkeypatch.setattr(remote_file.RemoteFile, "_fetch", counted)
+    with in_memory(store) as url, searched_url(url, "", "Rare") as searched:
+        before = sum(fetched)
+        steps = list(search_on_spark(searched, Criteria(topic="Rare"), spark=SparkTarget("")))
+    assert len(messages(steps)) == 11
+    assert "11 records up to" in steps[-1].notes[0]
+    assert 0 < sum(fetched) - before < 11 * 1000
+
+
+def test_spark_finds_the_same_through_faults(
+    spark: object, objects: ObjectStore, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    url, plan_of_faults = objects.put(store, f"search-{next(NUMBERS)}"), FaultPlan(3, share=0.2)
+    with objects.behind(plan_of_faults) as faulty:
+        for criteria in (Criteria(contains=b"body 3"), Criteria(topic="Rare", contains=b"body")):
+            assert_same(by_url(url, criteria, faulty.options), here_of(store, criteria))
+    assert plan_of_faults.done.total()
+    assert not [path for path in tmp_path.iterdir() if COPIES in path.name]
+
+
+def test_a_segment_that_is_never_sent_is_named(spark: object, objects: ObjectStore, store: Path) -> None:
+    url, victim = objects.put(store, f"search-{next(NUMBERS)}"), sorted((store / "commitlog").iterdir())[2]
+    with (
+        objects.behind(FaultPlan(0, share=0, never=victim.name)) as faulty,
+        pytest.raises(RocketLensError, match=f"^{url}/commitlog/{victim.name}: cannot be read at position 0: "),
+    ):
+        by_url(url, Criteria(contains=b"body"), faulty.options)
+
+
+class TestCommand:
+    def test_a_url_and_file_url_give_the_lines_of_the_directory(
+        self, spark: object, objects: ObjectStore, store: Path
+    ) -> None:
+        url = objects.put(store, f"search-{next(NUMBERS)}")
+        arguments = ("--contains", "body 3", "--json")
+        expected = rocketlens("search", store, *arguments)
+        found = rocketlens("search", url, "--storage-options", objects.options, "--conf", "spark.a=b", *arguments)
+        assert (found.code, found.output) == (0, expected.output)
+        assert expected.output.count(b"\n") == len(range(3, 400, 11))
+        assert rocketlens("search", f"file://{store}", *arguments).output == expected.output
+
+    def test_what_a_url_cannot_have_is_refused_in_one_sentence(self, tmp_path: Path) -> None:
+        refused = rocketlens("search", "memory://none", "--contains", "x", "--state-dir", tmp_path)
+        assert (refused.code, refused.errors.count("\n")) == (2, 1)
+        assert "--state-dir and a STORE that is a URL cannot be combined" in refused.errors
+        none = rocketlens("search", "memory://none", "--contains", "x")
+        assert (none.code, "memory://none is no store" in none.errors) == (3, True)
+
+
+@pytest.mark.parametrize(("url", "error"), [("memory://none", NotAStore), ("none://x/y", ConfigError)])
+def test_what_is_no_store_is_named(url: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match=url), searched_url(url, "", None):
+        pass
