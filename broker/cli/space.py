@@ -17,6 +17,7 @@ from broker.cli.search_progress import SearchProgress
 from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java
 from rocketlens.opening import StoreArguments
+from spark_jobs.commands.command_options import spark_options_where
 from storage.amounts import bytes_text, count_text, counted, rate_text, share_text
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class SpaceOptions(msgspec.Struct, frozen=True):
     kinds: tuple[str, ...]
     top: int
     broker_config: Path | None
-    master: str | None
+    master: str
+    settings: dict[str, str]
 
 
 class SpaceProgress(msgspec.Struct, frozen=True):
@@ -84,11 +86,7 @@ class SpaceProgress(msgspec.Struct, frozen=True):
     help="The broker.conf of the store's broker, for fileReservedTime and diskMaxUsedSpaceRatio. Without it 72 hours "
     "and 75 % are assumed, a broker's defaults.",
 )
-@click.option(
-    "--master",
-    metavar="URL",
-    help=("Count with Spark, one task for each segment: spark://host:7077, or local[*] for processes on this machine."),
-)
+@spark_options_where("without Spark, in this process")
 @format_options
 @store_options
 @gathered(options=SpaceOptions)
@@ -110,7 +108,7 @@ def space(store: Path, options: SpaceOptions, output_format: str, store_argument
     settings = BrokerSettings() if config is None else read_broker_settings(config)
     with open_store(store, store_arguments) as opened:
         found = message_store_of(opened, with_keys=False)
-        tally = _measure(found, options.master)
+        tally = _measure(found, options)
         forecast = make_forecast(found.commit_log, tally, settings)
         kinds = options.kinds or KINDS
         if output_format == "table":
@@ -128,15 +126,15 @@ def space(store: Path, options: SpaceOptions, output_format: str, store_argument
     sys.exit(FOUND if tally.messages else NOT_FOUND)
 
 
-def _measure(store: "MessageStore", master: str | None) -> "Tally":
+def _measure(store: "MessageStore", options: SpaceOptions) -> "Tally":
     """Count, and show on a terminal how far that is."""
     from storage.space.measure import TallyAll, measure
 
     started = time.monotonic()
     total = sum(segment.end - segment.base_offset for segment in store.commit_log.segments)
     tally_all: TallyAll | None = None
-    if master is not None:
-        tally_all = _on_spark(master)
+    if options.master or options.settings:
+        tally_all = _on_spark(options)
     with SearchProgress() as progress:
 
         def report(done: int) -> None:
@@ -145,7 +143,7 @@ def _measure(store: "MessageStore", master: str | None) -> "Tally":
         return measure(store.commit_log, tally_all, report)
 
 
-def _on_spark(master: str) -> "Callable[[Sequence[Any]], Iterator[Tally]]":
+def _on_spark(options: SpaceOptions) -> "Callable[[Sequence[Any]], Iterator[Tally]]":
     from spark_jobs.commands.command_run import check_spark
 
     check_spark()
@@ -154,7 +152,7 @@ def _on_spark(master: str) -> "Callable[[Sequence[Any]], Iterator[Tally]]":
     from spark_jobs.search.search import SparkTarget
     from spark_jobs.search.space import tally_on_spark
 
-    return partial(tally_on_spark, spark=SparkTarget(master))
+    return partial(tally_on_spark, spark=SparkTarget(options.master, options.settings, say))
 
 
 def _counts(tally: "Tally") -> "dict[str, Counts[Any]]":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from broker.cli.errors import say
 from broker.cli.opening import open_store
 from protocol.errors import ConfigError
 from rocketlens.opening import StoreArguments
@@ -48,7 +49,7 @@ class StorePlace(msgspec.Struct, frozen=True):
         """The Spark that looks."""
         from spark_jobs.search.search import SparkTarget
 
-        return SparkTarget(self.master, self.settings)
+        return SparkTarget(self.master, self.settings, say)
 
 
 @contextlib.contextmanager

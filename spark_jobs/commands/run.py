@@ -139,7 +139,7 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
                     request.settings,
                     launch=launch,
                     warm=__name__,
-                    progress=progress,
+                    notify=progress.note,
                 ) as context,
                 _sending(command, request, work) as driver,
             ):

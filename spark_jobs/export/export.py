@@ -90,7 +90,7 @@ def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | N
             request.settings,
             launch=launch,
             warm=export_part.__module__,
-            progress=progress,
+            notify=progress.note,
         ) as context:
             is_up, began = True, time.monotonic()
             place.begin()

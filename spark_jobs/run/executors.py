@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_jobs.run.progress import JobProgress
-
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
@@ -33,7 +31,7 @@ class Executors:
 @contextlib.contextmanager
 def watched_executors(
     executors: Executors,
-    progress: JobProgress,
+    notify: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[None]:
     """While the body runs, say that the cluster has no executor for it yet, and then that the first has come.
@@ -45,7 +43,7 @@ def watched_executors(
     def watch() -> None:
         with contextlib.suppress(Exception):  # the JVM went, and what waits for it says so
             if not executors():
-                _wait_for_one(executors, progress, clock, over)
+                _wait_for_one(executors, notify, clock, over)
 
     watcher = threading.Thread(target=watch, name="watch for executors", daemon=True)
     watcher.start()
@@ -57,17 +55,17 @@ def watched_executors(
 
 
 def _wait_for_one(
-    executors: Executors, progress: JobProgress, clock: Callable[[], float], over: threading.Event
+    executors: Executors, notify: Callable[[str], None], clock: Callable[[], float], over: threading.Event
 ) -> None:
     began, is_late = clock(), False
-    progress.note(f"executors are starting: {executors.master} has given none yet")
+    notify(f"executors are starting: {executors.master} has given none yet")
     while not over.wait(LOOK_SECONDS):
         waited = clock() - began
         if executors():
-            progress.note(f"the first executor is there, after {waited:.1f} s")
+            notify(f"the first executor is there, after {waited:.1f} s")
             return
         if waited >= PATIENCE_SECONDS and not is_late:
             is_late = True
-            progress.note(
+            notify(
                 f"no executor for {waited:.0f} s: see at {executors.master} whether cores and memory are free for one"
             )

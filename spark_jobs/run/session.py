@@ -25,7 +25,6 @@ from spark_jobs.run import warm_workers
 from spark_jobs.run.arrival import DIRECTORY
 from spark_jobs.run.executors import Executors, watched_executors
 from spark_jobs.run.launch import Launch
-from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.spark_calls import Guarded, SparkFailed, call_apart, in_group, run_job, spark_failure, wait_for
 from storage.child_process import SAFE_PATH
 
@@ -95,14 +94,15 @@ def spark_context(
     *,
     launch: Launch | None = None,
     warm: str = "",
-    progress: JobProgress | None = None,
+    notify: Callable[[str], None] | None = None,
 ) -> Iterator["SparkContext"]:
     """A context for one job; `settings` are Spark's own and win. A context that runs already is used and left running.
 
     Without `master` it is the one that spark-submit was given, or `local[*]`. `local[...]` stays on the loopback
     address. Executors of a cluster get our packages as an archive, and need what those import on their image.
     `launch`: what :func:`launch_ahead` returned. `warm`: the module that workers of an embedded session import once,
-    before they are forked. `progress` is notified while a cluster has no executor for the job yet.
+    before they are forked. `notify` gets the lines for the person who waits while a cluster has no executor
+    for the job yet.
     """
     from pyspark import SparkContext
 
@@ -122,18 +122,18 @@ def spark_context(
             _abandon(started, launch)
             raise _no_answer(master, seconds, work / SPARK_LOG)
         context = started.result()
-        with in_group(name), _watched(context, progress):
+        with in_group(name), _watched(context, notify):
             yield context
     finally:
         with contextlib.suppress(Exception):
             call_apart(lambda: _stop(launch)).result()
 
 
-def _watched(context: "SparkContext", progress: JobProgress | None) -> contextlib.AbstractContextManager[None]:
+def _watched(context: "SparkContext", notify: Callable[[str], None] | None) -> contextlib.AbstractContextManager[None]:
     """Notify the person who waits for a cluster's executors; the embedded session is its own executor."""
-    if progress is None or is_local(context.master or ""):
+    if notify is None or is_local(context.master or ""):
         return contextlib.nullcontext()
-    return watched_executors(Executors(context), progress)
+    return watched_executors(Executors(context), notify)
 
 
 def start_seconds(master: str, settings: dict[str, str]) -> float:

@@ -40,10 +40,14 @@ RECORD_BYTES: Final = 4 * 1024 * 1024
 
 
 class SparkTarget(msgspec.Struct, frozen=True):
-    """The Spark that a search runs on: the URL of its master ("" for this machine's cores), and properties."""
+    """The Spark that a search runs on: the URL of its master ("" for this machine's cores), and properties.
+
+    `notify` gets the lines for the person who waits for a cluster's executors, None where nobody does.
+    """
 
     master: str
     settings: dict[str, str] = {}
+    notify: Callable[[str], None] | None = None
 
 
 class SearchTask(msgspec.Struct, frozen=True):
@@ -174,7 +178,7 @@ def spark_for(name: str, spark: SparkTarget) -> Iterator["SparkContext"]:
     """A session for a command that leaves nothing behind; raises SparkFailed where it does not start."""
     with (
         tempfile.TemporaryDirectory(prefix=f"rocketlens-{name}-") as work,
-        spark_context(name, spark.master, Path(work), spark.settings, warm=__name__) as context,
+        spark_context(name, spark.master, Path(work), spark.settings, warm=__name__, notify=spark.notify) as context,
     ):
         yield context
 

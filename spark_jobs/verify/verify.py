@@ -57,7 +57,7 @@ def run_verify(request: VerifyRequest, progress: JobProgress, launch: Launch | N
         opened_source(request.store, request.commit_log_directories, request.storage) as source,
         _work_directory(request) as work,
         spark_context(
-            "verify", request.master, work.root, request.settings, launch=launch, warm=__name__, progress=progress
+            "verify", request.master, work.root, request.settings, launch=launch, warm=__name__, notify=progress.note
         ) as context,
     ):
         report = Verification(request, source, work, partial(run_tasks, context), progress).run()

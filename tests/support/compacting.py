@@ -23,7 +23,7 @@ from store_writer import StoreWriter
 class LoopContext:
     """What a job needs of a Spark context, as a loop."""
 
-    def setJobDescription(self, name: str) -> None:
+    def setJobGroup(self, group: str, description: str) -> None:
         """Nobody looks."""
 
     def parallelize(self, tasks: Sequence[Any], _count: int) -> "LoopContext":

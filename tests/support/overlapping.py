@@ -74,7 +74,7 @@ class Overlapping:
         self._waiting: list[FirstAttempt] = []
         self.stopped: list[str] = []
 
-    def setJobDescription(self, name: str) -> None:
+    def setJobGroup(self, group: str, description: str) -> None:
         """A phase begins."""
         if self._when == "at the next phase":
             self.let_go()

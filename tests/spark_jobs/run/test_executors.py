@@ -8,7 +8,6 @@ import pytest
 from interop.stages import wait_until
 from spark_jobs.run import executors
 from spark_jobs.run.executors import PATIENCE_SECONDS, Executors, watched_executors
-from spark_jobs.run.progress import Silence
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -16,17 +15,6 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 60
 MASTER = "spark://cluster:7077"
 STARTING = f"executors are starting: {MASTER} has given none yet"
-
-
-class Notes(Silence):
-    """Keeps the lines that are shown."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        """Keep a line."""
-        self.lines.append(text)
 
 
 class Counted:
@@ -53,29 +41,32 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_said_where_an_executor_is_there() -> None:
-    notes, counted = Notes(), Counted(1)
-    with watched_executors(cast("Executors", counted), notes, counted.clock):
+    lines: list[str] = []
+    counted = Counted(1)
+    with watched_executors(cast("Executors", counted), lines.append, counted.clock):
         assert counted.was_asked.wait(WAIT_SECONDS)
-    assert notes.lines == []
+    assert lines == []
 
 
 def test_that_executors_start_is_said_once_and_when_the_first_has_come() -> None:
-    notes, counted = Notes(), Counted(0)
-    with watched_executors(cast("Executors", counted), notes, counted.clock):
+    lines: list[str] = []
+    counted = Counted(0)
+    with watched_executors(cast("Executors", counted), lines.append, counted.clock):
         wait_until(lambda: counted.questions >= 6, "a second line", WAIT_SECONDS)
         counted.there = 2
-        wait_until(lambda: len(notes.lines) == 3, "the line of the first executor", WAIT_SECONDS)
-    assert notes.lines[0] == STARTING
-    assert notes.lines[1] == (
+        wait_until(lambda: len(lines) == 3, "the line of the first executor", WAIT_SECONDS)
+    assert lines[0] == STARTING
+    assert lines[1] == (
         f"no executor for {PATIENCE_SECONDS:.0f} s: see at {MASTER} whether cores and memory are free for one"
     )
-    assert notes.lines[2].startswith("the first executor is there, after ")
+    assert lines[2].startswith("the first executor is there, after ")
 
 
 def test_a_job_that_ends_before_there_is_an_executor_is_not_kept() -> None:
-    notes, counted = Notes(), Counted(0)
-    with watched_executors(cast("Executors", counted), notes, counted.clock):
-        wait_until(lambda: notes.lines == [STARTING], "the first line", WAIT_SECONDS)
+    lines: list[str] = []
+    counted = Counted(0)
+    with watched_executors(cast("Executors", counted), lines.append, counted.clock):
+        wait_until(lambda: lines == [STARTING], "the first line", WAIT_SECONDS)
     assert not any(thread.name == "watch for executors" for thread in threading.enumerate())
 
 
