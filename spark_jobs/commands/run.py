@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from protocol.errors import StoreError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.build.exchange import Exchange, FileExchange
 from spark_jobs.build.exchange_names import SHUFFLE
@@ -21,7 +22,8 @@ from spark_jobs.commands.store_report import StoreReport, compacted_report, rebu
 from spark_jobs.compact.compact import Compact
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.file_systems import is_url
-from spark_jobs.places.place_names import JOURNAL, WORK
+from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.places.place_names import JOURNAL, MANIFEST, WORK
 from spark_jobs.places.placed_run import Driver, PlacedRecord
 from spark_jobs.publish.deliver import check_out, deliver, end_last_publishing, stage_index
 from spark_jobs.publish.fetch import FetchRequest, fetch, read_sent
@@ -30,12 +32,13 @@ from spark_jobs.publish.publish import Staged
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import find_unfinished
 from spark_jobs.publish.send import ToSend, check_send, open_run, send
-from spark_jobs.publish.sent_manifest import SentOptions, mark_index, mark_log
+from spark_jobs.publish.sent_manifest import SentManifest, SentOptions, mark_index, mark_log
 from spark_jobs.publish.store_lock import StoreLock
 from spark_jobs.run.attempt import Result, RunTasks, Task
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.session import run_tasks, spark_context
+from spark_jobs.run.spark_calls import Guarded
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from storage.build.queue_plan import QueuePlan
@@ -44,14 +47,19 @@ if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
 REPORT: Final = "report"
+_INDEX: Final = "index-mark"
 
 
 class Made(NamedTuple):
-    """The report of a job, what it has staged, and the records of tasks that have sent their files to a URL."""
+    """The report of a job, what it has staged, and the records of tasks that have sent their files to a URL.
+
+    `index_mark` is a digest of the index files that it was made of, as they were before, "" if it was made of the log.
+    """
 
     report: StoreReport
     staged: list[Staged]
     sent: Sequence[PlacedRecord] = ()
+    index_mark: str = ""
 
 
 Make = Callable[[StoreSource, WorkDirectory, "SparkContext", Driver | None], Callable[[], Made]]
@@ -78,8 +86,11 @@ def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch |
     """Compact the index; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
     def make(source: StoreSource, work: WorkDirectory, context: "SparkContext", _: Driver | None) -> Callable[[], Made]:
+        index = "" if request.sent_to is None or request.from_log else _marked_index(source, work)
         compacted = Compact(request, source, work, context, progress).run()
-        return lambda: Made(compacted_report(request, source, compacted), stage_index(request, source, work, ()))
+        return lambda: Made(
+            compacted_report(request, source, compacted), stage_index(request, source, work, ()), index_mark=index
+        )
 
     return _run("compact", request, progress, make, launch)
 
@@ -105,7 +116,7 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
         }  # fmt: skip
         with contextlib.closing(WorkDirectory.open(base, identity, fresh=request.fresh)) as work:
             resumed = any(work.staged.iterdir())
-            report = msgspec.convert(manifest.report, StoreReport)
+            report = _sent_report(place, manifest)
             report.command, report.store, report.out = "fetch", request.url, request.store
             report.resumed = resumed
 
@@ -150,7 +161,7 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
             if lock is not None:  # here, since Spark has closed its files in the store by now
                 report = _conclude(request, source, work, finish, lock)
             report.notes = list(map(source.named, report.notes))
-            report.resumed = resumed
+            report.resumed = resumed or (driver is not None and bool(driver.found))
             report.steady_seconds -= report.details.scan.began if report.details.scan is not None else began
             report.seconds = time.monotonic() - started
             work.remove()
@@ -188,7 +199,7 @@ def _run_of_sending(request: BuildRequest, context: "SparkContext") -> RunTasks:
 
 
 def _run_here(_: str, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:
-    return [function(task) for task in tasks]
+    return list(map(Guarded(function), tasks))
 
 
 def _target(request: RebuildRequest, source: StoreSource, driver: Driver | None) -> Target | None:
@@ -216,7 +227,7 @@ def _conclude(
 ) -> StoreReport:
     """Stage and publish, or send; until then, `steady_seconds` of the report is when that was done."""
     made = finish()
-    report, staged, _ = made
+    report, staged = made.report, made.staged
     if lock is not None and report.damages and not request.allow_fewer:
         slots = report.details.index.slots if report.details.index is not None else 0
         refuse_fewer(source, staged, report.damages, slots, _left_out(request, report, options or _options(request)))
@@ -231,11 +242,28 @@ def _conclude(
 
 
 def _to_send(request: BuildRequest, source: StoreSource, made: Made) -> ToSend:
-    report, staged, sent = made
+    report, staged, sent, index_mark = made
     end = report.details.log_end
     log = mark_log(source.segments, source.segments[0].base_offset if end is None else end)
-    index = mark_index(source) if end is None else ""
-    return ToSend(report.command, staged, log, msgspec.to_builtins(report), _options(request), index, sent)
+    return ToSend(report.command, staged, log, msgspec.to_builtins(report), _options(request), index_mark, sent)
+
+
+def _marked_index(source: StoreSource, work: WorkDirectory) -> str:
+    """The digest of the index files before any of them was read, by this run or by one that it continues.
+
+    A broker may put entries into the last one while the job runs: these are not in the output, so the digest must not
+    know them either.
+    """
+    kept = work.done(_INDEX) or work.finish(_INDEX, {"sha256": mark_index(source)})
+    return str(kept["sha256"])
+
+
+def _sent_report(place: OutputPlace, manifest: SentManifest) -> StoreReport:
+    try:
+        return msgspec.convert(manifest.report, StoreReport)
+    except msgspec.ValidationError as error:
+        what = f"is no manifest of a {manifest.command}: {error}"
+        raise StoreError(place.path(MANIFEST), what=what) from error
 
 
 def _options(request: BuildRequest) -> SentOptions:

@@ -17,6 +17,7 @@ from spark_jobs.publish.publish_checks import Staged
 from spark_jobs.publish.sent_manifest import COMPACT, REBUILD, SentFile, SentManifest, mark_index, mark_log
 from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.segment_window import SegmentWindow
 from spark_jobs.scan.source import StoreSource
 from storage.files.attempt_names import written_beside
 from storage.files.direct_writer import fsync_directory
@@ -49,7 +50,9 @@ def read_sent(request: FetchRequest, source: StoreSource) -> tuple[OutputPlace, 
         raise ConfigError(f"{request.url}: it contains a finished {committed.command}, no {REBUILD} or {COMPACT}")
     manifest = decode_manifest(place, data, SentManifest, f"a {committed.command}")
     manifest.check(place.path(MANIFEST))
-    if mark_log(source.segments, manifest.log.end) != manifest.log:
+    if mark_log(source.segments, manifest.log.end) != manifest.log or (
+        not manifest.index and _goes_on(source, manifest.log.end)
+    ):
         raise StoreError(
             request.store,
             what=f"has another log than the one that {request.url} was made from, or has been written to since: "
@@ -61,6 +64,13 @@ def read_sent(request: FetchRequest, source: StoreSource) -> tuple[OutputPlace, 
             what=f"has another index than the one that {request.url} was made from: {manifest.command} again",
         )
     return place, manifest
+
+
+def _goes_on(source: StoreSource, end: int) -> bool:
+    """Whether the log has a record where the job saw its end: one that was written before the job took its mark."""
+    segment = next((each for each in reversed(source.segments) if each.base_offset <= end), source.segments[0])
+    with SegmentWindow(segment.path, segment.base_offset, segment.remote) as window:
+        return window.intact_size(window.record_start(end - segment.base_offset)) > 0
 
 
 def fetch(place: OutputPlace, manifest: SentManifest, work: WorkDirectory, progress: JobProgress) -> list[Staged]:

@@ -10,7 +10,7 @@ as many as a thousand in memory before it hands them on; so what it does in the 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
 
 from spark_jobs.run.arrival import Travelling
 from spark_jobs.run.spark_calls import guarding, run_job
@@ -28,6 +28,10 @@ Row: TypeAlias = bytes | bytearray
 Rows: TypeAlias = Iterator[bytes]
 Route: TypeAlias = Callable[[Rows], Iterator[tuple[int, Row]]]
 """Says of the rows of a partition which goes where, as (number of a task, row); a row may be sent in parts."""
+
+_LENGTH: Final = Struct(">i")
+_END: Final = -1
+"""In the place of a length: the JVM has sent all rows (`SpecialLengths.END_OF_DATA_SECTION`)."""
 
 _NUMBER: Final = Struct(">q")
 """How the JVM gets the number of the task that a row goes to (`PairwiseRDD`)."""
@@ -68,7 +72,7 @@ class KeptRows(Generic[Task]):
             try:
                 return self._context.runJob(self._rows.mapPartitionsWithIndex(_Answer(sent)), list, numbers)
             finally:
-                sent.unpersist()
+                sent.destroy()
 
         return dict(zip(numbers, run_job(self._context, name, collect), strict=True))
 
@@ -86,8 +90,8 @@ class KeptRows(Generic[Task]):
                 results: list[Result] = rows.mapPartitionsWithIndex(_Receive(sent, function)).collect()
                 return results
             finally:
-                sent.unpersist()
-                routed.unpersist()
+                sent.destroy()
+                routed.destroy()
 
         return run_job(self._context, name, collect)
 
@@ -99,18 +103,38 @@ class KeptRows(Generic[Task]):
         """The rows by the numbers in front of them: what `RDD.partitionBy` does with pairs of pickled objects."""
         # As pyspark above.
         from pyspark import RDD
-        from pyspark.serializers import NoOpSerializer
 
         jvm: Any = self._context._jvm
+        reader: Any = WholeRows()
         pairs = jvm.PairwiseRDD(numbered._jrdd.rdd()).asJavaPairRDD()
         sent = pairs.partitionBy(jvm.PythonPartitioner(count, 0))
-        return RDD(jvm.PythonRDD.valueOfPair(sent), self._context, NoOpSerializer())
+        return RDD(jvm.PythonRDD.valueOfPair(sent), self._context, reader)
 
 
 def _raw(rows: Any) -> Any:
     """Have rows of bytes leave Python as they are, and be read so."""
     rows._bypass_serializer = True
     return rows
+
+
+class WholeRows(Travelling):
+    """How a task reads the rows that the JVM sends it: each as its length and its bytes, and an end mark.
+
+    PySpark's own readers take rows that break off for their end. But where an executor is lost that still had some, or
+    the task is stopped, the JVM breaks off, and a task that ended then would leave a record of half of its work.
+    """
+
+    def load_stream(self, stream: BinaryIO) -> Rows:
+        """The rows; raises EOFError where they break off."""
+        while (length := _LENGTH.unpack(_whole(stream, _LENGTH.size))[0]) != _END:
+            yield _whole(stream, length)
+
+
+def _whole(stream: BinaryIO, size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) != size:
+        raise EOFError(f"rows break off: expected {size} bytes more, found {len(data)}")
+    return data
 
 
 class _Make(Travelling):

@@ -70,16 +70,20 @@ _QUIET: Final = {
     "spark.task.maxFailures": "4",
     "spark.python.worker.reuse": "true",
     "spark.shuffle.service.enabled": "false",
+    # Rows of the shuffle have megabytes, and Java's serializer keeps what it has written until it is reset.
+    "spark.serializer.objectStreamReset": "1",
 }
-_CLUSTER: Final = {
-    # A task that has failed twice on one machine, whose disk may be full, is tried on another one, and a machine on
+_CLUSTER_FAILURES: Final = {
+    # A task that has failed twice on one executor, whose disk may be full, is tried on another one, and an executor on
     # which two tasks have failed gets no more of them. Where there is no other, the job ends with the task's own error.
     "spark.excludeOnFailure.enabled": "true",
     "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
-    "spark.excludeOnFailure.task.maxTaskAttemptsPerNode": "3",
     "spark.scheduler.excludeOnFailure.unschedulableTaskSetTimeout": "15s",
 }
 """What holds for machines of a cluster, which fail one by one."""
+
+_NODE_ATTEMPTS: Final = "spark.excludeOnFailure.task.maxTaskAttemptsPerNode"
+"""Three, and fewer than `spark.task.maxFailures`, since Spark does not start otherwise."""
 
 _SAFE: Final = {f"spark.executorEnv.{SAFE_PATH}": "1"}
 """Spark starts its workers by `python -m`, which looks for modules in the current directory first."""
@@ -269,6 +273,8 @@ def _configuration(name: str, master: str, settings: dict[str, str]) -> "SparkCo
         conf.setIfMissing(key, value)
     for key, value in settings.items():
         conf.set(key, value)
+    for key, value in _cluster_failures(master, conf.get("spark.task.maxFailures", "")).items():
+        conf.setIfMissing(key, value)
     # pyspark reads these two from the environment only, and takes any python3 of the PATH for its workers otherwise.
     os.environ[PYTHON] = settings.get("spark.pyspark.python") or os.environ.get(PYTHON) or sys.executable
     if is_local(master):
@@ -301,7 +307,7 @@ def run_tasks(
         try:
             return context.parallelize(range(len(tasks)), len(tasks)).map(run).collect()
         finally:
-            sent.unpersist()
+            sent.destroy()
 
     return run_job(context, name, collect)
 
@@ -337,13 +343,20 @@ def pack_packages(path: Path) -> Path:
     return path
 
 
+def _cluster_failures(master: str, failures: str) -> dict[str, str]:
+    """Settings by which a machine of a cluster that fails is left out; a task may fail `failures` times in all."""
+    if is_local(master) or not failures.isascii() or not failures.isdigit() or int(failures) < 2:
+        return {}
+    return {**_CLUSTER_FAILURES, _NODE_ATTEMPTS: str(min(3, int(failures) - 1))}
+
+
 def _where(master: str) -> dict[str, str]:
     """Settings by where tasks run: a session of this machine alone has no business with the network, nor with names.
 
     Its workers import our packages from where this process does, wherever it was started.
     """
     if not is_local(master):
-        return _CLUSTER
+        return {}
     sources = str(Path(spark_jobs.__file__).parents[1])
     return {
         "spark.driver.host": LOOPBACK,

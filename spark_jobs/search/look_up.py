@@ -23,7 +23,7 @@ from spark_jobs.places.remote_file import RemoteObject
 from spark_jobs.places.remote_tree import local_copy
 from spark_jobs.run.session import run_tasks
 from spark_jobs.scan.probe_store import LogReader, SegmentPlace, check_index_file
-from spark_jobs.search.searched_segment import SearchedSegment, SegmentCopy, opened_segment
+from spark_jobs.search.searched_segment import RECORD_BYTES, SearchedSegment, SegmentCopy, opened_segment
 from spark_jobs.search.searched_store import SearchedStore
 from spark_jobs.search.waves import WAVES_OF, in_waves
 from storage.files.mapped_file import MappedFile
@@ -42,9 +42,6 @@ if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
 
 NEWEST_BYTES: Final = 128 * 1024 * 1024
 """Bytes at the end of the log for which no index file is believed to have all keys."""
-
-RECORD_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of the longest record of a standard broker."""
 
 RECORDS_AT_ONCE: Final = 2000
 
@@ -215,7 +212,7 @@ class LookupOnSpark:
                 for offsets in run_tasks(self._context, "lacking", some, partial(look_at_log, sent)):
                     yield offsets, 0
         finally:
-            sent.unpersist()
+            sent.destroy()
 
     def records_at(self, places: Offsets) -> Iterator[Sequence[tuple[int, memoryview | None]]]:
         """Fetch them in waves; those that lie in no segment come first."""

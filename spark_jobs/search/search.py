@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
 from spark_jobs.run.session import spark_context
-from spark_jobs.search.searched_segment import SearchedSegment, SegmentCopy, opened_segment
+from spark_jobs.search.searched_segment import RECORD_BYTES, SearchedSegment, SegmentCopy, opened_segment
 from spark_jobs.search.searched_store import SearchedStore
 from spark_jobs.search.waves import in_waves
 from storage.log.log_window import LONGEST_RECORD
@@ -34,9 +34,6 @@ from storage.search.query import query_of
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
-
-RECORD_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of the longest record of a standard broker: so much behind a piece of the log belongs to its last record."""
 
 
 class SparkTarget(msgspec.Struct, frozen=True):

@@ -24,6 +24,9 @@ from storage.ranges import Range, Ranges, merge, subtract
 GLANCE_BYTES: Final = 16 * 1024
 """Fetched of a record whose size is not known; most are shorter."""
 
+RECORD_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of the longest record of a standard broker: so much behind a piece of the log belongs to its last record."""
+
 CLOSE_BYTES: Final = 256 * 1024
 """Records that lie less far from one another are fetched by one request: it takes as long as one for a few bytes."""
 

@@ -27,7 +27,7 @@ def test_a_storage_modules_tables_tile_its_structs(name: str) -> None:
 
 
 def test_the_modules_with_layouts_are_found() -> None:
-    expected = {"batch_consume_queue", "checkpoint", "consume_queue", "consume_queue_ext", "index_file", "store_layout"}
+    expected = {"batch_consume_queue", "checkpoint", "consume_queue", "consume_queue_ext", "dledger", "index_file"}
     assert expected <= {name.rpartition(".")[2] for name in MODULES}
 
 

@@ -257,6 +257,28 @@ def test_a_log_that_was_written_to_since_or_is_another_is_refused(
         fetch(place, store)
 
 
+def test_what_a_broker_wrote_between_the_scan_and_the_mark_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096)
+    writer.append("Orders", b"scanned", unique_key="U1")
+    writer.close()
+    mark = run_module.mark_log
+
+    def write_and_mark(*given: Any) -> Any:
+        writer.append("Orders", b"late", unique_key="U2")
+        writer.close()
+        return mark(*given)
+
+    monkeypatch.setattr(run_module, "mark_log", write_and_mark)
+    place = OutputPlace(f"file://{tmp_path}/out")
+    send(writer.root, place, tmp_path / "work")
+    before = contents(writer.root)
+    with pytest.raises(StoreError, match="or has been written to since: rebuild again"):
+        fetch(place, writer.root)
+    assert contents(writer.root) == before
+
+
 class TestManifests:
     def test_without_one_nothing_is_fetched(self, store: Path, new_place: Fresh) -> None:
         with pytest.raises(ConfigError, match="no finished rebuild or compaction is there"):
@@ -351,6 +373,24 @@ class TestCompaction:
         report = fetch(place, indexed)
         assert contents(indexed) == contents(copy) != before
         assert (report.command, report.store, report.entries) == ("fetch", place.url, sent.entries)
+
+    def test_what_a_broker_put_into_the_index_meanwhile_is_not_missed(
+        self, indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run, last = run_module.Compact.run, sorted((indexed / "index").iterdir())[-1]
+
+        def run_and_put(compaction: run_module.Compact) -> Any:
+            compacted = run(compaction)
+            data = bytearray(last.read_bytes())
+            data[39] += 1  # how many entries the header counts
+            last.write_bytes(data)
+            return compacted
+
+        monkeypatch.setattr(run_module.Compact, "run", run_and_put)
+        place = OutputPlace(f"file://{tmp_path}/out")
+        compact(indexed, out=place.url, work=str(tmp_path / "work"))
+        with pytest.raises(StoreError, match=r"has another index than the one that .* compact again"):
+            fetch(place, indexed)
 
     @pytest.mark.parametrize("options", COMPACTIONS[:2], ids=str)
     def test_one_of_another_index_or_log_is_refused_and_nothing_changes(

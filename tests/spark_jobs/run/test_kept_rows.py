@@ -1,13 +1,15 @@
 """Rows of bytes in Spark: made once, read where they are, and sent on; and a directory for each task."""
 
 import os
+from io import BytesIO
 from operator import call
 from pathlib import Path
+from struct import pack
 from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.run.kept_rows import KeptRows
+from spark_jobs.run.kept_rows import KeptRows, WholeRows
 from spark_jobs.run.local_work import SPARK_DIRECTORIES, local_work
 from spark_jobs.run.spark_calls import TaskFailed
 from spark_jobs.scan.scan_segment import ScanTask
@@ -46,3 +48,12 @@ def test_a_task_has_a_directory_below_one_of_sparks_until_its_end(
         assert work.root.parent == tmp_path
         assert os.listdir(work.root) != []
     assert os.listdir(tmp_path) == []
+
+
+def test_rows_that_break_off_are_not_taken_for_all_rows() -> None:
+    """The JVM closes the stream where an executor that still had rows is lost; at the end it sends a mark."""
+    whole = pack(">i", 3) + b"abc" + pack(">i", 0) + pack(">i", -1)
+    assert list(WholeRows().load_stream(BytesIO(whole))) == [b"abc", b""]
+    for size in range(len(whole)):
+        with pytest.raises(EOFError, match="rows break off"):
+            list(WholeRows().load_stream(BytesIO(whole[:size])))

@@ -50,6 +50,16 @@ def test_a_clusters_session_has_its_own_addresses_and_paths() -> None:
     assert "SPARK_LOCAL_IP" not in os.environ
 
 
+@pytest.mark.parametrize(("failures", "attempts"), [("4", "3"), ("3", "2"), ("2", "1"), ("1", None), ("many", None)])
+def test_a_machine_of_a_cluster_is_left_out_before_a_task_has_failed_for_good(
+    failures: str, attempts: str | None
+) -> None:
+    """Spark does not start where a task may fail as often on one machine as in all."""
+    conf = _configuration("test", "spark://h:7077", {"spark.task.maxFailures": failures})
+    assert conf.get("spark.excludeOnFailure.task.maxTaskAttemptsPerNode") == attempts
+    assert conf.get("spark.excludeOnFailure.enabled") == (attempts and "true")
+
+
 def test_workers_run_on_the_interpreter_that_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3.13")
     _configuration("test", "spark://h:7077", {})
