@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.kernels import records as kernel
-from storage.kernels.records import MINIMUM_SIZE, find_record_backwards
+from storage.kernels.records import ENTRY_HEAD, MINIMUM_SIZE, find_record_backwards
 from storage.log.commit_log import CommitLog
 from storage.log.log_place import HEAD_BYTES, NOTHING, RecordPlace, place_behind, start_behind
 from storage.log.segment_end import EndSearch, code_at
@@ -32,6 +32,8 @@ LOOK_AHEAD_BYTES: Final = 64 * 1024 * 1024
 """Bytes around the last written one in which records are looked for again behind damage, once all was searched."""
 LONGEST_RUN: Final = 4096
 """Records looked at one by one in one look."""
+ONE_RECORD: Final = ENTRY_HEAD + 1
+"""A limit before which one record starts, behind the head of an entry or without one; two never do."""
 LOOK_BACK_BYTES: Final = 4 * 1024 * 1024
 MARK_BYTES: Final = 64
 
@@ -245,7 +247,7 @@ class LogFollower:
         run: list[tuple[int, int]] = []
         at, reason = place, int(kernel.AT_LIMIT)
         while len(run) < LONGEST_RUN and at.position - place.position < limit:
-            walk = self._walk_intact(at, 1)
+            walk = self._walk_intact(at, ONE_RECORD)
             reached, reason = walk.position, walk.reason
             if reached == at.position or old.lay_at(at, reached):
                 break

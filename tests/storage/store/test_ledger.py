@@ -52,6 +52,26 @@ def test_a_part_of_an_entry_is_no_message_and_the_rest_makes_it_one(
     ledger.check()
 
 
+@pytest.mark.parametrize("is_empty_between", [False, True])
+def test_a_log_that_was_opened_with_a_torn_end_grows_once_its_entry_is_whole(
+    ledger: Followed, is_empty_between: bool
+) -> None:
+    torn = ledger.growing.add_torn(0.5, keys="first")
+    ledger.open()
+    ledger.poll(2)
+    assert ledger.store.record_at(torn.physical_offset) is None
+    ledger.growing.mend()
+    if is_empty_between:
+        ledger.growing.log.write_empty_entry()
+    second = ledger.growing.add(keys="second")
+    ledger.growing.flush()
+    ledger.settle()
+    assert ledger.store.commit_log.end == ledger.growing.log.end
+    assert ledger.found("first") == [torn.physical_offset]
+    assert ledger.found("second") == [second.physical_offset]
+    ledger.check()
+
+
 @pytest.mark.parametrize("there", [1, 4, 7, 8, 25, 47])
 def test_a_part_of_a_head_is_waited_for(ledger: Followed, there: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_follower, "DAMAGED_SECONDS", 1000.0)

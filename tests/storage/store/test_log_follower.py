@@ -13,6 +13,8 @@ from storage.query.lookup_call import KeyKind
 from storage.store import log_follower
 from storage.store.log_follower import LogFollower
 from storage.store.message_store import MessageStore
+from store_files import LEDGER_HEAD
+from store_writer import Written
 
 pytestmark = pytest.mark.usefixtures("hurried")
 
@@ -147,6 +149,16 @@ def log_directories(followed: Followed) -> tuple[Path, ...]:
 class TestCutLogs:
     """A broker that crashed cuts its log and goes on; what lies behind the cut is old, whatever it looks like."""
 
+    @pytest.fixture(params=[False, True], ids=["plain", "ledger"])
+    def followed(self, tmp_path: Path, request: pytest.FixtureRequest) -> Followed:
+        """A store with either kind of log that grows, and a follower of it."""
+        return Followed(tmp_path / "store", is_ledger=request.param, segment_size=4096)
+
+    @staticmethod
+    def start_of(followed: Followed, written: Written) -> int:
+        """Where a message begins in the log: with its head, if it has one."""
+        return written.physical_offset - (LEDGER_HEAD if followed.growing.log.is_ledger else 0)
+
     def cut(self, followed: Followed, kept: int) -> list[Any]:
         """Damage one message of several of one size; the broker will go on in its place."""
         old = [followed.growing.add(keys=f"o{number}", unique_key=f"u{number:04}") for number in range(8)]
@@ -157,7 +169,7 @@ class TestCutLogs:
         followed.open()
         assert followed.store.commit_log.end == old[-1].physical_offset + old[-1].size, "nothing was cut yet"
         followed.poll(3)
-        writer.log.end = old[kept].physical_offset
+        writer.log.end = self.start_of(followed, old[kept])
         writer.written = writer.written[: 1 + kept]
         return old
 
@@ -191,7 +203,7 @@ class TestCutLogs:
         old = [followed.growing.add(keys=f"o{number}") for number in range(6)]
         followed.growing.flush()
         followed.settle()
-        start = old[2].physical_offset
+        start = self.start_of(followed, old[2])
         writer.overwrite(start, bytes(writer.log.end - start))
         writer.log.end, writer.written = start, writer.written[:3]
         shutil.rmtree(followed.growing.root / "index")
