@@ -52,7 +52,7 @@ class StoreFigures:
         samples.put("commit_log_min_offset_bytes", log.minimum, self.broker)
         samples.put("commit_log_max_offset_bytes", log.end, self.broker)
         samples.put("commit_log_segments", len(log.segments), self.broker)
-        first = log.store_timestamp_at(log.minimum, 1)
+        first = log.first_timestamp()
         if first > 0:
             samples.put("commit_log_first_timestamp_seconds", first / 1000, self.broker)
         last = self._last_timestamp(snapshot)

@@ -264,6 +264,17 @@ class CommitLog:
 
     store_timestamp_at = plainly(store_timestamp_at_lookup)
 
+    def first_timestamp_lookup(self) -> Lookup[int]:
+        """Return the store time in ms of what begins the log, behind heads of DLedger's; −1 where the log is empty."""
+        if self.segments:
+            file, length = self.segments[0].file, self.segments[0].valid_length
+            if (wait := file.wait_for(0, min(codes.ENTRY_HEAD, length))) is not None:
+                yield wait
+        first = self.record_start(self.minimum)
+        return (yield from self.store_timestamp_at_lookup(first, codes.MINIMUM_SIZE))
+
+    first_timestamp = plainly(first_timestamp_lookup)
+
     def can_read_more(self) -> bool:
         """Whether a segment that could not be read when the log was opened can be opened now."""
         return any(_can_be_opened(path) for path in self.unreadable)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from storage.files.waiting import Allowance, Lookup, finish, long_scan
 from storage.kernels.messages import ANY_OFFSET
-from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
+from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_end import SEARCHED_FOR_BROKEN, SEARCHED_FOR_LEFT_OVER, message_behind
 from storage.queue.queue_record import QueueName, batch_in
@@ -46,7 +46,7 @@ def doubtful_units(batches: Batches, start: int, stop: int, *, is_followed: bool
     """
     found: set[int] = set()
     minimum = batches.log.minimum
-    oldest = (yield from batches.log.store_timestamp_at_lookup(minimum, MINIMUM_SIZE)) if minimum else 0
+    oldest = (yield from batches.log.first_timestamp_lookup()) if minimum else 0
     allowance = Allowance()
     for first in range(max(start - 1, 0), stop, PIECE):
         units = yield from batches.raw(first, min(first + PIECE + 1, stop))

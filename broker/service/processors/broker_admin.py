@@ -26,9 +26,6 @@ from storage.store.topic_catalog import READ_ONLY_PERM, find_topic
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 """The topic to which clients send their traces, if the broker made it (traceTopicEnable)."""
 
-HEAD_BYTES = 1024
-"""Bytes of a record that are read for its store time; they suffice for hosts of either length."""
-
 NOTHING_A_SECOND = "0.0 0.0 0.0"
 """Rates of 0 per second over 10, 60 and 600 seconds."""
 
@@ -93,7 +90,7 @@ class BrokerAdminProcessor:
 
     def _figures_of_store(self) -> Lookup[dict[str, str]]:
         log = self._store.commit_log
-        first = yield from log.store_timestamp_at_lookup(log.minimum, min(HEAD_BYTES, log.end - log.minimum))
+        first = yield from log.first_timestamp_lookup()
         return {
             "commitLogMinOffset": str(log.minimum),
             "commitLogMaxOffset": str(log.end),

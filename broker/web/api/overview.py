@@ -72,7 +72,7 @@ def store(context: RequestContext, _question: StoreQuestion) -> StoreAnswer:
 def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
     snapshot = context.store.snapshot
     log, state = snapshot.commit_log, snapshot.state
-    first = log.store_timestamp_at(log.minimum, 1)
+    first = log.first_timestamp()
     newest = max((run.last for run in snapshot.tail.runs), default=-1)
     last = max(log.store_timestamp_at(newest, 1) if newest >= 0 else 0, snapshot.index.last_update[0])
     problems = [*_reason_not_to_follow(context), *context.store.problems]

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from oracles import read_log
 from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog
@@ -74,3 +76,15 @@ def test_the_start_of_a_record_lies_behind_its_head(tmp_path: Path) -> None:
     log = CommitLog.open(writer.log.directories)
     assert log.record_start(0) == log.record_start(written.physical_offset) == written.physical_offset
     assert log.record_start(log.end + 5) == log.end + 5
+
+
+@pytest.mark.parametrize("is_ledger", [False, True])
+def test_the_first_store_time_is_that_of_the_first_record(tmp_path: Path, is_ledger: bool) -> None:
+    writer = StoreWriter(tmp_path, segment_size=4096, is_ledger=is_ledger)
+    assert CommitLog.open(writer.log.directories).first_timestamp() == -1
+    if is_ledger:
+        writer.log.write_empty_entry()
+        assert CommitLog.open(writer.log.directories).first_timestamp() == -1
+    written = writer.append("T", b"x")
+    writer.append("T", b"y")
+    assert CommitLog.open(writer.log.directories).first_timestamp() == written.store_timestamp

@@ -71,6 +71,14 @@ def test_an_empty_log_has_no_earliest_message_and_still_a_number(tmp_path: Path)
     assert Asker(writer.root).value(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]["earliestMessageTimeStamp"] == "-1"
 
 
+def test_the_earliest_message_of_a_ledger_lies_behind_a_head(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", is_ledger=True)
+    written = writer.append("T")
+    writer.close()
+    table = Asker(writer.root).value(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]
+    assert table["earliestMessageTimeStamp"] == str(written.store_timestamp)
+
+
 def test_the_configuration_has_what_exports_need_and_tells_our_own_names(g1: Asker) -> None:
     answer = g1.ask(RequestCode.GET_BROKER_CONFIG)
     assert answer.ext_fields is not None
