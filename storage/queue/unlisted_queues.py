@@ -34,6 +34,8 @@ class UnlistedQueues:
                 if allowance.is_used_up_by(1):
                     yield Wait("looking for messages of plain queues")
                 place = commit_log.record_start(place)
+                if place >= segment.end:  # entries without a message close the segment
+                    break
                 record = yield from commit_log.record_at_lookup(place)
                 if record is None:
                     self._are_missed = not _ends_at(segment, place)
