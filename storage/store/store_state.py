@@ -163,9 +163,12 @@ def _named_after(config: StoreConfig, queues: int) -> str | None:
 
 def _cluster_in_records(commit_log: CommitLog | None) -> str | None:
     """The cluster that a broker wrote into one of the first records."""
-    physical_offset = 0 if commit_log is None else commit_log.minimum
+    if commit_log is None:
+        return None
+    physical_offset = commit_log.minimum
     for _ in range(_RECORDS_ASKED):
-        record = None if commit_log is None else commit_log.record_at(physical_offset)
+        physical_offset = commit_log.record_start(physical_offset)
+        record = commit_log.record_at(physical_offset)
         if record is None:
             return None
         places = locate(record)

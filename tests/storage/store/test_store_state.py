@@ -138,11 +138,12 @@ def test_the_reply_topic_names_the_cluster(tmp_path: Path) -> None:
     assert found == StoreIdentity("south", "broker-a")
 
 
-def test_without_topics_the_records_name_the_cluster(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
+@pytest.mark.parametrize("is_ledger", [False, True])
+def test_without_topics_the_records_name_the_cluster(tmp_path: Path, is_ledger: bool) -> None:
+    writer = StoreWriter(tmp_path, is_ledger=is_ledger)
     writer.append("T", b"")
     writer.append("T", b"", properties={"CLUSTER": "north"})
-    found = infer_identity(StoreConfig.load(tmp_path), CommitLog.open([tmp_path / "commitlog"]))
+    found = infer_identity(StoreConfig.load(tmp_path), CommitLog.open(writer.log.directories))
     assert found == StoreIdentity("north", "broker-a")
 
 
