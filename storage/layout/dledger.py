@@ -77,6 +77,34 @@ def _is_written(root: Path, directory: Path) -> bool:
         raise NotAStore(root, expected="a commit log that can be read", found=found) from error
 
 
+def elsewhere_problems(root: Path, names: Iterable[str]) -> tuple[str, ...]:
+    """Sentences about directories of DLedger's whose files say that there are entries, which lie somewhere else.
+
+    `names` are those in a store, none of whose ledgers has an entry.
+    """
+    return tuple(
+        f"{root / name} is of a DLedger log whose entries lie elsewhere: they are not served; "
+        "give all directories of the log with --commit-log"
+        for name in sorted(filter(is_ledger, names))
+        if _has_had_entries(root / name)
+    )
+
+
+def _has_had_entries(directory: Path) -> bool:
+    """Whether a unit stands at the start of an index file, or entries were agreed on."""
+    try:
+        committed = _COMMITTED.search(read_piece(directory / CHECKPOINT, 0, _LARGEST_CHECKPOINT))
+        if committed is not None and int(committed[1]) >= 0:
+            return True
+    except StoreError:  # none: the index may have a unit nevertheless
+        pass
+    try:
+        files = list_segment_files(directory / INDEX)[0]
+        return any(any(read_piece(path, 0, INDEX_UNIT.size)) for _, path in files)
+    except StoreError:
+        return False
+
+
 def uncommitted_from(ledger: Path) -> int | None:
     """Physical offset of the first entry that the group had not agreed on when `checkpoint` was last written.
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from protocol.errors import NotAStore, StoreError
 from storage.files.mapped_file import list_segment_files
-from storage.layout.dledger import DATA, is_ledger, written_ledgers
+from storage.layout.dledger import DATA, elsewhere_problems, is_ledger, written_ledgers
 
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
@@ -46,6 +46,8 @@ class StoreLayout:
     config: Path
     checkpoint: Path
     missing: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()
+    """Sentences about parts of the log that lie in directories that were not given."""
 
     @property
     def lacks_queues(self) -> bool:
@@ -55,7 +57,8 @@ class StoreLayout:
     @property
     def problems(self) -> list[str]:
         """Sentences about everything that is missing."""
-        return [f"{self.root / name} is missing; the store is served without it" for name in self.missing]
+        missing = [f"{self.root / name} is missing; the store is served without it" for name in self.missing]
+        return [*missing, *self.elsewhere]
 
 
 def recognise_store(root: Path, commit_log_directories: Sequence[Path] = ()) -> StoreLayout:
@@ -84,6 +87,7 @@ def recognise_store(root: Path, commit_log_directories: Sequence[Path] = ()) -> 
         config=root / CONFIG,
         checkpoint=root / CHECKPOINT,
         missing=tuple(name for name in (CONSUME_QUEUE, INDEX, CONFIG, CHECKPOINT) if name not in present),
+        elsewhere=() if ledgers or commit_log_directories else elsewhere_problems(root, names),
     )
 
 

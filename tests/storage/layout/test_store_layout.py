@@ -12,6 +12,7 @@ from spark_jobs.read.log_ranges import find_ranges
 from spark_jobs.scan.source import find_source
 from storage.diff.log_pieces import open_log
 from storage.doctor.opened_store import OpenedStore
+from storage.store.message_store import MessageStore
 from storage.store.store_state import recognise_store
 from store_writer import StoreWriter
 
@@ -167,6 +168,26 @@ def test_a_ledger_without_an_entry_is_a_log_if_there_is_no_other(tmp_path: Path)
     assert recognise_store(tmp_path).commit_log_directories == (data,)
     make_store(tmp_path)
     assert recognise_store(tmp_path).commit_log_directories == (tmp_path / "commitlog",)
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [("checkpoint", b"endIndex=5\ncommittedIndex=4\n"), (f"index/{SEGMENT}", b"\0\0\0\1" + bytes(28))],
+)
+def test_entries_that_lie_elsewhere_are_missed_until_their_directory_is_given(
+    tmp_path: Path, path: str, content: bytes
+) -> None:
+    root = tmp_path / "store"
+    ledger = converted(root)
+    elsewhere = tmp_path / "elsewhere"
+    ledger.rename(elsewhere)
+    assert MessageStore.open(root).problems == []
+    (root / "dledger-n0" / path).parent.mkdir(exist_ok=True)
+    (root / "dledger-n0" / path).write_bytes(content)
+    (problem,) = MessageStore.open(root).problems
+    assert "--commit-log" in problem
+    assert str(root / "dledger-n0") in problem
+    assert recognise_store(root, [root / "commitlog", elsewhere]).problems == []
 
 
 def test_a_log_that_goes_on_as_dledgers_is_read_as_one_by_every_command(tmp_path: Path) -> None:
