@@ -9,7 +9,6 @@ import contextlib
 import shutil
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -24,7 +23,7 @@ from spark_jobs.scan.segment_window import SegmentWindow
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from spark_jobs.search.searched_segment import SearchedSegment
 from storage.files.mapped_file import list_segment_files
-from storage.layout.store_layout import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.log.commit_log import CommitLog, Segment
 from storage.queue.consume_queue import UNIT_DTYPE, ConsumeQueue
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
@@ -114,16 +113,17 @@ def _fetch_end(source: StoreSource, tree: RemoteTree) -> None:
     And the first bytes of the log, which show what kind of log it is.
     """
     root = source.layout.root
+    paths = {place.url: path for path, place in tree.objects().items()}
     first = source.segments[0]
-    path = root / COMMIT_LOG / Path(first.path).name
+    path = root / paths[first.path]
     with RemoteFile(first.path, tree.storage, first.remote) as remote, path.open("r+b") as file:
         remote.copy_range(file, 0, min(first.size, GLANCE_BYTES))
     end = last_written(source.segments)
     for place in reversed([each for each in source.segments if each.base_offset <= end]):
-        name = f"{COMMIT_LOG}/{Path(place.path).name}"
+        name = paths[place.path]
         tree.below(name).fetch(root)
         with SegmentWindow(root / name, place.base_offset) as window:
-            if window.intact_size(0):
+            if window.intact_size(window.record_start(0)):
                 return
 
 

@@ -63,9 +63,9 @@ def objects() -> Iterator[ObjectStore]:
         yield objects
 
 
-def write(root: Path, damage: Callable[[StoreWriter], None] = lambda _: None) -> Path:
+def write(root: Path, damage: Callable[[StoreWriter], None] = lambda _: None, *, is_ledger: bool = False) -> Path:
     """A store of some ten segments over some days: a rare topic, and one with bodies of very different sizes."""
-    writer = StoreWriter(root, segment_size=8192)
+    writer = StoreWriter(root, segment_size=8192, is_ledger=is_ledger)
     for number in range(400):
         body = b"body %d " % (number % 11) * (1 + 40 * (number % 29 == 0))
         topic = "Rare" if number % 37 == 0 else "Often"
@@ -134,6 +134,16 @@ def test_what_is_found_is_that_of_the_same_store_on_a_disk(store: Path, criteria
     with in_memory(store) as url:
         assert_same(by_url(url, criteria), expected)
     assert messages(expected)
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_found_in_a_ledger_is_that_of_the_same_store_on_a_disk(tmp_path: Path) -> None:
+    store = write(tmp_path / "store", is_ledger=True)
+    with in_memory(store) as url:
+        for criteria in CRITERIA:
+            expected = here_of(store, criteria)
+            assert_same(by_url(url, criteria), expected)
+            assert messages(expected)
 
 
 @pytest.mark.usefixtures("here")
