@@ -57,8 +57,13 @@ class Forecast:
 
 def make_forecast(
     commit_log: CommitLog, tally: Tally, settings: BrokerSettings, now_timestamp: int | None = None
-) -> Forecast:
-    """What a log's growth means for its disk. Raises StoreError where its file system cannot be asked."""
+) -> Forecast | None:
+    """What a log's growth means for its disk; None for a log without segments.
+
+    Raises StoreError where its file system cannot be asked.
+    """
+    if not commit_log.segments:
+        return None
     now = time.time_ns() // 1_000_000 if now_timestamp is None else now_timestamp
     growth, hours = growth_of(tally)
     first, last = commit_log.segments[0].file.path, commit_log.segments[-1].file.path

@@ -9,9 +9,10 @@ import pytest
 
 from protocol.errors import ConfigError, StoreError
 from storage.space.broker_settings import BrokerSettings, read_broker_settings
-from storage.space.forecast import DAY_MS, make_forecast
+from storage.space.forecast import DAY_MS, Forecast, make_forecast
 from storage.space.measure import measure
 from storage.space.scan_space import HOUR_MS
+from storage.space.tally import Tally
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -29,6 +30,12 @@ def growing_store(root: Path, hours: int) -> MessageStore:
     return MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0, keeps_state=False))
 
 
+def forecast_of(store: MessageStore, tally: Tally, settings: BrokerSettings | None = None) -> Forecast:
+    forecast = make_forecast(store.commit_log, tally, settings or BrokerSettings(), NOW)
+    assert forecast is not None
+    return forecast
+
+
 @pytest.fixture(autouse=True)
 def disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: DISK)
@@ -38,7 +45,7 @@ def test_growth_is_that_of_the_last_day(tmp_path: Path) -> None:
     store = growing_store(tmp_path / "store", 48)
     tally = measure(store.commit_log)
     size = tally.size // tally.messages
-    forecast = make_forecast(store.commit_log, tally, BrokerSettings(), NOW)
+    forecast = forecast_of(store, tally)
     # 24 messages in the 23 hours from the first to the last of them.
     assert forecast.growth_hours == 23
     assert forecast.growth == 24 * size * 24 // 23
@@ -54,7 +61,7 @@ def test_growth_is_that_of_the_last_day(tmp_path: Path) -> None:
 def test_a_log_that_is_kept_longer_than_the_disk_has_room_for_fills_it(tmp_path: Path) -> None:
     store = growing_store(tmp_path / "store", 48)
     settings = BrokerSettings(reserved_hours=24 * 365, most_used=40)
-    forecast = make_forecast(store.commit_log, measure(store.commit_log), settings, NOW)
+    forecast = forecast_of(store, measure(store.commit_log), settings)
     assert forecast.is_full_first is True
     assert forecast.crowded_timestamp is not None
     assert forecast.crowded_timestamp < NOW
@@ -62,7 +69,7 @@ def test_a_log_that_is_kept_longer_than_the_disk_has_room_for_fills_it(tmp_path:
 
 def test_a_short_log_says_nothing_about_growth(tmp_path: Path) -> None:
     store = growing_store(tmp_path / "store", 0)
-    forecast = make_forecast(store.commit_log, measure(store.commit_log), BrokerSettings(), NOW)
+    forecast = forecast_of(store, measure(store.commit_log))
     assert (forecast.growth, forecast.full_timestamp, forecast.kept_size, forecast.is_full_first) == (None,) * 4
     assert forecast.expiry_timestamp is None  # the only segment is being written to
 
