@@ -366,6 +366,11 @@ class Pending:
     def _keep(self, rows: Iterable[_Row]) -> None:
         self._database.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
+        if first > queue.max_offset:
+            self._lost.append(
+                f"the queue of delay level {queue_id + 1} ends at {queue.max_offset}, and its broker delivered "
+                f"messages up to {first}"
+            )
     def _records(self, topic: str, queue_id: int, first: int) -> Iterator[list[_WaitingRecord]]:
         """The records of a queue from a queue offset on, some at once.
 
