@@ -98,6 +98,10 @@ _Row: TypeAlias = tuple[int, int, str, int | None, int, int, str | None, bool, s
 """A row of the table of what waits, in the order of its columns."""
 
 
+_Listed: TypeAlias = tuple[int, int, str, int | None, int, str]
+"""Due time, physical offset, topic, level, rolls and state, as a list has them."""
+
+
 class PendingState(Enum):
     """What becomes of a message that lies in one of the topics where messages wait."""
 
@@ -241,11 +245,31 @@ class Pending:
         """
         asked = (window.due_after, window.due_before, _storable(window.topic), limit, *behind)
         with _database_errors():
-            for due, physical, topic, level, rolls, state in self._database.execute(_LIST, asked):
-                record = self._store.record_at(physical)
-                if record is not None:  # it was deleted meanwhile, with its segment
-                    message = decode_message(record, physical_offset=physical).detached()
-                    yield PendingMessage(PendingState(state), due, topic, level, rolls, message)
+            for row in self._database.execute(_LIST, asked):
+                if (message := self._message(row)) is not None:
+                    yield message
+
+    def page(
+        self, window: PendingWindow, limit: int, behind: tuple[int, int] = (EARLIEST, 0)
+    ) -> tuple[list[PendingMessage], tuple[int, int] | None]:
+        """At most `limit` messages, and what the next page is `behind`; None where nothing may follow.
+
+        There may be fewer messages than `limit`, even none, although a page follows: records are deleted meanwhile.
+        """
+        asked = (window.due_after, window.due_before, _storable(window.topic), limit, *behind)
+        with _database_errors():
+            rows = self._database.execute(_LIST, asked).fetchall()
+        found = [message for message in map(self._message, rows) if message is not None]
+        return found, rows[-1][:2] if rows and len(rows) == limit else None
+
+    def _message(self, row: _Listed) -> PendingMessage | None:
+        """The message of a row of a list; None where its record was deleted meanwhile, with its segment."""
+        due, physical, topic, level, rolls, state = row
+        record = self._store.record_at(physical)
+        if record is None:
+            return None
+        message = decode_message(record, physical_offset=physical).detached()
+        return PendingMessage(PendingState(state), due, topic, level, rolls, message)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -342,6 +366,11 @@ class Pending:
         queue = self._store.queues.queue(SCHEDULE_TOPIC, queue_id)
         if queue is None:
             return
+        if first > queue.max_offset:
+            self._lost.append(
+                f"the queue of delay level {queue_id + 1} ends at {queue.max_offset}, and its broker delivered "
+                f"messages up to {first}"
+            )
         guessed = 0
         for records in self._records(SCHEDULE_TOPIC, queue_id, first):
             rows: list[_Row] = []
@@ -366,11 +395,6 @@ class Pending:
     def _keep(self, rows: Iterable[_Row]) -> None:
         self._database.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
-        if first > queue.max_offset:
-            self._lost.append(
-                f"the queue of delay level {queue_id + 1} ends at {queue.max_offset}, and its broker delivered "
-                f"messages up to {first}"
-            )
     def _records(self, topic: str, queue_id: int, first: int) -> Iterator[list[_WaitingRecord]]:
         """The records of a queue from a queue offset on, some at once.
 

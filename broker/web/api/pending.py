@@ -135,10 +135,8 @@ def _answer(
 ) -> PendingAnswer:
     window = PendingWindow(question.topic, question.due_after, question.due_before)
     behind = (-1, -1) if cursor is None else (cursor.due_timestamp, cursor.physical_offset)
-    found = list(read.pending.messages(window, question.limit, behind))
+    found, following = read.pending.page(window, question.limit, behind)
     seen = [each for each in found if context.may_read_message(each.message)]
-    is_cut = len(found) == question.limit
-    last = found[-1] if found else None
     as_of = read.pending.as_of
     return PendingAnswer(
         state="done",
@@ -150,9 +148,7 @@ def _answer(
         left_out=len(found) - len(seen),
         notes=list(as_of.notes),
         incomplete=read.pending.incomplete,
-        cursor=encode_cursor(PendingCursor(last.due_timestamp, last.message.physical_offset))
-        if last is not None and is_cut
-        else None,
+        cursor=None if following is None else encode_cursor(PendingCursor(*following)),
     )
 
 

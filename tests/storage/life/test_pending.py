@@ -199,6 +199,30 @@ def test_many_messages_come_by_due_time_from_several_reads(tmp_path: Path) -> No
         assert [(topic.topic, topic.waiting) for topic in pending.topics()] == [("T0", 834), ("T1", 833), ("T2", 833)]
 
 
+def test_pages_go_on_behind_records_that_were_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = many_timers(tmp_path / "store", 10)
+    writer.close()
+    write_timer_check(tmp_path / "store", START_TIMESTAMP, 10)
+    store = opened(tmp_path / "store")
+    gone = {each.physical_offset for each in writer.written[:4]}
+    record_at = store.record_at
+    with Pending(store) as pending:
+        monkeypatch.setattr(
+            MessageStore, "record_at", lambda _store, offset: None if offset in gone else record_at(offset)
+        )
+        whole = [each.message.physical_offset for each in pending.messages()]
+        assert len(whole) == 6
+        for limit in (1, 3, 10):
+            found, following = pending.page(PendingWindow(), limit)
+            listed = [each.message.physical_offset for each in found]
+            while following is not None:
+                found, following = pending.page(PendingWindow(), limit, following)
+                listed += [each.message.physical_offset for each in found]
+            assert listed == whole
+
+
 def test_properties_that_are_no_text_or_no_numbers_break_nothing(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     due = str(START_TIMESTAMP + 1_000_000).encode()
@@ -275,17 +299,6 @@ def test_queues_that_are_gone_are_no_empty_answer(tmp_path: Path) -> None:
         Pending(opened(tmp_path / "store"))
 
 
-@pytest.mark.parametrize("gone", [TIMER, SCHEDULE])
-def test_one_topic_that_is_gone_is_missed_by_the_brokers_checkpoints(tmp_path: Path, gone: str) -> None:
-    writer = many_timers(tmp_path / "store", 5)
-    writer.append(SCHEDULE, properties={"REAL_TOPIC": "T", "DELAY": "5"}, queue_id=4, unique_key="L")
-    writer.close()
-    write_timer_check(tmp_path / "store", START_TIMESTAMP, 5)
-    writer.write_config("delayOffset.json", {"offsetTable": {5: 1}})
-    shutil.rmtree(tmp_path / "store" / "consumequeue" / gone)
-    with Pending(opened(tmp_path / "store")) as pending:
-        assert pending.incomplete is not None
-        assert "the store has no queue of" in pending.incomplete
 @pytest.mark.parametrize(("offset", "is_beyond"), [(2, False), (3, True)])
 def test_a_delay_offset_beyond_the_end_of_its_queue_is_said(tmp_path: Path, offset: int, is_beyond: bool) -> None:
     writer = StoreWriter(tmp_path / "store")
@@ -299,3 +312,14 @@ def test_a_delay_offset_beyond_the_end_of_its_queue_is_said(tmp_path: Path, offs
         assert pending.incomplete == (said if is_beyond else None)
 
 
+@pytest.mark.parametrize("gone", [TIMER, SCHEDULE])
+def test_one_topic_that_is_gone_is_missed_by_the_brokers_checkpoints(tmp_path: Path, gone: str) -> None:
+    writer = many_timers(tmp_path / "store", 5)
+    writer.append(SCHEDULE, properties={"REAL_TOPIC": "T", "DELAY": "5"}, queue_id=4, unique_key="L")
+    writer.close()
+    write_timer_check(tmp_path / "store", START_TIMESTAMP, 5)
+    writer.write_config("delayOffset.json", {"offsetTable": {5: 1}})
+    shutil.rmtree(tmp_path / "store" / "consumequeue" / gone)
+    with Pending(opened(tmp_path / "store")) as pending:
+        assert pending.incomplete is not None
+        assert "the store has no queue of" in pending.incomplete
