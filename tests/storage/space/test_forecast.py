@@ -90,3 +90,12 @@ def test_a_configuration_that_cannot_be_is_refused_by_name(tmp_path: Path, line:
         read_broker_settings(path)
     with pytest.raises(StoreError, match="nowhere"):
         read_broker_settings(tmp_path / "nowhere")
+@pytest.mark.parametrize("line", ["fileReservedTime: 48", "fileReservedTime 48", "  fileReservedTime\t=48"])
+def test_every_separator_of_java_properties_is_read(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(
+        f"# fileReservedTime: 1\n! fileReservedTime 2\nfileReservedTime\n{line}\nother: fileReservedTime 3\n"
+    )
+    assert read_broker_settings(path).reserved_hours == 48
+
+
