@@ -240,7 +240,7 @@ def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
     kept = f"{settings.reserved_hours} h{' (assumed)' if 'fileReservedTime' in settings.assumed else ''}"
     most = f"{settings.most_used} %{' (assumed)' if 'diskMaxUsedSpaceRatio' in settings.assumed else ''}"
     if forecast.growth is None:
-        yield "growth: the log's messages are of too short a time to say"
+        yield "growth: the log's messages that were counted are of too short a time to say, or not all that it needs"
         yield disk
     else:
         hours = f"{forecast.growth_hours:.1f} h"

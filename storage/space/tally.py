@@ -83,8 +83,8 @@ class Tally:
 
     Topics and tags are bytes as stored, a tag None for messages without one; hosts are 4 or 16 bytes of an address;
     hours count from 1970. `largest` is a heap of (bytes, physical offset). Damage is bytes without an intact record:
-    places, bytes in all, and the first places as ranges of physical offsets. Times are ms, `oldest` above `newest`
-    where there is no message.
+    places, bytes in all, and the first places as ranges of physical offsets. `gone` are such ranges whose segments were
+    deleted before they were counted. Times are ms, `oldest` above `newest` where there is no message.
     """
 
     messages: int = 0
@@ -100,6 +100,7 @@ class Tally:
     damaged_places: int = 0
     damaged_bytes: int = 0
     damage: list[tuple[int, int]] = field(default_factory=list)
+    gone: list[tuple[int, int]] = field(default_factory=list)
 
     def add_largest(self, size: int, physical_offset: int) -> None:
         """Keep a message if it is one of the largest; of several of one size, those that were stored first."""
@@ -115,6 +116,12 @@ class Tally:
         self.damaged_bytes += stop - start
         if len(self.damage) < MOST_PLACES:
             self.damage.append((start, stop))
+
+    def add_gone(self, start: int, stop: int) -> None:
+        """Note a range of physical offsets whose segment is not there any more; neighbours become one range."""
+        if self.gone and self.gone[-1][1] == start:
+            start, _ = self.gone.pop()
+        self.gone.append((start, stop))
 
     def largest_messages(self, count: int) -> list[tuple[int, int]]:
         """Bytes and physical offsets of the largest messages, the largest first."""
@@ -135,6 +142,8 @@ class Tally:
         self.damaged_places += other.damaged_places
         self.damaged_bytes += other.damaged_bytes
         self.damage = [*self.damage, *other.damage][:MOST_PLACES]
+        for start, stop in other.gone:
+            self.add_gone(start, stop)
 
     def shrink(self) -> None:
         """Make it as small as its limits allow."""

@@ -83,6 +83,26 @@ def test_a_brokers_configuration_is_read_and_the_rest_assumed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("line", ["fileReservedTime=soon", "fileReservedTime=-1", "diskMaxUsedSpaceRatio=101"])
+def test_a_segment_that_is_deleted_after_it_was_counted_costs_just_the_expiry(tmp_path: Path) -> None:
+    store = growing_store(tmp_path / "store", 48)
+    tally = measure(store.commit_log)
+    before = forecast_of(store, tally)
+    assert before.expiry_timestamp is not None
+    store.commit_log.segments[0].file.path.unlink()
+    after = forecast_of(store, tally)
+    assert after.expiry_timestamp is None
+    assert (after.growth, after.kept_size) == (before.growth, before.kept_size)
+
+
+def test_a_gap_behind_what_was_counted_leaves_growth_unsaid(tmp_path: Path) -> None:
+    store = growing_store(tmp_path / "store", 48)
+    assert len(store.commit_log.segments) > 2
+    store.commit_log.segments[1].file.path.unlink()
+    forecast = forecast_of(store, measure(store.commit_log))
+    assert (forecast.growth, forecast.full_timestamp, forecast.kept_size) == (None, None, None)
+    assert forecast.expiry_timestamp is not None
+
+
 def test_a_configuration_that_cannot_be_is_refused_by_name(tmp_path: Path, line: str) -> None:
     path = tmp_path / "broker.conf"
     path.write_text(line)
