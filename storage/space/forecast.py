@@ -68,7 +68,7 @@ def make_forecast(
     now = time.time_ns() // 1_000_000 if now_timestamp is None else now_timestamp
     # What is gone behind records that are counted may be of the last day; at the log's beginning it is not missed.
     is_whole = all(start == commit_log.minimum for start, _ in tally.gone)
-    growth, hours = growth_of(tally) if is_whole else (None, 0.0)
+    growth, hours = growth_of(tally, commit_log.last_store_timestamp()) if is_whole else (None, 0.0)
     first, last = commit_log.segments[0].file.path, commit_log.segments[-1].file.path
     try:
         disk = shutil.disk_usage(last.parent)
@@ -94,15 +94,19 @@ def make_forecast(
     )
 
 
-def growth_of(tally: Tally) -> tuple[int | None, float]:
-    """Bytes a day that were stored in the last hours, and how many hours these are; None for too short a time."""
+def growth_of(tally: Tally, last_timestamp: int) -> tuple[int | None, float]:
+    """Bytes a day that were stored in the last hours, and how many hours these are; None for too short a time.
+
+    They end when the last message was stored, at `last_timestamp` in ms: one before it may be of a clock ahead.
+    """
     if not tally.messages:
         return None, 0.0
-    first_hour = max(tally.oldest // HOUR_MS, tally.newest // HOUR_MS - GROWTH_HOURS + 1)
-    span = tally.newest - max(tally.oldest, first_hour * HOUR_MS)
+    last_hour = last_timestamp // HOUR_MS
+    first_hour = max(tally.oldest // HOUR_MS, last_hour - GROWTH_HOURS + 1)
+    span = last_timestamp - max(tally.oldest, first_hour * HOUR_MS)
     if span < SHORTEST_MS:
         return None, span / HOUR_MS
-    stored = sum(tally.hours[hour][1] for hour in tally.hours if hour >= first_hour)
+    stored = sum(tally.hours[hour][1] for hour in tally.hours if first_hour <= hour <= last_hour)
     return stored * DAY_MS // span, span / HOUR_MS
 
 

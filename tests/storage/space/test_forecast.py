@@ -20,12 +20,13 @@ NOW = START_TIMESTAMP + 10 * DAY_MS
 DISK = SimpleNamespace(total=1_000_000, used=500_000, free=400_000)
 
 
-def growing_store(root: Path, hours: int) -> MessageStore:
-    """A message of the same size each hour, the first one on the hour."""
+def growing_store(root: Path, hours: int, ahead: int | None = None) -> MessageStore:
+    """A message of the same size each hour, the first one on the hour; that of hour `ahead` says 30 days later."""
     writer = StoreWriter(root, segment_size=4096)
     first = START_TIMESTAMP - START_TIMESTAMP % HOUR_MS
     for hour in range(hours + 1):
-        writer.append("T", b"x" * 100, store_timestamp=first + hour * HOUR_MS)
+        said = hour + 30 * 24 if hour == ahead else hour
+        writer.append("T", b"x" * 100, store_timestamp=first + said * HOUR_MS)
     writer.close()
     return MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0, keeps_state=False))
 
@@ -58,6 +59,14 @@ def test_growth_is_that_of_the_last_day(tmp_path: Path) -> None:
     assert forecast.expiry_timestamp == os.stat(oldest).st_mtime_ns // 1_000_000 + 72 * HOUR_MS
 
 
+def test_one_message_of_a_clock_ahead_does_not_change_the_growth(tmp_path: Path) -> None:
+    store = growing_store(tmp_path / "store", 48, ahead=5)
+    tally = measure(store.commit_log)
+    forecast = forecast_of(store, tally)
+    assert forecast.growth_hours == 23
+    assert forecast.growth == 24 * (tally.size // tally.messages) * 24 // 23
+
+
 def test_a_log_that_is_kept_longer_than_the_disk_has_room_for_fills_it(tmp_path: Path) -> None:
     store = growing_store(tmp_path / "store", 48)
     settings = BrokerSettings(reserved_hours=24 * 365, most_used=40)
@@ -74,15 +83,6 @@ def test_a_short_log_says_nothing_about_growth(tmp_path: Path) -> None:
     assert forecast.expiry_timestamp is None  # the only segment is being written to
 
 
-def test_a_brokers_configuration_is_read_and_the_rest_assumed(tmp_path: Path) -> None:
-    path = tmp_path / "broker.conf"
-    path.write_text("# a comment\nbrokerName = a\nfileReservedTime= 48 \n\n!diskMaxUsedSpaceRatio=1\n")
-    assert read_broker_settings(path) == BrokerSettings(48, 75, frozenset({"diskMaxUsedSpaceRatio"}))
-    path.write_text("diskMaxUsedSpaceRatio=99\n")
-    assert read_broker_settings(path) == BrokerSettings(72, 95, frozenset({"fileReservedTime"}))
-
-
-@pytest.mark.parametrize("line", ["fileReservedTime=soon", "fileReservedTime=-1", "diskMaxUsedSpaceRatio=101"])
 def test_a_segment_that_is_deleted_after_it_was_counted_costs_just_the_expiry(tmp_path: Path) -> None:
     store = growing_store(tmp_path / "store", 48)
     tally = measure(store.commit_log)
@@ -103,13 +103,14 @@ def test_a_gap_behind_what_was_counted_leaves_growth_unsaid(tmp_path: Path) -> N
     assert forecast.expiry_timestamp is not None
 
 
-def test_a_configuration_that_cannot_be_is_refused_by_name(tmp_path: Path, line: str) -> None:
+def test_a_brokers_configuration_is_read_and_the_rest_assumed(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
-    path.write_text(line)
-    with pytest.raises(ConfigError, match=line.partition("=")[0]):
-        read_broker_settings(path)
-    with pytest.raises(StoreError, match="nowhere"):
-        read_broker_settings(tmp_path / "nowhere")
+    path.write_text("# a comment\nbrokerName = a\nfileReservedTime= 48 \n\n!diskMaxUsedSpaceRatio=1\n")
+    assert read_broker_settings(path) == BrokerSettings(48, 75, frozenset({"diskMaxUsedSpaceRatio"}))
+    path.write_text("diskMaxUsedSpaceRatio=99\n")
+    assert read_broker_settings(path) == BrokerSettings(72, 95, frozenset({"fileReservedTime"}))
+
+
 @pytest.mark.parametrize("line", ["fileReservedTime: 48", "fileReservedTime 48", "  fileReservedTime\t=48"])
 def test_every_separator_of_java_properties_is_read(tmp_path: Path, line: str) -> None:
     path = tmp_path / "broker.conf"
@@ -119,3 +120,11 @@ def test_every_separator_of_java_properties_is_read(tmp_path: Path, line: str) -
     assert read_broker_settings(path).reserved_hours == 48
 
 
+@pytest.mark.parametrize("line", ["fileReservedTime=soon", "fileReservedTime=-1", "diskMaxUsedSpaceRatio=101"])
+def test_a_configuration_that_cannot_be_is_refused_by_name(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(line)
+    with pytest.raises(ConfigError, match=line.partition("=")[0]):
+        read_broker_settings(path)
+    with pytest.raises(StoreError, match="nowhere"):
+        read_broker_settings(tmp_path / "nowhere")
