@@ -15,11 +15,13 @@ messages can be sorted and compared. Source: other-formats §5, store-format §2
 """
 
 import contextlib
+import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 
@@ -344,8 +346,8 @@ class Pending:
         why = None
         if config.is_unknown(DELAY_OFFSETS):
             why = f"what {store.layout.config / DELAY_OFFSETS} says is not known"
-        elif not config.delay_offsets and not (store.layout.config / DELAY_OFFSETS).exists():
-            why = f"{store.layout.config / DELAY_OFFSETS} is missing"
+        elif not config.delay_offsets:
+            why = _why_missing(store.layout.config / DELAY_OFFSETS)
         queue_ids: Iterable[int] = ()
         if SCHEDULE_TOPIC in store.queues.topics():
             queue_ids = store.queues.queue_ids(SCHEDULE_TOPIC)
@@ -439,6 +441,17 @@ def _waiting_record(record: memoryview) -> _WaitingRecord:
     _, _, _, _, _, queue_offset, physical_offset, _, _, _, _, store_timestamp, *_ = places.fixed.unpack_from(record)
     block = bytes(record[places.properties : places.total_size])
     return _WaitingRecord(block, places.total_size, queue_offset, physical_offset, store_timestamp)
+
+
+def _why_missing(path: Path) -> str | None:
+    """A clause that says that a file is missing or cannot be looked for; None where it is there."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return f"{path} is missing"
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
+    return None
 
 
 def _count_as_delivered(log_timestamp: int) -> str:

@@ -1,9 +1,13 @@
 """What waits: as a recorded broker went on to deliver it, and as an oracle sees random stores."""
 
+import errno
+import os
 import shutil
 import struct
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -99,6 +103,30 @@ def test_a_damaged_checkpoint_is_named(recorded: tuple[Path, dict[str, list[str]
         (note,) = pending.as_of.notes
         assert "timercheck" in note
         assert [each.message.unique_key for each in pending.messages()] == [produced["timer-far"][2]]
+
+
+def test_a_directory_that_may_not_be_searched_is_a_sentence(
+    recorded: tuple[Path, dict[str, list[str]], set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _, _ = recorded
+    for name in ("timercheck", "delayOffset.json", "delayOffset.json.bak"):
+        (root / "config" / name).unlink()
+    store = opened(root)
+    assert store.config.delay_offsets == {}
+    refused = {str(root / "config" / name) for name in ("timercheck", "delayOffset.json")}
+
+    def refusing(system_call: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any, *arguments: Any, **keywords: Any) -> Any:
+            if str(path) in refused:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return system_call(path, *arguments, **keywords)
+
+        return call
+
+    monkeypatch.setattr(os, "stat", refusing(os.stat))
+    monkeypatch.setattr(os, "open", refusing(os.open))
+    with Pending(store) as pending:
+        assert ["Permission denied" in note for note in pending.as_of.notes] == [True, True]
 
 
 SECONDS = st.integers(0, 4)
