@@ -80,6 +80,8 @@ UPDATE waiting SET state = CASE
     WHEN is_late THEN 'overdue'
     ELSE 'waiting' END
 """
+_INDEX: Final = "CREATE INDEX by_due ON waiting (due, physical)"
+"""Made when all rows are there: so a page neither scans nor sorts all of them."""
 _COUNT: Final = """
 SELECT topic, sum(state = 'waiting'), sum(state = 'overdue'), sum(state = 'cancelled'), sum(state = 'rolled'),
        sum(state = 'cancel'), sum(CASE WHEN state IN ('waiting', 'overdue') THEN size ELSE 0 END),
@@ -214,6 +216,7 @@ class Pending:
                 self._database.executescript(_TABLES)
                 self.as_of = self._read()
                 self._database.execute(_DECIDE)
+                self._database.execute(_INDEX)
         except BaseException:
             self.close()
             raise

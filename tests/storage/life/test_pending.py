@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from golden_store import GOLDEN, unpack
 from pending_oracle import SCHEDULE, TIMER, Judged, judge
 from protocol.errors import StoreError
-from storage.life.pending import Pending, PendingState, PendingWindow
+from storage.life.pending import _LIST, Pending, PendingState, PendingWindow
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -249,6 +249,14 @@ def test_pages_go_on_behind_records_that_were_deleted_meanwhile(
                 found, following = pending.page(PendingWindow(), limit, following)
                 listed += [each.message.physical_offset for each in found]
             assert listed == whole
+
+
+def test_a_page_neither_scans_nor_sorts_all_that_waits(tmp_path: Path) -> None:
+    many_timers(tmp_path / "store", 10).close()
+    with Pending(opened(tmp_path / "store")) as pending:
+        plan = pending._database.execute(f"EXPLAIN QUERY PLAN {_LIST}", (0, 1, None, 5, 0, 0)).fetchall()
+        assert plan
+        assert all("SEARCH waiting USING INDEX by_due" in detail for *_, detail in plan)
 
 
 def test_properties_that_are_no_text_or_no_numbers_break_nothing(tmp_path: Path) -> None:
