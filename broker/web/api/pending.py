@@ -67,6 +67,7 @@ class PendingLine(msgspec.Struct, rename="camel", kw_only=True):
 
 class PendingAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """`running`: `readMessages` were read, ask again. `done`: `topics` and `messages` are what waits. `failed`: why.
+    `topics` are counted for the first page only, and empty where a `cursor` is given.
 
     `logTimestamp` is when the last message was stored; timer messages that were due before `timersTimestamp` are
     delivered. `notes` say what is not known, `incomplete` what may be missing, `left_out` how many messages this
@@ -137,13 +138,14 @@ def _answer(
     behind = (-1, -1) if cursor is None else (cursor.due_timestamp, cursor.physical_offset)
     found, following = read.pending.page(window, question.limit, behind)
     seen = [each for each in found if context.may_read_message(each.message)]
+    topics = read.pending.topics(window) if cursor is None else []
     as_of = read.pending.as_of
     return PendingAnswer(
         state="done",
         read_timestamp=read.timestamp,
         log_timestamp=as_of.log_timestamp,
         timers_timestamp=as_of.timers if as_of.timers_known else None,
-        topics=[_topic_line(topic) for topic in read.pending.topics(window) if context.may_read(topic.topic)],
+        topics=[_topic_line(topic) for topic in topics if context.may_read(topic.topic)],
         messages=[_line(each) for each in seen],
         left_out=len(found) - len(seen),
         notes=list(as_of.notes),
