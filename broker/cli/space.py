@@ -182,7 +182,7 @@ def _rows(kind: str, tally: "Tally", top: int) -> list[tuple[tuple[str | int | N
     return [(_named(kind, name), messages, size) for name, messages, size in rows]
 
 
-def _show(store: "MessageStore", tally: "Tally", forecast: "Forecast", kinds: Sequence[str], top: int) -> None:
+def _show(store: "MessageStore", tally: "Tally", forecast: "Forecast | None", kinds: Sequence[str], top: int) -> None:
     times = f", stored {time_text(tally.oldest)} to {time_text(tally.newest)}" if tally.messages else ""
     click.echo(f"{counted(tally.messages, 'message')}, {bytes_text(tally.size)}{times}")
     for kind in KINDS:
@@ -197,9 +197,10 @@ def _show(store: "MessageStore", tally: "Tally", forecast: "Forecast", kinds: Se
         print_table(heading, [_cells(kind, row, tally) for row in _rows(kind, tally, top)])
         if number > top:
             click.echo(f"… and {count_text(number - top)} more")
-    click.echo("")
-    for line in _forecast_lines(forecast):
-        click.echo(line)
+    if forecast is not None:
+        click.echo("")
+        for line in _forecast_lines(forecast):
+            click.echo(line)
 
 
 def _cells(kind: str, row: tuple[tuple[str | int | None, ...], int, int], tally: "Tally") -> tuple[str | int, ...]:
@@ -239,7 +240,7 @@ def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
     kept = f"{settings.reserved_hours} h{' (assumed)' if 'fileReservedTime' in settings.assumed else ''}"
     most = f"{settings.most_used} %{' (assumed)' if 'diskMaxUsedSpaceRatio' in settings.assumed else ''}"
     if forecast.growth is None:
-        yield "growth: the log's messages are of too short a time to say"
+        yield "growth: the log's messages that were counted are of too short a time to say, or not all that it needs"
         yield disk
     else:
         hours = f"{forecast.growth_hours:.1f} h"
@@ -257,9 +258,9 @@ def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
 
 
 def _maps(
-    store: "MessageStore", tally: "Tally", forecast: "Forecast", kinds: Sequence[str], top: int
+    store: "MessageStore", tally: "Tally", forecast: "Forecast | None", kinds: Sequence[str], top: int
 ) -> Iterator[dict[str, Any]]:
-    """One map of the whole, one for each name, for each of the largest messages, and one of the forecast."""
+    """One map of the whole, one for each name, for each of the largest messages, and one of a forecast."""
     yield {
         "kind": "total",
         "messages": tally.messages,
@@ -284,6 +285,8 @@ def _maps(
         for names, messages, size in _rows(kind, tally, top):
             of_name = dict(zip(keys[kind], names, strict=True))
             yield {"kind": kind, **of_name, "messages": messages, "bytes": size, "mostBytes": size + counts.error}
+    if forecast is None:
+        return
     yield {
         "kind": "forecast",
         "bytesPerDay": forecast.growth,

@@ -39,9 +39,13 @@ class TimerCheck:
         Raises TruncatedFile where it is too short, and another StoreError where it cannot be read or holds negative
         numbers.
         """
-        if not path.exists():
-            return None
-        read_timestamp, _, queue_offset, *_ = TIMER_CHECK.unpack(read_head(path, TIMER_CHECK.size))
+        try:
+            head = read_head(path, TIMER_CHECK.size)
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+        read_timestamp, _, queue_offset, *_ = TIMER_CHECK.unpack(head)
         if read_timestamp < 0 or queue_offset < 0:
             raise StoreError(path, expected="a time and a queue offset", found=f"{read_timestamp} and {queue_offset}")
         return cls(read_timestamp, queue_offset) if read_timestamp else None

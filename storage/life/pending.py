@@ -15,11 +15,13 @@ messages can be sorted and compared. Source: other-formats §5, store-format §2
 """
 
 import contextlib
+import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 
@@ -78,6 +80,8 @@ UPDATE waiting SET state = CASE
     WHEN is_late THEN 'overdue'
     ELSE 'waiting' END
 """
+_INDEX: Final = "CREATE INDEX by_due ON waiting (due, physical)"
+"""Made when all rows are there: so a page neither scans nor sorts all of them."""
 _COUNT: Final = """
 SELECT topic, sum(state = 'waiting'), sum(state = 'overdue'), sum(state = 'cancelled'), sum(state = 'rolled'),
        sum(state = 'cancel'), sum(CASE WHEN state IN ('waiting', 'overdue') THEN size ELSE 0 END),
@@ -96,6 +100,10 @@ ORDER BY due, physical LIMIT ?4
 
 _Row: TypeAlias = tuple[int, int, str, int | None, int, int, str | None, bool, str | None]
 """A row of the table of what waits, in the order of its columns."""
+
+
+_Listed: TypeAlias = tuple[int, int, str, int | None, int, str]
+"""Due time, physical offset, topic, level, rolls and state, as a list has them."""
 
 
 class PendingState(Enum):
@@ -208,6 +216,7 @@ class Pending:
                 self._database.executescript(_TABLES)
                 self.as_of = self._read()
                 self._database.execute(_DECIDE)
+                self._database.execute(_INDEX)
         except BaseException:
             self.close()
             raise
@@ -241,11 +250,31 @@ class Pending:
         """
         asked = (window.due_after, window.due_before, _storable(window.topic), limit, *behind)
         with _database_errors():
-            for due, physical, topic, level, rolls, state in self._database.execute(_LIST, asked):
-                record = self._store.record_at(physical)
-                if record is not None:  # it was deleted meanwhile, with its segment
-                    message = decode_message(record, physical_offset=physical).detached()
-                    yield PendingMessage(PendingState(state), due, topic, level, rolls, message)
+            for row in self._database.execute(_LIST, asked):
+                if (message := self._message(row)) is not None:
+                    yield message
+
+    def page(
+        self, window: PendingWindow, limit: int, behind: tuple[int, int] = (EARLIEST, 0)
+    ) -> tuple[list[PendingMessage], tuple[int, int] | None]:
+        """At most `limit` messages, and what the next page is `behind`; None where nothing may follow.
+
+        There may be fewer messages than `limit`, even none, although a page follows: records are deleted meanwhile.
+        """
+        asked = (window.due_after, window.due_before, _storable(window.topic), limit, *behind)
+        with _database_errors():
+            rows = self._database.execute(_LIST, asked).fetchall()
+        found = [message for message in map(self._message, rows) if message is not None]
+        return found, rows[-1][:2] if rows and len(rows) == limit else None
+
+    def _message(self, row: _Listed) -> PendingMessage | None:
+        """The message of a row of a list; None where its record was deleted meanwhile, with its segment."""
+        due, physical, topic, level, rolls, state = row
+        record = self._store.record_at(physical)
+        if record is None:
+            return None
+        message = decode_message(record, physical_offset=physical).detached()
+        return PendingMessage(PendingState(state), due, topic, level, rolls, message)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -320,8 +349,8 @@ class Pending:
         why = None
         if config.is_unknown(DELAY_OFFSETS):
             why = f"what {store.layout.config / DELAY_OFFSETS} says is not known"
-        elif not config.delay_offsets and not (store.layout.config / DELAY_OFFSETS).exists():
-            why = f"{store.layout.config / DELAY_OFFSETS} is missing"
+        elif not config.delay_offsets:
+            why = _why_missing(store.layout.config / DELAY_OFFSETS)
         queue_ids: Iterable[int] = ()
         if SCHEDULE_TOPIC in store.queues.topics():
             queue_ids = store.queues.queue_ids(SCHEDULE_TOPIC)
@@ -342,6 +371,11 @@ class Pending:
         queue = self._store.queues.queue(SCHEDULE_TOPIC, queue_id)
         if queue is None:
             return
+        if first > queue.max_offset:
+            self._lost.append(
+                f"the queue of delay level {queue_id + 1} ends at {queue.max_offset}, and its broker delivered "
+                f"messages up to {first}"
+            )
         guessed = 0
         for records in self._records(SCHEDULE_TOPIC, queue_id, first):
             rows: list[_Row] = []
@@ -410,6 +444,17 @@ def _waiting_record(record: memoryview) -> _WaitingRecord:
     _, _, _, _, _, queue_offset, physical_offset, _, _, _, _, store_timestamp, *_ = places.fixed.unpack_from(record)
     block = bytes(record[places.properties : places.total_size])
     return _WaitingRecord(block, places.total_size, queue_offset, physical_offset, store_timestamp)
+
+
+def _why_missing(path: Path) -> str | None:
+    """A clause that says that a file is missing or cannot be looked for; None where it is there."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return f"{path} is missing"
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
+    return None
 
 
 def _count_as_delivered(log_timestamp: int) -> str:

@@ -1,5 +1,9 @@
-"""What a broker's configuration says about when it deletes segments; a file of `name=value` lines, as Java reads it."""
+"""What a broker's configuration says about when it deletes segments; lines of Java properties.
 
+A name ends at the first `=`, `:` or white space; escapes and lines that go on are not known.
+"""
+
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,6 +16,7 @@ MOST_USED: Final = "diskMaxUsedSpaceRatio"
 DEFAULT_RESERVED_HOURS: Final = 72
 DEFAULT_MOST_USED: Final = 75
 LONGEST_FILE: Final = 1 << 20
+_PROPERTY: Final = re.compile(r"([^=:\s]*)(\s*[=:]\s*|\s*)(.*)", re.DOTALL)
 _LONGEST: Final = {RESERVED: 1_000_000, MOST_USED: 100}
 
 
@@ -35,8 +40,7 @@ def read_broker_settings(path: Path) -> BrokerSettings:
     text = read_piece(path, 0, LONGEST_FILE).decode("utf-8", "replace")
     found: dict[str, int] = {}
     for line in text.splitlines():
-        name, separator, value = line.strip().partition("=")
-        name, value = name.strip(), value.strip()
+        name, separator, value = _PROPERTY.fullmatch(line.strip()).groups()  # type: ignore[union-attr]  # any line
         if not separator or name.startswith(("#", "!")) or name not in _LONGEST:
             continue
         if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) > _LONGEST[name]:

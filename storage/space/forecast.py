@@ -28,7 +28,8 @@ DAY_MS: Final = 24 * HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Bytes, and times in ms. None for what cannot be said: a log of some minutes, or one that does not grow.
+    """Bytes, and times in ms. None for what cannot be said: a log of some minutes, one that does not grow,
+    or one of which a broker deleted what is needed for it meanwhile.
 
     `growth` is bytes of records a day, over the `growth_hours` before the last message. `disk` is the directory that is
     written to. At that growth its file system is full at `full_timestamp`, the broker begins to delete for lack of room
@@ -57,16 +58,23 @@ class Forecast:
 
 def make_forecast(
     commit_log: CommitLog, tally: Tally, settings: BrokerSettings, now_timestamp: int | None = None
-) -> Forecast:
-    """What a log's growth means for its disk. Raises StoreError where its file system cannot be asked."""
+) -> Forecast | None:
+    """What a log's growth means for its disk; None for a log without segments.
+
+    Raises StoreError where its file system cannot be asked.
+    """
+    if not commit_log.segments:
+        return None
     now = time.time_ns() // 1_000_000 if now_timestamp is None else now_timestamp
-    growth, hours = growth_of(tally)
+    # What is gone behind records that are counted may be of the last day; at the log's beginning it is not missed.
+    is_whole = all(start == commit_log.minimum for start, _ in tally.gone)
+    growth, hours = growth_of(tally, commit_log.last_store_timestamp()) if is_whole else (None, 0.0)
     first, last = commit_log.segments[0].file.path, commit_log.segments[-1].file.path
     try:
         disk = shutil.disk_usage(last.parent)
-        written = os.stat(first).st_mtime_ns // 1_000_000
     except OSError as error:
         raise StoreError(last.parent, what=f"its file system cannot be asked: {error.strerror}") from error
+    written = _written(first)
     crowded = settings.most_used * disk.total // 100 - disk.used
     return Forecast(
         growth=growth,
@@ -78,23 +86,38 @@ def make_forecast(
         full_timestamp=_when(now, disk.free, growth),
         crowded_timestamp=_when(now, crowded, growth),
         # The last segment is being written to.
-        expiry_timestamp=written + settings.reserved_hours * HOUR_MS if first != last else None,
+        expiry_timestamp=None if written is None or first == last else written + settings.reserved_hours * HOUR_MS,
         kept_size=None if growth is None else growth * settings.reserved_hours // 24,
-        log_size=sum(segment.file.size for segment in commit_log.segments),
+        log_size=sum(segment.file.size for segment in commit_log.segments)
+        - sum(stop - start for start, stop in tally.gone),
         settings=settings,
     )
 
 
-def growth_of(tally: Tally) -> tuple[int | None, float]:
-    """Bytes a day that were stored in the last hours, and how many hours these are; None for too short a time."""
+def growth_of(tally: Tally, last_timestamp: int) -> tuple[int | None, float]:
+    """Bytes a day that were stored in the last hours, and how many hours these are; None for too short a time.
+
+    They end when the last message was stored, at `last_timestamp` in ms: one before it may be of a clock ahead.
+    """
     if not tally.messages:
         return None, 0.0
-    first_hour = max(tally.oldest // HOUR_MS, tally.newest // HOUR_MS - GROWTH_HOURS + 1)
-    span = tally.newest - max(tally.oldest, first_hour * HOUR_MS)
+    last_hour = last_timestamp // HOUR_MS
+    first_hour = max(tally.oldest // HOUR_MS, last_hour - GROWTH_HOURS + 1)
+    span = last_timestamp - max(tally.oldest, first_hour * HOUR_MS)
     if span < SHORTEST_MS:
         return None, span / HOUR_MS
-    stored = sum(tally.hours[hour][1] for hour in tally.hours if hour >= first_hour)
+    stored = sum(tally.hours[hour][1] for hour in tally.hours if first_hour <= hour <= last_hour)
     return stored * DAY_MS // span, span / HOUR_MS
+
+
+def _written(segment: Path) -> int | None:
+    """When a segment was last written to, in ms; None for one that a broker has deleted meanwhile."""
+    try:
+        return os.stat(segment).st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(segment, what=f"cannot be asked when it was written: {error.strerror}") from error
 
 
 def _when(now: int, room: int, growth: int | None) -> int | None:

@@ -66,6 +66,9 @@ def in_threads(parts: Sequence[SegmentPart], threads: int | None = None) -> Iter
 def problems_of(commit_log: CommitLog, tally: Tally) -> list[str]:
     """Sentences about what of the log could not be counted; none where all of it was."""
     problems = list(commit_log.gaps())
+    if tally.gone:
+        where = ", ".join(f"{start} to {stop}" for start, stop in tally.gone)
+        problems.append(f"segments were deleted before they were counted: physical offsets {where}")
     if tally.damaged_places:
         places = f"{bytes_text(tally.damaged_bytes)} in {counted(tally.damaged_places, 'place')}"
         where = ", ".join(f"{start} to {stop}" for start, stop in tally.damage)

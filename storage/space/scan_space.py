@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from protocol.errors import StoreError
 from storage.columns.rows import PIECE_BYTES, MessageRows, RowReader
 from storage.columns.texts import MULTIPLIER
 from storage.columns.wanted import Wanted
@@ -38,9 +39,20 @@ class SegmentPart(msgspec.Struct, frozen=True):
 
 
 def tally_segment(part: SegmentPart) -> Tally:
-    """What a segment holds. Raises StoreError where the file cannot be read, or was cut meanwhile."""
+    """What a segment holds; one that was deleted meanwhile is `gone`.
+
+    Raises StoreError where the file cannot be read, or was cut meanwhile.
+    """
     tally = Tally()
-    with LogWindow(LocalFile(Path(part.path)), part.base_offset, PIECE_BYTES) as window:
+    try:
+        file = LocalFile(Path(part.path))
+    except StoreError as error:
+        # A broker deletes segments, never their directory: without that the path is wrong, or not seen from here.
+        if not isinstance(error.__cause__, FileNotFoundError) or not Path(part.path).parent.is_dir():
+            raise
+        tally.add_gone(part.base_offset, part.base_offset + part.stop)
+        return tally
+    with LogWindow(file, part.base_offset, PIECE_BYTES) as window:
         reader = RowReader(window, Wanted(), names=True, checksums=False, boundary=part.boundary)
         for rows in reader.read(0, part.stop):
             add_rows(tally, rows)

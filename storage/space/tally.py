@@ -1,16 +1,21 @@
 """Messages and bytes, counted by what they have in common; tallies of parts of a log are added to one of the whole.
 
-Names are counted exactly up to a number of them. Beyond it those with the fewest bytes are given up, again and again,
-as in lossy counting: what is left has at least the bytes that are said, and at most `error` more.
+Names are counted exactly up to a number of them and of their bytes. Beyond it those with the fewest bytes are given up,
+again and again, as in lossy counting: what is left has at least the bytes that are said, and at most `error` more.
 """
 
+import bisect
 import heapq
+import itertools
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 MOST_NAMES: Final = 20_000
 """Names that a tally keeps of each kind; twice as many before some are given up."""
+
+MOST_NAME_BYTES: Final = 4 << 20
+"""Bytes of the names that a tally keeps of each kind; twice as many before some are given up."""
 
 MOST_LARGEST: Final = 100
 """Messages that are kept as the largest ones."""
@@ -21,14 +26,22 @@ MOST_PLACES: Final = 20
 Name = TypeVar("Name", bound=Hashable)
 
 
+def _length(name: object) -> int:
+    """Bytes of the texts in a name."""
+    if isinstance(name, tuple):
+        return sum(map(_length, name))
+    return len(name) if isinstance(name, bytes) else 0
+
+
 class Counts(Generic[Name]):
     """Messages and bytes by name. `error`: bytes that any name may have more, 0 where all counts are exact."""
 
-    __slots__ = ("_limit", "_rows", "error", "given_up_bytes", "given_up_messages")
+    __slots__ = ("_limit", "_name_bytes", "_rows", "error", "given_up_bytes", "given_up_messages")
 
     def __init__(self, limit: int = MOST_NAMES) -> None:
-        """Keep at least `limit` names, those with the most bytes."""
+        """Keep at least `limit` names, those with the most bytes, or as many as `MOST_NAME_BYTES` have room for."""
         self._limit = limit
+        self._name_bytes = 0
         self._rows: dict[Name, tuple[int, int]] = {}
         self.given_up_messages = self.given_up_bytes = self.error = 0
 
@@ -44,9 +57,11 @@ class Counts(Generic[Name]):
 
     def add(self, name: Name, messages: int, size: int) -> None:
         """Count some messages of one name."""
+        if name not in self._rows:
+            self._name_bytes += _length(name)
         before_messages, before = self._rows.get(name, (0, 0))
         self._rows[name] = before_messages + messages, before + size
-        if len(self._rows) > 2 * self._limit:
+        if len(self._rows) > 2 * self._limit or self._name_bytes > 2 * MOST_NAME_BYTES:
             self._give_up()
 
     def merge(self, other: "Counts[Name]") -> None:
@@ -64,14 +79,17 @@ class Counts(Generic[Name]):
         return rows[:count]
 
     def shrink(self) -> None:
-        """Give up names beyond the limit, so that little is sent to another process."""
-        if len(self._rows) > self._limit:
+        """Give up names beyond the limits, so that little is sent to another process."""
+        if len(self._rows) > self._limit or self._name_bytes > MOST_NAME_BYTES:
             self._give_up()
 
     def _give_up(self) -> None:
         rows = self.largest()
-        gone = rows[self._limit :]
-        self._rows = {name: (messages, size) for name, messages, size in rows[: self._limit]}
+        lengths = list(itertools.accumulate(_length(name) for name, _, _ in rows[: self._limit]))
+        kept = bisect.bisect_right(lengths, MOST_NAME_BYTES)
+        gone = rows[kept:]
+        self._rows = {name: (messages, size) for name, messages, size in rows[:kept]}
+        self._name_bytes = lengths[kept - 1] if kept else 0
         self.given_up_messages += sum(messages for _, messages, _ in gone)
         self.given_up_bytes += sum(size for _, _, size in gone)
         self.error += gone[0][2]
@@ -83,8 +101,8 @@ class Tally:
 
     Topics and tags are bytes as stored, a tag None for messages without one; hosts are 4 or 16 bytes of an address;
     hours count from 1970. `largest` is a heap of (bytes, physical offset). Damage is bytes without an intact record:
-    places, bytes in all, and the first places as ranges of physical offsets. Times are ms, `oldest` above `newest`
-    where there is no message.
+    places, bytes in all, and the first places as ranges of physical offsets. `gone` are such ranges whose segments were
+    deleted before they were counted. Times are ms, `oldest` above `newest` where there is no message.
     """
 
     messages: int = 0
@@ -100,6 +118,7 @@ class Tally:
     damaged_places: int = 0
     damaged_bytes: int = 0
     damage: list[tuple[int, int]] = field(default_factory=list)
+    gone: list[tuple[int, int]] = field(default_factory=list)
 
     def add_largest(self, size: int, physical_offset: int) -> None:
         """Keep a message if it is one of the largest; of several of one size, those that were stored first."""
@@ -115,6 +134,12 @@ class Tally:
         self.damaged_bytes += stop - start
         if len(self.damage) < MOST_PLACES:
             self.damage.append((start, stop))
+
+    def add_gone(self, start: int, stop: int) -> None:
+        """Note a range of physical offsets whose segment is not there any more; neighbours become one range."""
+        if self.gone and self.gone[-1][1] == start:
+            start, _ = self.gone.pop()
+        self.gone.append((start, stop))
 
     def largest_messages(self, count: int) -> list[tuple[int, int]]:
         """Bytes and physical offsets of the largest messages, the largest first."""
@@ -135,6 +160,8 @@ class Tally:
         self.damaged_places += other.damaged_places
         self.damaged_bytes += other.damaged_bytes
         self.damage = [*self.damage, *other.damage][:MOST_PLACES]
+        for start, stop in other.gone:
+            self.add_gone(start, stop)
 
     def shrink(self) -> None:
         """Make it as small as its limits allow."""

@@ -67,6 +67,7 @@ class PendingLine(msgspec.Struct, rename="camel", kw_only=True):
 
 class PendingAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """`running`: `readMessages` were read, ask again. `done`: `topics` and `messages` are what waits. `failed`: why.
+    `topics` are counted for the first page only, and empty where a `cursor` is given.
 
     `logTimestamp` is when the last message was stored; timer messages that were due before `timersTimestamp` are
     delivered. `notes` say what is not known, `incomplete` what may be missing, `left_out` how many messages this
@@ -135,24 +136,21 @@ def _answer(
 ) -> PendingAnswer:
     window = PendingWindow(question.topic, question.due_after, question.due_before)
     behind = (-1, -1) if cursor is None else (cursor.due_timestamp, cursor.physical_offset)
-    found = list(read.pending.messages(window, question.limit, behind))
+    found, following = read.pending.page(window, question.limit, behind)
     seen = [each for each in found if context.may_read_message(each.message)]
-    is_cut = len(found) == question.limit
-    last = found[-1] if found else None
+    topics = read.pending.topics(window) if cursor is None else []
     as_of = read.pending.as_of
     return PendingAnswer(
         state="done",
         read_timestamp=read.timestamp,
         log_timestamp=as_of.log_timestamp,
         timers_timestamp=as_of.timers if as_of.timers_known else None,
-        topics=[_topic_line(topic) for topic in read.pending.topics(window) if context.may_read(topic.topic)],
+        topics=[_topic_line(topic) for topic in topics if context.may_read(topic.topic)],
         messages=[_line(each) for each in seen],
         left_out=len(found) - len(seen),
         notes=list(as_of.notes),
         incomplete=read.pending.incomplete,
-        cursor=encode_cursor(PendingCursor(last.due_timestamp, last.message.physical_offset))
-        if last is not None and is_cut
-        else None,
+        cursor=None if following is None else encode_cursor(PendingCursor(*following)),
     )
 
 

@@ -91,6 +91,19 @@ def test_wrong_input_is_a_sentence(store: Path, tmp_path: Path) -> None:
     assert "expected a RocketMQ store" in outcome.errors
 
 
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_a_log_without_segments_has_no_messages_and_no_forecast(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").touch()
+    outcome = rocketlens("space", tmp_path, *arguments)
+    assert outcome.code == 1
+    if arguments:
+        assert [(each["kind"], each["messages"]) for each in outcome.messages] == [("total", 0)]
+    else:
+        assert outcome.text.startswith("0 messages, 0 bytes")
+        assert "disk of" not in outcome.text
+
+
 def test_a_name_beyond_those_that_are_kept_is_said(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.space.tally.Counts.__init__.__defaults__", (1,))
     outcome = rocketlens("space", store, "--by", "topic")

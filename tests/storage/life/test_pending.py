@@ -1,9 +1,13 @@
 """What waits: as a recorded broker went on to deliver it, and as an oracle sees random stores."""
 
+import errno
+import os
 import shutil
 import struct
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +16,7 @@ from hypothesis import strategies as st
 from golden_store import GOLDEN, unpack
 from pending_oracle import SCHEDULE, TIMER, Judged, judge
 from protocol.errors import StoreError
-from storage.life.pending import Pending, PendingState, PendingWindow
+from storage.life.pending import _LIST, Pending, PendingState, PendingWindow
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -101,6 +105,30 @@ def test_a_damaged_checkpoint_is_named(recorded: tuple[Path, dict[str, list[str]
         assert [each.message.unique_key for each in pending.messages()] == [produced["timer-far"][2]]
 
 
+def test_a_directory_that_may_not_be_searched_is_a_sentence(
+    recorded: tuple[Path, dict[str, list[str]], set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _, _ = recorded
+    for name in ("timercheck", "delayOffset.json", "delayOffset.json.bak"):
+        (root / "config" / name).unlink()
+    store = opened(root)
+    assert store.config.delay_offsets == {}
+    refused = {str(root / "config" / name) for name in ("timercheck", "delayOffset.json")}
+
+    def refusing(system_call: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any, *arguments: Any, **keywords: Any) -> Any:
+            if str(path) in refused:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return system_call(path, *arguments, **keywords)
+
+        return call
+
+    monkeypatch.setattr(os, "stat", refusing(os.stat))
+    monkeypatch.setattr(os, "open", refusing(os.open))
+    with Pending(store) as pending:
+        assert ["Permission denied" in note for note in pending.as_of.notes] == [True, True]
+
+
 SECONDS = st.integers(0, 4)
 TIMERS = st.fixed_dictionaries(
     {
@@ -174,7 +202,10 @@ def test_random_stores_are_judged_as_by_the_oracle(
                 each.physical_offset for each in within[number + 1 :]
             ]
         # The checkpoints may say that messages were read of queues that this store never had.
-        assert not pending.incomplete or all("has no queue of" in each for each in pending.incomplete.split("; "))
+        assert not pending.incomplete or all(
+            "has no queue of" in each or "its broker delivered messages up to" in each
+            for each in pending.incomplete.split("; ")
+        )
     shutil.rmtree(root)
 
 
@@ -194,6 +225,38 @@ def test_many_messages_come_by_due_time_from_several_reads(tmp_path: Path) -> No
         assert len(order) == 2500
         assert order == sorted(order)
         assert [(topic.topic, topic.waiting) for topic in pending.topics()] == [("T0", 834), ("T1", 833), ("T2", 833)]
+
+
+def test_pages_go_on_behind_records_that_were_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = many_timers(tmp_path / "store", 10)
+    writer.close()
+    write_timer_check(tmp_path / "store", START_TIMESTAMP, 10)
+    store = opened(tmp_path / "store")
+    gone = {each.physical_offset for each in writer.written[:4]}
+    record_at = store.record_at
+    with Pending(store) as pending:
+        monkeypatch.setattr(
+            MessageStore, "record_at", lambda _store, offset: None if offset in gone else record_at(offset)
+        )
+        whole = [each.message.physical_offset for each in pending.messages()]
+        assert len(whole) == 6
+        for limit in (1, 3, 10):
+            found, following = pending.page(PendingWindow(), limit)
+            listed = [each.message.physical_offset for each in found]
+            while following is not None:
+                found, following = pending.page(PendingWindow(), limit, following)
+                listed += [each.message.physical_offset for each in found]
+            assert listed == whole
+
+
+def test_a_page_neither_scans_nor_sorts_all_that_waits(tmp_path: Path) -> None:
+    many_timers(tmp_path / "store", 10).close()
+    with Pending(opened(tmp_path / "store")) as pending:
+        plan = pending._database.execute(f"EXPLAIN QUERY PLAN {_LIST}", (0, 1, None, 5, 0, 0)).fetchall()
+        assert plan
+        assert all("SEARCH waiting USING INDEX by_due" in detail for *_, detail in plan)
 
 
 def test_properties_that_are_no_text_or_no_numbers_break_nothing(tmp_path: Path) -> None:
@@ -270,6 +333,19 @@ def test_queues_that_are_gone_are_no_empty_answer(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "store" / "consumequeue")
     with pytest.raises(StoreError, match="consumequeue"):
         Pending(opened(tmp_path / "store"))
+
+
+@pytest.mark.parametrize(("offset", "is_beyond"), [(2, False), (3, True)])
+def test_a_delay_offset_beyond_the_end_of_its_queue_is_said(tmp_path: Path, offset: int, is_beyond: bool) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for _ in range(2):
+        writer.append(SCHEDULE, properties={"REAL_TOPIC": "T", "DELAY": "5"}, queue_id=4)
+    writer.close()
+    writer.write_config("delayOffset.json", {"offsetTable": {5: offset}})
+    with Pending(opened(tmp_path / "store")) as pending:
+        assert list(pending.messages()) == []
+        said = "the queue of delay level 5 ends at 2, and its broker delivered messages up to 3"
+        assert pending.incomplete == (said if is_beyond else None)
 
 
 @pytest.mark.parametrize("gone", [TIMER, SCHEDULE])

@@ -129,7 +129,36 @@ def test_a_segment_that_is_gone_is_said(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="gone"):
-        tally_segment(SegmentPart(str(tmp_path / "gone"), 0, 100, 4096))
+        tally_segment(SegmentPart(str(tmp_path / "gone" / "0"), 0, 100, 4096))
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_segment_that_is_deleted_while_others_are_counted_is_a_gap(tmp_path: Path, number: int) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096)
+    for _ in range(100):
+        writer.append("T", b"x" * 100)
+    writer.close()
+    log = opened(writer.root).commit_log
+    assert len(log.segments) > 4
+    for segment in log.segments[number : number + 2]:
+        segment.file.path.unlink()
+    tally = measure(log)
+    check(tally, read_log(writer.root / "commitlog"))
+    start = number * 4096
+    (problem,) = problems_of(log, tally)
+    assert problem == f"segments were deleted before they were counted: physical offsets {start} to {start + 8192}"
+
+
+def test_long_names_are_given_up_like_many_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.space.tally.MOST_NAME_BYTES", 1000)
+    counts: Counts[tuple[bytes, bytes | None]] = Counts()
+    for number in range(100):
+        counts.add((b"T", b"%099d" % number), 1, 10 + number)
+        assert sum(len(topic) + len(tag or b"") for topic, tag in counts) <= 2000
+    counts.shrink()
+    assert {tag for _, tag in counts} == {b"%099d" % number for number in range(90, 100)}
+    assert (counts.given_up_messages, counts.given_up_bytes) == (90, sum(range(10, 100)))
+    assert counts.error >= 99
 
 
 NAMES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 1000)), max_size=200)

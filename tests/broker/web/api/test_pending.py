@@ -56,6 +56,7 @@ def test_pages_hold_every_message_once(store: Path) -> None:
     for limit in (1, 3, 10):
         pages = api.pages("/pending", limit=limit, maximumAge=3600)
         assert [each["message"]["physicalOffset"] for page in pages for each in page["messages"]] == whole
+        assert [bool(page["topics"]) for page in pages] == [True, *[False] * (len(pages) - 1)]
     within = done(api, topic="TopicTest", dueAfter=DUE + 1, dueBefore=DUE + 1, maximumAge=3600)
     assert [each["message"]["uniqueKey"] for each in within["messages"]] == ["K4", "K5"]
 
