@@ -13,5 +13,6 @@ DOOR: Final = (
     "progress",
     "report",
     "session",
+    "spark_calls",
     "work_directory",
 )

@@ -34,7 +34,7 @@ class Sent:
     def __init__(self, value: Any) -> None:
         self.value = value
 
-    def unpersist(self) -> None:
+    def destroy(self) -> None:
         """Nobody has it."""
 
 
