@@ -36,7 +36,6 @@ HEADINGS: Final = {
     "hour": ("HOUR",),
 }
 DEFAULT_TOP: Final = 10
-HOUR_MS: Final = 3_600_000
 
 
 class SpaceOptions(msgspec.Struct, frozen=True):
@@ -173,7 +172,11 @@ def _named(kind: str, name: Any) -> tuple[str | int | None, ...]:
         return decode_java(name[0]), name[1]
     if kind == "tag":
         return decode_java(name[0]), None if name[1] is None else decode_java(name[1])
-    return (HostAddress.from_raw(name, 0).ip,) if kind == "host" else (name * HOUR_MS,)
+    if kind == "host":
+        return (HostAddress.from_raw(name, 0).ip,)
+    from storage.space.scan_space import HOUR_MS  # it imports NumPy, which help does without
+
+    return (name * HOUR_MS,)
 
 
 def _rows(kind: str, tally: "Tally", top: int) -> list[tuple[tuple[str | int | None, ...], int, int]]:

@@ -181,6 +181,9 @@ class PendingWindow:
 
 EVERYTHING: Final = PendingWindow()
 
+BEGINNING: Final = (EARLIEST, 0)
+"""Due time and physical offset before those of every message."""
+
 
 class _WaitingRecord(NamedTuple):
     """What a record says of itself; its properties are a block of bytes, its store time is in ms."""
@@ -241,31 +244,30 @@ class Pending:
             rows = self._database.execute(_COUNT, asked).fetchall()
         return [PendingTopic(*row) for row in rows]
 
-    def messages(
-        self, window: PendingWindow = EVERYTHING, limit: int = -1, behind: tuple[int, int] = (EARLIEST, 0)
-    ) -> Iterator[PendingMessage]:
-        """The messages, the next one that is due first; at most `limit` of them unless that is negative.
-
-        `behind` is the due time and the physical offset of a message: only those behind it in this order.
-        """
-        asked = (window.due_after, window.due_before, _storable(window.topic), limit, *behind)
+    def messages(self, window: PendingWindow = EVERYTHING, limit: int = -1) -> Iterator[PendingMessage]:
+        """The messages, the next one that is due first; at most `limit` of them unless that is negative."""
         with _database_errors():
-            for row in self._database.execute(_LIST, asked):
+            for row in self._rows(window, limit, BEGINNING):
                 if (message := self._message(row)) is not None:
                     yield message
 
     def page(
-        self, window: PendingWindow, limit: int, behind: tuple[int, int] = (EARLIEST, 0)
+        self, window: PendingWindow, limit: int, behind: tuple[int, int] = BEGINNING
     ) -> tuple[list[PendingMessage], tuple[int, int] | None]:
         """At most `limit` messages, and what the next page is `behind`; None where nothing may follow.
 
-        There may be fewer messages than `limit`, even none, although a page follows: records are deleted meanwhile.
+        `behind` is the due time and the physical offset of a message: only those behind it in this order. There may
+        be fewer messages than `limit`, even none, although a page follows: records are deleted meanwhile.
         """
-        asked = (window.due_after, window.due_before, _storable(window.topic), limit, *behind)
         with _database_errors():
-            rows = self._database.execute(_LIST, asked).fetchall()
+            rows = self._rows(window, limit, behind).fetchall()
         found = [message for message in map(self._message, rows) if message is not None]
         return found, rows[-1][:2] if rows and len(rows) == limit else None
+
+    def _rows(self, window: PendingWindow, limit: int, behind: tuple[int, int]) -> sqlite3.Cursor:
+        """A list, as :data:`_Listed`."""
+        asked = (window.due_after, window.due_before, _storable(window.topic), limit, *behind)
+        return self._database.execute(_LIST, asked)
 
     def _message(self, row: _Listed) -> PendingMessage | None:
         """The message of a row of a list; None where its record was deleted meanwhile, with its segment."""

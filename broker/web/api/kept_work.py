@@ -104,7 +104,7 @@ class _KeptWork(Generic[Outcome]):
         try:
             outcome = work(self._report)
         except _NobodyAsks:
-            problem = None
+            pass
         except RocketLensError as error:
             problem = str(error)
         except Exception:

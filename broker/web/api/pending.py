@@ -16,7 +16,7 @@ from broker.web.api.endpoint import LARGEST, Cursor, Limit, Question, Time, Topi
 from broker.web.api.kept_work import KEPT_SECONDS, KeptWorks, Report
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
-from storage.life.pending import Pending, PendingMessage, PendingTopic, PendingWindow
+from storage.life.pending import BEGINNING, Pending, PendingMessage, PendingTopic, PendingWindow
 
 
 class PendingCursor(msgspec.Struct, frozen=True, array_like=True):
@@ -135,7 +135,7 @@ def _answer(
     context: RequestContext, question: PendingQuestion, read: _Read, cursor: PendingCursor | None
 ) -> PendingAnswer:
     window = PendingWindow(question.topic, question.due_after, question.due_before)
-    behind = (-1, -1) if cursor is None else (cursor.due_timestamp, cursor.physical_offset)
+    behind = BEGINNING if cursor is None else (cursor.due_timestamp, cursor.physical_offset)
     found, following = read.pending.page(window, question.limit, behind)
     seen = [each for each in found if context.may_read_message(each.message)]
     topics = read.pending.topics(window) if cursor is None else []

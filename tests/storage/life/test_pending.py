@@ -197,7 +197,7 @@ def test_random_stores_are_judged_as_by_the_oracle(
             each.physical_offset for each in within[:2]
         ]
         for number, each in enumerate(within):
-            rest = pending.messages(window, behind=(each.due, each.physical_offset))
+            rest, _ = pending.page(window, len(within) + 1, (each.due, each.physical_offset))
             assert [each.message.physical_offset for each in rest] == [
                 each.physical_offset for each in within[number + 1 :]
             ]
