@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,11 +21,10 @@ import numpy as np
 from protocol.message_id import MessageId
 from spark_jobs.places.remote_file import RemoteObject
 from spark_jobs.places.remote_tree import local_copy
-from spark_jobs.run.session import run_tasks
 from spark_jobs.scan.probe_store import LogReader, SegmentPlace, check_index_file
 from spark_jobs.search.searched_segment import RECORD_BYTES, SearchedSegment, SegmentCopy, opened_segment
 from spark_jobs.search.searched_store import SearchedStore
-from spark_jobs.search.waves import WAVES_OF, in_waves
+from spark_jobs.search.waves import answers_in_waves, in_waves
 from storage.files.mapped_file import MappedFile
 from storage.index.index_set import uncovered_by
 from storage.index.tail_index import SEARCH_BACK_BYTES, Hashes, Offsets, Scanned, scan_ranges
@@ -208,9 +207,8 @@ class LookupOnSpark:
                 parts += answer.parts
                 yield answer.offsets, size
             tasks = self._lacking_tasks(parts)
-            for some in _waves(self._context, tasks):
-                for offsets in run_tasks(self._context, "lacking", some, partial(look_at_log, sent)):
-                    yield offsets, 0
+            for offsets in answers_in_waves(self._context, "lacking", tasks, partial(look_at_log, sent)):
+                yield offsets, 0
         finally:
             sent.destroy()
 
@@ -237,10 +235,9 @@ class LookupOnSpark:
     def _go_over_index(self, sent: "Broadcast[Hashes]") -> Iterator[tuple[IndexAnswer, int]]:
         files = self._index_files()
         tasks = [IndexTask(path, remote, self._source.segments, self._slots) for path, remote, _ in files]
-        sizes = iter([size for _, _, size in files])
-        for some in _waves(self._context, tasks):
-            for answer in run_tasks(self._context, "index", some, partial(look_at_index, sent)):
-                yield answer, next(sizes)
+        answers = answers_in_waves(self._context, "index", tasks, partial(look_at_index, sent))
+        for answer, (_, _, size) in zip(answers, files, strict=True):
+            yield answer, size
 
     def _lacking_tasks(self, parts: Sequence[Range]) -> list[LackingTask]:
         """What index files lack that cover some parts of the log."""
@@ -254,9 +251,3 @@ class LookupOnSpark:
             if ranges:
                 tasks.append(LackingTask(self._searched.searched_segment(segment), list(ranges)))
         return tasks
-
-
-def _waves(context: "SparkContext", tasks: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    at_once = WAVES_OF * context.defaultParallelism
-    for first in range(0, len(tasks), at_once):
-        yield tasks[first : first + at_once]

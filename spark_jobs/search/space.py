@@ -5,9 +5,8 @@ Tallies come back in waves and are added up at once, so that the driver holds th
 
 from collections.abc import Iterator, Sequence
 
-from spark_jobs.run.session import run_tasks
 from spark_jobs.search.search import SparkTarget, spark_for
-from spark_jobs.search.waves import WAVES_OF
+from spark_jobs.search.waves import answers_in_waves
 from storage.space.scan_space import SegmentPart, tally_segment
 from storage.space.tally import Tally
 
@@ -18,6 +17,4 @@ def tally_on_spark(parts: Sequence[SegmentPart], *, spark: SparkTarget) -> Itera
     Raises SparkFailed where Spark does not start, TaskFailed where a segment cannot be read there.
     """
     with spark_for("space", spark) as context:
-        at_once = WAVES_OF * context.defaultParallelism
-        for first in range(0, len(parts), at_once):
-            yield from run_tasks(context, "space", list(parts[first : first + at_once]), tally_segment)
+        yield from answers_in_waves(context, "space", parts, tally_segment)

@@ -5,7 +5,7 @@ the room is full, and the next wave goes on behind it. What the stretches behind
 searched again.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
@@ -22,6 +22,8 @@ WAVE_BYTES: Final = 256 * 1024 * 1024
 
 Task_co = TypeVar("Task_co", covariant=True)
 Answer_contra = TypeVar("Answer_contra", contravariant=True)
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
 Found = TypeVar("Found")
 Asked = TypeVar("Asked")
 Given = TypeVar("Given")
@@ -46,6 +48,19 @@ class Stretch(Protocol, Generic[Task_co, Answer_contra, Found]):
         ...
 
 
+def answers_in_waves(
+    context: "SparkContext", name: str, tasks: Sequence[Task], function: Callable[[Task], Answer]
+) -> Iterator[Answer]:
+    """What tasks answer, in order; the driver holds the answers of one wave. Raises TaskFailed."""
+    at_once = _at_once(context)
+    for first in range(0, len(tasks), at_once):
+        yield from run_tasks(context, name, tasks[first : first + at_once], function)
+
+
+def _at_once(context: "SparkContext") -> int:
+    return WAVES_OF * context.defaultParallelism
+
+
 def in_waves(
     context: "SparkContext",
     name: str,
@@ -53,7 +68,7 @@ def in_waves(
     function: Callable[[Asked], Given],
 ) -> Iterator[Found]:
     """What tasks find in stretches, in order. Raises TaskFailed."""
-    at_once = WAVES_OF * context.defaultParallelism
+    at_once = _at_once(context)
     waiting = iter(stretches)
     wave = list(islice(waiting, at_once))
     while wave:
