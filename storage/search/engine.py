@@ -3,18 +3,16 @@
 Kernels let other threads run while they search, so threads are enough as long as few records have to be decoded.
 """
 
-import itertools
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from protocol.message import Message
+from storage.ordered_threads import in_ordered_threads
 from storage.search.chunk import Chunk, Part, Searcher
 from storage.search.criteria import Criteria
 from storage.search.cursor import Cursor
@@ -24,12 +22,6 @@ from storage.search.progress import ProgressReport
 from storage.search.query import query_of
 from storage.search.remarks import Remarks
 from storage.store.message_store import MessageStore
-
-POOLS: Final = itertools.count()
-"""Numbers of the searches of this process, in the names of their threads."""
-
-AHEAD: Final = 2
-"""Pieces a thread that are searched, or wait for it, before their results are asked for."""
 
 Stop = Callable[[], bool]
 Parts = Generator[tuple[Chunk, Part], None, None]
@@ -77,25 +69,8 @@ def search(
 
 def search_in_threads(searcher: Searcher, chunks: Sequence[Chunk], *, threads: int) -> Parts:
     """Search pieces by several threads, a few ahead of what is asked for."""
-    if threads == 1 or len(chunks) < 2:
-        for chunk in chunks:
-            yield chunk, searcher.run(chunk)
-        return
-    pool_name = f"search-{next(POOLS)}"
-    pool = ThreadPoolExecutor(threads, pool_name)
-    waiting: deque[tuple[Chunk, Future[Part]]] = deque()
-    try:
-        for chunk in chunks:
-            waiting.append((chunk, pool.submit(searcher.run, chunk)))
-            if len(waiting) > threads * AHEAD:
-                yield waiting[0][0], waiting.popleft()[1].result()
-        while waiting:
-            yield waiting[0][0], waiting.popleft()[1].result()
-    finally:
-        # A search that nobody closed ends where it is collected, which may be on one of its own threads: none waits
-        # for itself.
-        is_own_thread = threading.current_thread().name.startswith(f"{pool_name}_")
-        pool.shutdown(wait=not is_own_thread, cancel_futures=True)
+    with closing(in_ordered_threads("search", searcher.run, chunks, min(threads, len(chunks) or 1))) as parts:
+        yield from zip(chunks, parts, strict=True)
 
 
 class SearchRun:

@@ -2,16 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from storage.amounts import bytes_text, counted
 from storage.log.commit_log import CommitLog
+from storage.ordered_threads import in_ordered_threads
 from storage.space.scan_space import SegmentPart, tally_segment
 from storage.space.tally import Tally
-
-AHEAD: Final = 2
-"""Segments a thread that are counted, or wait for it, before their tallies are asked for."""
 
 TallyAll: TypeAlias = Callable[[Sequence[SegmentPart]], Iterable[Tally]]
 """Counts segments, in whatever order, and gives their tallies in theirs."""
@@ -47,20 +44,8 @@ def measure(
 
 def in_threads(parts: Sequence[SegmentPart], threads: int | None = None) -> Iterator[Tally]:
     """Count segments by several threads, a few ahead of what is asked for; by default as many as there are cores."""
-    threads = threads or os.cpu_count() or 1
-    if threads == 1 or len(parts) < 2:
-        yield from map(tally_segment, parts)
-        return
-    with ThreadPoolExecutor(threads, "space") as pool:
-        try:
-            waiting = [pool.submit(tally_segment, part) for part in parts[: threads * AHEAD]]
-            for number in range(len(parts)):
-                tally = waiting.pop(0).result()
-                if number + threads * AHEAD < len(parts):
-                    waiting.append(pool.submit(tally_segment, parts[number + threads * AHEAD]))
-                yield tally
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    threads = min(threads or os.cpu_count() or 1, len(parts) or 1)
+    yield from in_ordered_threads("space", tally_segment, parts, threads)
 
 
 def problems_of(commit_log: CommitLog, tally: Tally) -> list[str]:
