@@ -60,13 +60,14 @@ FAILED_ALONE = { echo 'These failed. Each runs once more by itself; one that pas
 	$(BIN)/python -m pytest -m 'not soak' -v --tb=long --maxfail=1 --last-failed --last-failed-no-failures none; }
 
 # The whole product, in every process that the tests start.
-coverage: export COVERAGE_DATA = $(abspath $(VENV)/cache/coverage/data)
+coverage: export COVERAGE_FILE = $(abspath $(VENV))/cache/product-coverage/data
+coverage: export TRACED = product
 coverage: .dev
 	@tests/setup.sh java
 	@tests/setup.sh clients
 	@tests/setup.sh browser
-	rm -rf $(dir $(COVERAGE_DATA))
-	mkdir -p $(dir $(COVERAGE_DATA))
+	rm -rf $(dir $(COVERAGE_FILE))
+	mkdir -p $(dir $(COVERAGE_FILE))
 	$(BIN)/coverage run --rcfile=tests/coverage.ini -m pytest -m 'not soak' -n $(PROCESSES)
 	$(BIN)/coverage combine --rcfile=tests/coverage.ini --quiet
 	$(BIN)/coverage report --rcfile=tests/coverage.ini --fail-under=90

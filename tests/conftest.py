@@ -37,7 +37,10 @@ settings.load_profile("default")
 
 MEASURED = ("tests/protocol/", "tests/storage/")
 """The tests that measure coverage: of the packages of their names. Tracing makes Python four times slower, so the
-others run without it, and so do those of them that have plain Python judge whole stores: they are marked `untraced`."""
+others run without it, and so do those of them that have plain Python judge whole stores: they are marked `untraced`.
+`make coverage` measures the whole product by all tests but these."""
+
+IS_PRODUCT_TRACED = os.environ.get("TRACED") == "product"
 
 MANY_DESCRIPTORS = 500
 """Half of what a process may have by default."""
@@ -53,7 +56,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     pytest-cov's own marker `no_cover` uncovers another tracer where there are several processes.
     """
     is_measured = item.nodeid.startswith(MEASURED) and not item.nodeid.startswith(COMPILED)
-    if is_measured and item.get_closest_marker("untraced") is None:
+    if (is_measured or IS_PRODUCT_TRACED) and item.get_closest_marker("untraced") is None:
         return (yield)
     tracer, tracer_of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)

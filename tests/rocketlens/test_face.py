@@ -25,11 +25,14 @@ def test_importing_it_loads_nothing_but_itself() -> None:
 
 def test_opening_a_store_and_viewing_an_offset_loads_no_arrays_and_no_network(g1_store: Path) -> None:
     code = (
-        "import sys, rocketlens\n"
+        "import sys; before = set(sys.modules); import rocketlens\n"
         f"assert rocketlens.open({str(g1_store)!r}).view(0)[0].physical_offset == 0\n"
-        "print(*{'numpy', 'asyncio', 'ssl', 'socket', 'pyarrow', 'pyspark', 'click'} & set(sys.modules))"
+        "loaded = set(sys.modules) - before\n"
+        "assert 'rocketlens' in loaded\n"
+        "print(*{'numpy', 'asyncio', 'ssl', 'socket', 'pyarrow', 'pyspark', 'click'} & loaded)"
     )
-    assert python(code).stdout == "\n"
+    ended = python(code)
+    assert ended.stdout == "\n", ended.stderr
 
 
 def test_every_name_is_there_and_in_order() -> None:
