@@ -68,9 +68,9 @@ coverage: .dev
 	@tests/setup.sh browser
 	rm -rf $(dir $(COVERAGE_FILE))
 	mkdir -p $(dir $(COVERAGE_FILE))
-	$(BIN)/coverage run --rcfile=tests/coverage.ini -m pytest -m 'not soak' -n $(PROCESSES)
-	$(BIN)/coverage combine --rcfile=tests/coverage.ini --quiet
-	$(BIN)/coverage report --rcfile=tests/coverage.ini --fail-under=90
+	code=0; $(BIN)/coverage run --rcfile=tests/coverage.ini -m pytest -m 'not soak' -n $(PROCESSES) || code=$$?; \
+		$(BIN)/coverage combine --rcfile=tests/coverage.ini --quiet && \
+		$(BIN)/coverage report --rcfile=tests/coverage.ini --fail-under=90 && exit $$code
 
 check: .dev
 	@PYTHONPATH=.:tests:tests/support $(BIN)/python tests/support/quick_check.py

@@ -83,8 +83,12 @@ def test_a_segment_cut_under_load_is_served_as_far_as_it_goes(g1_store: Path, tm
                 assert answers[offset] == whole[offset]
             else:
                 assert answers[offset][0] != 0 or answers[offset] == whole[offset]
+        said = f"no segment holds physical offsets {cut} to"
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while said not in (tmp_path / "stderr").read_text():
+            assert time.monotonic() < deadline, (tmp_path / "stderr").read_text()
+            time.sleep(0.05)
         assert server.stop() == 0
-    assert f"no segment holds physical offsets {cut} to" in (tmp_path / "stderr").read_text()
 
 
 def record_offsets(store: Path) -> list[int]:
