@@ -10,6 +10,7 @@ from typing import Any, Self
 import pyspark
 
 from held_tasks import VARIABLE, HeldTasks
+from spark_classes import QUICK
 from spark_events import SparkEvents
 
 SCRIPT = Path(__file__).with_name("submitted_jobs.py")
@@ -52,7 +53,7 @@ class ClusterSession:
         options = [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
         environment = {
             **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": str(python),
-            "PYTHONPATH": str(packages),
+            "PYTHONPATH": str(packages), "SPARK_LAUNCHER_OPTS": " ".join(QUICK),
         }  # fmt: skip
         command = [str(home / "bin" / "spark-submit"), "--master", master, *options, str(SCRIPT), str(work / "session")]
         with self._log.open("wb") as log:

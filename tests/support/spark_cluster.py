@@ -15,18 +15,25 @@ import pyspark
 
 from benchmarks.server_process import free_port
 from interop.stages import wait_until
+from spark_classes import QUICK
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 300
 
 
 class SparkCluster:
-    """A master at `url`, and workers of one core each."""
+    """A master at `url`, and workers of one core each; `settings` are those of an application on it."""
 
-    def __init__(self, work: Path, running: contextlib.ExitStack) -> None:
-        """Start the master; processes end with `running`, and write into `work`."""
+    def __init__(self, work: Path, running: contextlib.ExitStack, jvm_options: list[str]) -> None:
+        """Start the master; processes end with `running`, and write into `work`. All JVMs get the options."""
         self._work, self._running, self._workers = work, running, 0
+        self._jvm_options = " ".join(jvm_options)
         self._log = work / "cluster.log"
+        self.settings = {
+            "spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.executor.memory": "512m",
+            "spark.rocketlens.startSeconds": "180", "spark.executor.extraJavaOptions": self._jvm_options,
+            "spark.driver.extraJavaOptions": self._jvm_options,
+        }  # fmt: skip
         port = free_port()
         self.url = f"spark://{LOOPBACK}:{port}"
         self._start("master.Master", LOOPBACK, "--port", str(port))
@@ -47,7 +54,7 @@ class SparkCluster:
         home = Path(pyspark.__file__).parent
         environment = {
             **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": host, "PYSPARK_PYTHON": sys.executable,
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_DAEMON_JAVA_OPTS": self._jvm_options, "SPARK_LAUNCHER_OPTS": " ".join(QUICK),
         }  # fmt: skip
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host]
         with self._log.open("ab") as output:
@@ -58,10 +65,10 @@ class SparkCluster:
 
 
 @contextlib.contextmanager
-def spark_cluster(work: Path, workers: int) -> Iterator[SparkCluster]:
+def spark_cluster(work: Path, workers: int, jvm_options: list[str]) -> Iterator[SparkCluster]:
     """A cluster whose workers have registered."""
     with contextlib.ExitStack() as running:
-        cluster = SparkCluster(work, running)
+        cluster = SparkCluster(work, running, jvm_options)
         cluster.add_workers(workers)
         yield cluster
 

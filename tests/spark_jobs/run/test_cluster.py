@@ -30,6 +30,7 @@ from interop.stages import wait_until
 from oracles import build_index, read_log, signed
 from planted import imported, plant
 from process import COMMAND
+from spark_classes import QUICK, quick_jvm
 from spark_cluster import LOOPBACK, SparkCluster, spark_cluster
 from spark_events import SparkEvents
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -39,15 +40,8 @@ from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[3]
 SUBMIT_SECONDS = 600
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""What a JVM of a few seconds compiles well is not worth it."""
-
-SETTINGS = {
-    "spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.executor.memory": "512m",
-    "spark.rocketlens.startSeconds": "180", "spark.executor.extraJavaOptions": QUICK_JVM,
-    "spark.driver.extraJavaOptions": QUICK_JVM,
-}  # fmt: skip
-
+ONE_CORE = {"spark.cores.max": "1"}
+"""One executor, for what needs no second one: to start one takes more than to run a job."""
 
 SHAPE = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000")
 """The sizes of the store's own files."""
@@ -97,14 +91,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """A cluster of two workers."""
-    with spark_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
+    work = tmp_path_factory.mktemp("cluster")
+    with spark_cluster(work, workers=2, jvm_options=quick_jvm(tmp_path_factory)) as cluster:
         yield cluster
-
-
-@pytest.fixture(scope="module")
-def master(cluster: SparkCluster) -> str:
-    """The cluster's URL."""
-    return cluster.url
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +116,7 @@ def write_store(root: Path, segments: int) -> None:
 
 
 def submit(
-    master: str, python: Path, packages: Path, work: Path, store: Path, out: Path, *options: str
+    cluster: SparkCluster, python: Path, packages: Path, work: Path, store: Path, out: Path, *options: str
 ) -> subprocess.CompletedProcess[str]:
     """`spark-submit` as on a machine that has our wheel unpacked alone."""
     events = work / "events"
@@ -135,13 +124,13 @@ def submit(
     home = Path(pyspark.__file__).parent
     environment = {
         **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": str(python),
-        "PYTHONPATH": str(packages),
+        "PYTHONPATH": str(packages), "SPARK_LAUNCHER_OPTS": " ".join(QUICK),
     }  # fmt: skip
     settings = {
-        **SETTINGS, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}",
+        **cluster.settings, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
     }  # fmt: skip
-    command = [str(home / "bin" / "spark-submit"), "--master", master]
+    command = [str(home / "bin" / "spark-submit"), "--master", cluster.url]
     command += as_options(settings)
     command += [str(packages / "spark_jobs" / "rebuild_all.py"), str(store), "--out", str(out), *options]
     return subprocess.run(
@@ -153,10 +142,11 @@ def as_options(settings: dict[str, str]) -> list[str]:
     return [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
 
 
-def command(python: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """`rocketlens` from the sources, for workers of another Python."""
+def command(cluster: SparkCluster, python: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """`rocketlens` from the sources, for a worker of another Python."""
+    options = {**cluster.settings, **ONE_CORE, "spark.pyspark.python": str(python), **settings}
     return subprocess.run(
-        [*COMMAND, *arguments, *as_options({**SETTINGS, "spark.pyspark.python": str(python), **settings})],
+        [*COMMAND, *arguments, "--master", cluster.url, *as_options(options)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -187,45 +177,29 @@ def assert_queues(store: Path, out: Path) -> None:
 
 
 def test_both_workers_of_a_cluster_run_tasks_and_the_bytes_are_those_of_one_machine(
-    tmp_path: Path, packages: Path, bare: Path, master: str, store: Path
+    tmp_path: Path, packages: Path, bare: Path, cluster: SparkCluster, store: Path
 ) -> None:
     """Submitted, and as a command that starts Spark's driver itself."""
     out, direct = tmp_path / "out", tmp_path / "direct"
     plant(tmp_path)  # where the submitted driver is started
-    ended = [submit(master, bare, packages, tmp_path, store, out, *SHAPE)]
-    ended.append(command(bare, "rebuild", "all", str(store), "--out", str(direct), "--master", master, *SHAPE))
+    ended = [submit(cluster, bare, packages, tmp_path, store, out, *SHAPE)]
+    ended.append(command(cluster, bare, "rebuild", "all", str(store), "--out", str(direct), *SHAPE))
     for each in ended:
         assert each.returncode == 0, each.stdout + each.stderr
     assert imported(tmp_path) == {}
     assert_both_workers_ran(SparkEvents(tmp_path / "events"), store)
     for made in (out, direct):
         assert_rebuilt(store, made)
-    assert f"rocketlens: executors are starting: {master} has given none yet" in ended[1].stderr
+    assert f"rocketlens: executors are starting: {cluster.url} has given none yet" in ended[1].stderr
     assert "rocketlens: the first executor is there, after" in ended[1].stderr
 
 
-def test_workers_that_share_no_directory_send_what_they_build(
-    tmp_path: Path, bare: Path, master: str, store: Path
+def test_a_foreign_package_on_the_workers_is_named(
+    tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path
 ) -> None:
-    """Blocks go from one worker to the other by Spark's shuffle; no --work is there for both."""
-    options = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000", "--exchange", "shuffle")
-    ended = command(bare, "rebuild", "all", str(store), "--out", f"file://{tmp_path}/out", "--master", master, *options)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    parts = json.loads((tmp_path / "out" / "_manifest.json").read_text())["parts"]
-    made = {part["path"]: (tmp_path / "out" / part["name"]).read_bytes() for part in parts}
-    built = [made[path] for path in sorted(made) if path.startswith("index/")]
-    assert built == build_index(read_log(store / "commitlog"), 97, 150)
-    queues = {str(path.relative_to(store)): path for path in (store / "consumequeue").rglob("*") if path.is_file()}
-    assert len(queues) > 1
-    assert {path: path_of.read_bytes() for path, path_of in queues.items()} == {
-        path: data for path, data in made.items() if path.startswith("consumequeue/")
-    }
-
-
-def test_a_foreign_package_on_the_workers_is_named(tmp_path: Path, bare: Path, master: str, store: Path) -> None:
     foreign = plant_foreign(tmp_path / "theirs", "spark_jobs", "storage")
-    rebuild = ("rebuild", "index", str(store), "--out", str(tmp_path / "out"), "--master", master)
-    ended = command(bare, *rebuild, **{"spark.executorEnv.PYTHONPATH": str(foreign)})
+    rebuild = ("rebuild", "index", str(store), "--out", str(tmp_path / "out"))
+    ended = command(cluster, bare, *rebuild, **{"spark.executorEnv.PYTHONPATH": str(foreign)})
     assert ended.returncode == 3
     assert f"rocketlens: RocketLens cannot run: {foreign / 'spark_jobs'} is in the way" in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -233,12 +207,12 @@ def test_a_foreign_package_on_the_workers_is_named(tmp_path: Path, bare: Path, m
 
 
 def test_the_data_source_reads_on_a_cluster_in_a_session_that_somebody_else_has_started(
-    tmp_path: Path, bare: Path, master: str, store: Path
+    tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path
 ) -> None:
     (tmp_path / "session.py").write_text(SESSION)
-    settings = [f"{name}={value}" for name, value in SETTINGS.items()]
+    settings = [f"{name}={value}" for name, value in (cluster.settings | ONE_CORE).items()]
     ended = subprocess.run(
-        [sys.executable, str(tmp_path / "session.py"), str(store), master, *settings],
+        [sys.executable, str(tmp_path / "session.py"), str(store), cluster.url, *settings],
         env={**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": str(bare)},
         cwd=tmp_path,
         capture_output=True,
@@ -257,7 +231,7 @@ def session(
 ) -> Iterator[ClusterSession]:
     """One application for all jobs and losses, since to start one takes longer than to run them."""
     work = tmp_path_factory.mktemp("session")
-    with ClusterSession(cluster.url, bare, packages, work, SETTINGS | UNEASY) as session:
+    with ClusterSession(cluster.url, bare, packages, work, cluster.settings | UNEASY) as session:
         yield session
 
 
@@ -281,6 +255,22 @@ class TestOneApplication:
         assert exported.report["messages"] == len(read_log(store / "commitlog"))
         lines = [line for part in Path(out["export"]).glob("part-*") for line in part.read_text().splitlines()]
         assert len(lines) == len(read_log(store / "commitlog"))
+
+    def test_workers_that_share_no_directory_send_what_they_build(
+        self, tmp_path: Path, session: ClusterSession, store: Path
+    ) -> None:
+        """Blocks go from one worker to the other by Spark's shuffle; no --work is there for both."""
+        out = f"file://{tmp_path}/out"
+        session.run("rebuild_all", str(store), "--out", out, *SHAPE, "--exchange", "shuffle")
+        parts = json.loads((tmp_path / "out" / "_manifest.json").read_text())["parts"]
+        made = {part["path"]: (tmp_path / "out" / part["name"]).read_bytes() for part in parts}
+        built = [made[path] for path in sorted(made) if path.startswith("index/")]
+        assert built == build_index(read_log(store / "commitlog"), 97, 150)
+        queues = {str(path.relative_to(store)): path for path in (store / "consumequeue").rglob("*") if path.is_file()}
+        assert len(queues) > 1
+        assert {path: path_of.read_bytes() for path, path_of in queues.items()} == {
+            path: data for path, data in made.items() if path.startswith("consumequeue/")
+        }
 
     def test_a_task_that_stands_still_is_overtaken_by_its_speculative_copy(
         self, tmp_path: Path, session: ClusterSession, store: Path
@@ -325,8 +315,8 @@ class TestOneApplication:
         session.kill()
         session.held.let_go()
         assert (tmp_path / "out" / ".rocketlens-work").exists()
-        options = ("--out", str(tmp_path / "out"), *SHAPE, "--json", "--master", cluster.url)
-        ended = command(bare, "rebuild", "all", str(store), *options)
+        options = ("--out", str(tmp_path / "out"), *SHAPE, "--json")
+        ended = command(cluster, bare, "rebuild", "all", str(store), *options)
         assert ended.returncode == 0, ended.stderr
         assert json.loads(ended.stdout)["resumed"]
         assert_rebuilt(store, tmp_path / "out")
@@ -363,13 +353,13 @@ def assert_whole(session: ClusterSession, store: Path, work: Path, held: int) ->
 
 @pytest.mark.soak
 def test_more_than_a_gigabyte_comes_out_of_a_cluster_as_out_of_one_machine(
-    tmp_path: Path, packages: Path, bare: Path, master: str
+    tmp_path: Path, packages: Path, bare: Path, cluster: SparkCluster
 ) -> None:
     slots, entries = 500_000, 2_000_000
     store = make_store(tmp_path, StoreParameters(count=2_200_000, segment_size=1 << 25), None)
     assert sum(path.stat().st_size for path in (store / "commitlog").iterdir()) >= 1 << 30
     out, alone = tmp_path / "out", tmp_path / "alone"
-    ended = submit(master, bare, packages, tmp_path, store, out, "--slots", str(slots), "--entries", str(entries))
+    ended = submit(cluster, bare, packages, tmp_path, store, out, "--slots", str(slots), "--entries", str(entries))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert_both_workers_ran(SparkEvents(tmp_path / "events"), store)
     request = RebuildRequest(
