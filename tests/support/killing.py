@@ -6,11 +6,14 @@ forked child, in which these calls are watched; nothing of the work knows of it.
 
 import errno
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 from spark_jobs.publish import atomic_rename
 
@@ -40,13 +43,56 @@ def gets_through(work: Callable[..., Any], arguments: tuple[Any, ...], killed_be
     return code == 0
 
 
-def every_kill(work: Callable[..., Any], arguments: tuple[Any, ...], renames: Renames) -> Iterator[int]:
+class SmallParent:
+    """A process that does nothing but `gets_through`, for work of a millisecond.
+
+    One that runs tests has hundreds of megabytes, and to fork it takes longer than such work. Work and arguments are
+    pickled: a function of tests/support, and nothing that a test has patched.
+    """
+
+    def __init__(self) -> None:
+        """Start it."""
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-c", "import killing; killing.serve()"]
+        self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def gets_through(
+        self, work: Callable[..., Any], arguments: tuple[Any, ...], killed_before: int, renames: Renames
+    ) -> bool:
+        """Do the same as the function, in a child of the small process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        pickle.dump((work, arguments, killed_before, renames), self._process.stdin)
+        self._process.stdin.flush()
+        through: bool = pickle.load(self._process.stdout)
+        return through
+
+
+def serve() -> None:
+    """Answer what `SmallParent` asks on stdin, until that is closed."""
+    while sys.stdin.buffer.peek(1):
+        pickle.dump(gets_through(*pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
+        sys.stdout.flush()
+
+
+def every_kill(
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    renames: Renames,
+    run: Callable[..., bool] = gets_through,
+) -> Iterator[int]:
     """Run `work` killed before its first step, its second, and so on; yields after each kill, and ends when none hits.
 
     The caller puts everything back to where it was before the next round.
     """
     number = 1
-    while not gets_through(work, arguments, number, renames):
+    while not run(work, arguments, number, renames):
         yield number
         number += 1
 

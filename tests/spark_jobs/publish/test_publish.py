@@ -5,11 +5,12 @@ import os
 import random
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from killing import Renames, every_kill, gets_through, limit
+from killing import Renames, SmallParent, every_kill, limit
 from protocol.errors import ConfigError, StoreError
 from publishing import (
     NAMES,
@@ -17,6 +18,7 @@ from publishing import (
     TIME,
     Scene,
     holding,
+    look_for_nobody,
     new,
     old,
     publish_scene,
@@ -29,9 +31,6 @@ from spark_jobs.publish.publish import EXCHANGE, FSYNC, Published, Staged, publi
 from spark_jobs.publish.publish_journal import Journal, read_journal, remove_journal, write_journal
 from spark_jobs.publish.publish_names import find_unfinished
 from spark_jobs.publish.store_lock import StoreLock
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-"""Python warns of forking a process with threads; the child does nothing that another thread could have locked."""
 
 ALL_RENAMES = pytest.mark.parametrize("renames", list(Renames), ids=lambda renames: renames.value)
 MISSING = {"nothing missing": (), "some missing": ("index", "batchconsumequeue"), "all missing": NAMES}
@@ -48,8 +47,15 @@ def scene(tmp_path: Path) -> Scene:
 @pytest.fixture
 def deadly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A place for scenes of hundreds of kills, with no processes to look for."""
-    monkeypatch.setattr(store_lock, "find_writers", lambda *_: ([], []))
+    monkeypatch.setattr(store_lock, "find_writers", look_for_nobody)
     return tmp_path / "scene"
+
+
+@pytest.fixture(scope="module")
+def parent() -> Iterator[SmallParent]:
+    """The process whose children are killed."""
+    with SmallParent() as parent:
+        yield parent
 
 
 @pytest.fixture
@@ -179,12 +185,12 @@ def test_a_file_that_is_kept_under_a_second_name_stays_as_it_is(scene: Scene) ->
 @ALL_RENAMES
 @ALL_MISSING
 def test_a_kill_before_any_step_leaves_each_whole_and_the_next_run_ends_it(
-    deadly: Path, renames: Renames, missing: tuple[str, ...]
+    deadly: Path, parent: SmallParent, renames: Renames, missing: tuple[str, ...]
 ) -> None:
     scene = Scene(deadly, missing=missing)
     scene.reset()
     states, kills = set(), 0
-    for _ in every_kill(publish_scene, (scene,), renames):
+    for _ in every_kill(publish_scene, (scene,), renames, parent.gets_through):
         kills += 1
         states.add(scene.digest())
         scene.assert_whole(may_be_missing=renames is not Renames.ALL)
@@ -209,11 +215,13 @@ def test_a_kill_before_any_step_leaves_each_whole_and_the_next_run_ends_it(
 
 @ALL_RENAMES
 @pytest.mark.parametrize("seed", range(6))
-def test_a_publishing_that_is_killed_again_and_again_gets_through(deadly: Path, renames: Renames, seed: int) -> None:
+def test_a_publishing_that_is_killed_again_and_again_gets_through(
+    deadly: Path, parent: SmallParent, renames: Renames, seed: int
+) -> None:
     chance = random.Random(seed)
     scene = Scene(deadly, missing=chance.choice([(), ("consumequeue",)]))
     scene.reset()
-    while not gets_through(publish_scene, (scene,), chance.randint(1, 30), renames):
+    while not parent.gets_through(publish_scene, (scene,), chance.randint(1, 30), renames):
         scene.assert_whole(may_be_missing=renames is not Renames.ALL)
     scene.assert_published()
 
@@ -231,12 +239,12 @@ def broker_starts(scene: Scene) -> None:
 @ALL_RENAMES
 @pytest.mark.parametrize(("why", "missing"), [("a broker ran", ()), ("another source", ("index",))])
 def test_what_has_fallen_behind_the_store_is_not_brought_in(
-    deadly: Path, renames: Renames, why: str, missing: tuple[str, ...]
+    deadly: Path, parent: SmallParent, renames: Renames, why: str, missing: tuple[str, ...]
 ) -> None:
     scene = Scene(deadly, missing=missing)
     scene.reset()
     left = set()
-    for _ in every_kill(publish_scene, (scene,), renames):
+    for _ in every_kill(publish_scene, (scene,), renames, parent.gets_through):
         if scene.journal.exists():
             if why == "a broker ran":
                 broker_starts(scene)
@@ -265,13 +273,13 @@ def test_what_has_fallen_behind_the_store_is_not_brought_in(
 
 
 @ALL_RENAMES
-def test_giving_up_survives_kills_too(deadly: Path, renames: Renames) -> None:
+def test_giving_up_survives_kills_too(deadly: Path, parent: SmallParent, renames: Renames) -> None:
     scene = Scene(deadly)
     scene.reset()
     begun = 1
-    while not gets_through(publish_scene, (scene,), begun, renames):
+    while not parent.gets_through(publish_scene, (scene,), begun, renames):
         number = 1
-        while not gets_through(roll_scene_forward, (scene, "another"), number, renames):
+        while not parent.gets_through(roll_scene_forward, (scene, "another"), number, renames):
             scene.assert_whole(may_be_missing=renames is not Renames.ALL)
             number += 1
         for name in NAMES:
@@ -281,10 +289,14 @@ def test_giving_up_survives_kills_too(deadly: Path, renames: Renames) -> None:
         begun += 5
 
 
-def test_without_the_work_directory_what_is_not_brought_in_is_deleted(deadly: Path) -> None:
+def test_without_the_work_directory_what_is_not_brought_in_is_deleted(deadly: Path, parent: SmallParent) -> None:
     scene = Scene(deadly)
     scene.reset()
-    number = next(number for number in every_kill(publish_scene, (scene,), Renames.ALL) if find_unfinished(scene.store))
+    number = next(
+        number
+        for number in every_kill(publish_scene, (scene,), Renames.ALL, parent.gets_through)
+        if find_unfinished(scene.store)
+    )
     assert number
     content = scene.journal.read_bytes()
     shutil.rmtree(scene.work)
@@ -295,10 +307,10 @@ def test_without_the_work_directory_what_is_not_brought_in_is_deleted(deadly: Pa
     assert find_unfinished(scene.store) == []
 
 
-def test_a_broker_that_made_its_own_in_the_gap_of_two_renames_keeps_it(deadly: Path) -> None:
+def test_a_broker_that_made_its_own_in_the_gap_of_two_renames_keeps_it(deadly: Path, parent: SmallParent) -> None:
     scene = Scene(deadly)
     scene.reset()
-    for _ in every_kill(publish_scene, (scene,), Renames.PLAIN):
+    for _ in every_kill(publish_scene, (scene,), Renames.PLAIN, parent.gets_through):
         if not (scene.store / "consumequeue").exists():
             break
         scene.reset()
@@ -445,10 +457,10 @@ def test_a_rename_that_fails_later_leaves_each_whole_and_the_next_run_goes_on(
 
 
 @pytest.mark.parametrize("what", ["target", "incoming"])
-def test_something_else_in_the_way_is_never_touched(deadly: Path, what: str) -> None:
+def test_something_else_in_the_way_is_never_touched(deadly: Path, parent: SmallParent, what: str) -> None:
     scene = Scene(deadly)
     scene.reset()
-    for _ in every_kill(publish_scene, (scene,), Renames.ALL):
+    for _ in every_kill(publish_scene, (scene,), Renames.ALL, parent.gets_through):
         if len(find_unfinished(scene.store)) == len(NAMES):
             break
         scene.reset()
