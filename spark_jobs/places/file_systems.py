@@ -73,5 +73,5 @@ def check_storage(text: str) -> str:
 
 
 def said(error: Exception) -> str:
-    """Return the text of an error, its name if it has none."""
-    return str(error) or type(error).__name__
+    """Return the text of an error, its name if it has none; without the stack of a name node, which sends it along."""
+    return str(error).partition("\n\tat ")[0] or type(error).__name__

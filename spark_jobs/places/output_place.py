@@ -18,6 +18,9 @@ from protocol.errors import ConfigError, RocketLensError, StoreError
 from spark_jobs.places.file_systems import TIMES, file_system, said
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_FIRST_MILLISECONDS: Final = 100_000_000_000
+"""A time from this number on is in ms since 1970, as Hadoop's are: in s it would not be before the year 5138."""
+
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -262,4 +265,4 @@ def _time(info: dict[str, Any]) -> float | None:
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
     if found is None:
         return None
-    return float(found) / (1000 if "modificationTime" in info else 1)
+    return float(found) / (1000 if found >= _FIRST_MILLISECONDS else 1)

@@ -5,7 +5,7 @@ at, and its end is found by reading the last segment.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -115,6 +115,9 @@ def find_ranges(path: str, commit_log: Sequence[str] = (), storage: str = "") ->
     return _local_ranges(Path(local_path(path)), commit_log)
 
 
+_MISSING: Final = "no segment is there"
+
+
 def end_of(last: LogRange) -> int:
     """Position behind the last record of a range whose end is not known; reads it."""
     with last.open() as window:
@@ -142,8 +145,8 @@ def _local_ranges(root: Path, commit_log: Sequence[str]) -> LogRanges:
         )
         for number, segment in enumerate(log.segments)
     )
-    problems = [Problem(str(log.segments[0].file.path.parent), start, stop - start, "no segment is there")
-                for start, stop in log.holes]  # fmt: skip
+    directory = str(log.segments[0].file.path.parent)
+    problems = [Problem(directory, start, stop - start, _MISSING) for start, stop in log.holes]
     problems += [Problem(str(each), _offset_of(each), 0, "it cannot be read") for each in log.unreadable]
     if log.torn_end is not None and not read_store_state(layout.root).is_live:
         last = log.segments[-1]
@@ -168,14 +171,11 @@ def _offset_of(name: str | Path) -> int:
 
 def _remote_ranges(url: str, commit_log: Sequence[str], storage: str) -> LogRanges:
     ledger = None if commit_log else _remote_ledger(url, storage)
-    directories = list(commit_log) or [f"{url.rstrip('/')}/{COMMIT_LOG}", *([] if ledger else [url])]
-    for directory in directories:
-        found = _list_remote(directory, storage)
-        if found:
-            break
+    found = _list_all(commit_log or (f"{url.rstrip('/')}/{COMMIT_LOG}",), storage)
     if ledger:
         found = sorted(found + _list_remote(ledger, storage))
-        directory = ledger
+    elif not found and not commit_log:
+        found = _list_remote(url, storage)
     if not found:
         raise NotAStore(url, expected=EXPECTED, found="no segment there")
     written = _without_empty(found, storage)
@@ -187,11 +187,23 @@ def _remote_ranges(url: str, commit_log: Sequence[str], storage: str) -> LogRang
         for number, (base, size, path) in enumerate(written)
     )
     holes = [
-        Problem(directory, base + size, following - base - size, "no segment is there")
-        for (base, size, _), following in zip(written, ends[:-1], strict=False)
+        Problem(os.path.dirname(path), base + size, following - base - size, _MISSING)
+        for (base, size, path), following in zip(written, ends[:-1], strict=False)
         if base + size < following
     ]
     return LogRanges(ranges, tuple(holes))
+
+
+def _list_all(directories: Iterable[str], storage: str) -> list[tuple[int, int, str]]:
+    """The segments of several directories as :func:`_list_remote` has those of one.
+
+    Of two with one name the longer counts, the first of equals, as in directories of this machine.
+    """
+    found: dict[int, tuple[int, int, str]] = {}
+    for directory in directories:
+        for each in _list_remote(directory, storage):
+            found[each[0]] = max(found.get(each[0], each), each, key=lambda segment: segment[1])
+    return sorted(found.values())
 
 
 def _list_remote(directory: str, storage: str) -> list[tuple[int, int, str]]:

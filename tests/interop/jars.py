@@ -1,6 +1,6 @@
 """The official RocketMQ jars of one version, brought once by Maven into a cache folder outside the repository.
 
-The cache, a folder for each thing that is brought or built once, serves other clients too.
+The cache, a folder for each thing that is brought or built once, serves other clients and servers too.
 """
 
 import fcntl
@@ -76,14 +76,40 @@ def _cache_root() -> Path:
     return Path(configured) if configured else Path.home() / ".cache" / "rocketlens" / "jars"
 
 
-def _download(version: str, folder: Path) -> None:
-    command = [tool("mvn"), "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-    command += [f"-Drocketmq.version={version}", f"-DoutputDirectory={folder}"]
-    if version in LIBRARY_VERSIONS:
-        command.append(f"-Drocketmq.library.version={LIBRARY_VERSIONS[version]}")
-    if not version.startswith("4."):
-        command.append("-Pserver")
+def copy_jars(pom: Path, folder: Path, *options: str) -> None:
+    """Have Maven copy what a POM names, and all that depends on, into a folder; raises `JarsUnavailable`."""
+    command = [tool("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", *options]
     tool("java")
-    outcome = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if outcome.returncode != 0 or not any(folder.glob("rocketmq-client-*.jar")):
-        raise JarsUnavailable(f"Maven brought no RocketMQ {version} jars:\n{outcome.stdout[-3000:]}")
+    outcome = subprocess.run(
+        [*command, f"-DoutputDirectory={folder}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if outcome.returncode != 0 or not any(folder.glob("*.jar")):
+        raise JarsUnavailable(f"Maven brought no jars ({' '.join(options)}):\n{outcome.stdout[-3000:]}")
+
+
+def build_go(module: str, folder: Path) -> None:
+    """Have Go build the program of a published module, `path@version`, in a folder; raises `ClientUnavailable`."""
+    go = shutil.which("go")
+    if go is None:
+        raise ClientUnavailable(f"go is not on the PATH: the tests need Go to build {module}")
+    folder.mkdir()
+    environment = os.environ | {"GOBIN": str(folder)}
+    command = [go, "install", "-trimpath", module]
+    outcome = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if outcome.returncode != 0:
+        raise ClientUnavailable(f"go install {module} failed:\n{outcome.stdout[-3000:]}")
+
+
+def _download(version: str, folder: Path) -> None:
+    options = [f"-Drocketmq.version={version}"]
+    if version in LIBRARY_VERSIONS:
+        options.append(f"-Drocketmq.library.version={LIBRARY_VERSIONS[version]}")
+    if not version.startswith("4."):
+        options.append("-Pserver")
+    copy_jars(POM, folder, *options)

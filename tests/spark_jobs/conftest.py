@@ -1,8 +1,11 @@
-"""What tests of the data source share."""
+"""What tests of jobs share: a session with the data source, and servers that are started once."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+
+from object_store import ObjectStore, google_store, hadoop_store
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -22,3 +25,17 @@ def session(spark: "SparkContext") -> "SparkSession":
     session.conf.set("spark.sql.shuffle.partitions", "2")
     register(session)
     return session
+
+
+@pytest.fixture(scope="session")
+def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """An object store that speaks Google's protocol."""
+    with google_store(tmp_path_factory.mktemp("google")) as objects:
+        yield objects
+
+
+@pytest.fixture(scope="session")
+def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """Hadoop's file system."""
+    with hadoop_store(tmp_path_factory.mktemp("hadoop")) as objects:
+        yield objects

@@ -1,31 +1,48 @@
-"""A stand-in for S3 on the loopback address, and stores put into it."""
+"""Stand-ins for object stores and Hadoop on the loopback address, and stores put into them.
+
+S3 is moto's, in this process. Google's is fake-gcs-server, which Go builds once. Hadoop's file system is that of its
+own mini-cluster, of the version that pyspark has the client of, which Maven brings once: a name node and a data node.
+"""
 
 import contextlib
 import json
+import os
+import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
 import s3fs
 from moto.server import ThreadedMotoServer
 
+from benchmarks.server_process import free_port
 from faulty_proxy import FaultPlan, faulty_proxy
+from interop.jars import build_go, cached, copy_jars, tool
+from interop.stages import wait_until
+from verifying import upload
+
+GOOGLE_SERVER = "github.com/fsouza/fake-gcs-server"
+GOOGLE_VERSION = "v1.56.1"
+HADOOP_POM = Path(__file__).with_name("hadoop-pom.xml")
+START_SECONDS = 180
+
+# gcsfs asks by gRPC for the kind of a bucket, which no emulator answers. Spark's workers have the variable from here.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """An object store with one bucket; `options` are what fsspec needs to know of it, as JSON."""
+    """A place for stores below the URL `root`; `options` are what fsspec needs to know of it, as JSON."""
 
     options: str
+    root: str = "s3://stores"
 
     def put(self, directory: Path, name: str) -> str:
-        """Copy a directory into the bucket; its URL."""
-        system = s3fs.S3FileSystem(**json.loads(self.options))
-        for path in sorted(directory.rglob("*")):
-            if path.is_file():
-                system.pipe_file(f"stores/{name}/{path.relative_to(directory)}", path.read_bytes())
-        return f"s3://stores/{name}"
+        """Copy a directory to the place; its URL."""
+        upload(directory, f"{self.root}/{name}", self.options)
+        return f"{self.root}/{name}"
 
     @contextlib.contextmanager
     def behind(self, plan: FaultPlan, *, asks_again: bool = False) -> Iterator["ObjectStore"]:
@@ -50,3 +67,59 @@ def object_store() -> Iterator[ObjectStore]:
         yield ObjectStore(json.dumps(options))
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def google_store(work: Path) -> Iterator[ObjectStore]:
+    """Run one that speaks Google's protocol. Raises ClientUnavailable."""
+    import gcsfs  # reads the variable above when it is loaded
+
+    server = cached(
+        f"fake-gcs-server-{GOOGLE_VERSION}", lambda folder: build_go(f"{GOOGLE_SERVER}@{GOOGLE_VERSION}", folder)
+    )
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    options = ("-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory")
+    with _running([str(server / "fake-gcs-server"), *options, "-external-url", endpoint], work):
+        wait_until(lambda: _answers(f"{endpoint}/storage/v1/b"), f"an object store at {endpoint}", START_SECONDS)
+        known = {"endpoint_url": endpoint, "token": "anon", "project": "tests"}
+        gcsfs.GCSFileSystem(**known).mkdir("stores")
+        yield ObjectStore(json.dumps(known), "gs://stores")
+
+
+@contextlib.contextmanager
+def hadoop_store(work: Path) -> Iterator[ObjectStore]:
+    """Run Hadoop's mini-cluster. Raises ClientUnavailable."""
+    client = next((Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar"))
+    version = client.stem.removeprefix("hadoop-client-api-")
+    jars = cached(f"hadoop-{version}", lambda folder: copy_jars(HADOOP_POM, folder, f"-Dhadoop.version={version}"))
+    details = work / "details.json"
+    options = ("-format", "-datanodes", "1", "-nnport", "0", "-httpport", "0", "-writeDetails", str(details))
+    java = [tool("java"), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
+    with _running([*java, "org.apache.hadoop.test.MiniDFSClusterManager", *options], work):
+        wait_until(lambda: details.exists() and details.read_text().endswith("}"), "a name node", START_SECONDS)
+        yield ObjectStore("{}", f"hdfs://127.0.0.1:{json.loads(details.read_text())['namenode_port']}/stores")
+
+
+def _answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=60).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _running(command: Sequence[str], work: Path) -> Iterator[None]:
+    """A process that writes below a directory, until the end."""
+    with (work / "output").open("wb") as output:
+        process = subprocess.Popen(command, cwd=work, stdout=output, stderr=output)
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -102,6 +102,22 @@ class TestBehindUrls:
         assert read(find_ranges(f"{memory}/commitlog")) == expected_rows(store.records)
         assert read(find_ranges(memory, [f"{memory}/commitlog"])) == expected_rows(store.records)
 
+    def test_a_log_in_several_directories_is_read_whole_and_in_order(
+        self, store: StoreWriter, memory: str, tmp_path: Path
+    ) -> None:
+        """Of two segments with one name the longer counts, as on a disk."""
+        root, directories = tmp_path / "spread", [tmp_path / "spread" / name for name in ("log-a", "log-b", "log-c")]
+        for number, path in enumerate(sorted((store.root / "commitlog").iterdir())):
+            for directory, size in ((directories[number % 2], None), (directories[2], 100)):
+                directory.mkdir(parents=True, exist_ok=True)
+                (directory / path.name).write_bytes(path.read_bytes()[:size])
+        upload(root, memory)
+        for given in (directories, directories[::-1]):
+            here = find_ranges(str(root), list(map(str, given)))
+            there = find_ranges(memory, [f"{memory}/{directory.name}" for directory in given])
+            assert [each.base_offset for each in there.ranges] == list(store.log.segments)
+            assert read(there) == read(here) == expected_rows(store.records)
+
     def test_segments_made_ahead_are_left_out(self, store: StoreWriter, memory: str) -> None:
         store.log.add_empty_segment()
         upload(store.root, memory)
