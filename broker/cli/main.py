@@ -16,6 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 COMMANDS = {
     "clean": Later("spark_jobs.clean_place:clean_place", "List or remove what killed jobs left where output goes."),
     "compact": Later("broker.cli.compact:compact", "Make the index of a store smaller and faster to read."),
+    "convert": Later("spark_jobs.convert_store:convert_store", "Make a plain store of one of DLedger's."),
     "diff": Later("broker.cli.diff:diff", "Compare the messages of two stores."),
     "doctor": Later("broker.cli.doctor:doctor", "Say what is wrong with a store, and how to fix it."),
     "export": Later("spark_jobs.export_store:export_store", "Write the messages of a store into files."),

@@ -12,6 +12,7 @@ DOOR: Final = (
     "index_names",
     "index_profiles",
     "kept_index",
+    "moved_log",
     "place_entries",
     "place_queues",
     "rebuild",

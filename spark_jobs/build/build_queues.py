@@ -11,11 +11,13 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from spark_jobs.build.moved_log import MovedLog
 from spark_jobs.build.unit_blocks import UnitList, queue_names, queue_runs
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import Block
@@ -58,12 +60,14 @@ Builder = QueueBuilder | BatchQueueBuilder
 class QueuesWanted(msgspec.Struct, frozen=True):
     """What all tasks that build queues must know, in a file: the plan, what of the log can be read, and its segments.
 
-    Units of records at or beyond the end of `log` do not count.
+    Units of records at or beyond the end of `log` do not count. `moved`: the old queues are of a log whose records were
+    elsewhere.
     """
 
     plan: QueuePlan
     log: ReadableLog
     segment_size: int
+    moved: MovedLog | None = None
 
     def leave(self, work: WorkDirectory) -> str:
         """Write it into the work directory, without the queues that there are; returns the path."""
@@ -191,7 +195,7 @@ class BundleBuild:
         """Build in the attempt's directory; `notify` is called with the number of units, twice."""
         self._task, self._partial, self._notify = task, attempt.partial, notify
         self._wanted = QueuesWanted.read(task.wanted)
-        self._plan, self._log = self._wanted.plan, self._wanted.log
+        self._plan, self._log, self._moved = self._wanted.plan, self._wanted.log, self._wanted.moved
         self._verdicts: dict[tuple[bytes, int], Verdict] = {}
         self._builders: dict[QueueKey, Builder] = {}
         self._held = self._units = 0
@@ -251,11 +255,10 @@ class BundleBuild:
 
     def _new_builder(self, key: QueueKey) -> Builder:
         plan, directory = self._plan, self._partial / key.path
-        old = plan.root / key.path
-        if key.tree == BATCH_CONSUME_QUEUE:
-            return BatchQueueBuilder(
-                directory, plan.file_sizes[BATCH_CONSUME_QUEUE], born_at=lambda: OldQueue(old, batch=True).born_at()
-            )
+        is_batch = key.tree == BATCH_CONSUME_QUEUE
+        born_at = partial(self._born_at, plan.root / key.path, batch=is_batch)
+        if is_batch:
+            return BatchQueueBuilder(directory, plan.file_sizes[BATCH_CONSUME_QUEUE], born_at=born_at)
         extension = None
         if plan.ext and not key.topic.startswith(LIGHT_PREFIX):
             path = self._partial / CONSUME_QUEUE_EXT / key.topic / str(key.queue_id)
@@ -265,9 +268,14 @@ class BundleBuild:
             plan.file_sizes[CONSUME_QUEUE],
             self._wanted.segment_size,
             extension=extension,
-            born_at=lambda: OldQueue(old).born_at(),
+            born_at=born_at,
             repeat=key.topic != SCHEDULE_TOPIC,
         )
+
+    def _born_at(self, directory: Path, *, batch: bool) -> int | None:
+        """Where the record of the old queue's first unit starts, None where it has none."""
+        old = OldQueue(directory, batch=batch).born_at()
+        return old if self._moved is None else self._moved.new_offset(old)
 
     def _flush(self) -> None:
         for builder in self._builders.values():
@@ -277,10 +285,13 @@ class BundleBuild:
     def _finish(self, key: QueueKey) -> QueueSummary:
         """Complete one queue: its numbers go on from where they were, whatever was lost at its end."""
         builder, log, part = self._builders[key], self._log, self._task.part
-        next_offset = builder.settle()
-        if (part is None or part.is_last) and log.loses_behind(builder.last_physical_offset):
+        next_offset, last = builder.settle(), builder.last_physical_offset
+        if self._moved is not None:
+            log = self._moved.log
+            last = self._moved.old_offset(last) if log.lost else last
+        if (part is None or part.is_last) and log.loses_behind(last):
             old = OldQueue(self._plan.root / key.path, batch=key.tree == BATCH_CONSUME_QUEUE)
-            builder.extend(old.offset_behind_lost(builder.last_physical_offset, next_offset, log), log.end)
+            builder.extend(old.offset_behind_lost(last, next_offset, log), self._log.end)
         return builder.finish()
 
 

@@ -1,5 +1,6 @@
 """The options of all jobs that build files of a store, checked before anything is started."""
 
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from protocol.errors import ConfigError
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from spark_jobs.places.file_systems import has_scheme
+from spark_jobs.places.place_names import WORK
 from spark_jobs.run.work_directory import JobIdentity
 
 _ASIDE: Final = (
@@ -67,6 +69,16 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     def is_for_store(self) -> bool:
         """Whether the output is to replace what the store has, at once or later."""
         return self.out is None or self.sent_to is not None
+
+    @property
+    def is_whole_store(self) -> bool:
+        """Whether the output is a store, which gets its place in one step, and not parts of one."""
+        return False
+
+    @property
+    def work_base(self) -> Path:
+        """Where the work directory lies."""
+        return Path(self.work or Path(self.target) / WORK)
 
     @property
     def target(self) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from spark_jobs.build.build_queues import NOT_ADDED, BuildQueuesTask, BuiltQueues, QueuesWanted
+from spark_jobs.build.moved_log import MovedLog
 from spark_jobs.build.split_queues import Survey, split_queues
 from spark_jobs.build.unit_blocks import UnitList, used_bundles
 from spark_jobs.run.report import Damage
@@ -105,15 +106,17 @@ def queue_tasks(
     segments: Sequence[ScanSummary],
     log: ReadableLog,
     bundles: int,
+    moved: MovedLog | None = None,
 ) -> list[BuildQueuesTask]:
     """A task for each bundle that has units, and one for each part of a queue that is built in parts.
 
-    `segments` are the summaries of the scan, in order; `survey` has queues looked at that may be split.
+    `segments` are the summaries of the scan, in order; `survey` has queues looked at that may be split. `moved`: the
+    queues that there are lead to where records of the log were before.
     """
     scanned = [summary for summary in segments if summary["base"] < log.end]
     units = UnitList.leave(work, scanned)
     segment_size = max((summary["size"] for summary in segments), default=0)
-    wanted = QueuesWanted(plan, log, segment_size).leave(work)
+    wanted = QueuesWanted(plan, log, segment_size, moved).leave(work)
     split = split_queues(survey, plan, scanned, units, log.end, bundles)
     root, homes = str(work.root), {queue: bundle_of(*queue, bundles) for queue in split}
     tasks = [

@@ -20,6 +20,7 @@ from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, bundle_c
 from spark_jobs.build.chosen_names import PLACE, choose_names, zone_of_names
 from spark_jobs.build.exchange import BuildTask, Exchange
 from spark_jobs.build.kept_index import IndexShapeWanted, KeptIndex, choose_shape, keep_below, keep_index
+from spark_jobs.build.moved_log import MovedLog
 from spark_jobs.build.place_entries import cut_blocks, entry_tables, has_record_behind, place
 from spark_jobs.build.place_queues import log_extent, queue_tasks
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -61,10 +62,11 @@ class Rebuild:
         work: WorkDirectory,
         context: "SparkContext",
         exchange: Exchange,
+        moved: MovedLog | None = None,
     ) -> None:
-        """Prepare a rebuild; nothing is read yet."""
+        """Prepare a rebuild; nothing is read yet. `moved`: the store's own queues are of where records were before."""
         self._request, self._source, self._work = request, source, work
-        self._context, self._exchange = context, exchange
+        self._context, self._exchange, self._moved = context, exchange, moved
         self._queue_plan = _queue_plan(request, source.layout.root) if request.queues else None
 
     def run(self) -> Rebuilt:
@@ -131,7 +133,9 @@ class Rebuild:
             return []
         log = log_extent(self._source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
         bundles = bundle_count(self._source.size)
-        return queue_tasks(self._exchange.survey, self._queue_plan, self._work, rebuilt.segments, log, bundles)
+        return queue_tasks(
+            self._exchange.survey, self._queue_plan, self._work, rebuilt.segments, log, bundles, self._moved
+        )
 
     def _index_tasks(self, rebuilt: Rebuilt) -> list[BuildIndexTask]:
         blocks = entry_tables(self._work, rebuilt.segments)

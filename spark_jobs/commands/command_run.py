@@ -79,6 +79,14 @@ def compact(options: JobOptions, progress: "JobProgress", launch: "Launch | None
     return run_compact(CompactRequest(**options), progress, launch)
 
 
+def convert(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+    """Convert a store of DLedger's."""
+    from spark_jobs.commands.run import run_convert
+    from spark_jobs.convert.convert_request import ConvertRequest
+
+    return run_convert(ConvertRequest(**options), progress, launch)
+
+
 def fetch(options: JobOptions, progress: "JobProgress") -> "AnyReport":
     """Fetch a rebuild into a store."""
     from spark_jobs.commands.run import run_fetch

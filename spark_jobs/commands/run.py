@@ -18,9 +18,11 @@ from spark_jobs.build.index_profiles import TAGGED_PROFILE
 from spark_jobs.build.rebuild import Rebuild
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.build.shuffle_exchange import ShuffleExchange, Target
-from spark_jobs.commands.store_report import StoreReport, compacted_report, rebuilt_report
+from spark_jobs.commands.store_report import StoreReport, compacted_report, converted_report, rebuilt_report
 from spark_jobs.compact.compact import Compact
 from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.convert.convert import Convert, check_source
+from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.places.file_systems import is_url
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import JOURNAL, MANIFEST, WORK
@@ -28,6 +30,7 @@ from spark_jobs.places.placed_run import Driver, PlacedRecord
 from spark_jobs.publish.deliver import check_out, deliver, end_last_publishing, stage_index
 from spark_jobs.publish.fetch import FetchRequest, fetch, read_sent
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
+from spark_jobs.publish.new_store import check_rocksdb, fetch_rest
 from spark_jobs.publish.publish import Staged
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import find_unfinished
@@ -93,6 +96,29 @@ def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch |
         )
 
     return _run("compact", request, progress, make, launch)
+
+
+def run_convert(request: ConvertRequest, progress: JobProgress, launch: Launch | None = None) -> StoreReport:
+    """Convert a store of DLedger's into a plain one; raises a RocketLensError where that cannot be done.
+
+    The store stays as it is, and the new one is there once it is complete.
+    """
+    published = _published_report("convert", request)
+    if published is not None:
+        return published
+
+    def make(source: StoreSource, work: WorkDirectory, context: "SparkContext", _: Driver | None) -> Callable[[], Made]:
+        check_source(source)
+        check_rocksdb(source.layout)
+        fetch_rest(source)
+        converted = Convert(request, source, work, context, progress).run()
+        exchange = FileExchange(context, work, progress)
+        with contextlib.closing(exchange):
+            arguments = converted.rebuild, converted.source, work, context, exchange, converted.moved
+            rebuilt = Rebuild(*arguments).run()
+        return lambda: Made(*converted_report(request, source, work, converted, rebuilt))
+
+    return _run("convert", request, progress, make, launch)
 
 
 def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
@@ -175,7 +201,7 @@ def _base(request: BuildRequest) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="rocketlens-") as directory:
             yield Path(directory, WORK)
     else:
-        yield Path(request.work or Path(request.target) / WORK)
+        yield request.work_base
 
 
 @contextlib.contextmanager
@@ -211,7 +237,8 @@ def _target(request: RebuildRequest, source: StoreSource, driver: Driver | None)
 
 def _source(request: BuildRequest) -> contextlib.AbstractContextManager[StoreSource]:
     """The store; copies of files behind a URL lie where all machines see them, as they do the work directory."""
-    copies = Path(request.work or request.target) if is_url(request.store) else None
+    beside = request.work_base if request.is_whole_store else Path(request.work or request.target)
+    copies = beside if is_url(request.store) else None
     return opened_source(request.store, request.commit_log_directories, request.storage, copies)
 
 
@@ -316,6 +343,14 @@ def _last_report(command: str, request: BuildRequest, base: Path) -> StoreReport
     report.resumed = True
     work.remove()
     return report
+
+
+def _published_report(command: str, request: ConvertRequest) -> StoreReport | None:
+    """Return the report of a run that was killed when its store had just got its place, if it was the same request."""
+    work = WorkDirectory.left_in(request.work_base)
+    if work is None or work.staged.exists() or work.done(REPORT) is None:
+        return None
+    return _last_report(command, request, request.work_base)
 
 
 def _plain(value: Any) -> Any:

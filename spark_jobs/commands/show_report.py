@@ -10,6 +10,7 @@ import msgspec
 from protocol.printable import as_text, one_line
 from spark_jobs.build.place_queues import OTHER_TOPICS, WITHOUT_RECORDS, QueueDetails
 from spark_jobs.commands.store_report import IndexDetails, StoreDetails
+from spark_jobs.convert.convert import ConvertDetails
 from spark_jobs.export.export_request import ExportDetails
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run.report import AnyReport
@@ -22,6 +23,7 @@ MOST_REPORTED: Final = 20
 _VERBS: Final = {
     "rebuild": "rebuilt",
     "compact": "compacted",
+    "convert": "converted",
     "fetch": "fetched",
     "verify": "verified",
     "export": "exported",
@@ -70,6 +72,7 @@ def _lines(report: AnyReport) -> Iterator[str]:
     elif isinstance(details, ExportDetails):
         yield f"{counted(details.parts, 'file')} of {details.format}, {bytes_text(details.part_bytes)}, and {MANIFEST}"
     elif isinstance(details, StoreDetails):
+        yield from _converted(details.converted)
         yield from _index(details.index)
         yield from _queues(details.queues)
     yield from _damages(report)
@@ -90,6 +93,21 @@ def _head(report: AnyReport) -> str:
         rates += [rate_text(report.entries / report.steady_seconds, "entries")] if report.entries else []
         head += f" ({', '.join(rates)})"
     return head + ("; continued from an earlier run" if report.resumed else "")
+
+
+def _converted(details: ConvertDetails | None) -> Iterator[str]:
+    if details is None:
+        return
+    yield (
+        f"log: {counted(details.segments, 'segment')} of {bytes_text(details.segment_size)}, "
+        f"{bytes_text(details.bytes)} of records"
+    )
+    if details.half_messages or details.timers or details.lost:
+        lost = f", {count_text(details.lost)} lead to messages that the log has no more" if details.lost else ""
+        yield (
+            f"moved: {counted(details.half_messages, 'commit')} with a half message in another segment, "
+            f"{counted(details.timers, 'timer')}{lost}"
+        )
 
 
 def _index(details: IndexDetails | None) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """The report of a rebuild or a compaction; making it also stages the result to be published."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
@@ -17,14 +19,19 @@ from spark_jobs.build.rebuild import Rebuilt
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.compact.compact import Compacted
 from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.convert.convert import ConvertDetails, Converted
+from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.publish.deliver import stage_index
+from spark_jobs.publish.new_store import stage_rest
 from spark_jobs.publish.publish import Staged
 from spark_jobs.run.report import Details, Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_log import total
 from spark_jobs.scan.scan_segment import ScanSummary
+from spark_jobs.scan.segment_walk import WalkSummary
 from spark_jobs.scan.source import StoreSource
 from storage.index.index_file import IndexHeader
+from storage.layout.checkpoint import Checkpoint
 
 
 class ScanDetails(msgspec.Struct, kw_only=True, rename="camel"):
@@ -59,6 +66,7 @@ class StoreDetails(Details, kw_only=True):
     """
 
     scan: ScanDetails | None = None
+    converted: ConvertDetails | None = None
     log_end: int | None = None
     index: IndexDetails | None = None
     queues: QueueDetails | None = None
@@ -101,6 +109,34 @@ def rebuilt_report(
     return report, staged
 
 
+def converted_report(
+    request: ConvertRequest, source: StoreSource, work: WorkDirectory, converted: Converted, rebuilt: Rebuilt
+) -> tuple[StoreReport, list[Staged]]:
+    """Complete in the work directory the new store; returns what it consists of, with the report of the conversion."""
+    report, _ = rebuilt_report(converted.rebuild, converted.source, work, rebuilt)
+    offsets = source.checkpoint and _moved_checkpoint(source.checkpoint, converted)
+    staged, left = stage_rest(source.layout, work, offsets)
+    report.command, report.bytes = "convert", source.size
+    report.messages = total(converted.segments, "records")
+    report.damages, report.more_damages = list(converted.log_end.damages), converted.log_end.more_damages
+    report.details.converted, report.details.log_end = converted.details, converted.details.end
+    report.details.scan = _scan_details(converted.segments)
+    report.notes = [*source.problems, *converted.notes, *report.notes]
+    if left:
+        report.notes.append(f"left out, because it is not known what they hold: {', '.join(left)}")
+    return report, staged
+
+
+def _moved_checkpoint(checkpoint: Checkpoint, converted: Converted) -> Checkpoint:
+    """The checkpoint with the new log's offsets where it has any: 0 says nothing."""
+    return replace(
+        checkpoint,
+        master_flushed_offset=0,
+        confirm_physical_offset=max(converted.last_record, 0) if checkpoint.confirm_physical_offset else 0,
+        logics_physical_offset=converted.details.end if checkpoint.logics_physical_offset else 0,
+    )
+
+
 def compacted_report(request: CompactRequest, source: StoreSource, compacted: Compacted) -> StoreReport:
     """Return the report of a compaction."""
     report = _report("compact", request, source, compacted.segments)
@@ -130,9 +166,13 @@ def _report(command: str, request: BuildRequest, source: StoreSource, segments: 
     )
     if segments:
         report.bytes, report.messages = source.size, total(segments, "records")
-        report.details.scan = ScanDetails(
-            bytes=total(segments, "bytes_read"),
-            task_seconds=total(segments, "seconds"),
-            began=min(summary["began"] for summary in segments),
-        )
+        report.details.scan = _scan_details(segments)
     return report
+
+
+def _scan_details(segments: Sequence[WalkSummary]) -> ScanDetails:
+    return ScanDetails(
+        bytes=total(segments, "bytes_read"),
+        task_seconds=total(segments, "seconds"),
+        began=min(summary["began"] for summary in segments),
+    )

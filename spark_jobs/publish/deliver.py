@@ -12,6 +12,7 @@ from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.places.file_systems import is_url
 from spark_jobs.places.place_names import JOURNAL
 from spark_jobs.publish.new_checkpoint import latest_end_timestamp, write_checkpoint
+from spark_jobs.publish.new_store import check_new_store, publish_store
 from spark_jobs.publish.publish import Staged, publish, roll_forward
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import backup_path, drop_backups, incoming_path
@@ -29,6 +30,9 @@ PUBLISHED: Final = (INDEX, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT
 def check_out(request: BuildRequest) -> None:
     """Raise ConfigError where --out is in the store, or in the way of what it holds already; make it."""
     out = Path(request.target)
+    if request.is_whole_store:
+        check_new_store(out, request.work_base)
+        return
     if not is_url(request.store) and is_inside(out, Path(request.store)):
         raise ConfigError(
             f"--out {out} is in the store, which --out must not change; omit --out to replace the store's own files"
@@ -52,7 +56,7 @@ def stage_index(
     latest = max((*sent, *(() if here is None else (here,))), default=None)
     staged = [Staged(INDEX, directory, synced=True)]
     if latest is not None and not request.keep_checkpoint:
-        write_checkpoint(source.layout.checkpoint, work.staged / CHECKPOINT, latest)
+        write_checkpoint(source.layout.checkpoint, work.staged / CHECKPOINT, index_msg_timestamp=latest)
         staged.append(Staged(CHECKPOINT, work.staged / CHECKPOINT, synced=True))
     return staged
 
@@ -61,6 +65,9 @@ def deliver(
     request: BuildRequest, source: StoreSource, work: WorkDirectory, staged: list[Staged], lock: StoreLock | None
 ) -> list[str] | None:
     """Publish what is staged; returns the paths of the backups, None where no backup was to be kept."""
+    if lock is None and request.is_whole_store:
+        publish_store(work, Path(request.target), {each.name for each in staged})
+        return None
     if lock is None:
         _move(staged, Path(request.target))
         return None

@@ -19,8 +19,8 @@ CHECKPOINT_BYTES: Final = 4096
 _LONGEST: Final = 1024 * 1024
 
 
-def write_checkpoint(store_checkpoint: Path, destination: Path, index_msg_timestamp: int) -> None:
-    """Write the store's checkpoint with another index_msg_timestamp and nothing else changed; fsyncs it.
+def write_checkpoint(store_checkpoint: Path, destination: Path, **changes: int) -> None:
+    """Write the store's checkpoint with other values in some fields and nothing else changed; fsyncs it.
 
     Without one, or behind the end of one that is too short, there are zeros, as in what a broker would make of it.
     """
@@ -31,7 +31,7 @@ def write_checkpoint(store_checkpoint: Path, destination: Path, index_msg_timest
     if len(data) < CHECKPOINT.size:
         data = data.ljust(CHECKPOINT_BYTES, b"\0")
     checkpoint = Checkpoint(*CHECKPOINT.unpack_from(data))
-    changed = replace(checkpoint, index_msg_timestamp=index_msg_timestamp)
+    changed = replace(checkpoint, **changes)
     with open(destination, "wb") as file:
         file.write(CHECKPOINT.pack(*astuple(changed)) + data[CHECKPOINT.size :])
         file.flush()

@@ -8,6 +8,7 @@ DOOR: Final = (
     "scan_log",
     "scan_segment",
     "scanned_rows",
+    "segment_walk",
     "segment_window",
     "source",
 )

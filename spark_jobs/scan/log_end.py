@@ -13,7 +13,7 @@ import msgspec
 
 from spark_jobs.run.report import Damage
 from spark_jobs.scan.damage import ZEROS, behind_end, missing_segment, unreadable
-from spark_jobs.scan.scan_segment import ScanSummary
+from spark_jobs.scan.segment_walk import WalkSummary
 from storage.kernels.records import BAD_BLANK
 
 
@@ -26,7 +26,7 @@ class LogEnd(msgspec.Struct, frozen=True):
     more_damages: int
 
 
-def find_log_end(summaries: Sequence[ScanSummary], cut_from: int | None) -> LogEnd:
+def find_log_end(summaries: Sequence[WalkSummary], cut_from: int | None) -> LogEnd:
     """Judge the summaries of all segments in order; damage at or behind `cut_from` ends the log, if that is given."""
     damages: list[Damage] = []
     last = _last_with_data(summaries)
@@ -46,7 +46,7 @@ def find_log_end(summaries: Sequence[ScanSummary], cut_from: int | None) -> LogE
     return LogEnd(summaries[last]["end"] if summaries else 0, False, tuple(damages), _uncounted(summaries))
 
 
-def _last_with_data(summaries: Sequence[ScanSummary]) -> int:
+def _last_with_data(summaries: Sequence[WalkSummary]) -> int:
     """The last segment that holds anything; those behind it were made ahead and are empty."""
     for number in range(len(summaries) - 1, 0, -1):
         summary = summaries[number]
@@ -56,12 +56,12 @@ def _last_with_data(summaries: Sequence[ScanSummary]) -> int:
     return 0
 
 
-def _segment_end(summary: ScanSummary) -> int:
+def _segment_end(summary: WalkSummary) -> int:
     end: int = summary["base"] + summary["size"]
     return end
 
 
-def _at_end(summary: ScanSummary, offset: int, following: int, code: int, read_end: int) -> list[Damage]:
+def _at_end(summary: WalkSummary, offset: int, following: int, code: int, read_end: int) -> list[Damage]:
     """Return the damage at the place where the log ends; none where it just stops."""
     path, stop = summary["path"], following if following >= 0 else _segment_end(summary)
     is_last = stop >= read_end
@@ -69,12 +69,12 @@ def _at_end(summary: ScanSummary, offset: int, following: int, code: int, read_e
     return damages if is_last else [*damages, behind_end(path, stop, read_end - stop)]
 
 
-def _hole(left: ScanSummary, right: ScanSummary) -> list[Damage]:
+def _hole(left: WalkSummary, right: WalkSummary) -> list[Damage]:
     end = _segment_end(left)
     if end >= right["base"]:
         return []
     return [missing_segment(os.path.dirname(left["path"]), end, right["base"] - end)]
 
 
-def _uncounted(summaries: Sequence[ScanSummary]) -> int:
+def _uncounted(summaries: Sequence[WalkSummary]) -> int:
     return sum(summary["more_breaks"] for summary in summaries)

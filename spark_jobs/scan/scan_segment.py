@@ -1,35 +1,22 @@
-"""The task that reads one segment: what a broker's dispatch makes of it, as blocks of entries and of queue units.
-
-A record that is none does not end the scan: it goes on at the next intact one, and says where it broke off. Whether
-the log ends at such a place is decided when all segments are known (:mod:`spark_jobs.scan.log_end`).
-"""
+"""The task that reads one segment: what a broker's dispatch makes of it, as blocks of entries and of queue units."""
 
 import dataclasses
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final, NotRequired
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from spark_jobs.places.remote_file import RemoteObject
-from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
+from spark_jobs.run.attempt import Attempt, Notify, run_attempt
 from spark_jobs.run.blocks import BlockWriter
-from spark_jobs.scan.damage import ZEROS
-from spark_jobs.scan.segment_window import LONGEST_RECORD, SegmentWindow
-from storage.build.dispatch_scan import BATCH, DispatchBlock, DispatchOptions, DispatchScan, Reason
-from storage.kernels import records as codes
-from storage.kernels.records import ANY_TIME
-from storage.log.segment_end import BLANK_BYTES, TOLERATED_MS
-from storage.log.segment_list import may_be_cut
+from spark_jobs.scan.segment_walk import SegmentWalk, WalkSummary
+from spark_jobs.scan.segment_window import SegmentWindow
+from storage.build.dispatch_scan import BATCH, DispatchBlock, DispatchOptions, DispatchScan, Step
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.queue.consume_queue import UNIT
-
-MOST_BREAKS: Final = 10_000
-"""Places of one segment that are listed; more are counted."""
-
-REPORT_BYTES: Final = 32 * 1024 * 1024
 
 BUNDLES_OF_A_BLOCK: Final = 64
 """Where queues are dealt out to more bundles, units of so many more blocks are gathered before they are."""
@@ -79,36 +66,20 @@ class ScanTask(msgspec.Struct, frozen=True):
         return f"{PHASE}-{self.base_offset:020d}"
 
 
-class ScanSummary(AttemptRecord):
+class ScanSummary(WalkSummary):
     """What a scan found in a segment; its blocks lie in the files of the attempt.
-
-    `state` says why it ended ("full", "blank", "zeros", "broken") at the physical offset `end`. `breaks` are places
-    where it broke off: physical offset, that of the next intact record (−1 for none), why, and whether (1) what follows
-    may be believed.
 
     Of blocks there are counts only. `entry_table` is a row as in :class:`spark_jobs.build.place_entries.EntryTable`
     without the path, empty without any block; `unit_table` is the position of the table of units, −1 without any,
     `unit_bundles` a bit for each bundle, set where it has a block, and `units` their number. `hot_queues` are topic,
-    queue id and units of the queues that have many of them. `problem` is there where a verification asked: why nothing
-    could be read.
+    queue id and units of the queues that have many of them.
     """
 
-    path: str
-    base: int
-    size: int
-    bytes_read: int
-    records: int
-    end: int
-    state: str
-    last_timestamp: int
-    breaks: list[list[int]]
-    more_breaks: int
     entry_table: list[int]
     unit_table: int
     unit_bundles: bytes
     units: int
     hot_queues: list[list[Any]]
-    problem: NotRequired[str]
 
 
 def scan_segment(task: ScanTask) -> ScanSummary:
@@ -125,16 +96,15 @@ def scan_segment(task: ScanTask) -> ScanSummary:
     return run_attempt(task.work, task.name, scan)
 
 
-class SegmentScan:
-    """One pass over a segment."""
+class SegmentScan(SegmentWalk):
+    """One pass over a segment, for what its records lead to."""
 
     def __init__(
         self, task: ScanTask, window: SegmentWindow, entries: BlockWriter, units: BlockWriter, notify: Notify
     ) -> None:
         """Scan what `window` shows into the two block files; `notify` is called with bytes and messages."""
-        self._task, self._window, self._entries, self._units, self._notify = task, window, entries, units, notify
-        self._limit = window.size if task.limit < 0 else min(window.size, task.limit - task.base_offset)
-        self._boundary = task.boundary or task.base_offset + window.size
+        super().__init__(task, window, notify)
+        self._scanned, self._entries, self._units = task, entries, units
         options = DispatchOptions(
             tags=task.tags,
             checksums=task.checksums,
@@ -146,14 +116,6 @@ class SegmentScan:
             ext=task.ext,
         )
         self._scan = DispatchScan(options)
-        self._position = 0
-        self._reported = 0
-        self._records = 0
-        self._last_timestamp = 0
-        self._end = 0
-        self._state = "full"
-        self._breaks: list[list[int]] = []
-        self._more_breaks = 0
         self._entry_blocks: list[list[int]] = []
         self._unit_blocks: list[list[int]] = [[] for _ in range(task.bundles)]
         self._gathered: list[DispatchBlock] = []
@@ -162,24 +124,11 @@ class SegmentScan:
 
     def run(self) -> ScanSummary:
         """Read to the end; the summary."""
-        self._window.move(0)
-        while self._step():
-            pass
-        self._flush()
+        self.walk()
         self._deal_units()
-        self._notify(self._window.size, self._records)
         units = self._queues.total()
         return {
-            "path": self._task.path,
-            "base": self._task.base_offset,
-            "size": self._window.size,
-            "bytes_read": self._window.bytes_read,
-            "records": self._records,
-            "end": self._task.base_offset + self._end,
-            "state": self._state,
-            "last_timestamp": self._last_timestamp,
-            "breaks": self._breaks,
-            "more_breaks": self._more_breaks,
+            **self.summary(),
             "entry_table": self._leave_entry_table(),
             "unit_table": self._leave_unit_table(),
             "unit_bundles": np.packbits(np.array(list(map(bool, self._unit_blocks)), np.bool_)).tobytes(),
@@ -187,86 +136,10 @@ class SegmentScan:
             "hot_queues": [[*queue, count] for queue, count in self._queues.items() if count * HOT_SHARE > units],
         }
 
-    def _step(self) -> bool:
-        """Scan what is in the window; whether there is more to be done."""
-        window = self._window
-        limit = min(self._limit - window.start, window.filled)
-        at, base = self._position - window.start, window.base_offset + window.start
-        step = self._scan.run(window.region, at, window.filled, base, self._boundary, limit)
-        window.require_whole()
-        self._position = window.start + step.position
-        if step.reason == Reason.FULL:
-            self._flush()
-            return True
-        if step.reason == Reason.BLANK:
-            return self._stop("blank")
-        if step.reason == Reason.LIMIT and self._position >= self._limit:
-            return self._stop("full")
-        if step.reason in (Reason.NEED_MORE, Reason.LIMIT):
-            return self._read_on()
-        return self._resynchronise(ZEROS if step.reason == Reason.ZERO else step.code)
-
-    def _stop(self, state: str) -> bool:
-        self._state = state
-        self._end = self._position
-        return False
-
-    def _read_on(self) -> bool:
-        """Show the record that the window cuts off, and what follows it."""
-        window, at = self._window, self._position
-        if window.size - at < codes.MINIMUM_SIZE and (window.is_at_end or window.size - at < BLANK_BYTES):
-            return self._resynchronise(codes.BAD_SIZE)
-        window.move(at)
-        if window.size - at < codes.MINIMUM_SIZE:  # too short for a record, but a BLANK may be there
-            return True
-        if window.start - self._reported > REPORT_BYTES:
-            self._reported = window.start
-            self._notify(window.start, self._records)
-        size = window.announced_size(at)
-        if size > min(window.size - at, LONGEST_RECORD) or size > self._limit - at:
-            return self._resynchronise(codes.BAD_SIZE)
-        window.fill(min(size + 8, window.size - at))
-        return True
-
-    def _resynchronise(self, code: int) -> bool:
-        """Go on at the next intact record, if there is one."""
-        self._flush()
-        broken = self._end = self._position
-        base, ends_log = self._task.base_offset, self._task.ends_log or self._task.limit < 0
-        earliest = self._last_timestamp - TOLERATED_MS if ends_log else ANY_TIME
-        found = self._next_intact(broken + 1, earliest)
-        if found < 0 and code == codes.BAD_BLANK and self._is_cut_behind(broken):
-            return self._stop("blank")
-        if found < 0:
-            self._state = "zeros" if code == ZEROS else "broken"
-            self._note_break([base + broken, -1, code, 0])
-            return False
-        self._note_break([base + broken, base + found, code, 1])
-        self._position = found
-        self._window.move(found)
-        return True
-
-    def _is_cut_behind(self, position: int) -> bool:
-        """Whether the BLANK at a position may lead to the end of a segment of which no other file says the size."""
-        window = self._window
-        if self._task.boundary or not window.show(position, BLANK_BYTES):
-            return False
-        return may_be_cut(window.base_offset, window.size, position + window.i32(position))
-
-    def _next_intact(self, position: int, earliest: int) -> int:
-        """Where the next intact record starts that was stored at a time (ms) or later; −1 for none."""
-        window = self._window
-        while 0 <= (position := window.find_candidate(position)) < self._limit:
-            if window.intact_size(position) and window.store_timestamp(position) >= earliest:
-                return position
-            position += 1
-        return -1
-
-    def _note_break(self, facts: list[int]) -> None:
-        if len(self._breaks) < MOST_BREAKS:
-            self._breaks.append(facts)
-        else:
-            self._more_breaks += 1
+    def _run(self, position: int, available: int, limit: int) -> Step:
+        """Dispatch."""
+        window, start = self._window, self._window.base_offset + self._window.start
+        return self._scan.run(window.region, position, available, start, self._boundary, limit)
 
     def _flush(self) -> None:
         """Hand on what has been gathered."""
@@ -275,9 +148,9 @@ class SegmentScan:
             return
         self._records += block.records
         self._last_timestamp = block.last_timestamp
-        if self._task.entries:
+        if self._scanned.entries:
             self._write_entries(block)
-        if self._task.bundles:
+        if self._scanned.bundles:
             self._gathered.append(block)
             held = sum(each.units.nbytes for each in self._gathered)
             if len(self._gathered) >= self._most_gathered or held >= GATHERED_BYTES:
@@ -304,7 +177,7 @@ class SegmentScan:
         if not len(block.runs):
             return
         self._count_queues(block)
-        bundles = np.array([bundle_of(*queue, self._task.bundles) for queue in block.queues], np.int64)
+        bundles = np.array([bundle_of(*queue, self._scanned.bundles) for queue in block.queues], np.int64)
         deal = bundles[block.runs[:, 0]]
         order = np.argsort(deal, kind="stable")
         for mine in np.split(order, np.flatnonzero(np.diff(deal[order])) + 1):

@@ -14,6 +14,7 @@ DOOR: Final = (
     "lookups",
     "message_rows",
     "messages",
+    "moving",
     "pulls",
     "records",
     "region",

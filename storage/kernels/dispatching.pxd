@@ -3,7 +3,24 @@
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from storage.kernels.records cimport Text
+from protocol.kernels.memory cimport load_i32, load_native_u64
+from storage.kernels.records cimport (
+    BAD_BLANK,
+    BAD_MAGIC,
+    BAD_SIZE,
+    ENTRY_OF_RECORD,
+    HEAD,
+    MAGIC,
+    MAGIC_BLANK,
+    MINIMUM_SIZE,
+    Record,
+    Text,
+    closes_segment_at,
+    entry_at,
+    has_record_magic,
+    is_cut_entry,
+    read_shape,
+)
 
 
 cpdef enum:
@@ -137,3 +154,57 @@ cdef class Gathered:
     cdef readonly bytearray runs
     cdef readonly bytearray units
     cdef readonly bytearray unit_timestamps
+
+
+cdef inline int no_record(const uint8_t *at, int64_t available, int64_t left, int *code) noexcept nogil:
+    """Why a run ends where :c:func:`read_shape` found no record, for the reason ``code``, which may be put right.
+
+    ``available`` bytes may be read, ``left`` are those up to the next segment.
+    """
+    if available < HEAD:
+        return NEED_MORE
+    if not has_record_magic(at):
+        if closes_segment_at(at, left):
+            return BLANK
+        if is_cut_entry(at, available):
+            return NEED_MORE
+        if load_i32(at + MAGIC) == MAGIC_BLANK:
+            code[0] = BAD_BLANK
+            return DAMAGE
+        code[0] = BAD_MAGIC
+        return ZERO if load_native_u64(at) == 0 else DAMAGE
+    return NEED_MORE if code[0] == BAD_SIZE and load_i32(at) >= MINIMUM_SIZE else DAMAGE
+
+
+cdef inline int64_t enter_entry(
+    Record *record,
+    const uint8_t *data,
+    int64_t *position,
+    int64_t available,
+    int64_t base,
+    int64_t boundary,
+    int64_t limit,
+    int64_t code,
+    Step step,
+) noexcept nogil:
+    """Size of the record behind the head of a DLedger entry, where :c:func:`read_shape` found none, for a reason.
+
+    ``position`` is then the record's. 0 where it went on without a record: behind an entry that has none, or to one
+    that starts at the limit or beyond. Negative where the run ends at ``position``, for the reason in ``step``.
+    """
+    cdef int64_t start = position[0] + entry_at(data + position[0], available - position[0], base + position[0])
+    cdef int reason
+    if start >= limit or (start > position[0] and load_i32(data + position[0]) != ENTRY_OF_RECORD):
+        position[0] = start
+        return 0
+    if start > position[0]:
+        code = read_shape(record, data + start, available - start, base + start)
+    if code > 0:
+        position[0] = start
+        return code
+    reason = <int>code
+    step.reason = no_record(data + start, available - start, boundary - base - start, &reason)
+    step.code = reason if step.reason == DAMAGE else 0
+    if step.reason == NEED_MORE:  # what is known of an entry whose record is cut off is read only once
+        position[0] = start
+    return code

@@ -14,22 +14,14 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from protocol.kernels.java_string cimport fold_hash, hash_utf8
-from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64, load_native_u64
+from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
 from storage.kernels.light_queues cimport count_items, is_directory_name, is_light_name, trim_list
 from storage.kernels.properties cimport Properties, find_properties, parse_integer
 from storage.kernels.queue_units cimport hash_name, note_traits, write_unit
 from storage.kernels.records cimport (
-    BAD_BLANK,
-    BAD_MAGIC,
     BAD_NUMBER,
-    BAD_SIZE,
     COMMIT,
-    ENTRY_OF_RECORD,
-    HEAD,
-    MAGIC,
-    MAGIC_BLANK,
     MAXIMUM_PIECES,
-    MINIMUM_SIZE,
     QUEUE_ID,
     QUEUE_OFFSET,
     ROLLBACK,
@@ -39,10 +31,6 @@ from storage.kernels.records cimport (
     Record,
     Text,
     check_checksums,
-    closes_segment_at,
-    entry_at,
-    has_record_magic,
-    is_cut_entry,
     is_text,
     read_shape,
     split_off,
@@ -283,26 +271,6 @@ cdef inline bint is_full(DispatchMemory memory, int64_t physical_offset) noexcep
     )
 
 
-cdef inline int no_record(const uint8_t *at, int64_t available, int64_t left, int *code) noexcept nogil:
-    """Why a run ends where :c:func:`read_shape` found no record, for the reason ``code``, which may be put right.
-
-    ``available`` bytes may be read, ``left`` are those up to the next segment.
-    """
-    if available < HEAD:
-        return NEED_MORE
-    if not has_record_magic(at):
-        if closes_segment_at(at, left):
-            return BLANK
-        if is_cut_entry(at, available):
-            return NEED_MORE
-        if load_i32(at + MAGIC) == MAGIC_BLANK:
-            code[0] = BAD_BLANK
-            return DAMAGE
-        code[0] = BAD_MAGIC
-        return ZERO if load_native_u64(at) == 0 else DAMAGE
-    return NEED_MORE if code[0] == BAD_SIZE and load_i32(at) >= MINIMUM_SIZE else DAMAGE
-
-
 cdef inline void fetch_next(const uint8_t *head, const uint8_t *end) noexcept nogil:
     """Have the head of the next record brought near, and its properties where it is as long as the present one."""
     __builtin_prefetch(head)
@@ -324,27 +292,18 @@ cdef int64_t dispatch_records(
 ) noexcept nogil:
     """As :meth:`DispatchMemory.run`; where the run ended."""
     cdef Record record
-    cdef int64_t size, start
-    cdef int code
+    cdef int64_t size
     while position < limit:
         if is_full(memory, base + position):
             step.reason = FULL
             return position
         size = read_shape(&record, data + position, available - position, base + position)
         if size < 0:
-            start = position + entry_at(data + position, available - position, base + position)
-            if start >= limit or (start > position and load_i32(data + position) != ENTRY_OF_RECORD):
-                position = start
+            size = enter_entry(&record, data, &position, available, base, boundary, limit, size, step)
+            if size == 0:
                 continue
-            if start > position:
-                size = read_shape(&record, data + start, available - start, base + start)
             if size < 0:
-                code = <int>size
-                step.reason = no_record(data + start, available - start, boundary - base - start, &code)
-                step.code = code if step.reason == DAMAGE else 0
-                # What is known of an entry whose record is cut off is read only once.
-                return start if step.reason == NEED_MORE else position
-            position = start
+                return position
         fetch_next(data + position + size, data + min(position + 2 * size, available))
         if memory.wants_checksums:
             size = check_checksums(&record)

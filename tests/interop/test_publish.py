@@ -48,7 +48,7 @@ def published_copy(store: Path, directory: Path, *, with_checkpoint: bool) -> Pa
     shutil.copytree(copy / "index", staged / "index")
     latest = latest_end_timestamp(staged / "index")
     assert latest is not None
-    write_checkpoint(copy / "checkpoint", staged / "checkpoint", latest)
+    write_checkpoint(copy / "checkpoint", staged / "checkpoint", index_msg_timestamp=latest)
     things = [Staged(name, staged / name) for name in (["index", "checkpoint"] if with_checkpoint else ["index"])]
     with StoreLock(copy) as lock:
         publish(lock, things, directory / "journal", TIME)

@@ -18,7 +18,7 @@ TIMESTAMPS = st.integers(-(1 << 63), (1 << 63) - 1)
 def test_only_bytes_16_to_24_change(content: bytes, timestamp: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("checkpoint")
     (directory / "old").write_bytes(content)
-    write_checkpoint(directory / "old", directory / "new", timestamp)
+    write_checkpoint(directory / "old", directory / "new", index_msg_timestamp=timestamp)
     assert (directory / "new").read_bytes() == content[:16] + packed(timestamp, 8) + content[24:]
     assert (directory / "old").read_bytes() == content
 
@@ -28,13 +28,13 @@ def test_what_is_missing_is_zero_as_a_broker_would_make_it(tmp_path: Path, lengt
     content = bytes(range(1, 48))[: length or 0]
     if length is not None:
         (tmp_path / "old").write_bytes(content)
-    write_checkpoint(tmp_path / "old", tmp_path / "new", 0x0102030405060708)
+    write_checkpoint(tmp_path / "old", tmp_path / "new", index_msg_timestamp=0x0102030405060708)
     expected = content.ljust(4096, b"\0")
     assert (tmp_path / "new").read_bytes() == expected[:16] + bytes(range(1, 9)) + expected[24:]
 
 
 def test_the_recorded_checkpoint_keeps_all_but_one_field(g1_store: Path, tmp_path: Path) -> None:
-    write_checkpoint(g1_store / "checkpoint", tmp_path / "new", 17)
+    write_checkpoint(g1_store / "checkpoint", tmp_path / "new", index_msg_timestamp=17)
     before, after = Checkpoint.read(g1_store / "checkpoint"), Checkpoint.read(tmp_path / "new")
     assert before is not None
     assert after is not None
@@ -51,7 +51,7 @@ def test_what_is_no_checkpoint_is_refused_by_name(tmp_path: Path, kind: str) -> 
         with (tmp_path / "old").open("wb") as file:
             file.truncate(1 << 40)
     with pytest.raises(StoreError, match="/old: is "):
-        write_checkpoint(tmp_path / "old", tmp_path / "new", 1)
+        write_checkpoint(tmp_path / "old", tmp_path / "new", index_msg_timestamp=1)
     assert not (tmp_path / "new").exists()
 
 

@@ -1,0 +1,119 @@
+"""Make a new store of what a job has staged: what is copied beside it, and its place, which it gets in one step.
+
+The staged directory is the new store. It gets its name when all of it is on the disk, so that there is no moment at
+which a broker could start on a part of it.
+"""
+
+import os
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import ConfigError, StoreError
+from spark_jobs.publish.new_checkpoint import write_checkpoint
+from spark_jobs.publish.publish import Staged
+from spark_jobs.publish.stage import copy_file
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.source import StoreSource
+from storage.files.direct_writer import fsync_directory
+from storage.layout.checkpoint import Checkpoint
+from storage.layout.dledger import is_ledger
+from storage.layout.store_layout import (
+    ABORT,
+    BATCH_CONSUME_QUEUE,
+    CHECKPOINT,
+    COMMIT_LOG,
+    CONFIG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX,
+    StoreLayout,
+)
+from storage.layout.timer_log import TIMER_LOG, TIMER_WHEEL
+
+COPIED: Final = (CONFIG, TIMER_WHEEL, ABORT, "kvStore", "compaction")
+"""What a store has besides log, queues and index, and names no places of the log.
+
+The timer wheel names those of `timerlog/`; pop's own store and compacted topics name queue offsets.
+"""
+
+MADE: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, CHECKPOINT, COMMIT_LOG, TIMER_LOG, "lock")
+"""What is made anew, or by a broker that starts."""
+
+ROCKSDB_STORE: Final = "rocksdbstore"
+"""Where brokers from 5.4 on keep index, timers and transactions, by physical offsets, if they are configured so."""
+
+
+def check_new_store(out: Path, work: Path) -> None:
+    """Raise ConfigError unless a store can get this place in one step: an empty directory, or none yet."""
+    if out.is_symlink() or os.path.ismount(out):
+        raise ConfigError(f"--out {out} is a link or a mount point, which no store can be renamed to: name a directory")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out {out} exists already and is not an empty directory; choose another one")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work.mkdir(parents=True, exist_ok=True)
+    if os.stat(work).st_dev != os.stat(out.parent).st_dev:
+        raise ConfigError(f"--work {work} and --out {out} lie in different file systems: choose one in that of --out")
+
+
+def check_rocksdb(layout: StoreLayout) -> None:
+    """Raise StoreError where a store has rows in RocksDB that may name physical offsets: nobody would find them."""
+    directory = layout.root / ROCKSDB_STORE
+    rows = [path for path in sorted(directory.glob("*")) if path.suffix in (".sst", ".log") and path.stat().st_size]
+    if rows:
+        raise StoreError(
+            rows[0],
+            what="has rows of an index, of timers or of transactions in RocksDB, which name places in the log: they "
+            f"cannot be converted. If the broker ran with indexRocksDBEnable alone, move {directory} away: files take "
+            "its place",
+        )
+
+
+def fetch_rest(source: StoreSource) -> None:
+    """Copy what will be needed of a store behind a URL beside its log, queues and index; of a directory nothing."""
+    if source.tree is not None:
+        source.tree.below(*COPIED, TIMER_LOG).fetch(source.layout.root)
+
+
+def stage_rest(layout: StoreLayout, work: WorkDirectory, offsets: Checkpoint | None) -> tuple[list[Staged], list[str]]:
+    """Copy beside the staged log, queues and index what else the store has; what there is now, and what was left out.
+
+    `offsets` has the physical offsets of the new log for the checkpoint; the other fields stay.
+    """
+    for name in COPIED:
+        _copy(layout.root / name, work.staged / name, work.partial)
+    if offsets is not None:
+        staged = work.staged / CHECKPOINT
+        write_checkpoint(
+            staged if staged.exists() else layout.checkpoint,
+            staged,
+            master_flushed_offset=offsets.master_flushed_offset,
+            confirm_physical_offset=offsets.confirm_physical_offset,
+            logics_physical_offset=offsets.logics_physical_offset,
+        )
+    known = {*COPIED, *MADE, ROCKSDB_STORE, *(path.parent.name for path in layout.commit_log_directories)}
+    left = [name for name in sorted(os.listdir(layout.root)) if name not in known and not is_ledger(name)]
+    return [Staged(name, work.staged / name, synced=True) for name in sorted(os.listdir(work.staged))], left
+
+
+def publish_store(work: WorkDirectory, out: Path, names: Collection[str]) -> None:
+    """Let the staged directory, which must hold just these names, be the store."""
+    found = set(os.listdir(work.staged))
+    if found != set(names):
+        raise StoreError(work.staged, expected=f"{sorted(names)}", found=f"{sorted(found)}")
+    for directory, _, _ in os.walk(work.staged):
+        fsync_directory(Path(directory))
+    os.rename(work.staged, out)
+    fsync_directory(out.parent)
+
+
+def _copy(source: Path, target: Path, partial: Path) -> None:
+    """Copy a file, or a directory with all files in it, over what an earlier run has copied."""
+    if source.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        for path in sorted(source.iterdir()):
+            _copy(path, target / path.name, partial)
+    elif source.is_file():
+        copy_file(source, target, partial)

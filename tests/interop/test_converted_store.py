@@ -1,0 +1,224 @@
+"""A stock broker starts on what was converted from DLedger's: it answers as before, and delivers what waits once."""
+
+import itertools
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from benchmarks.server_process import free_port
+from golden_store import GOLDEN, log_folders, unpack
+from interop.official_broker import OfficialProcess, official_broker
+from interop.stages import committed, wait_until
+from interop.wire import ask
+from oracles import Record, read_log, read_record, signed
+from plain_oracle import moved_record, plain_log
+from spark_jobs.commands.run import run_convert
+from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.run.progress import Silence
+from storage.layout.timer_check import TIMER_CHECK_FILE
+from without_spark import run_jobs_here
+
+pytestmark = pytest.mark.interop
+
+SEND_MESSAGE, PULL_MESSAGE, QUERY_MESSAGE, VIEW_MESSAGE_BY_ID = 10, 11, 12, 33
+GET_MAX_OFFSET, GET_MIN_OFFSET = 30, 31
+PULL_NOT_FOUND = 19
+TOPIC, DELAYED = "ConvertedTopic", "ConvertedDelay"
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": "65536",
+    "mappedFileSizeTimerLog": "131072",
+    "messageDelayLevel": "1s 60s",
+    "waitTimeMillsInSendQueue": "30000",
+    "osPageCacheBusyTimeOutMills": "30000",
+}
+
+
+class Converted(NamedTuple):
+    """The old store, the new one, the new place of each record by its old one, and a broker on the new store."""
+
+    old: Path
+    new: Path
+    moves: dict[int, int]
+    broker: OfficialProcess
+
+
+@pytest.fixture(scope="module", params=["g2-dledger", "g2-dledger-mixed"])
+def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Converted]:
+    work, recorded = tmp_path_factory.mktemp("converted"), GOLDEN / "g2" / request.param
+    properties = json.loads((recorded / "store.json").read_text())["properties"]
+    old, new = unpack("store", work, archives=recorded), work / "plain"
+    with pytest.MonkeyPatch.context() as patch:
+        run_jobs_here(patch)
+        levels = properties["messageDelayLevel"]
+        report = run_convert(ConvertRequest(store=str(old), out=str(new), delay_levels=levels), Silence())
+    assert report.exit_code == 0
+    moves = plain_log(log_folders(old), 16384).moves
+    assert len(moves) > 80
+    with official_broker(new, work, properties=properties) as broker:
+        yield Converted(old, new, moves, broker)
+
+
+def old_records(converted: Converted) -> list[Record]:
+    return sorted(read_log(log_folders(converted.old)), key=lambda record: record.physical_offset)
+
+
+def old_bytes(converted: Converted, record: Record) -> bytes:
+    base = record.physical_offset // 16384 * 16384
+    (path,) = (each / f"{base:020d}" for each in log_folders(converted.old) if (each / f"{base:020d}").exists())
+    return path.read_bytes()[record.physical_offset - base :][: record.total_size]
+
+
+def test_every_message_is_shown_by_its_new_offset(converted: Converted) -> None:
+    for record in old_records(converted):
+        place = converted.moves[record.physical_offset]
+        answer = ask(converted.broker.address, VIEW_MESSAGE_BY_ID, {"offset": str(place)})
+        assert (answer.code, answer.body) == (
+            0,
+            moved_record(old_bytes(converted, record), place, converted.moves, 0),
+        ), record.topic
+
+
+def test_every_queue_has_its_messages_under_their_old_numbers(converted: Converted) -> None:
+    pulled = 0
+    for directory in sorted((converted.old / "consumequeue").glob("*/*")):
+        topic, queue_id = directory.parent.name, int(directory.name)
+        units = b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
+        first = int(min(path.name for path in directory.iterdir())) // 20
+        offsets = {
+            first + position // 20: signed(units, position, 8)
+            for position in range(0, len(units), 20)
+            if signed(units, position + 8, 4)
+        }
+        place = {"topic": topic, "queueId": str(queue_id)}
+        maximum = ask(converted.broker.address, GET_MAX_OFFSET, place).header["extFields"]["offset"]
+        assert int(maximum) >= max(offsets, default=first - 1) + 1, topic
+        for number, offset in offsets.items():
+            (body,) = pull(converted.broker, topic, queue_id, number, 1)
+            assert signed(body, 28, 8) == converted.moves[offset], (topic, queue_id, number)
+            pulled += 1
+    assert pulled > 80
+
+
+def test_keys_and_tags_find_what_they_found(converted: Converted) -> None:
+    wanted: dict[tuple[str, str, str], set[int]] = {}
+    for record in old_records(converted):
+        names = {"U": [record.properties.get("UNIQ_KEY", "")], "T": [record.properties.get("TAGS", "")]}
+        names["K"] = record.properties.get("KEYS", "").split()
+        for kind, key in ((kind, key) for kind, keys in names.items() for key in keys if key):
+            if record.sys_flag & 0xC != 0xC:
+                wanted.setdefault((record.topic, kind, key), set()).add(converted.moves[record.physical_offset])
+    assert len(wanted) > 80
+    for (topic, kind, key), places in wanted.items():
+        fields = {
+            "topic": topic, "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**63 - 1),
+            "indexType": kind,
+        }  # fmt: skip
+        body = ask(converted.broker.address, QUERY_MESSAGE, fields).body
+        found = {signed(record, 28, 8) for record in split(body)}
+        assert places <= found or len(found) == 64, (topic, kind, key)
+
+
+def test_groups_go_on_from_where_they_were(converted: Converted) -> None:
+    text = (converted.old / "config" / "consumerOffset.json").read_text()
+    table = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', text))["offsetTable"]
+    assert table
+    for name, offsets in table.items():
+        topic, group = name.split("@")
+        for queue_id, offset in offsets.items():
+            assert committed(converted.broker.address, group, topic, int(queue_id)) == offset, name
+
+
+def split(body: bytes) -> list[bytes]:
+    """The records of an answer."""
+    records, position = [], 0
+    while position < len(body):
+        size = signed(body, position, 4)
+        records.append(body[position : position + size])
+        position += size
+    return records
+
+
+def pull(broker: OfficialProcess, topic: str, queue_id: int, offset: int, maximum: int = 32) -> list[bytes]:
+    fields = {
+        "consumerGroup": "CG_CONVERTED", "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset),
+        "maxMsgNums": str(maximum), "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
+        "subscription": "*", "subVersion": "0", "expressionType": "TAG",
+    }  # fmt: skip
+    answer = ask(broker.address, PULL_MESSAGE, fields)
+    assert answer.code in (0, PULL_NOT_FOUND), answer.header
+    return split(answer.body) if answer.code == 0 else []
+
+
+def send(broker: OfficialProcess, topic: str, key: str, **properties: str) -> None:
+    text = "".join(f"{name}\x01{value}\x02" for name, value in {"UNIQ_KEY": key, "KEYS": key, **properties}.items())
+    fields = {
+        "producerGroup": "P", "topic": topic, "defaultTopic": "TBW102", "defaultTopicQueueNums": "1", "queueId": "0",
+        "sysFlag": "0", "bornTimestamp": str(int(time.time() * 1000)), "flag": "0", "properties": text,
+        "reconsumeTimes": "0", "unitMode": "false", "batch": "false",
+    }  # fmt: skip
+    wait_until(lambda: ask(broker.address, SEND_MESSAGE, fields, body=key.encode()).code == 0, f"{key} to be sent", 60)
+
+
+def delivered(broker: OfficialProcess, topic: str) -> list[str]:
+    """The unique keys of all messages in queue 0 of a topic."""
+    found: list[str] = []
+    for _ in itertools.count():
+        records = [read_record(each, 0) for each in pull(broker, topic, 0, len(found))]
+        if not records:
+            return found
+        found += [each.properties["UNIQ_KEY"] for each in records if each is not None]
+    return found
+
+
+def in_ms(seconds: int) -> str:
+    return str((int(time.time()) + seconds) * 1000)
+
+
+@pytest.mark.soak
+def test_what_waits_is_delivered_once_and_without_timercheck_everything_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger's broker has delivered one timer; another one and a message of a delay level wait when it stops."""
+    run_jobs_here(monkeypatch)
+    old, new = tmp_path / "ledger", tmp_path / "plain"
+    ledger = {
+        "enableDLegerCommitLog": "true",
+        "dLegerGroup": "broker-a",
+        "dLegerSelfId": "n0",
+        "dLegerPeers": f"n0-127.0.0.1:{free_port()}",
+    }
+    with official_broker(old, tmp_path, properties=SMALL_FILES | ledger) as broker:
+        send(broker, TOPIC, "at-once")
+        send(broker, TOPIC, "early", TIMER_DELIVER_MS=in_ms(4))
+        send(broker, TOPIC, "late", TIMER_DELIVER_MS=in_ms(90))
+        send(broker, DELAYED, "level", DELAY="2")
+        for number in range(200):
+            send(broker, DELAYED, f"filler-{number}", FILL="x" * 200)
+        wait_until(lambda: delivered(broker, TOPIC) == ["at-once", "early"], "the first timer", 80)
+        broker.stop()
+    report = run_convert(
+        ConvertRequest(store=str(old), out=str(new), delay_levels=SMALL_FILES["messageDelayLevel"]), Silence()
+    )
+    assert report.exit_code == 0
+    assert report.details.converted.timers >= 2
+    assert report.details.converted.lost == 0
+    forgetful = tmp_path / "forgetful"
+    shutil.copytree(new, forgetful)
+    (forgetful / "config" / TIMER_CHECK_FILE).unlink()
+    with official_broker(new, tmp_path, properties=SMALL_FILES) as broker:
+        wait_until(lambda: "late" in delivered(broker, TOPIC), "the second timer", 150)
+        wait_until(lambda: "level" in delivered(broker, DELAYED), "the delay level", 100)
+        # Timers are delivered in order: what came twice would have come before this one.
+        send(broker, TOPIC, "last", TIMER_DELIVER_MS=in_ms(4))
+        wait_until(lambda: "last" in delivered(broker, TOPIC), "a new timer", 80)
+        assert delivered(broker, TOPIC) == ["at-once", "early", "late", "last"]
+        assert delivered(broker, DELAYED).count("level") == 1
+        assert len(set(delivered(broker, DELAYED))) == 201
+    with official_broker(forgetful, tmp_path, properties=SMALL_FILES) as broker:
+        wait_until(lambda: delivered(broker, TOPIC).count("early") == 2, "the first timer once more", 150)

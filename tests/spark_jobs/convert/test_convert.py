@@ -1,0 +1,415 @@
+"""A store of DLedger's as a plain one: its log, queues, index, timers, and what else it has."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from golden_store import GOLDEN, log_folders, unpack
+from oracles import packed, signed
+from plain_oracle import PlainLog, moved_units, plain_log
+from protocol.errors import ConfigError, StoreError
+from spark_jobs.commands.run import run_convert
+from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
+from storage.layout.checkpoint import Checkpoint
+from storage.query.lookup_call import KeyKind
+from storage.store.message_store import MessageStore
+from store_queries import found
+from store_writer import StoreWriter, Written
+from verifying import upload, verify_here
+from without_spark import run_here, run_jobs_here
+
+SEGMENT = 8192
+HALF_TOPIC, COMMIT = "RMQ_SYS_TRANS_HALF_TOPIC", 0x8
+TIMER_UNIT = 52
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks run in the test's process."""
+    run_jobs_here(monkeypatch)
+
+
+def convert(store: Path | str, out: Path, **options: Any) -> Report:
+    return run_convert(ConvertRequest(store=str(store), out=str(out), **options), Silence())
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def found_by_unique_key(store: MessageStore, topic: str, key: str) -> list[bytes]:
+    offsets = found(store, topic, key, KeyKind.UNIQUE)
+    return [bytes(store.record_at(offset) or b"") for offset in offsets]
+
+
+def hold_against_oracle(store: Path, out: Path, segment_size: int) -> PlainLog:
+    """The log is what the oracle makes of it, and everything that leads to it does."""
+    expected = plain_log(log_folders(store), segment_size)
+    assert files(out / "commitlog") == expected.segments
+    assert expected.moves
+    verified = verify_here(out, out.parent)
+    assert (verified.details.counts, verified.messages) == ({}, len(expected.moves))
+    return expected
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", ["g2-dledger", "g2-dledger-mixed"])
+def test_a_recorded_ledger_becomes_a_plain_store_with_the_queues_of_its_broker(tmp_path: Path, name: str) -> None:
+    recorded = GOLDEN / "g2" / name
+    store, out = unpack("store", tmp_path, archives=recorded), tmp_path / "plain"
+    before = files(store)
+    levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
+    report = convert(store, out, delay_levels=levels)
+    assert report.exit_code == 0
+    assert files(store) == before
+    expected = hold_against_oracle(store, out, 16384)
+    assert report.messages == len(expected.moves)
+    assert report.details.log_end == report.details.converted.end == expected.end
+    assert {path: moved_units(data, expected.moves) for path, data in files(store / "consumequeue").items()} == files(
+        out / "consumequeue"
+    )
+    assert files(out / "config") == files(store / "config")
+    assert (out / "abort").exists() == (store / "abort").exists() == (name == "g2-dledger-mixed")
+    assert sorted(path.name for path in out.iterdir() if path.name != "abort") == [
+        "checkpoint", "commitlog", "config", "consumequeue", "index",
+    ]  # fmt: skip
+    assert not (tmp_path / "plain.rocketlens-work").exists()
+    old, new = Checkpoint.read(store / "checkpoint"), Checkpoint.read(out / "checkpoint")
+    assert old is not None
+    assert new is not None
+    assert (new.physic_msg_timestamp, new.logics_msg_timestamp) == (old.physic_msg_timestamp, old.logics_msg_timestamp)
+    assert new.confirm_physical_offset in (0, max(expected.moves.values()))
+    assert new.logics_physical_offset in (0, expected.end)
+    for path in (out / "commitlog").iterdir():
+        (original,) = (folder / path.name for folder in log_folders(store) if (folder / path.name).exists())
+        assert path.stat().st_mtime_ns == original.stat().st_mtime_ns
+    if name == "g2-dledger-mixed":
+        plain = sorted((store / "commitlog").iterdir())
+        assert len(plain) == 3
+        assert all((out / "commitlog" / path.name).read_bytes() == path.read_bytes() for path in plain)
+
+
+class Ledger:
+    """A store of DLedger's with what a conversion has to move: transactions, timers, entries without a record."""
+
+    def __init__(self, root: Path, **options: Any) -> None:
+        self.root = root
+        self.writer = StoreWriter(root, segment_size=SEGMENT, is_ledger=True, **options)
+        self.halves: list[Written] = []
+        self.commits: list[Written] = []
+        self.timers: list[Written] = []
+
+    def fill(self, count: int) -> None:
+        for number in range(count):
+            if number % 7 == 0:
+                self.writer.log.write_empty_entry()
+            self.writer.append("Topic", b"x" * (number * 37 % 400), keys=f"k{number}", unique_key=f"U{number}")
+
+    def transaction(self, number: int, between: int) -> None:
+        """A half message, and as many messages later its commit, with a checksum of the whole record."""
+        self.halves.append(self.writer.append(HALF_TOPIC, b"half", unique_key=f"T{number}"))
+        self.fill(between)
+        self.commits.append(
+            self.writer.append(
+                "Transactions", b"done", unique_key=f"T{number}", sys_flag=COMMIT, property_crc=number % 2 == 0,
+                prepared_transaction_offset=self.halves[-1].physical_offset,
+            )
+        )  # fmt: skip
+
+    def timer(self, number: int) -> None:
+        self.timers.append(self.writer.append("rmq_sys_wheel_timer", b"later", unique_key=f"W{number}"))
+
+    def write_timer_log(self, *, lost: int = 0) -> None:
+        """Units of the timers, of `lost` that the log has not, then nothing; in a file of a broker's layout."""
+        offsets = [(each.physical_offset, each.size) for each in self.timers] + [(self.writer.log.end + 7, 99)] * lost
+        units = b"".join(
+            packed(TIMER_UNIT, 4) + packed(-1, 8) + packed(1, 4) + packed(1_700_000_000_000, 8) + packed(5, 4)
+            + packed(offset, 8) + packed(size, 4) + packed(77, 4) + packed(0, 8)
+            for offset, size in offsets
+        )  # fmt: skip
+        (self.root / "timerlog").mkdir()
+        (self.root / "timerlog" / ("0" * 20)).write_bytes(units.ljust(TIMER_UNIT * 40, b"\0"))
+        (self.root / "timerwheel").write_bytes(os.urandom(4096))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, here: None) -> Ledger:
+    return Ledger(tmp_path / "store")
+
+
+def test_commits_find_their_half_messages_in_whatever_segment_these_are(ledger: Ledger, tmp_path: Path) -> None:
+    for number, between in enumerate([0, 1, 60, 5, 100, 30]):
+        ledger.transaction(number, between)
+    ledger.writer.close()
+    report = convert(ledger.root, tmp_path / "plain")
+    expected = hold_against_oracle(ledger.root, tmp_path / "plain", SEGMENT)
+    assert len(expected.segments) > 5
+    assert report.details.converted.half_messages >= 3
+    assert report.details.converted.lost == 0
+    store = MessageStore.open(tmp_path / "plain")
+    for half, commit in zip(ledger.halves, ledger.commits, strict=True):
+        record = bytes(store.record_at(expected.moves[commit.physical_offset]) or b"")
+        assert signed(record, 48 + 8 + 8 + 8 + 4, 8) == expected.moves[half.physical_offset]
+    assert store.problems == []
+
+
+def test_a_commit_whose_half_message_is_lost_points_nowhere(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.transaction(0, 60)
+    ledger.transaction(1, 60)
+    place = ledger.halves[1]
+    ledger.writer.overwrite(place.physical_offset + 4, b"\x55" * 60)
+    ledger.writer.close()
+    report = convert(ledger.root, tmp_path / "plain")
+    assert report.exit_code == 4
+    assert report.details.converted.lost == 1
+    assert [damage.physical_offset for damage in report.damages] == [place.physical_offset - 48]
+    store = MessageStore.open(tmp_path / "plain")
+    (record,) = found_by_unique_key(store, "Transactions", "T1")
+    assert signed(record, 48 + 8 + 8 + 8 + 4, 8) == -1
+
+
+@pytest.mark.usefixtures("here")
+def test_what_expired_with_its_segment_keeps_its_offset_below_the_log(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "store", start=3 * SEGMENT)
+    ledger.fill(3)
+    expired = 2 * SEGMENT + 48
+    commit = ledger.writer.append(
+        "Transactions", b"done", unique_key="T", sys_flag=COMMIT, prepared_transaction_offset=expired
+    )
+    ledger.writer.close()
+    report = convert(ledger.root, tmp_path / "plain")
+    assert report.details.converted.lost == 0
+    expected = hold_against_oracle(ledger.root, tmp_path / "plain", SEGMENT)
+    record = bytes(MessageStore.open(tmp_path / "plain").record_at(expected.moves[commit.physical_offset]) or b"")
+    assert signed(record, 48 + 8 + 8 + 8 + 4, 8) == expired
+
+
+def test_units_of_the_timer_lead_to_the_new_places_and_the_rest_of_its_files_stays(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    for number in range(9):
+        ledger.timer(number)
+        ledger.fill(20)
+    ledger.write_timer_log(lost=1)
+    ledger.writer.close()
+    (ledger.root / "config" / "timercheck").write_bytes(b"\1" * 4096)
+    report = convert(ledger.root, tmp_path / "plain")
+    expected = hold_against_oracle(ledger.root, tmp_path / "plain", SEGMENT)
+    old, new = ((root / "timerlog" / ("0" * 20)).read_bytes() for root in (ledger.root, tmp_path / "plain"))
+    offsets = [signed(new, number * TIMER_UNIT + 28, 8) for number in range(10)]
+    assert offsets == [*(expected.moves[each.physical_offset] for each in ledger.timers), -1]
+    blanked = [bytearray(each) for each in (old, new)]
+    for data in blanked:
+        for number in range(10):
+            data[number * TIMER_UNIT + 28 : number * TIMER_UNIT + 36] = bytes(8)
+    assert blanked[0] == blanked[1]
+    assert (report.details.converted.timers, report.details.converted.lost) == (9, 1)
+    for name in ("timerwheel", "config/timercheck"):
+        assert (tmp_path / "plain" / name).read_bytes() == (ledger.root / name).read_bytes()
+
+
+def test_messages_behind_damage_are_there_and_keep_their_numbers(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.fill(60)
+    torn, last = ledger.writer.written[20], ledger.writer.written[-1]
+    ledger.writer.overwrite(torn.physical_offset, b"\x55" * torn.size)
+    ledger.writer.close()
+    report = convert(ledger.root, tmp_path / "plain")
+    assert report.exit_code == 4
+    store = MessageStore.open(tmp_path / "plain")
+    for written in ledger.writer.written:
+        records = found_by_unique_key(store, "Topic", f"U{written.queue_offset}")
+        assert [signed(each, 20, 8) for each in records] == [written.queue_offset][: written is not torn]
+    queue = store.queues.queue("Topic", 0)
+    assert queue is not None
+    assert queue.max_offset == last.queue_offset + 1
+    assert store.commit_log.damage == ()
+
+
+def test_messages_lost_at_the_end_of_a_queue_leave_its_numbers_where_they_were(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.writer.append("Short", b"kept")
+    lost = [ledger.writer.append("Short", b"lost") for _ in range(3)]
+    ledger.fill(10)
+    for each in lost:
+        ledger.writer.overwrite(each.physical_offset, b"\x55" * each.size)
+    ledger.writer.close()
+    report = convert(ledger.root, tmp_path / "plain")
+    assert report.details.queues.repeated == 3
+    units = (tmp_path / "plain" / "consumequeue" / "Short" / "0" / ("0" * 20)).read_bytes()
+    offsets = [signed(units, position, 8) for position in range(0, len(units), 20) if signed(units, position + 8, 4)]
+    assert offsets == [0] * 4
+
+
+def test_a_topic_that_was_deleted_and_made_again_does_not_come_back(ledger: Ledger, tmp_path: Path) -> None:
+    """The queue of its earlier life is gone; its records are in the log, and numbers begin anew behind them."""
+    ledger.writer.append("Reborn", b"old 0", queue=False)
+    ledger.writer.append("Reborn", b"old 1", queue=False)
+    ledger.fill(10)
+    ledger.writer.next_queue_offset["Reborn", 0] = 0
+    second = [ledger.writer.append("Reborn", b"new") for _ in range(2)]
+    ledger.writer.close()
+    convert(ledger.root, tmp_path / "plain")
+    expected = hold_against_oracle(ledger.root, tmp_path / "plain", SEGMENT)
+    queue = MessageStore.open(tmp_path / "plain").queues.queue("Reborn", 0)
+    assert queue is not None
+    assert [unit.physical_offset for unit in queue.entries(0, 10)] == [
+        expected.moves[each.physical_offset] for each in second
+    ]
+
+
+@pytest.mark.usefixtures("here")
+def test_queues_of_expired_messages_and_committed_offsets_stay(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "store", start=2 * SEGMENT)
+    ledger.fill(5)
+    ledger.writer.consumer_offsets = {"Expired@group": {0: 3}}
+    ledger.writer.close()
+    old = ledger.root / "consumequeue" / "Expired" / "0" / ("0" * 20)
+    old.parent.mkdir(parents=True)
+    units = b"".join(packed(SEGMENT + 100 * number, 8) + packed(100, 4) + packed(0, 8) for number in range(3))
+    old.write_bytes(units.ljust(2000, b"\0"))
+    convert(ledger.root, tmp_path / "plain")
+    queue = MessageStore.open(tmp_path / "plain").queues.queue("Expired", 0)
+    assert queue is not None
+    assert queue.max_offset == 3
+    assert json.loads((tmp_path / "plain" / "config" / "consumerOffset.json").read_text().replace("0:", '"0":', 1))
+
+
+def test_entries_behind_the_committed_index_are_converted_and_named(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.fill(3)
+    start = ledger.writer.log.end
+    number = ledger.writer.log.entries
+    ledger.fill(2)
+    ledger.writer.close()
+    own = ledger.root / "dledger-n0"
+    (own / "index").mkdir()
+    unit = packed(1, 4) + packed(start, 8) + packed(100, 4) + packed(number, 8) + packed(0, 8)
+    (own / "index" / ("0" * 20)).write_bytes((bytes(32 * number) + unit).ljust(32 * 100, b"\0"))
+    (own / "checkpoint").write_text(f"committedIndex={number - 1}\nendIndex={number + 2}\n")
+    report = convert(ledger.root, tmp_path / "plain")
+    assert report.messages == 5
+    assert any(f"from physical offset {start} of the old log on lie behind the committedIndex" in note
+               for note in report.notes)  # fmt: skip
+
+
+def test_a_cut_segment_is_whole_again_and_what_was_cut_off_is_named(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.fill(80)
+    ledger.writer.close()
+    first, *others = sorted(ledger.writer.log.segments.values())
+    assert len(others) >= 2
+    place = next(each for each in ledger.writer.written if each.physical_offset > SEGMENT // 2)
+    os.truncate(first, place.physical_offset - 20)  # inside a head
+    report = convert(ledger.root, tmp_path / "plain")
+    assert report.exit_code == 4
+    assert {path.stat().st_size for path in (tmp_path / "plain" / "commitlog").iterdir()} == {SEGMENT}
+    kept = [each for each in ledger.writer.written if not place.physical_offset <= each.physical_offset < SEGMENT]
+    assert report.messages == len(kept) < 80
+    assert str(first) in {damage.path for damage in report.damages} | {str(first.parent)}
+    assert MessageStore.open(tmp_path / "plain").commit_log.damage == ()
+
+
+def test_a_conversion_that_failed_goes_on(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spark_jobs.convert import convert as module
+
+    ledger.transaction(0, 100)
+    ledger.writer.close()
+    ran: list[str] = []
+
+    def some(context: Any, name: str, tasks: list[Any], function: Any) -> list[Any]:
+        ran.append(name)
+        if name.startswith("relate"):
+            raise StoreError(tmp_path, what="is gone")
+        return run_here(context, name, tasks, function)
+
+    monkeypatch.setattr(module, "run_tasks", some)
+    out = tmp_path / "plain"
+    with pytest.raises(StoreError, match="is gone"):
+        convert(ledger.root, out)
+    assert ran[-1].startswith("relate")
+    assert not out.exists()
+    monkeypatch.setattr(module, "run_tasks", run_here)
+    report = convert(ledger.root, out)
+    assert report.resumed
+    hold_against_oracle(ledger.root, out, SEGMENT)
+
+
+def test_a_run_that_died_when_the_store_had_its_place_only_reports(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs.run.work_directory import WorkDirectory
+
+    ledger.fill(5)
+    ledger.writer.close()
+    out, work = tmp_path / "plain", tmp_path / "plain.rocketlens-work"
+    remove = WorkDirectory.remove
+    monkeypatch.setattr(WorkDirectory, "remove", WorkDirectory.close)
+    convert(ledger.root, out)
+    assert work.exists()
+    monkeypatch.setattr(WorkDirectory, "remove", remove)
+    before = files(out)
+    report = convert(ledger.root, out)
+    assert (report.resumed, report.messages) == (True, 5)
+    assert files(out) == before
+    assert not work.exists()
+
+
+def test_a_store_behind_a_url_becomes_the_same(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.transaction(0, 50)
+    ledger.timer(0)
+    ledger.write_timer_log()
+    ledger.writer.close()
+    convert(ledger.root, tmp_path / "from-directory")
+    url = f"memory://convert-{os.getpid()}"
+    upload(ledger.root, url)
+    try:
+        report = convert(url, tmp_path / "from-url")
+    finally:
+        fsspec.filesystem("memory").rm(url, recursive=True)
+    assert report.details.converted.timers == 1
+    made = [files(tmp_path / name) for name in ("from-directory", "from-url")]
+    assert len(made[0]) > 10
+    assert made[0] == made[1]
+    assert not any(path.name.endswith(".rocketlens-work") for path in tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("here")
+class TestRefused:
+    """Without a task."""
+
+    def test_a_plain_store(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path / "store")
+        writer.append("Topic")
+        writer.close()
+        with pytest.raises(ConfigError, match="it is a plain store already"):
+            convert(tmp_path / "store", tmp_path / "plain")
+
+    def test_a_place_that_holds_something(self, ledger: Ledger, tmp_path: Path) -> None:
+        ledger.fill(1)
+        ledger.writer.close()
+        (tmp_path / "plain").mkdir()
+        (tmp_path / "plain" / "file").touch()
+        with pytest.raises(ConfigError, match="is not an empty directory"):
+            convert(ledger.root, tmp_path / "plain")
+        (tmp_path / "link").symlink_to(tmp_path / "store")
+        with pytest.raises(ConfigError, match="is a link or a mount point"):
+            convert(ledger.root, tmp_path / "link")
+
+    def test_rows_in_rocksdb(self, ledger: Ledger, tmp_path: Path) -> None:
+        ledger.fill(1)
+        ledger.writer.close()
+        (ledger.root / "rocksdbstore").mkdir()
+        (ledger.root / "rocksdbstore" / "000012.sst").write_bytes(b"rows")
+        with pytest.raises(StoreError, match="name places in the log: they cannot be converted"):
+            convert(ledger.root, tmp_path / "plain")
+        shutil.rmtree(ledger.root / "rocksdbstore")
+
+    def test_a_url_for_the_output(self) -> None:
+        with pytest.raises(ConfigError, match="is a URL"):
+            ConvertRequest(store="store", out="s3://bucket/plain")
+        with pytest.raises(ConfigError, match="--out is missing"):
+            ConvertRequest(store="store")

@@ -1,0 +1,25 @@
+"""Which bytes of `timerlog/` are units."""
+
+import numpy as np
+
+from storage.layout.timer_log import TIMER_UNIT, TIMER_UNIT_DTYPE, are_units
+
+
+def test_the_array_has_the_fields_of_the_struct() -> None:
+    assert TIMER_UNIT_DTYPE.itemsize == TIMER_UNIT.size == 52
+    numbers = (52, -1, 3, 1_700_000_000_000, 90, 4096, 200, -7, 0)
+    (unit,) = np.frombuffer(TIMER_UNIT.pack(*numbers), TIMER_UNIT_DTYPE)
+    assert tuple(unit.tolist()) == numbers
+
+
+def test_blanks_and_what_was_never_written_are_no_units() -> None:
+    rows = [
+        (52, -1, 1, 1, 1, 0, 9, 0, 0),
+        (52, -1, 7, 1, 1, 99, 9, 0, 0),
+        (104, 0, -875286124, 0, 0, 0, 0, 0, 0),
+        (0, 0, 0, 0, 0, 0, 0, 0, 0),
+        (52, -1, 8, 1, 1, 0, 9, 0, 0),
+        (52, -1, 1, 1, 1, -1, 9, 0, 0),
+    ]
+    units = np.frombuffer(b"".join(TIMER_UNIT.pack(*row) for row in rows), TIMER_UNIT_DTYPE)
+    assert are_units(units).tolist() == [True, True, False, False, False, False]
