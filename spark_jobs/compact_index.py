@@ -6,9 +6,10 @@ import click
 
 from spark_jobs.commands.command_options import (
     allow_fewer_option,
+    built_out_options,
     compact_options,
-    compacted_out_options,
     drop_backup_option,
+    exchange_option,
     fresh_option,
     index_options,
     job_options,
@@ -22,7 +23,7 @@ from spark_jobs.commands.command_run import check_sent, compact, run_command
 
 @click.command("index")
 @store_argument
-@compacted_out_options
+@built_out_options
 @compact_options
 @index_options
 @keep_checkpoint_option
@@ -30,6 +31,7 @@ from spark_jobs.commands.command_run import check_sent, compact, run_command
 @allow_fewer_option
 @work_option(".rocketlens-work in --out, or in STORE")
 @storage_option
+@exchange_option
 @fresh_option
 @job_options
 def compact_index(**options: Any) -> None:

@@ -6,6 +6,7 @@ import click
 
 from spark_jobs.commands.command_options import (
     allow_fewer_option,
+    built_out_options,
     drop_backup_option,
     exchange_option,
     fresh_option,
@@ -13,7 +14,6 @@ from spark_jobs.commands.command_options import (
     index_options,
     job_options,
     keep_checkpoint_option,
-    rebuilt_out_options,
     storage_option,
     store_argument,
     work_option,
@@ -23,7 +23,7 @@ from spark_jobs.commands.command_run import check_sent, rebuild, run_command
 
 @click.command("index")
 @store_argument
-@rebuilt_out_options
+@built_out_options
 @index_options
 @from_offset_option
 @keep_checkpoint_option

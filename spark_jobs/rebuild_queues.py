@@ -6,12 +6,12 @@ import click
 
 from spark_jobs.commands.command_options import (
     allow_fewer_option,
+    built_out_options,
     drop_backup_option,
     exchange_option,
     fresh_option,
     job_options,
     queue_options,
-    rebuilt_out_options,
     storage_option,
     store_argument,
     work_option,
@@ -21,7 +21,7 @@ from spark_jobs.commands.command_run import check_sent, rebuild, run_command
 
 @click.command("queues")
 @store_argument
-@rebuilt_out_options
+@built_out_options
 @queue_options
 @drop_backup_option
 @allow_fewer_option

@@ -18,5 +18,6 @@ DOOR: Final = (
     "rebuild",
     "rebuild_request",
     "shuffle_exchange",
+    "split_queues",
     "unit_blocks",
 )

@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 
 from protocol.checksum import crc32
-from spark_jobs.build.place_entries import Piece, PlacedFile, entry_place, pieces_of_blocks
+from spark_jobs.build.place_entries import PlacedFile, entry_place, pieces_of_blocks
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
+from spark_jobs.run.blocks import Block
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.files.direct_writer import GrowingFile
@@ -96,10 +97,13 @@ def _build(task: BuildIndexTask, attempt: Attempt, notify: Notify) -> BuiltIndex
     put, complete = 0, task.complete
     with _file(attempt.partial, builder) as file:
         for piece in pieces_of_blocks(task.placed.pieces):
-            columns = read_entries(piece)
+            block = piece.block.read()
+            columns = columns_of(piece.block.first, block)
             builder.put(columns, piece.skip, piece.count)
             if isinstance(builder, IndexFileBuilder):
                 file.settle(builder.settled)
+            # One that was cut before it came here cannot show what is left out, but says whether it does harm.
+            complete = complete and bool(block.header.get("is_cut_off", True))
             complete = complete and is_cut_off(columns, piece.skip, piece.count)
             put += piece.count
             notify(put, put)
@@ -135,13 +139,10 @@ def _file(path: Path, builder: CompactFileBuilder | IndexFileBuilder) -> Growing
     return GrowingFile(path, builder.memory, builder.entries_start, forget=True)
 
 
-def read_entries(piece: Piece) -> EntryColumns:
-    """The columns of a piece's block."""
-    block = piece.block.read()
+def columns_of(first: int, block: Block) -> EntryColumns:
+    """The columns of a block, whose offsets count from the physical offset `first`."""
     columns = block.columns
-    return EntryColumns(
-        piece.block.first, columns["offsets"], columns["timestamps"], columns["counts"], columns["hashes"]
-    )
+    return EntryColumns(first, columns["offsets"], columns["timestamps"], columns["counts"], columns["hashes"])
 
 
 def is_cut_off(columns: EntryColumns, skip: int, count: int) -> bool:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from protocol.errors import ConfigError
+from spark_jobs.build.exchange_names import EXCHANGES, FILES
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import WORK
@@ -35,7 +36,8 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `profile` is one of PROFILES; `slots` and `entries` are maxHashSlotNum and maxIndexNum, None for what the store
     shows; `zone` names the time zone of file names. With `allow_fewer` a result that leads to fewer sound records than
-    the store's own files is published all the same. Raises ConfigError for a profile that there is not.
+    the store's own files is published all the same. `exchange` is one of EXCHANGES: how blocks come from the tasks that
+    find them to those that build. Raises ConfigError for a profile or an exchange that there is not.
     """
 
     store: str
@@ -53,12 +55,15 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     allow_fewer: bool = False
     fresh: bool = False
     work: str | None = None
+    exchange: str = FILES
     master: str = ""
     settings: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
             raise ConfigError(f"profile {self.profile!r}, expected one of {', '.join(PROFILES)}")
+        if self.exchange not in EXCHANGES:
+            raise ConfigError(f"exchange {self.exchange!r}, expected one of {', '.join(EXCHANGES)}")
 
     @property
     def sent_to(self) -> str | None:

@@ -6,25 +6,33 @@ ShuffleExchange   by Spark's own shuffle, where they share no disk (:mod:`spark_
 What is built is the same. Which entries and units go where is decided by the driver in either case, from counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
+
+import msgspec
 
 from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, build_index_file, take_index_file
 from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, build_queues, take_queues
 from spark_jobs.build.place_entries import Question, ask_here
 from spark_jobs.build.split_queues import Extent, SurveyTask, survey_queues
 from spark_jobs.places.placed_run import PlacedRecord
-from spark_jobs.run.attempt import run_phase
+from spark_jobs.run.attempt import AttemptRecord, run_phase
+from spark_jobs.run.kept_rows import Route, Rows
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_log import ScanOptions, scan_log
 from spark_jobs.scan.scan_segment import ScanSummary
+from spark_jobs.scan.scanned_rows import RowHead
 from spark_jobs.scan.source import StoreSource
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
+
+Task = TypeVar("Task")
+Made = TypeVar("Made", bound=AttemptRecord)
 
 SURVEY: Final = "survey"
 
@@ -32,11 +40,33 @@ BuildTask: TypeAlias = BuildIndexTask | BuildQueuesTask
 Built: TypeAlias = BuiltIndexFile | BuiltQueues
 
 
+class Step(msgspec.Struct, Generic[Task, Made], frozen=True):
+    """Tasks that make blocks: of files of the store, or of blocks that were made before.
+
+    `run` does one in its work directory. Where none is shared, what it has left there becomes rows: `file` is that of
+    its blocks, and `heads` say where each starts and what it is. Before that `land` writes down the rows that have come
+    for the task by `route`, and has it read from there; both are None where tasks read nothing but the store.
+    """
+
+    phase: str
+    run: Callable[[Task], Made]
+    file: Callable[[WorkDirectory, Made], Path]
+    heads: Callable[[WorkDirectory, int, Made], Iterator[tuple[int, RowHead]]]
+    land: Callable[[Task, Rows, WorkDirectory], Task] | None = None
+    route: Route | None = None
+
+
 class Exchange(Protocol):
-    """Scans a log, answers what the driver has to know of what was found, and builds of it."""
+    """Scans a log, or has tasks make blocks; answers what the driver has to know of these, and builds of them."""
 
     def scan(self, source: StoreSource, options: ScanOptions) -> list[ScanSummary]:
         """Scan the segments; their summaries in the order of the log."""
+
+    def make(self, step: Step[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
+        """Have the tasks of a step make blocks, of `amount` entries together; their records, in order.
+
+        From then on these are the blocks that are asked about, read by later steps, and built of.
+        """
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """Answer questions about entries of segments, as :data:`spark_jobs.build.place_entries.Ask`."""
@@ -68,6 +98,11 @@ class FileExchange:
     def scan(self, source: StoreSource, options: ScanOptions) -> list[ScanSummary]:
         """Scan; the blocks lie in the work directory."""
         return scan_log(self._context, self._work, source, options, self._progress)
+
+    def make(self, step: Step[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
+        """Make blocks, which lie in the work directory."""
+        run, phase = partial(run_tasks, self._context), Phase(step.phase, amount, "entries")
+        return run_phase(run, self._work, self._progress, phase, tasks, step.run)
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """Look into the files of blocks."""

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from spark_jobs.run.attempt import block_file
-from spark_jobs.run.blocks import Block, read_block_at
+from spark_jobs.run.blocks import Block, read_block_at, read_list
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary
 
@@ -44,8 +44,7 @@ class EntryTable(EntryBlock, frozen=True, array_like=True):
 
     def blocks(self) -> Sequence[EntryBlock]:
         """The blocks that the table lists."""
-        rows = self.read().columns["blocks"].reshape(-1, 5).tolist()
-        return [EntryBlock(self.path, *facts) for facts in rows]
+        return [EntryBlock(self.path, *facts) for facts in read_list(Path(self.path), self.position).tolist()]
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):

@@ -2,7 +2,6 @@
 
 from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
-from spark_jobs.build.exchange_names import EXCHANGES, FILES
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 
@@ -11,8 +10,7 @@ class RebuildRequest(BuildRequest, frozen=True, kw_only=True):
 
     `from_offset` is the physical offset from which on entries are built anew; `queue_file_size` and its like are bytes,
     None for what the store shows. `out` may be a URL, and `out_storage` are the options of its file system as JSON.
-    `exchange` is one of EXCHANGES: how blocks come from the tasks that scan to those that build. Raises ConfigError
-    where neither the index nor the queues are asked for, and for an exchange that there is not.
+    Raises ConfigError where neither the index nor the queues are asked for.
     """
 
     index: bool = False
@@ -25,11 +23,8 @@ class RebuildRequest(BuildRequest, frozen=True, kw_only=True):
     queue_file_size: int | None = None
     batch_queue_file_size: int | None = None
     ext_file_size: int | None = None
-    exchange: str = FILES
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.index or self.queues):
             raise ConfigError("nothing to rebuild: neither the index nor the queues are requested")
-        if self.exchange not in EXCHANGES:
-            raise ConfigError(f"exchange {self.exchange!r}, expected one of {', '.join(EXCHANGES)}")

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from spark_jobs.build.build_index_file import columns_of, is_cut_off
 from spark_jobs.build.build_queues import QueuePart
 from spark_jobs.build.unit_blocks import queue_names
 from spark_jobs.run.blocks import Block, pack_block, unpack_block
@@ -81,7 +82,8 @@ def _cut_entries(row: Row, head: RowHead, skip: int, stop: int) -> Row:
     columns = {
         name: column[start:end] if name == "hashes" else column[first:last] for name, column in block.columns.items()
     }
-    return _packed(head._replace(first=head.first + start, entries=end - start), block, columns)
+    is_whole = is_cut_off(columns_of(head.base, block), skip, stop - skip)
+    return _packed(head._replace(first=head.first + start, entries=end - start), block, columns, is_cut_off=is_whole)
 
 
 def _units(row: Row, head: RowHead, route: BundleRoute) -> Iterator[tuple[int, Row]]:
@@ -121,7 +123,7 @@ def _block(row: Row) -> Block:
     return unpack_block(Path("a row of the exchange"), block_of(row))
 
 
-def _packed(head: RowHead, block: Block, columns: dict[str, np.ndarray]) -> Row:
-    """A row with other columns than those of the block that it is made of."""
-    facts = {name: fact for name, fact in block.header.items() if name != "checksum"}
+def _packed(head: RowHead, block: Block, columns: dict[str, np.ndarray], **more: object) -> Row:
+    """A row with other columns than those of the block that it is made of; `more` is added to its header."""
+    facts = {name: fact for name, fact in block.header.items() if name != "checksum"} | more
     return b"".join([head.pack(), *pack_block(facts, columns)])

@@ -2,6 +2,8 @@
 
     scan    a task a segment makes its blocks as rows, which its executor keeps (:mod:`spark_jobs.scan.scanned_rows`);
             the driver gets the summaries, counts as always
+    make    the same for other tasks that leave blocks. Those that read blocks of earlier ones are sent the rows, and
+            from then on only what they have left is kept
     look    what the driver has to know of entries or units besides is looked up where the rows are
     build   the rows go to the build tasks by number (:mod:`spark_jobs.build.routes`). Each writes its own, in the
             order of the log, into a work directory of its own on a disk of its executor, and builds from that
@@ -10,8 +12,9 @@ Finished files go into the job's work directory, or, where it has none that all 
 URL. An executor that is lost takes its rows along: Spark has its segments scanned again, up to the same end of the log.
 """
 
+import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -21,7 +24,7 @@ from msgspec.structs import replace
 
 from protocol.errors import StoreError
 from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, seed_behind
-from spark_jobs.build.exchange import SURVEY, BuildTask, Built, build, take
+from spark_jobs.build.exchange import SURVEY, BuildTask, Built, Made, Step, Task, build, take
 from spark_jobs.build.place_entries import (
     EntryBlock,
     Piece,
@@ -29,7 +32,6 @@ from spark_jobs.build.place_entries import (
     Question,
     ask_here,
     entry_places,
-    entry_tables,
 )
 from spark_jobs.build.routes import BundleRoute, EntryRange, PartRoute, Routes
 from spark_jobs.build.split_queues import Extent, SurveyTask, join_extents, survey_queues
@@ -37,14 +39,23 @@ from spark_jobs.build.unit_blocks import UnitList
 from spark_jobs.places.placed_run import PlacedAttempt, PlacedRecord, PlacedRun, run_placed
 from spark_jobs.run.attempt import block_file, run_phase
 from spark_jobs.run.blocks import BlockWriter
-from spark_jobs.run.kept_rows import KeptRows, Rows
+from spark_jobs.run.kept_rows import KeptRows, Row, Rows
 from spark_jobs.run.local_work import local_work
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.work_directory import VERSION, JobIdentity, WorkDirectory
 from spark_jobs.scan import scan_segment as scanning
 from spark_jobs.scan.scan_log import ScanOptions, scan_tasks, total
 from spark_jobs.scan.scan_segment import ENTRIES, UNITS, ScanSummary
-from spark_jobs.scan.scanned_rows import Kind, NumberedScan, land, land_some, read_summary, scan_rows
+from spark_jobs.scan.scanned_rows import (
+    Kind,
+    NumberedScan,
+    land,
+    land_some,
+    read_summary,
+    rows_of_file,
+    scan_rows,
+    summary_row,
+)
 from spark_jobs.scan.source import StoreSource
 from storage.layout.store_layout import INDEX
 
@@ -89,7 +100,7 @@ class ShuffleExchange:
     ) -> None:
         """Nothing is read yet. With a `target`, `work` is the driver's alone; else all machines see it."""
         self._context, self._work, self._progress, self._target = context, work, progress, target
-        self._rows: KeptRows[NumberedScan] | None = None
+        self._rows: KeptRows[Any] | None = None
         self._routes = Routes({}, {})
         self._files: dict[str, int] = {}
         self._with_units: list[int] = []
@@ -98,19 +109,44 @@ class ShuffleExchange:
     def scan(self, source: StoreSource, options: ScanOptions) -> list[ScanSummary]:
         """Scan; the executors keep the blocks."""
         tasks = [NumberedScan(*each) for each in enumerate(scan_tasks(self._work.root, source, options))]
-        self._work.enter(scanning.PHASE)
-        self._progress.begin(scanning.PHASE, source.size, "bytes")
-        try:
-            self._rows = KeptRows(self._context, scanning.PHASE, tasks, scan_rows)
-            summaries = [read_summary(head) for head in self._rows.heads()]
+        phase = Phase(scanning.PHASE, source.size, "bytes")
+        with self._shown(phase):
+            self._rows = KeptRows.of(self._context, phase.title, tasks, scan_rows)
+            summaries: list[ScanSummary] = [read_summary(head) for head in self._rows.heads()]
             self._progress.update(source.size, total(summaries, "records"))
-        finally:
-            self._progress.end()
         self._files = {
             str(block_file(self._work, summary, ENTRIES)): number for number, summary in enumerate(summaries)
         }
         self._with_units = [number for number, summary in enumerate(summaries) if summary["unit_table"] >= 0]
         return summaries
+
+    def make(self, step: Step[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
+        """Make blocks; the executors keep them, and of those that they are made of no more."""
+        if not tasks:
+            return []
+        phase, before = Phase(step.phase, amount, "entries"), self._rows
+        numbered, plain = list(enumerate(tasks)), replace(step, route=None)
+        with self._shown(phase):
+            if step.route is None:
+                self._rows = KeptRows.of(self._context, phase.title, numbered, partial(_make_first, plain))
+            else:
+                self._rows = self._kept.remade(phase.title, step.route, numbered, partial(_make_of_rows, plain))
+            summaries = [cast("Made", read_summary(head)) for head in self._rows.heads()]
+            self._progress.update(amount, 0)
+        if before is not None:
+            before.forget()
+        self._files = {str(step.file(self._work, summary)): number for number, summary in enumerate(summaries)}
+        return summaries
+
+    @contextlib.contextmanager
+    def _shown(self, phase: Phase) -> Iterator[None]:
+        """Show a phase, of which is known only when it is over."""
+        self._work.enter(phase.name)
+        self._progress.begin(phase.name, phase.total, phase.unit)
+        try:
+            yield
+        finally:
+            self._progress.end()
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """Have each segment's questions answered where its rows are."""
@@ -118,7 +154,7 @@ class ShuffleExchange:
         for number, (block, _) in enumerate(questions):
             by_segment.setdefault(self._files[block.path], []).append(number)
         asked = {
-            segment: partial(_answer, [questions[number][1] for number in numbers])
+            segment: partial(_answer, [questions[number] for number in numbers])
             for segment, numbers in by_segment.items()
         }
         answers = self._kept.ask(LOOK, asked)
@@ -202,7 +238,12 @@ class ShuffleExchange:
 
     def _received(self, tasks: Sequence[BuildTask]) -> list[ReceiveTask]:
         """The tasks as they are sent, without what they would read of the driver's files."""
-        indexes = [task for task in tasks if isinstance(task, BuildIndexTask) and task.placed.before is not None]
+        indexes = [
+            task
+            for task in tasks
+            # A compacted file does not begin as the one before it ended.
+            if isinstance(task, BuildIndexTask) and task.placed.before is not None and not task.compact
+        ]
         places = entry_places([cast("Piece", task.placed.before) for task in indexes], self.ask)
         seeds = {task.number: seed_behind(place) for task, place in zip(indexes, places, strict=True)}
         wanted: dict[str, bytes] = {}
@@ -288,11 +329,33 @@ def _sent(received: ReceiveTask, target: Target) -> ReceiveTask:
     return replace(received, task=task, run=target.run, name=name, found=tuple(target.found.get(name, ())))
 
 
-def _answer(functions: Sequence[Any], rows: Rows) -> list[Any]:
-    """Ask about all entries of a segment."""
+def _make_first(step: Step[Task, Made], numbered: tuple[int, Task]) -> Iterator[Row]:
+    """Do a task that reads nothing but the store; its rows."""
     with local_work() as work:
-        [table] = entry_tables(work, [land(rows, work, ENTRIES)])
-        return ask_here([(table, function) for function in functions])
+        yield from _leave(step, numbered, work)
+
+
+def _make_of_rows(step: Step[Task, Made], numbered: tuple[int, Task], rows: Rows) -> Iterator[Row]:
+    """Do a task with the rows that have come for it; the rows that it makes of them."""
+    assert step.land is not None, "a task that reads nothing but the store is sent no rows"
+    number, task = numbered
+    with local_work() as work:
+        yield from _leave(step, (number, step.land(task, rows, work)), work)
+
+
+def _leave(step: Step[Task, Made], numbered: tuple[int, Task], work: WorkDirectory) -> Iterator[Row]:
+    """Do a task in a work directory; its record, then the blocks that it has left."""
+    number, task = numbered
+    made = step.run(cast("Task", replace(cast("Any", task), work=str(work.root))))
+    yield summary_row(number, made)
+    yield from rows_of_file(step.file(work, made), step.heads(work, number, made))
+
+
+def _answer(questions: Sequence[Question], rows: Rows) -> list[Any]:
+    """Answer questions about all entries of a segment."""
+    with local_work() as work:
+        path = str(block_file(work, land(rows, work, ENTRIES), ENTRIES))
+        return ask_here([(replace(table, path=path), function) for table, function in questions])
 
 
 def _survey(tasks: Sequence[SurveyTask], listed: int, rows: Rows) -> list[list[list[Extent] | None]]:

@@ -99,23 +99,17 @@ def storage_option_where(url: str, flag: str = "--storage-options", name: str = 
 storage_option = storage_option_where("STORE is a URL")
 
 
-def _out_url_options(needed: str) -> Callable[[Command], Command]:
-    """--out as a directory or a URL; `needed` is what a URL needs."""
-    return _together(
-        click.option(
-            "--out",
-            type=DIRECTORY,
-            metavar="DIR",
-            help="Write here and do not change the store; a broker may be running on it. A URL (s3://, gs://, hdfs://, "
-            f"file://) needs {needed}; `rocketlens fetch` brings the result into the store. [default: replace the "
-            "store's own files; no broker may be using it]",
-        ),
-        storage_option_where("--out is a URL", "--out-storage-options", "out_storage"),
-    )
-
-
-compacted_out_options = _out_url_options("--work")
-rebuilt_out_options = _out_url_options(f"--work or --exchange {SHUFFLE}")
+built_out_options = _together(
+    click.option(
+        "--out",
+        type=DIRECTORY,
+        metavar="DIR",
+        help="Write here and do not change the store; a broker may be running on it. A URL (s3://, gs://, hdfs://, "
+        f"file://) needs --work or --exchange {SHUFFLE}; `rocketlens fetch` brings the result into the store. "
+        "[default: replace the store's own files; no broker may be using it]",
+    ),
+    storage_option_where("--out is a URL", "--out-storage-options", "out_storage"),
+)
 
 index_options = _together(
     click.option(
@@ -222,7 +216,7 @@ exchange_option = click.option(
     type=click.Choice(EXCHANGES),
     default=FILES,
     show_default=True,
-    help="How what scanning finds comes to the tasks that build: by files in --work, which all machines must see, or "
+    help="How what tasks find comes to those that build: by files in --work, which all machines must see, or "
     "by Spark's own shuffle. With shuffle and a URL for --out no disk is shared, and --work is not needed.",
 )
 

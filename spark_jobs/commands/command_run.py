@@ -60,11 +60,10 @@ def check_sent(options: JobOptions) -> None:
     out = options["out"] or ""
     if not has_scheme(out) or options["work"]:
         return
-    needed = f"--out {out} needs --work DIR, where the files are built and sent from"
-    if "exchange" not in options:
-        raise ConfigError(needed)
     if options["exchange"] == FILES:
-        raise ConfigError(f"{needed}, or --exchange {SHUFFLE}")
+        raise ConfigError(
+            f"--out {out} needs --work DIR, where the files are built and sent from, or --exchange {SHUFFLE}"
+        )
     if is_url(options["store"]):
         raise ConfigError(
             f"STORE and --out are both URLs: --work DIR is needed, for copies of what {options['store']} has"

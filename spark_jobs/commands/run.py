@@ -27,7 +27,7 @@ from spark_jobs.places.file_systems import is_url
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import JOURNAL, MANIFEST, WORK
 from spark_jobs.places.placed_run import Driver, PlacedRecord
-from spark_jobs.publish.deliver import check_out, deliver, end_last_publishing, stage_index
+from spark_jobs.publish.deliver import check_out, deliver, end_last_publishing
 from spark_jobs.publish.fetch import FetchRequest, fetch, read_sent
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publish.new_store import check_rocksdb, fetch_rest
@@ -42,7 +42,7 @@ from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.spark_calls import Guarded
-from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.run.work_directory import JobIdentity, WorkDirectory
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from storage.build.queue_plan import QueuePlan
 
@@ -75,10 +75,8 @@ def run_rebuild(request: RebuildRequest, progress: JobProgress, launch: Launch |
     def make(
         source: StoreSource, work: WorkDirectory, context: "SparkContext", driver: Driver | None
     ) -> Callable[[], Made]:
-        exchange: Exchange = FileExchange(context, work, progress)
-        if request.exchange == SHUFFLE:
-            exchange = ShuffleExchange(context, work, progress, _target(request, source, driver))
-        with contextlib.closing(exchange):
+        identity = {"request": request.identity(), "source": source.identity()}
+        with contextlib.closing(_exchange(request, work, context, progress, _target(driver, identity))) as exchange:
             rebuilt = Rebuild(request, source, work, context, exchange).run()
         return lambda: Made(*rebuilt_report(request, source, work, rebuilt), exchange.sent)
 
@@ -88,12 +86,14 @@ def run_rebuild(request: RebuildRequest, progress: JobProgress, launch: Launch |
 def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch | None = None) -> StoreReport:
     """Compact the index; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
-    def make(source: StoreSource, work: WorkDirectory, context: "SparkContext", _: Driver | None) -> Callable[[], Made]:
+    def make(
+        source: StoreSource, work: WorkDirectory, context: "SparkContext", driver: Driver | None
+    ) -> Callable[[], Made]:
         index = "" if request.sent_to is None or request.from_log else _marked_index(source, work)
-        compacted = Compact(request, source, work, context, progress).run()
-        return lambda: Made(
-            compacted_report(request, source, compacted), stage_index(request, source, work, ()), index_mark=index
-        )
+        identity = {"request": request.identity(), "source": source.identity(), "index": index}
+        with contextlib.closing(_exchange(request, work, context, progress, _target(driver, identity))) as exchange:
+            compacted = Compact(request, source, work, context, exchange).run()
+        return lambda: Made(*compacted_report(request, source, work, compacted), exchange.sent, index)
 
     return _run("compact", request, progress, make, launch)
 
@@ -119,6 +119,19 @@ def run_convert(request: ConvertRequest, progress: JobProgress, launch: Launch |
         return lambda: Made(*converted_report(request, source, work, converted, rebuilt))
 
     return _run("convert", request, progress, make, launch)
+
+
+def _exchange(
+    request: BuildRequest,
+    work: WorkDirectory,
+    context: "SparkContext",
+    progress: JobProgress,
+    target: Target | None,
+) -> Exchange:
+    """The exchange that was asked for."""
+    if request.exchange == SHUFFLE:
+        return ShuffleExchange(context, work, progress, target)
+    return FileExchange(context, work, progress)
 
 
 def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
@@ -219,7 +232,7 @@ def _sending(command: str, request: BuildRequest, work: WorkDirectory) -> Iterat
 
 def _run_of_sending(request: BuildRequest, context: "SparkContext") -> RunTasks:
     """What sends the files that are staged: tasks, or, where these may not see the work directory, the driver."""
-    if isinstance(request, RebuildRequest) and request.exchange == SHUFFLE:
+    if request.exchange == SHUFFLE:
         return _run_here
     return partial(run_tasks, context)
 
@@ -228,11 +241,9 @@ def _run_here(_: str, tasks: Sequence[Task], function: Callable[[Task], Result])
     return list(map(Guarded(function), tasks))
 
 
-def _target(request: RebuildRequest, source: StoreSource, driver: Driver | None) -> Target | None:
+def _target(driver: Driver | None, identity: JobIdentity) -> Target | None:
     """The URL as tasks get it that send what they build; None where the output goes into a directory."""
-    if driver is None:
-        return None
-    return Target(driver.run, driver.found, {"request": request.identity(), "source": source.identity()})
+    return None if driver is None else Target(driver.run, driver.found, identity)
 
 
 def _source(request: BuildRequest) -> contextlib.AbstractContextManager[StoreSource]:

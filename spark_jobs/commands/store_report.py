@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from spark_jobs.build.build_index_file import BuiltIndexFile
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.build.place_queues import (
     QueueDetails,
@@ -87,8 +88,7 @@ def rebuilt_report(
     report.notes += rebuilt.notes
     staged: list[Staged] = []
     if request.index:
-        ends = [IndexHeader(*file["header"]).end_timestamp for file in rebuilt.index_files]
-        staged += stage_index(request, source, work, rebuilt.kept.names, ends)
+        staged += stage_index(request, source, work, rebuilt.kept.names, end_timestamps(rebuilt.index_files))
         report.entries = total(rebuilt.index_files, "entries")
         report.details.index = IndexDetails(
             slots=rebuilt.shape.slots,
@@ -137,8 +137,15 @@ def _moved_checkpoint(checkpoint: Checkpoint, converted: Converted) -> Checkpoin
     )
 
 
-def compacted_report(request: CompactRequest, source: StoreSource, compacted: Compacted) -> StoreReport:
-    """Return the report of a compaction."""
+def end_timestamps(files: Sequence[BuiltIndexFile]) -> list[int]:
+    """When the last entries of index files were stored (ms)."""
+    return [IndexHeader(*file["header"]).end_timestamp for file in files]
+
+
+def compacted_report(
+    request: CompactRequest, source: StoreSource, work: WorkDirectory, compacted: Compacted
+) -> tuple[StoreReport, list[Staged]]:
+    """Complete in the work directory all that is to be published; returns it, with the report of the compaction."""
     report = _report("compact", request, source, compacted.segments)
     report.entries = total(compacted.index_files, "entries")
     report.notes += compacted.notes
@@ -153,7 +160,7 @@ def compacted_report(request: CompactRequest, source: StoreSource, compacted: Co
         read=compacted.read,
         dropped=compacted.dropped,
     )
-    return report
+    return report, stage_index(request, source, work, (), end_timestamps(compacted.index_files))
 
 
 def _report(command: str, request: BuildRequest, source: StoreSource, segments: list[ScanSummary]) -> StoreReport:

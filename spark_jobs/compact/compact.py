@@ -4,7 +4,7 @@
     split    one task an index file: its entries, by the cells of the log that they point to
     scan     in place of it with from_log: one task a segment
     merge    one task a segment: each entry once, with its record's store time; what is to be left out is dropped
-    order    one task, and only where the clock stepped back between stretches of the log that were merged apart
+    order    one task a group of segments whose times overlap, and only where the clock stepped back
     build    one task an index file
 
 Entries are put in the order of store time. Every file holds a part of it without gaps, and in it the entries of a slot
@@ -17,29 +17,31 @@ slots of its file, 100 MB; a merge the entries of 32 MiB of log, some 50 bytes e
 bytes more an entry and a block, 850 MB; what orders entries is in :mod:`spark_jobs.compact.order_entries`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from protocol.errors import StoreError
-from spark_jobs.build import build_index_file as building
 from spark_jobs.build.build_index_file import BuiltIndexFile, IndexHole
 from spark_jobs.build.chosen_names import PLACE, choose_names, zone_of_names
+from spark_jobs.build.exchange import Exchange
 from spark_jobs.build.kept_index import IndexShapeWanted, choose_shape
-from spark_jobs.compact import merge_entries as merging
-from spark_jobs.compact import order_entries as ordering
 from spark_jobs.compact import split_index_file as splitting
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.compact_tasks import (
+    Claims,
     build_tasks,
     merge_tasks,
-    merged_blocks,
-    place_blocks,
+    merged_tables,
+    order_tasks,
+    ordered_tables,
+    place_tables,
     scanned_merge_tasks,
     split_tasks,
 )
 from spark_jobs.compact.complete_index import (
+    BlockSpans,
+    complete_files,
     find_holes,
     joint_tasks,
     look_at_joint,
@@ -48,13 +50,12 @@ from spark_jobs.compact.complete_index import (
 )
 from spark_jobs.compact.merge_entries import MergeTask
 from spark_jobs.compact.order_entries import OrderTask
-from spark_jobs.compact.timed_block import TimedBlock, are_in_order
-from spark_jobs.run.attempt import Record, Task, run_phase
-from spark_jobs.run.progress import JobProgress, Phase
+from spark_jobs.compact.sent_blocks import merge_step, order_step, split_step
+from spark_jobs.compact.timed_block import TimedTable
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import LogEnd, find_log_end
-from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, scan_log, total
+from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, total
 from spark_jobs.scan.scan_segment import ScanSummary
 from spark_jobs.scan.source import StoreSource
 from storage.amounts import counted
@@ -102,11 +103,11 @@ class Compact:
         source: StoreSource,
         work: WorkDirectory,
         context: "SparkContext",
-        progress: JobProgress,
+        exchange: Exchange,
     ) -> None:
         """Prepare a compaction; nothing is read yet."""
         self._request, self._source, self._work = request, source, work
-        self._context, self._progress = context, progress
+        self._context, self._exchange = context, exchange
 
     def run(self) -> Compacted:
         """Compact, up to finished files in the work directory. Raises StoreError where an index file is not sound."""
@@ -117,24 +118,33 @@ class Compact:
         probed = probe_source(self._context, source, index=True, slots=request.slots, queues_stay=True)
         shape = choose_shape(probed.index_files, profile=request.profile, slots=request.slots, capacity=request.entries)
         compacted = Compacted(shape)
-        tasks = self._scan(probed, compacted) if request.from_log else self._split(probed, compacted)
-        blocks = self._order(self._merge(tasks, compacted))
-        self._build(blocks, probed, compacted)
+        self.compact(probed, compacted)
         self._note_files(compacted)
         return compacted
 
-    def _split(self, probed: Probed, compacted: Compacted) -> list[MergeTask]:
+    def compact(self, probed: Probed, compacted: Compacted) -> None:
+        """Do all that comes after probing."""
+        request = self._request
+        tasks = self._scan(probed, compacted) if request.from_log else self._split(probed, compacted)
+        merged = self._merge(tasks, compacted)
+        tables = list(merged.values())
+        groups = order_tasks(self._work, tables)
+        if groups:
+            tables = self._order(groups, {table.path: number for number, table in merged.items()})
+        self._build(tables, probed, compacted, is_log_order=not groups)
+
+    def _split(self, probed: Probed, compacted: Compacted) -> dict[int, MergeTask]:
         """Take the index files apart."""
         self._look_for_holes(probed, compacted)
         tasks = split_tasks(self._work, self._source, probed.index_files, compacted.shape)
-        splits = self._run(splitting.PHASE, tasks, splitting.split_index_file, sum(max(t.entries, 0) for t in tasks))
+        splits = self._exchange.make(split_step(), tasks, sum(max(task.entries, 0) for task in tasks))
         compacted.read = total(splits, "entries")
         for reason in OUTSIDE:
             compacted.dropped[reason] = total(splits, reason)
         compacted.last_header = IndexHeader(*splits[-1]["header"])
         if splits[-1]["end_is_known"]:
             compacted.end = compacted.last_header.end_physical_offset
-        return merge_tasks(self._work, self._request, list(zip(tasks, splits, strict=True)), self._source.segments)
+        return merge_tasks(self._work, self._request, splits, self._source.segments)
 
     def _look_for_holes(self, probed: Probed, compacted: Compacted) -> None:
         """Find out what the index files lack between them, while that can be seen."""
@@ -145,7 +155,7 @@ class Compact:
         answers = run_tasks(self._context, "joints", tasks, look_at_joint)
         compacted.holes = find_holes(checks, list(zip(tasks, answers, strict=True)))
 
-    def _scan(self, probed: Probed, compacted: Compacted) -> list[MergeTask]:
+    def _scan(self, probed: Probed, compacted: Compacted) -> dict[int, MergeTask]:
         """Read the log."""
         request = self._request
         options = ScanOptions(
@@ -155,16 +165,19 @@ class Compact:
             last_base=probed.last_base,
         )
         compacted.tags = compacted.shape.tags
-        compacted.segments = scan_log(self._context, self._work, self._source, options, self._progress)
+        compacted.segments = self._exchange.scan(self._source, options)
         log_end = find_log_end(compacted.segments, probed.recovery_start if request.is_for_store else None)
         compacted.log_end = log_end
-        tasks = scanned_merge_tasks(self._work, request, compacted.segments, self._source.segments, log_end.end)
-        compacted.read = sum(piece.count for task in tasks for piece in task.pieces)
+        tasks = scanned_merge_tasks(
+            self._work, request, compacted.segments, self._source.segments, log_end.end, self._exchange.ask
+        )
+        compacted.read = sum(piece.count for task in tasks.values() for piece in task.pieces)
         return tasks
 
-    def _merge(self, tasks: list[MergeTask], compacted: Compacted) -> list[TimedBlock]:
+    def _merge(self, tasks: Mapping[int, MergeTask], compacted: Compacted) -> dict[int, TimedTable]:
         entries = compacted.read - sum(compacted.dropped.values())
-        merges = self._run(merging.PHASE, tasks, merging.merge_entries, entries)
+        step = merge_step(tasks, of_splits=not self._request.from_log)
+        merges = self._exchange.make(step, list(tasks.values()), entries)
         for reason in LEFT:
             compacted.dropped[reason] = total(merges, reason)
         if not self._request.from_log:
@@ -173,7 +186,7 @@ class Compact:
         largest = max((summary["largest"] for summary in merges), default=-1)
         self._note_end(largest, compacted)
         compacted.end = max(compacted.end, largest)
-        return merged_blocks(self._work, merges)
+        return merged_tables(self._work, merges)
 
     def _note_end(self, largest: int, compacted: Compacted) -> None:
         """Note that the index claims to end where no record is; records below that place were never indexed."""
@@ -184,30 +197,27 @@ class Compact:
                 f"is no record; the compacted one ends at {max(largest, 0)}"
             )
 
-    def _order(self, blocks: list[TimedBlock]) -> list[TimedBlock]:
-        """The blocks by store time."""
-        if are_in_order(blocks):
-            return blocks
-        task = OrderTask(str(self._work.root), tuple(blocks))
-        entries = sum(block.entries for block in blocks)
-        ordered = self._run(ordering.PHASE, [task], ordering.order_entries, entries)[0]
-        return [TimedBlock(str(self._work.blocks / name), *facts) for name, *facts in ordered["blocks"]]
+    def _order(self, groups: Sequence[OrderTask], merges: Mapping[str, int]) -> list[TimedTable]:
+        """The tables by store time; `merges` are the numbers of the tasks that left them, by their paths."""
+        step = order_step({merges[table.path]: group.number for group in groups for table in group.tables})
+        return ordered_tables(self._work, self._exchange.make(step, groups, sum(group.entries for group in groups)))
 
-    def _build(self, blocks: Sequence[TimedBlock], probed: Probed, compacted: Compacted) -> None:
+    def _build(self, tables: Sequence[TimedTable], probed: Probed, compacted: Compacted, *, is_log_order: bool) -> None:
         self._work.enter(PLACE)
-        placed = place_blocks(blocks, compacted.shape.capacity - 1)
+        placed = place_tables(tables, compacted.shape.capacity - 1)
         directory = self._work.staged / INDEX
         directory.mkdir(exist_ok=True)
-        zone = zone_of_names(self._request.zone, probed.index_files)
-        names = choose_names(self._work, placed, zone, compacted.last_header)
+        zone, ask = zone_of_names(self._request.zone, probed.index_files), self._exchange.ask
+        names = choose_names(self._work, placed, zone, compacted.last_header, ask=ask)
+        claims = Claims(
+            complete_files(placed, None if is_log_order else BlockSpans.of(tables, ask)),
+            [*compacted.holes, *compacted.left_out],
+            compacted.tags and not self._request.drop_tags,
+        )
         files = [(file, directory / name) for file, name in zip(placed, names, strict=True)]
-        holes = [*compacted.holes, *compacted.left_out]
-        tags = compacted.tags and not self._request.drop_tags
-        tasks = build_tasks(self._work, compacted.shape, files, compacted.last_header, compacted.end, holes, tags=tags)
-        entries = sum(task.placed.entries for task in tasks)
-        compacted.index_files = self._run(building.PHASE, tasks, building.build_index_file, entries)
-        for task, made in zip(tasks, compacted.index_files, strict=True):
-            building.take_index_file(task, made)
+        tasks = build_tasks(self._work, compacted.shape, files, compacted.last_header, compacted.end, claims)
+        built = self._exchange.build(tasks, sum(task.placed.entries for task in tasks))
+        compacted.index_files = cast("list[BuiltIndexFile]", built)
 
     def _note_files(self, compacted: Compacted) -> None:
         """Note which of the files a server cannot use, since it needs every key of what they span, and why."""
@@ -223,8 +233,3 @@ class Compact:
             reason = "the clock was set back, and several files share a part of the log"
         files = f"{count} of {counted(len(compacted.index_files), 'file')} without every key of their records"
         compacted.notes.append(f"{files}: {reason}; there a RocketLens server scans the log instead")
-
-    def _run(self, phase: str, tasks: Sequence[Task], function: Callable[[Task], Record], entries: int) -> list[Record]:
-        """Run the tasks of a phase and show how many of the entries they have done."""
-        run = partial(run_tasks, self._context)
-        return run_phase(run, self._work, self._progress, Phase(phase, entries, "entries"), tasks, function)

@@ -5,23 +5,37 @@ Nothing here opens a file of the store.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from spark_jobs.build.build_index_file import BuildIndexTask, IndexHole
 from spark_jobs.build.kept_index import IndexShapeWanted
-from spark_jobs.build.place_entries import Piece, PlacedFile, cut_blocks, entry_tables, place
+from spark_jobs.build.place_entries import Ask, Piece, PlacedFile, cut_blocks, entry_tables, place
 from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.compact.complete_index import complete_files, holes_of
-from spark_jobs.compact.log_cells import CELL_BYTES, cut_log, segment_limit
-from spark_jobs.compact.merge_entries import CellBlock, CellRuns, MergeSummary, MergeTask
+from spark_jobs.compact.complete_index import HoleList
+from spark_jobs.compact.log_cells import segment_limit
+from spark_jobs.compact.merge_entries import CellTable, MergeSummary, MergeTask
+from spark_jobs.compact.order_entries import OrderSummary, OrderTask, ordered_file
 from spark_jobs.compact.split_index_file import UNKNOWN, SplitSummary, SplitTask
-from spark_jobs.compact.timed_block import TimedBlock
+from spark_jobs.compact.timed_block import TimedTable, are_in_order, overlapping
 from spark_jobs.run.attempt import block_file
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import IndexFileFacts, SegmentPlace
 from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary
 from spark_jobs.scan.source import StoreSource
 from storage.index.index_file import IndexHeader
+
+
+class Claims(NamedTuple):
+    """By what files may say that they have every key of their stretch of the log.
+
+    `complete` are those that have it for themselves; `holes` are where keys are missing; `tags`: those of tags are not.
+    """
+
+    complete: Sequence[bool]
+    holes: Sequence[IndexHole]
+    tags: bool
 
 
 def split_tasks(
@@ -50,22 +64,19 @@ def split_tasks(
 def merge_tasks(
     work: WorkDirectory,
     request: CompactRequest,
-    splits: Sequence[tuple[SplitTask, SplitSummary]],
+    splits: Sequence[SplitSummary],
     segments: Sequence[SegmentPlace],
-) -> list[MergeTask]:
-    """A task for each segment that any entry points to; `splits` are tasks with their summaries, in order."""
-    log = cut_log(segments, splits[0][0].cell_bytes if splits else CELL_BYTES)
-    cells: dict[int, list[CellBlock]] = {}
-    for _, summary in splits:
-        path = str(block_file(work, summary, ENTRIES))
-        for cell, position, _ in summary["cells"]:
-            cells.setdefault(cell, []).append(CellBlock(path, position))
-    by_segment: dict[int, list[CellRuns]] = {}
-    for cell, runs in sorted(cells.items()):
-        by_segment.setdefault(int(log.segments[cell]), []).append(CellRuns(int(log.starts[cell]), tuple(runs)))
-    return [
-        _merge_task(work, request, segments, number, cells=tuple(cell_runs)) for number, cell_runs in by_segment.items()
-    ]
+) -> dict[int, MergeTask]:
+    """A task for each segment that any entry points to, by its number; `splits` are summaries, in order."""
+    tables: dict[int, list[CellTable]] = {}
+    for summary in splits:
+        table = CellTable(str(block_file(work, summary, ENTRIES)), summary["cell_table"])
+        for segment in np.flatnonzero(np.unpackbits(np.frombuffer(summary["segments"], np.uint8))).tolist():
+            tables.setdefault(segment, []).append(table)
+    return {
+        segment: _merge_task(work, request, segments, segment, cells=tuple(of_segment))
+        for segment, of_segment in sorted(tables.items())
+    }
 
 
 def scanned_merge_tasks(
@@ -74,13 +85,14 @@ def scanned_merge_tasks(
     scans: Sequence[ScanSummary],
     segments: Sequence[SegmentPlace],
     end: int,
-) -> list[MergeTask]:
-    """A task for each segment in which a scan found an entry of a record below the physical offset `end`."""
-    tasks = []
+    ask: Ask,
+) -> dict[int, MergeTask]:
+    """A task for each segment, by its number, in which a scan found an entry of a record below an offset, `end`."""
+    tasks = {}
     for number, summary in enumerate(scans):
-        pieces = cut_blocks(entry_tables(work, [summary]), None, end)
+        pieces = cut_blocks(entry_tables(work, [summary]), None, end, ask)
         if pieces:
-            tasks.append(_merge_task(work, request, segments, number, pieces=tuple(pieces)))
+            tasks[number] = _merge_task(work, request, segments, number, pieces=tuple(pieces))
     return tasks
 
 
@@ -100,18 +112,30 @@ def _merge_task(
     )
 
 
-def merged_blocks(work: WorkDirectory, merges: Sequence[MergeSummary]) -> list[TimedBlock]:
-    """The blocks that merges left, in the order of the log."""
-    return [
-        TimedBlock(str(block_file(work, summary, ENTRIES)), *facts)
-        for summary in merges
-        for facts in summary["entry_blocks"]
-    ]
+def merged_tables(work: WorkDirectory, merges: Sequence[MergeSummary]) -> dict[int, TimedTable]:
+    """The blocks that merges left, a table for each that has any, by its number and in the order of the log."""
+    return {
+        number: TimedTable.of(block_file(work, summary, ENTRIES), summary["entry_table"])
+        for number, summary in enumerate(merges)
+        if summary["entry_table"]
+    }
 
 
-def place_blocks(blocks: Sequence[TimedBlock], capacity: int) -> list[PlacedFile]:
+def order_tasks(work: WorkDirectory, tables: Sequence[TimedTable]) -> list[OrderTask]:
+    """A task for each group of tables whose times overlap, in the order of time; none where that is the log's."""
+    if are_in_order(tables) and all(table.is_in_order for table in tables):
+        return []
+    return [OrderTask(str(work.root), number, tuple(group)) for number, group in enumerate(overlapping(tables))]
+
+
+def ordered_tables(work: WorkDirectory, orders: Sequence[OrderSummary]) -> list[TimedTable]:
+    """The blocks as they are after they were brought into order, a table for each group."""
+    return [TimedTable.of(ordered_file(work, summary), summary["entry_table"]) for summary in orders]
+
+
+def place_tables(tables: Sequence[TimedTable], capacity: int) -> list[PlacedFile]:
     """Which entries go into which file of `capacity` (N − 1) each; there is always a file, and be it an empty one."""
-    placed = place([Piece(block, 0, block.entries) for block in blocks], capacity, False)
+    placed = place([Piece(table, 0, table.entries) for table in tables], capacity, False)
     return placed or [PlacedFile((), None)]
 
 
@@ -121,18 +145,15 @@ def build_tasks(
     files: Sequence[tuple[PlacedFile, Path]],
     last: IndexHeader | None,
     end: int,
-    holes: Sequence[IndexHole],
-    *,
-    tags: bool,
+    claims: Claims,
 ) -> list[BuildIndexTask]:
-    """A task for each file, to be built at the path beside it.
+    """A task for each file, to be built at the path beside it, which may claim to be complete.
 
-    The last one ends at the physical offset `end`, and an empty one when `last` did. Files that span none of the
-    `holes` may say that they are complete; `tags`: that means tags too.
+    The last one ends at the physical offset `end`, and an empty one when `last` did.
     """
     stamp = last.end_timestamp if last is not None else 0
     seed = IndexHeader(stamp, stamp, end, end, 0, 0) if end >= 0 else None
-    complete = complete_files([file for file, _ in files])
+    holes = HoleList(claims.holes)
     return [
         BuildIndexTask(
             work=str(work.root),
@@ -144,9 +165,9 @@ def build_tasks(
             seed=seed,
             compact=True,
             end_physical_offset=end if number == len(files) - 1 else 0,
-            complete=complete[number],
-            holes=holes_of(file, holes),
-            tags=tags,
+            complete=claims.complete[number],
+            holes=holes.within(file),
+            tags=claims.tags,
         )
         for number, (file, path) in enumerate(files)
     ]

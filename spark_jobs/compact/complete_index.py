@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from spark_jobs.build.build_index_file import IndexHole
-from spark_jobs.build.place_entries import EntryBlock, PlacedFile
+from spark_jobs.build.place_entries import Ask, EntryBlock, PlacedFile
 from spark_jobs.compact.merge_entries import MergeSummary
 from spark_jobs.scan.probe_store import IndexFileFacts, LogReader, SegmentPlace
 from storage.files.mapped_file import MappedFile
@@ -101,7 +101,7 @@ def find_holes(checks: Sequence[IndexFileFacts], joints: Sequence[tuple[JointTas
 
 def stretches_left_out(merges: Sequence[MergeSummary]) -> list[IndexHole]:
     """The ranges where entries were dropped because the request left them out; `merges` are summaries."""
-    return [IndexHole(first, last) for summary in merges for first, last in summary["left_out"]]
+    return [IndexHole(*summary["left_out"]) for summary in merges if summary["left_out"]]
 
 
 def stretches_lost(merges: Sequence[MergeSummary], segments: Sequence[SegmentPlace]) -> list[IndexHole]:
@@ -110,7 +110,7 @@ def stretches_lost(merges: Sequence[MergeSummary], segments: Sequence[SegmentPla
     That is, where they pointed at no record, or into a segment that is missing; if that is a long one, the distance
     between entries shows it.
     """
-    holes = [IndexHole(first, last) for summary in merges for first, last in summary["lost"]]
+    holes = [IndexHole(*summary["lost"]) for summary in merges if summary["lost"]]
     for before, place in pairwise(segments):
         end = before.base_offset + before.size
         if end < place.base_offset <= end + GAP_BYTES:
@@ -150,45 +150,76 @@ def _pairs(entries: np.ndarray) -> Iterator[tuple[int, int]]:
     return zip(entries["key_hash"].tolist(), entries["physical_offset"].tolist(), strict=True)
 
 
-def complete_files(placed: Sequence[PlacedFile]) -> list[bool]:
+class BlockSpans(msgspec.Struct, frozen=True):
+    """Of all blocks of some tables: their stretches of the log, [first, end), and how many entries lie before each."""
+
+    first: np.ndarray
+    end: np.ndarray
+    before: np.ndarray
+    """One more than there are blocks: the last number is that of all entries."""
+
+    @classmethod
+    def of(cls, tables: Sequence[EntryBlock], ask: Ask) -> "BlockSpans":
+        """Read the tables where they are: 24 bytes a block."""
+        spans = [np.frombuffer(data, np.int64).reshape(-1, 3) for data in ask([(each, read_spans) for each in tables])]
+        rows = np.concatenate([np.empty((0, 3), np.int64), *spans])
+        return cls(rows[:, 0], rows[:, 1], np.concatenate([[0], np.cumsum(rows[:, 2])]))
+
+
+def read_spans(table: EntryBlock) -> bytes:
+    """Of each block of a table three numbers of 64 bits: first, end, entries."""
+    return np.array([(block.first, block.end, block.entries) for block in table.blocks()], np.int64).tobytes()
+
+
+def complete_files(placed: Sequence[PlacedFile], blocks: BlockSpans | None) -> list[bool]:
     """Whether each of the files that are going to be built has its stretch of the log for itself.
 
-    That is, if a block may be cut where two files share it, which is for who reads the block to say.
+    That is, if a block may be cut where two files share it, which is for who reads the block to say. The files have
+    what the blocks hold one after the other; None where they lie in the order of the log: then every file has.
     """
-    spans = [_span(file) for file in placed]
-    blocks = {(piece.block.path, piece.block.position): piece.block for file in placed for piece in file.pieces}
-    firsts = sorted(block.first for block in blocks.values())
-    ends = sorted(block.end for block in blocks.values())
-    return [
-        span is not None
-        and bisect_left(firsts, span[1]) - bisect_right(ends, span[0]) == len(_blocks(file))
-        and _ends_at_its_cuts(file)
-        for file, span in zip(placed, spans, strict=True)
-    ]
+    if blocks is None:
+        return [bool(file.pieces) for file in placed]
+    firsts, ends = np.sort(blocks.first), np.sort(blocks.end)
+    complete, start = [], 0
+    for file in placed:
+        stop = start + file.entries
+        complete.append(stop > start and _has_stretch_for_itself(blocks, firsts, ends, (start, stop)))
+        start = stop
+    return complete
 
 
-def holes_of(file: PlacedFile, holes: Sequence[IndexHole]) -> tuple[IndexHole, ...]:
-    """Return the stretches that may lie within a file."""
-    span = _span(file)
-    return () if span is None else tuple(hole for hole in holes if hole.lies_within(*span))
+def _has_stretch_for_itself(blocks: BlockSpans, firsts: np.ndarray, ends: np.ndarray, entries: tuple[int, int]) -> bool:
+    """Whether no block but those that hold entries [start, stop) lies in their stretch, nor what goes on in others.
 
-
-def _blocks(file: PlacedFile) -> list[EntryBlock]:
-    return [piece.block for piece in file.pieces]
-
-
-def _span(file: PlacedFile) -> tuple[int, int] | None:
-    """The stretch of the log, [from, to), that the blocks of a file are of; None for a file without entries."""
-    if not file.pieces:
-        return None
-    return min(block.first for block in _blocks(file)), max(block.end for block in _blocks(file))
-
-
-def _ends_at_its_cuts(file: PlacedFile) -> bool:
-    """Whether a block that goes on in the file before comes first in the log too, and one that does behind it last."""
-    blocks = _blocks(file)
-    first, last = file.pieces[0], file.pieces[-1]
-    if first.skip and any(block.first < first.block.end for block in blocks[1:]):
+    `firsts` and `ends` are those of all blocks, sorted.
+    """
+    start, stop = entries
+    low = int(np.searchsorted(blocks.before, start, side="right")) - 1
+    high = int(np.searchsorted(blocks.before, stop))
+    first, end = blocks.first[low:high], blocks.end[low:high]
+    inside = np.searchsorted(firsts, end.max()) - np.searchsorted(ends, first.min(), side="right")
+    if inside != high - low:
         return False
-    goes_on = last.skip + last.count < last.block.entries
-    return not (goes_on and any(block.end > last.block.first for block in blocks[:-1]))
+    # A block that goes on in the file before must come first in the log too, and one that does behind it last.
+    begins_before, goes_on = blocks.before[low] < start, stop < blocks.before[high]
+    if begins_before and np.any(first[1:] < end[0]):
+        return False
+    return not (goes_on and np.any(end[:-1] > first[-1]))
+
+
+class HoleList:
+    """Where keys are missing, to be looked up by files."""
+
+    def __init__(self, holes: Sequence[IndexHole]) -> None:
+        """In any order."""
+        self._holes = holes
+        self._first = np.array([hole.first for hole in holes], np.int64)
+        self._last = np.array([hole.last for hole in holes], np.int64)
+
+    def within(self, file: PlacedFile) -> tuple[IndexHole, ...]:
+        """The stretches that may lie within a file."""
+        if not file.pieces:
+            return ()
+        first, end = min(piece.block.first for piece in file.pieces), max(piece.block.end for piece in file.pieces)
+        found = np.flatnonzero((self._first < end) & (self._last > first))
+        return tuple(self._holes[number] for number in found.tolist())

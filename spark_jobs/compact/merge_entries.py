@@ -18,10 +18,10 @@ import numpy as np
 from spark_jobs.build.place_entries import Piece, pieces_of_blocks
 from spark_jobs.compact.entry_rows import EntryRows, pack_entries, sort_distinct, unpack_entries
 from spark_jobs.compact.record_facts import RecordFacts, RecordReader
-from spark_jobs.compact.timed_block import write_rows
+from spark_jobs.compact.timed_block import write_rows, write_timed_table
 from spark_jobs.places.remote_file import RemoteObject
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
-from spark_jobs.run.blocks import Block, BlockWriter, read_block
+from spark_jobs.run.blocks import Block, BlockWriter, read_block, read_list
 from spark_jobs.scan.scan_segment import ENTRIES
 from spark_jobs.scan.segment_window import SegmentWindow
 from storage.kernels.index_entries import KEEP, LEFT_OUT, NO_RECORD
@@ -29,32 +29,34 @@ from storage.kernels.index_entries import KEEP, LEFT_OUT, NO_RECORD
 PHASE: Final = "merge"
 
 
-class CellBlock(msgspec.Struct, frozen=True, array_like=True):
-    """A block of entries of one cell, as a split left it."""
+class CellTable(msgspec.Struct, frozen=True, array_like=True):
+    """The blocks that a split left in a file, by their table at a position of it.
+
+    A row of the table is (position of a block, physical offset where its cell starts, entries, number of the segment
+    that the cell is of), in the order of the log.
+    """
 
     path: str
     position: int
 
-
-class CellRuns(msgspec.Struct, frozen=True, array_like=True):
-    """All blocks of a cell, in the order of the index files; `start` is its physical offset."""
-
-    start: int
-    runs: tuple[CellBlock, ...]
+    def rows(self, first: int, end: int) -> np.ndarray:
+        """The rows of cells that start in [first, end)."""
+        rows = read_list(Path(self.path), self.position)
+        return rows[(rows[:, 1] >= first) & (rows[:, 1] < end)]
 
 
 class MergeTask(msgspec.Struct, frozen=True):
     """A segment, `limit` being the physical offset where its records end, and its entries.
 
-    They are in `cells`, or in `pieces` of what a scan found. Entries of `topics` are dropped, and with `drop_tags`
-    those of tags. `remote` is how the segment was listed, if its path is a URL.
+    They are in the `cells` that index files were split into, or in `pieces` of what a scan found. Entries of `topics`
+    are dropped, and with `drop_tags` those of tags. `remote` is how the segment was listed, if its path is a URL.
     """
 
     work: str
     path: str
     base_offset: int
     limit: int
-    cells: tuple[CellRuns, ...] = ()
+    cells: tuple[CellTable, ...] = ()
     pieces: tuple[Piece, ...] = ()
     topics: tuple[bytes, ...] = ()
     drop_tags: bool = False
@@ -69,17 +71,17 @@ class MergeTask(msgspec.Struct, frozen=True):
 class MergeSummary(AttemptRecord):
     """What a merge left of a segment's entries.
 
-    `entry_blocks` are rows as in :class:`spark_jobs.compact.timed_block.TimedBlock` without the path; `largest` is
-    the last record that has an entry, left out or not, −1 without one; `lost` are the first and the last physical
-    offset of entries without a record, by stretches, and `left_out` those of records of topics that were to go; the
-    last four numbers are entries that were dropped, and why.
+    `entry_table` are the fields of the :class:`spark_jobs.compact.timed_block.TimedTable` of its blocks without the
+    path, or nothing without any block; `largest` is the last record that has an entry, left out or not, −1 without one;
+    `lost` are the first and the last physical offset of entries without a record, and `left_out` those of records of
+    topics that were to go, or nothing without any; the last four numbers are entries that were dropped, and why.
     """
 
-    entry_blocks: list[list[int]]
+    entry_table: list[int]
     entries: int
     largest: int
-    lost: list[list[int]]
-    left_out: list[list[int]]
+    lost: list[int]
+    left_out: list[int]
     bytes_read: int
     duplicates: int
     no_record: int
@@ -118,8 +120,8 @@ class _Merge:
         self._blocks: list[list[int]] = []
         self._entries = 0
         self._largest = -1
-        self._lost: list[list[int]] = []
-        self._left_out: list[list[int]] = []
+        self._lost: list[int] = []
+        self._left_out: list[int] = []
 
     def run(self, notify: Notify) -> MergeSummary:
         seen = 0
@@ -128,7 +130,7 @@ class _Merge:
             self._merge(gathered)
             notify(seen, 0)
         return {
-            "entry_blocks": self._blocks,
+            "entry_table": write_timed_table(self._writer, self._blocks),
             "entries": self._entries,
             "largest": self._largest,
             "lost": self._lost,
@@ -141,14 +143,23 @@ class _Merge:
         }
 
     def _gather(self) -> Iterator[_Gathered]:
-        for cell in self._task.cells:
-            yield _Gathered(cell.start, np.concatenate([_packed(block) for block in _read_runs(cell.runs)]))
+        for start, runs in self._cells():
+            yield _Gathered(start, np.concatenate([_packed(block) for block in _read_runs(runs)]))
         for piece in pieces_of_blocks(self._task.pieces):
             block = piece.block.read()
             columns = block.columns
             positions = np.repeat(columns["offsets"], columns["counts"])
             chosen = slice(piece.skip, piece.skip + piece.count)
             yield _Gathered(piece.block.first, pack_entries(positions[chosen], columns["hashes"][chosen]), block)
+
+    def _cells(self) -> Iterator[tuple[int, list[tuple[str, int]]]]:
+        """Where each cell of the segment starts, and the files and positions of all its blocks."""
+        task = self._task
+        cells: dict[int, list[tuple[str, int]]] = {}
+        for table in task.cells:
+            for position, start, *_ in table.rows(task.base_offset, task.limit).tolist():
+                cells.setdefault(start, []).append((table.path, position))
+        yield from sorted(cells.items())
 
     def _merge(self, gathered: _Gathered) -> None:
         distinct = sort_distinct(gathered.packed)
@@ -161,7 +172,8 @@ class _Merge:
             self._largest = int(known[-1])
         for fate, stretches in ((NO_RECORD, self._lost), (LEFT_OUT, self._left_out)):
             gone = rows.offsets[facts.fates == fate]
-            stretches += [[int(gone[0]), int(gone[-1])]] if gone.size else []
+            if gone.size:
+                stretches[:] = [stretches[0] if stretches else int(gone[0]), int(gone[-1])]
         rows = self._keep(rows, facts).narrow().by_time()
         if rows.offsets.size:
             self._write(rows)
@@ -193,12 +205,12 @@ def _packed(block: Block) -> np.ndarray:
     return pack_entries(block.columns["positions"], block.columns["hashes"])
 
 
-def _read_runs(runs: Iterable[CellBlock]) -> Iterator[Block]:
-    """Blocks of several files, each of which is opened once."""
+def _read_runs(runs: Iterable[tuple[str, int]]) -> Iterator[Block]:
+    """Blocks at positions of several files, each of which is opened once."""
     with contextlib.ExitStack() as stack:
         opened: dict[str, int] = {}
-        for run in runs:
-            if run.path not in opened:
-                opened[run.path] = os.open(run.path, os.O_RDONLY | os.O_CLOEXEC)
-                stack.callback(os.close, opened[run.path])
-            yield read_block(Path(run.path), opened[run.path], run.position)[0]
+        for path, position in runs:
+            if path not in opened:
+                opened[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                stack.callback(os.close, opened[path])
+            yield read_block(Path(path), opened[path], position)[0]

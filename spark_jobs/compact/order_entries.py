@@ -4,6 +4,7 @@ A broker leaves a chain, and does not go to older files, at the first entry or f
 (store-format §4.1, §4.2). Begin times of compacted files are true ones, so all would be lost that lies behind a place
 where the clock stepped back; unless entries are put in the order of time. Blocks come from the log's stretches one
 after the other, and but for such places they are in that order already; there, and only there, they are merged anew.
+The driver groups the tables of segments by time, and there is a task for each group.
 
 Memory: ENTRIES_AT_ONCE entries while they are sorted, of records with one key each some 120 bytes an entry, 500 MB; or
 the largest block that there is, if that has more. Stretches of time with more entries are sorted by way of the disk.
@@ -11,15 +12,16 @@ the largest block that there is, if that has more. Stretches of time with more e
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 
 from spark_jobs.compact.entry_rows import LONGEST_BLOCK, EntryRows, join
 from spark_jobs.compact.merge_runs import FAN_IN, Run, merge_sorted
-from spark_jobs.compact.timed_block import TimedBlock, overlapping, write_rows
+from spark_jobs.compact.timed_block import TimedBlock, TimedTable, overlapping, write_rows, write_timed_table
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.run.work_directory import WorkDirectory
@@ -32,40 +34,64 @@ ENTRIES_OF_BLOCK: Final = 1 << 18
 
 
 class OrderTask(msgspec.Struct, frozen=True):
-    """Blocks in the order of the log, and how much of them may be in memory."""
+    """The group of a number: tables in the order of time, and how much of their blocks may be in memory.
+
+    `is_copy`: blocks that are in order already do not stay where they are either.
+    """
 
     work: str
-    blocks: tuple[TimedBlock, ...]
+    number: int
+    tables: tuple[TimedTable, ...]
     entries_at_once: int = ENTRIES_AT_ONCE
     rows_of_block: int = ROWS_OF_BLOCK
     entries_of_block: int = ENTRIES_OF_BLOCK
     fan_in: int = FAN_IN
+    is_copy: bool = False
 
     @property
     def name(self) -> str:
         """The task's name."""
-        return f"{PHASE}-0"
+        return f"{PHASE}-{self.number:08d}"
+
+    @property
+    def entries(self) -> int:
+        """How many there are."""
+        return sum(table.entries for table in self.tables)
 
 
 class OrderSummary(AttemptRecord):
-    """Rows of the fields of all blocks in their new order, old ones and new, with a bare name as their path."""
+    """The bare name of the file of the blocks in their new order, and the fields of their TimedTable without the path.
 
-    blocks: list[list[Any]]
+    The file is that of the old blocks where these were in order.
+    """
+
+    file: str
+    entry_table: list[int]
 
 
 def order_entries(task: OrderTask) -> OrderSummary:
     """Bring blocks into the order of time; the summary, as left in the work directory."""
 
     def order(attempt: Attempt, notify: Notify) -> OrderSummary:
-        blocks = _Order(task, attempt).run(notify)
-        return {"blocks": [[Path(block.path).name, *msgspec.structs.astuple(block)[1:]] for block in blocks]}
+        if len(task.tables) == 1 and task.tables[0].is_in_order and not task.is_copy:
+            path, *facts = msgspec.structs.astuple(task.tables[0])
+            notify(task.entries, 0)
+            return {"file": Path(path).name, "entry_table": facts}
+        return {"file": attempt.blocks(ENTRIES).name, "entry_table": _Order(task, attempt).run(notify)}
 
-    return run_attempt(task.work, task.name, order, _are_there)
+    done: OrderSummary = run_attempt(task.work, task.name, order, partial(_is_there, task))
+    return done
 
 
-def _are_there(work: WorkDirectory, done: OrderSummary) -> bool:
-    """Whether the files of the old blocks are those that the record names: a merge may have been done again."""
-    return all((work.blocks / name).exists() for name in {name for name, *_ in done["blocks"]})
+def ordered_file(work: WorkDirectory, done: OrderSummary) -> Path:
+    """The file of the blocks that a task has brought into order."""
+    return work.blocks / done["file"]
+
+
+def _is_there(task: OrderTask, work: WorkDirectory, done: OrderSummary) -> bool:
+    """Whether the blocks that were kept are those of the task: a merge may have been done again."""
+    kept = {Path(table.path).name for table in task.tables}
+    return bool(done["files"]) or (done["file"] in kept and ordered_file(work, done).exists())
 
 
 class _Order:
@@ -73,28 +99,27 @@ class _Order:
 
     def __init__(self, task: OrderTask, attempt: Attempt) -> None:
         self._task, self._attempt = task, attempt
-        self._blocks: list[TimedBlock] = []
+        self._blocks: list[list[int]] = []
         self._runs = 0
 
-    def run(self, notify: Notify) -> list[TimedBlock]:
-        """All blocks in order."""
-        target = self._attempt.blocks(ENTRIES)
+    def run(self, notify: Notify) -> list[int]:
+        """The table of all blocks in order: its fields without the path."""
         done = 0
-        with BlockWriter(target, "blocks whose times overlap") as writer:
-            for group in overlapping(self._task.blocks):
+        with BlockWriter(self._attempt.blocks(ENTRIES), "blocks whose times overlap") as writer:
+            for group in overlapping([block for table in self._task.tables for block in table.blocks()]):
                 for rows in self._sorted(group):
-                    self._write(writer, target.name, rows)
+                    if len(group) == 1:
+                        self._blocks.append(write_rows(writer, rows))
+                    else:
+                        self._blocks += [write_rows(writer, piece) for piece in self._cut(rows)]
                     done += rows.hashes.size
                     notify(done, 0)
-                if len(group) == 1:
-                    self._blocks += group
-                    done += group[0].entries
-                    notify(done, 0)
-        return self._blocks
+            return write_timed_table(writer, self._blocks)
 
     def _sorted(self, group: Sequence[TimedBlock]) -> Iterator[EntryRows]:
-        """The rows of blocks whose times overlap; none of a single one, which is in order."""
+        """The rows of blocks whose times overlap; a single one is in order."""
         if len(group) == 1:
+            yield group[0].rows()
             return
         if sum(block.entries for block in group) <= self._task.entries_at_once:
             yield join([block.rows() for block in group]).by_time()
@@ -123,10 +148,6 @@ class _Order:
         scratch.callback(path.unlink, missing_ok=True)
         with BlockWriter(path, "entries by store time") as writer:
             return [TimedBlock(str(path), *write_rows(writer, piece)) for rows in portions for piece in self._cut(rows)]
-
-    def _write(self, writer: BlockWriter, name: str, rows: EntryRows) -> None:
-        for piece in self._cut(rows):
-            self._blocks.append(TimedBlock(name, *write_rows(writer, piece)))
 
     def _cut(self, rows: EntryRows) -> Iterator[EntryRows]:
         """Small blocks, in each of which offsets count from the lowest one in 32 bits."""

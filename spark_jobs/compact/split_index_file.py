@@ -10,6 +10,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import astuple
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, Self
 
@@ -61,9 +62,10 @@ class SplitTask(msgspec.Struct, frozen=True):
 class SplitSummary(AttemptRecord):
     """What a split made of an index file.
 
-    `cells` are rows of (cell, position in the file of blocks, entries), in the order of the file; `below`, `beyond`
-    and `nowhere` are the entries below the log's minimum, behind its end, and in a hole of it. `end_is_known`: the
-    record is there that its header ends with, or has expired.
+    `cell_table` is the position of the table of its blocks (:class:`spark_jobs.compact.merge_entries.CellTable`), −1
+    without any; `segments` has a bit, the first one the highest, for each segment of which there are entries. `below`,
+    `beyond` and `nowhere` are the entries below the log's minimum, behind its end, and in a hole of it. `end_is_known`:
+    the record is there that its header ends with, or has expired.
     """
 
     header: list[int]
@@ -72,7 +74,8 @@ class SplitSummary(AttemptRecord):
     below: int
     beyond: int
     nowhere: int
-    cells: list[tuple[int, int, int]]
+    cell_table: int
+    segments: bytes
 
 
 def split_index_file(task: SplitTask) -> SplitSummary:
@@ -143,7 +146,7 @@ class _Split:
         self._log = cut_log(task.segments, task.cell_bytes)
         self._heads = np.zeros(task.slots, dtype=np.int32)
         self._below = self._beyond = self._nowhere = 0
-        self._cells: list[tuple[int, int, int]] = []
+        self._cells: list[tuple[int, int, int, int]] = []
 
     def run(self, notify: Notify) -> SplitSummary:
         task, file = self._task, self._file
@@ -161,8 +164,16 @@ class _Split:
             "below": self._below,
             "beyond": self._beyond,
             "nowhere": self._nowhere,
-            "cells": self._cells,
+            # In the order of the log, and for one cell in that of the file.
+            "cell_table": self._writer.write_list(sorted(self._cells, key=itemgetter(1))) if self._cells else -1,
+            "segments": self._segments(),
         }
+
+    def _segments(self) -> bytes:
+        """A bit for each segment."""
+        has_entries = np.zeros(len(self._task.segments), np.bool_)
+        has_entries[[segment for *_, segment in self._cells]] = True
+        return np.packbits(has_entries).tobytes()
 
     def _deal(self, number: int, entries: memoryview) -> None:
         """Check some entries and write a block for each cell that any of them is of."""
@@ -179,7 +190,7 @@ class _Split:
             stop = first + int(dealt.counts[cell])
             columns = {"hashes": dealt.hashes[first:stop], "positions": dealt.positions[first:stop]}
             block = self._writer.write(int(log.starts[cell]), int(log.ends[cell]), columns)
-            self._cells.append((cell, block, stop - first))
+            self._cells.append((block, int(log.starts[cell]), stop - first, int(log.segments[cell])))
             first = stop
 
     def _check_slots(self, count: int) -> None:

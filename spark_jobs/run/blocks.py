@@ -11,12 +11,13 @@ The header says where the block comes from (`source`, `range` as physical offset
 (`columns`, as name, NumPy type and count), and the CRC-32 of their bytes (`checksum`); whatever else its writer adds is
 in there too. Entries and queue units never travel singly.
 
-Behind its blocks a scan leaves one more, their table (:meth:`BlockWriter.write_table`): the driver learns where that
-is and no more, and the tasks that read the blocks find them by it.
+Behind its blocks a task leaves one more, their table (:meth:`BlockWriter.write_table`, or
+:meth:`BlockWriter.write_list`, a row of numbers for each block, of which the first is its position): the driver learns
+where that is and no more, and the tasks that read the blocks find them by it.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from protocol.errors import StoreError
 BLOCK_HEAD = Struct(">II")
 MAGIC = 0x524C4231
 LONGEST_HEADER = 1 << 28
+_ROWS = "blocks"
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -76,6 +78,10 @@ class BlockWriter:
     def write_table(self, columns: Mapping[str, np.ndarray]) -> int:
         """Append the table of the blocks before it; its position, for :func:`read_block_at`."""
         return self.write(0, 0, columns)
+
+    def write_list(self, rows: Sequence[Sequence[int]]) -> int:
+        """Append a table with a row of as many numbers for each block; its position, for :func:`read_list`."""
+        return self.write(0, 0, {_ROWS: np.array(rows, np.int64).reshape(-1)}, width=len(rows[0]))
 
     def _write_all(self, piece: memoryview) -> None:
         while len(piece):
@@ -122,6 +128,16 @@ def read_block_at(path: Path, position: int) -> Block:
         return read_block(path, descriptor, position)[0]
     finally:
         os.close(descriptor)
+
+
+def read_list(path: Path, position: int) -> np.ndarray:
+    """The rows of the table of blocks at a position of a file, as a matrix of 64-bit numbers."""
+    return list_of(read_block_at(path, position))
+
+
+def list_of(block: Block) -> np.ndarray:
+    """The rows of a block that :meth:`BlockWriter.write_list` wrote."""
+    return block.columns[_ROWS].reshape(-1, block.header["width"])
 
 
 def _read_block(path: Path, read: Callable[[int, int], Buffer], position: int) -> tuple[Block, int]:

@@ -10,7 +10,7 @@ as many as a thousand in memory before it hands them on; so what it does in the 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from spark_jobs.run.arrival import Travelling
 from spark_jobs.run.spark_calls import guarding, run_job
@@ -37,20 +37,43 @@ _NUMBER: Final = Struct(">q")
 """How the JVM gets the number of the task that a row goes to (`PairwiseRDD`)."""
 
 
+class _MadeOf(NamedTuple):
+    """What rows are made of: other rows, which a route sends to tasks."""
+
+    rows: "KeptRows[Any]"
+    tasks: "Broadcast[list[Any]]"
+    route: "Broadcast[Route]"
+
+
 class KeptRows(Generic[Task]):
     """The rows of some tasks; they are made when they are first asked for."""
 
-    def __init__(
-        self, context: "SparkContext", name: str, tasks: Sequence[Task], function: Callable[[Task], Iterator[Row]]
-    ) -> None:
-        """Name the tasks, of which there is at least one; executors must be able to import the function."""
+    def __init__(self, context: "SparkContext", name: str, rows: Any, made_of: "_MadeOf | None" = None) -> None:
+        """Keep rows that tasks are going to make: an RDD, and what it is made of. See :meth:`of`."""
         # As pyspark above.
         from pyspark import StorageLevel
 
-        self._context, self._name = context, name
-        rows: Any = context.parallelize(tasks, len(tasks)).mapPartitions(_Make(function))
+        self._context, self._name, self._made_of = context, name, made_of
         self._rows = _raw(rows)
         self._rows.persist(StorageLevel.DISK_ONLY)
+
+    @classmethod
+    def of(
+        cls, context: "SparkContext", name: str, tasks: Sequence[Task], function: Callable[[Task], Iterator[Row]]
+    ) -> "KeptRows[Task]":
+        """Name the tasks, of which there is at least one; executors must be able to import the function."""
+        return cls(context, name, context.parallelize(tasks, len(tasks)).mapPartitions(_Make(function)))
+
+    def remade(
+        self, name: str, route: Route, tasks: Sequence[Other], function: Callable[[Other, Rows], Iterator[Row]]
+    ) -> "KeptRows[Other]":
+        """The rows that other tasks make of these, of which each gets its own as of :meth:`send`.
+
+        From then on these are needed only where an executor is lost; see :meth:`forget`.
+        """
+        sent = _MadeOf(self, self._context.broadcast(list(tasks)), self._context.broadcast(route))
+        rows = self._shuffled(_raw(self._rows.mapPartitions(_Send(sent.route))), len(tasks))
+        return KeptRows(self._context, name, rows.mapPartitionsWithIndex(_Remake(sent.tasks, function)), sent)
 
     def heads(self) -> list[bytes]:
         """The first row of each task, in order. Errors of tasks are raised as by `run_tasks`."""
@@ -95,9 +118,17 @@ class KeptRows(Generic[Task]):
 
         return run_job(self._context, name, collect)
 
-    def release(self) -> None:
-        """Have the executors delete the rows."""
+    def forget(self) -> None:
+        """Have the executors delete the rows; they are made again if they are needed again."""
         self._rows.unpersist()
+
+    def release(self) -> None:
+        """Have the executors delete the rows, and all that they would be made again of."""
+        self.forget()
+        if self._made_of is not None:
+            self._made_of.rows.release()
+            self._made_of.tasks.destroy()
+            self._made_of.route.destroy()
 
     def _shuffled(self, numbered: Any, count: int) -> Any:
         """The rows by the numbers in front of them: what `RDD.partitionBy` does with pairs of pickled objects."""
@@ -182,6 +213,17 @@ class _Receive(Travelling):
     def __call__(self, number: int, rows: Rows) -> Iterator[Any]:
         with guarding():
             yield self._function(self._sent.value[number], rows)
+
+
+class _Remake(Travelling):
+    """Has the task of a number make rows of its own."""
+
+    def __init__(self, sent: "Broadcast[list[Any]]", function: Callable[[Any, Rows], Iterator[Row]]) -> None:
+        self._sent, self._function = sent, function
+
+    def __call__(self, number: int, rows: Rows) -> Iterator[Row]:
+        with guarding():
+            yield from self._function(self._sent.value[number], rows)
 
 
 class _First(Travelling):

@@ -37,7 +37,7 @@ from storage.files.attempt_names import attempt_name, attempt_of, written_beside
 PROGRESS: Final = Struct(">qq")
 """Bytes read and messages found by a task."""
 
-VERSION: Final = 4
+VERSION: Final = 5
 _MANIFEST: Final = "manifest.msgpack"
 _DONE: Final = ".msgpack"
 _RUN: Final = "run-"

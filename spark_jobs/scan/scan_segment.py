@@ -197,7 +197,7 @@ class SegmentScan(SegmentWalk):
         blocks = self._entry_blocks
         if not blocks:
             return []
-        position = self._entries.write_table({"blocks": np.array(blocks, np.int64).reshape(-1)})
+        position = self._entries.write_list(blocks)
         return [position, blocks[0][1], blocks[-1][2], sum(block[3] for block in blocks), blocks[-1][4]]
 
     def _leave_unit_table(self) -> int:

@@ -1,22 +1,24 @@
-"""The blocks that a scan leaves as rows of bytes, for where no disk is shared between tasks.
+"""The blocks that a task leaves as rows of bytes, for where no disk is shared between tasks.
 
-A task's first row is the summary of its segment. The others are the blocks of its two files, in their order, and behind
-those of each kind the table. So the files can be written anew from all rows of a segment (:func:`land`), while a task
-that builds is sent only the blocks that it needs. In front of each row is its head:
+The first row of a scan is the summary of its segment. The others are the blocks of its two files, in their order, and
+behind those of each kind the table. Other tasks that leave blocks of entries make such rows too: then the `segment` of
+a row is the number of its task, and the summary that of the task. So the files can be written anew from all rows of a
+segment (:func:`land`), while a task that builds is sent only the blocks that it needs. In front of each row is its
+head:
 
 ROW_HEAD
 offset  size  type  field    meaning
 0       1     u8    kind     what is in the row, as in :class:`Kind`
 1       4     u32   segment  number of the segment in the order of the log
 5       4     u32   number   of the block among those of its kind in the segment
-9       4     u32   bundle   of units: that of their queues
-13      8     i64   base     of entries: physical offset that those in the block count from
+9       4     u32   bundle   of units: that of their queues; of cells: number of the segment that they are of
+13      8     i64   base     of entries and cells: physical offset that those in the block count from
 21      8     i64   first    of entries: how many the segment has before the block
 29      8     i64   entries  of entries: how many the block has
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import chain, pairwise
 from pathlib import Path
@@ -27,8 +29,8 @@ import msgpack
 import numpy as np
 from msgspec.structs import replace
 
-from spark_jobs.run.attempt import block_file
-from spark_jobs.run.blocks import BlockWriter, read_block_at, read_into
+from spark_jobs.run.attempt import AttemptRecord, block_file
+from spark_jobs.run.blocks import BlockWriter, read_block_at, read_into, read_list
 from spark_jobs.run.kept_rows import Row, Rows
 from spark_jobs.run.local_work import local_work
 from spark_jobs.run.work_directory import WorkDirectory
@@ -45,6 +47,8 @@ class Kind(IntEnum):
     ENTRY_TABLE = 2
     UNITS = 3
     UNIT_TABLE = 4
+    CELLS = 5
+    CELL_TABLE = 6
 
 
 FILES: Final = {ENTRIES: (Kind.ENTRIES, Kind.ENTRY_TABLE), UNITS: (Kind.UNITS, Kind.UNIT_TABLE)}
@@ -93,18 +97,21 @@ def scan_rows(scan: NumberedScan) -> Iterator[Row]:
     """Scan a segment; its summary, and the blocks that were found."""
     with local_work() as work:
         summary = scan_segment(replace(scan.task, work=str(work.root)))
-        yield RowHead(Kind.SUMMARY, scan.segment).pack() + msgpack.packb(summary)
-        for path, heads in (
-            (block_file(work, summary, ENTRIES), _entry_heads(work, scan.segment, summary)),
-            (block_file(work, summary, UNITS), _unit_heads(work, scan.segment, summary)),
-        ):
-            yield from _rows_of_file(path, heads)
+        yield summary_row(scan.segment, summary)
+        path = block_file(work, summary, ENTRIES)
+        yield from rows_of_file(path, entry_heads(path, scan.segment, summary["entry_table"]))
+        yield from rows_of_file(block_file(work, summary, UNITS), _unit_heads(work, scan.segment, summary))
+
+
+def summary_row(number: int, summary: AttemptRecord) -> Row:
+    """The first row of a task of a number."""
+    return b"".join([RowHead(Kind.SUMMARY, number).pack(), msgpack.packb(summary)])
 
 
 def land(rows: Rows, work: WorkDirectory, kind: str) -> ScanSummary:
     """Write one of the files of blocks of a segment, of which all rows are given; the summary, which names the file."""
     summary = read_summary(next(rows))
-    with BlockWriter(block_file(work, summary, kind), summary["path"]) as writer:
+    with BlockWriter(block_file(work, summary, kind), summary["attempt"]) as writer:
         for row in rows:
             if RowHead.of(row).kind in FILES[kind]:
                 writer.add(block_of(row))
@@ -121,14 +128,16 @@ def land_some(rows: Rows, kind: Kind, writer: BlockWriter) -> list[tuple[RowHead
     return sorted(landed)
 
 
-def _entry_heads(work: WorkDirectory, segment: int, summary: ScanSummary) -> Iterator[tuple[int, RowHead]]:
-    """Where the blocks of entries start in their file, and the heads of their rows."""
-    if not summary["entry_table"]:
+def entry_heads(path: Path, segment: int, entry_table: Sequence[int]) -> Iterator[tuple[int, RowHead]]:
+    """Where the blocks of entries start in their file, and the heads of their rows.
+
+    `entry_table` has the position of their table, or nothing where there are no blocks.
+    """
+    if not entry_table:
         return
-    table = summary["entry_table"][0]
+    table = entry_table[0]
     first = 0
-    rows = read_block_at(block_file(work, summary, ENTRIES), table).columns["blocks"].reshape(-1, 5).tolist()
-    for number, (position, base, _, entries, _) in enumerate(rows):
+    for number, (position, base, _, entries, *_) in enumerate(read_list(path, table).tolist()):
         yield position, RowHead(Kind.ENTRIES, segment, number, base=base, first=first, entries=entries)
         first += entries
     yield table, RowHead(Kind.ENTRY_TABLE, segment)
@@ -148,7 +157,7 @@ def _unit_heads(work: WorkDirectory, segment: int, summary: ScanSummary) -> Iter
     yield table, RowHead(Kind.UNIT_TABLE, segment)
 
 
-def _rows_of_file(path: Path, heads: Iterator[tuple[int, RowHead]]) -> Iterator[Row]:
+def rows_of_file(path: Path, heads: Iterator[tuple[int, RowHead]]) -> Iterator[Row]:
     """The blocks of a file, which follow one another without gaps, one in memory at a time."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

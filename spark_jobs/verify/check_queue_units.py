@@ -18,12 +18,13 @@ from spark_jobs.build.build_queues import HELD_BYTES
 from spark_jobs.build.unit_blocks import QueueRun, UnitList, queue_runs
 from spark_jobs.places.remote_tree import RemoteTree, named_as
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
-from spark_jobs.verify.diagnose_queue import CleanFront, QueueDiagnosis
+from spark_jobs.verify.clean_front import CleanFront, FrontCheck
+from spark_jobs.verify.diagnose_queue import QueueDiagnosis
 from spark_jobs.verify.ext_units import ExtUnits
 from spark_jobs.verify.findings import FILE, FINDINGS, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.unit_compare import UnitComparison
-from spark_jobs.verify.unit_files import UnitFiles, Units
+from spark_jobs.verify.unit_files import UnitFiles
 from storage.build.queue_file_writer import QueueFileWriter
 from storage.build.queue_plan import QueueKey
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT
@@ -34,14 +35,30 @@ from storage.queue.queue_files import UNITS_OF_BATCHES, UNITS_OF_PLAIN
 from storage.queue.queue_record import LIGHT_PREFIX
 
 PHASE: Final = "check"
+REST: Final = "rest"
 KEPT_IN_A_FILE: Final = 1 << 20
 """Messages."""
+
+
+class KnownFront(msgspec.Struct, frozen=True):
+    """The queue of a number among those that were checked in parts, and the fields of its CleanFront."""
+
+    number: int
+    start: int
+    end: int
+    last: bytes
+
+    def front(self) -> CleanFront:
+        """As :class:`CleanFront`, of units of a plain queue."""
+        return CleanFront(self.start, self.end, np.frombuffer(self.last, UNIT_DTYPE).copy())
 
 
 class CheckQueuesTask(msgspec.Struct, frozen=True):
     """A bundle: the files with its blocks, and the queues (tree, topic, queue id) that the store has of it.
 
-    `store` is its directory or its URL; of one behind a URL `tree` has the files of these queues.
+    `store` is its directory or its URL; of one behind a URL `tree` has the files of these queues. `apart` are queues
+    (topic, queue id) that are checked in parts; with `rest` the one of `existing` is such a queue, and only what lies
+    outside of the front that is known is checked.
     """
 
     work: str
@@ -52,11 +69,22 @@ class CheckQueuesTask(msgspec.Struct, frozen=True):
     existing: tuple[tuple[str, str, int], ...]
     ext: bool
     limit: int
+    apart: tuple[tuple[bytes, int], ...] = ()
+    rest: KnownFront | None = None
 
     @property
     def name(self) -> str:
         """The task's name."""
+        if self.rest is not None:
+            return f"{REST}-queue-{self.rest.number:05d}"
         return f"{PHASE}-queues-{self.bundle:05d}"
+
+    def has(self, run: QueueRun) -> bool:
+        """Whether messages are to be checked."""
+        if self.rest is None:
+            return run.name not in self.apart
+        [names] = self.existing
+        return run.key == QueueKey(*names) and (run.first >= self.rest.end or not self.rest.last)
 
 
 class CheckedQueues(AttemptRecord):
@@ -95,7 +123,7 @@ def _check_bundle(
 
     units = held = 0
     for block in task.units.blocks(task.bundle, log.end):
-        for run in queue_runs(block, log.end):
+        for run in filter(task.has, queue_runs(block, log.end)):
             queue = queue_of(run.key)
             held += queue.put(run)
             units += len(run.units) // queue.files.dtype.itemsize
@@ -122,7 +150,7 @@ class QueueCheck:
         kind = (BATCH_UNIT_DTYPE, UNITS_OF_BATCHES) if self._is_batch else (UNIT_DTYPE, UNITS_OF_PLAIN)
         self.files = UnitFiles(root / key.path, *kind)
         self._message = np.dtype([("unit", self.files.dtype), ("number", "i8"), ("timestamp", "i8")])
-        self._front = CleanFront(self.files.first, self.files.first, np.zeros(0, self.files.dtype))
+        self._front = FrontCheck(self.files, None if task.rest is None else task.rest.front(), is_batch=self._is_batch)
         self._count = self._messages = 0
         self._writer: QueueFileWriter | None = None
 
@@ -131,7 +159,7 @@ class QueueCheck:
         units = np.frombuffer(run.units, self.files.dtype)
         number = self._count if self._is_batch else run.first
         self._count += len(units)
-        if self._writer is None and self._stand_in_place(number, units):
+        if self._writer is None and self._front.stand_in_place(number, units):
             return 0
         if self._writer is None:
             self._writer = QueueFileWriter(self._kept, KEPT_IN_A_FILE * self._message.itemsize)
@@ -141,21 +169,6 @@ class QueueCheck:
         self._writer.append(messages.tobytes())
         self._messages += len(units)
         return messages.nbytes
-
-    def _stand_in_place(self, number: int, units: Units) -> bool:
-        """Whether messages follow those before them, and their units do too, byte for byte."""
-        front = self._front
-        is_first = front.end == front.start
-        place = number + (front.start if self._is_batch else 0)
-        if self._is_batch:
-            expected = np.concatenate([[front.next_number], (units["base_offset"] + units["batch_size"])[:-1]])
-            follow = bool((units["base_offset"] == expected)[is_first:].all())
-        else:
-            follow = number == front.next_number or (is_first and number >= front.start)
-        if not follow or self.files.read(place, len(units)).tobytes() != units.tobytes():
-            return False
-        self._front = CleanFront(place if is_first else front.start, place + len(units), units[-1:].copy())
-        return True
 
     def flush(self) -> None:
         """Bring to the file what is in memory."""
@@ -176,7 +189,7 @@ class QueueCheck:
         diagnosis = QueueDiagnosis(
             UnitFiles(self._kept, self._message, ""),
             self._messages,
-            self._front,
+            self._front.front,
             comparison,
             by_offset=not self._is_batch,
             is_light=is_light,

@@ -9,10 +9,11 @@ lost a unit or was born again under the same name: then all units behind stand s
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
+from spark_jobs.verify.clean_front import CleanFront
 from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, STRAY_UNIT, UNIT, FoundAt
 from spark_jobs.verify.log_table import Flags, Numbers
 from spark_jobs.verify.numbering import check_batches, check_numbers
@@ -25,21 +26,6 @@ from storage.queue.unit_struct import FILLER_SIZE
 PIECE: Final = 1 << 16
 MOST_NAMED: Final = 1 << 16
 """Stray units and messages without units of a queue that are remembered one by one."""
-
-
-class CleanFront(NamedTuple):
-    """Units in the places [start, end) that are as they should be, and the last of them."""
-
-    start: int
-    end: int
-    last: Units
-
-    @property
-    def next_number(self) -> int:
-        """The number of the message that should follow, −1 where none is known."""
-        if self.last.size and "base_offset" in (self.last.dtype.names or ()):
-            return int(self.last["base_offset"][0]) + int(self.last["batch_size"][0])
-        return self.end if self.last.size else -1
 
 
 class QueueDiagnosis:

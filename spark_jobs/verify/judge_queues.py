@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from spark_jobs.build.split_queues import QueueName
 from spark_jobs.build.unit_blocks import UnitList, used_bundles
 from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree
 from spark_jobs.run.work_directory import WorkDirectory
@@ -11,6 +12,7 @@ from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
 from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask
 from spark_jobs.verify.findings import FILE, MISSING_UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
+from spark_jobs.verify.queue_parts import Parts
 from spark_jobs.verify.verify_request import QueueNumbers
 from storage.amounts import counted
 from storage.build.queue_plan import QueueKey, QueuePlan
@@ -21,19 +23,31 @@ MOST_NAMED: Final = 20
 QUEUE_TREES: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
 
 
+class CheckOptions(NamedTuple):
+    """How queues are checked: in so many `bundles`, with so many findings listed.
+
+    `tree` is the listing of a store behind a URL, `parts` are queues that are checked in parts.
+    """
+
+    bundles: int
+    limit: int
+    tree: RemoteTree | None
+    parts: Parts
+
+
 def check_tasks(
-    plan: QueuePlan,
-    work: WorkDirectory,
-    scans: Sequence[ScanSummary],
-    bundles: int,
-    limit: int,
-    tree: RemoteTree | None = None,
+    plan: QueuePlan, work: WorkDirectory, scans: Sequence[ScanSummary], units: UnitList, options: CheckOptions
 ) -> list[CheckQueuesTask]:
-    """A task for each bundle that has units, or queues in the store; `tree`: the listing of one behind a URL."""
+    """A task for each bundle that has units, or queues in the store."""
+    bundles, limit, tree, parts = options
     existing: list[list[tuple[str, str, int]]] = [[] for _ in range(bundles)]
     for key in sorted(plan.existing):
-        existing[bundle_of(key.topic.encode(), key.queue_id, bundles)].append((key.tree, key.topic, key.queue_id))
-    units, used = UnitList.leave(work, scans), set(used_bundles(scans))
+        if key.tree != CONSUME_QUEUE or (key.topic.encode(), key.queue_id) not in parts:
+            existing[bundle_of(key.topic.encode(), key.queue_id, bundles)].append((key.tree, key.topic, key.queue_id))
+    apart: list[list[QueueName]] = [[] for _ in range(bundles)]
+    for name in sorted(parts):
+        apart[bundle_of(*name, bundles)].append(name)
+    used = set(used_bundles(scans))
     trees = [None] * bundles if tree is None else deal_tree(tree, bundles)
     has_ext = (plan.root / CONSUME_QUEUE_EXT).is_dir()
     return [
@@ -46,6 +60,7 @@ def check_tasks(
             existing=tuple(queues),
             ext=has_ext,
             limit=limit,
+            apart=tuple(apart[bundle]),
         )
         for bundle, queues in enumerate(existing)
         if bundle in used or queues

@@ -2,7 +2,8 @@
 
     probe    what is there: where the log ends, and the shapes of index files
     scan     one task a segment: every record with its checksums; what the log leads to, as packed blocks
-    check    one task an index file, a task for each bundle of queues: what is there beside what should be
+    check    one task an index file, a task for each bundle of queues: what is there beside what should be; a queue that
+             has far more units than others is checked in parts, and what they leave is diagnosed by one task
     gaps     one task for each stretch of the log that no index file covers: is anything missing there?
 
 Scan and blocks are those of a rebuild (:mod:`spark_jobs.build.rebuild`). Nothing of the store is written, and it may be
@@ -17,9 +18,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from spark_jobs.build.build_queues import bundle_count
+from spark_jobs.build.exchange import SURVEY
+from spark_jobs.build.split_queues import Extent, SurveyTask, split_queues, survey_queues
+from spark_jobs.build.unit_blocks import UnitList
 from spark_jobs.run.attempt import RunTasks, block_file, run_phase
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress, Phase
@@ -37,10 +41,11 @@ from spark_jobs.verify.check_index_file import (
     CheckIndexTask,
     check_index_file,
 )
-from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask, check_queue_units
+from spark_jobs.verify.check_queue_units import REST, CheckedQueues, CheckQueuesTask, check_queue_units
 from spark_jobs.verify.findings import FINDINGS, TOTAL_LIMIT, Discrepancies, load_findings
 from spark_jobs.verify.judge_index import judge_index
-from spark_jobs.verify.judge_queues import check_tasks, judge_queues
+from spark_jobs.verify.judge_queues import CheckOptions, check_tasks, judge_queues
+from spark_jobs.verify.queue_parts import CheckedPart, CheckPartTask, check_queue_part, part_tasks, rest_tasks
 from spark_jobs.verify.verify_log import judge_log, scan_readable
 from spark_jobs.verify.verify_request import LogNumbers, VerifyDetails, VerifyRequest
 from storage.amounts import counted
@@ -77,9 +82,15 @@ def _work_directory(request: VerifyRequest) -> Iterator[WorkDirectory]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def check(task: CheckIndexTask | CheckQueuesTask) -> CheckedIndexFile | CheckedQueues:
-    """Run a task of either kind: they share one Spark job, so that no core waits for the last of one."""
-    return check_index_file(task) if isinstance(task, CheckIndexTask) else check_queue_units(task)
+CheckTask: TypeAlias = CheckIndexTask | CheckQueuesTask | CheckPartTask
+Checked: TypeAlias = CheckedIndexFile | CheckedQueues | CheckedPart
+
+
+def check(task: CheckTask) -> Checked:
+    """Run a task of any kind: they share one Spark job, so that no core waits for the last of one."""
+    if isinstance(task, CheckIndexTask):
+        return check_index_file(task)
+    return check_queue_part(task) if isinstance(task, CheckPartTask) else check_queue_units(task)
 
 
 class Verification:
@@ -103,15 +114,23 @@ class Verification:
         log, findings = verdict.table, verdict.findings
         log.write(self._work)
         bundles = bundle_count(source.size)
-        queue_tasks = check_tasks(self._plan, self._work, verdict.scans, bundles, request.limit, source.tree)
-        tasks: list[CheckIndexTask | CheckQueuesTask] = [*index_tasks, *queue_tasks]
-        checked = self._run_phase(Phase(PHASE, log.entries, "entries"), tasks, check)
+        units = UnitList.leave(self._work, verdict.scans)
+        # A task that has only a part of a queue would copy all of it from a URL.
+        split = partial(split_queues, self._survey, self._plan, verdict.scans)
+        parts = split(units, log.end, bundles) if source.tree is None else {}
+        options = CheckOptions(bundles, request.limit, source.tree, parts)
+        queue_tasks = check_tasks(self._plan, self._work, verdict.scans, units, options)
+        tasks: list[CheckTask] = [*index_tasks, *queue_tasks, *part_tasks(queue_tasks, parts)]
+        done = self._run_phase(Phase(PHASE, log.entries, "entries"), tasks, check)
+        first, behind = len(index_tasks), len(index_tasks) + len(queue_tasks)
+        rests = rest_tasks(queue_tasks, parts, cast("list[CheckedPart]", done[behind:]))
+        joined = self._run_phase(Phase(REST, len(rests), "entries"), rests, check_queue_units) if rests else []
+        files, of_queues = cast("list[CheckedIndexFile]", done[:first]), cast("list[CheckedQueues]", done[first:behind])
+        of_queues += joined
+        checked: list[CheckedIndexFile | CheckedQueues] = [*files, *of_queues]
         self._work.enter("gaps")
-        files = cast("list[CheckedIndexFile]", checked[: len(index_tasks)])
         index = judge_index(self._run, self._work, source.layout.index, files, log, findings)
-        queues, notes = judge_queues(
-            self._plan, cast("list[CheckedQueues]", checked[len(index_tasks) :]), log, findings
-        )
+        queues, notes = judge_queues(self._plan, of_queues, log, findings)
         if index.dropped:
             notes.insert(
                 0,
@@ -188,6 +207,10 @@ class Verification:
         )
         tasks = scan_tasks(self._work.root, self._source, options)
         return self._run_phase(Phase(SCAN, self._source.size, "bytes"), tasks, scan_readable)
+
+    def _survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
+        """Look at queues that may be checked in parts."""
+        return self._run(SURVEY, tasks, survey_queues) if tasks else []
 
     def _collect(
         self, summaries: Sequence[CheckedIndexFile | CheckedQueues], findings: Discrepancies

@@ -11,6 +11,7 @@ from unittest import mock
 import msgspec
 
 from compact_oracle import Mark, take_mark
+from spark_jobs.build.exchange import FileExchange
 from spark_jobs.compact import compact, compact_tasks
 from spark_jobs.compact.compact import Compact, Compacted
 from spark_jobs.compact.compact_request import CompactRequest
@@ -82,7 +83,9 @@ def compact_store(
     request = CompactRequest(store=str(store), out=str(work / "out"), **options)
     with closing(WorkDirectory.open(work, {"request": request.identity()})) as directory:
         source = find_source(store, ())
-        job = Compact(request, source, directory, cast("Any", context or LoopContext()), progress or Silence())
+        spark = cast("Any", context or LoopContext())
+        exchange = FileExchange(spark, directory, progress or Silence())
+        job = Compact(request, source, directory, spark, exchange)
         compacted = job.run()
     paths = sorted((directory.staged / "index").iterdir())
     assert [path.name for path in paths] == [file["name"] for file in compacted.index_files]

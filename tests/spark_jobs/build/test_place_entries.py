@@ -54,7 +54,7 @@ def write_segments(path: Path, records: list[int], splits: set[int], cuts: set[i
         rows = [[each.position, each.first, each.end, each.entries, each.last_record] for each in mine]
         with path.open("ab") as file, BlockWriter(path.with_name("table"), "log") as writer:
             position = file.tell()
-            writer.write_table({"blocks": np.array(rows, np.int64).reshape(-1)})
+            writer.write_list(rows)
             file.write(writer.path.read_bytes())
         writer.path.unlink()
         entries = sum(each.entries for each in mine)

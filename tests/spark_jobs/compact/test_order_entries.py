@@ -10,10 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from spark_jobs.compact.entry_rows import LONGEST_BLOCK, EntryRows
-from spark_jobs.compact.order_entries import OrderTask, order_entries
-from spark_jobs.compact.timed_block import TimedBlock, are_in_order, overlapping, write_rows
+from spark_jobs.compact.order_entries import OrderTask, order_entries, ordered_file
+from spark_jobs.compact.timed_block import (
+    TimedBlock,
+    TimedTable,
+    are_in_order,
+    overlapping,
+    write_rows,
+    write_timed_table,
+)
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.files.attempt_names import attempt_of
@@ -64,9 +72,11 @@ class Ordering:
         self.work = WorkDirectory.open(root, {"test": 1}, fresh=True)
         with BlockWriter(self.work.blocks / "merged.entries", "a test") as writer:
             facts = [write_rows(writer, rows_of(sorted(rows))) for rows in blocks]
-        self.before = [TimedBlock(str(self.work.blocks / "merged.entries"), *fact) for fact in facts]
-        summary = order_entries(OrderTask(str(self.work.root), tuple(self.before), **limits))
-        self.after = [TimedBlock(str(self.work.blocks / name), *facts) for name, *facts in summary["blocks"]]
+            path = str(writer.path)
+            self.before = [TimedBlock(path, *fact) for fact in facts]
+            self.tables = (TimedTable.of(writer.path, write_timed_table(writer, facts)),)
+        summary = order_entries(OrderTask(str(self.work.root), 0, self.tables, **limits))
+        self.after = TimedTable.of(ordered_file(self.work, summary), summary["entry_table"]).blocks()
         self.attempt = summary["attempt"]
         self.names = sorted(path.name for path in self.work.blocks.iterdir())
         self.work.close()
@@ -99,15 +109,18 @@ def test_rows_come_in_the_order_of_time_and_then_of_the_log(
     assert read(ordering.after) == sorted(row for block in blocks for row in block)
     assert are_in_order(ordering.after)
     assert all(block.end - block.first <= LONGEST_BLOCK for block in ordering.after)
-    assert [attempt_of(name) for name in ordering.names] == [None, ordering.attempt]
+    kept = [None] if are_in_order(ordering.before) else [None, ordering.attempt]
+    assert [attempt_of(name) for name in ordering.names] == kept
 
 
-def test_blocks_whose_times_do_not_overlap_stay_where_they_are(tmp_path: Path) -> None:
+def test_blocks_whose_times_do_not_overlap_stay_as_they_are(tmp_path: Path) -> None:
     """Also where one ends at the millisecond at which the next begins, if that is behind it in the log."""
     blocks = [[(5, 0, (1,)), (7, 10, (1,))], [(7, 20, (1,)), (9, 30, (1,))], [(2, 40, (1,))], [(9, 50, (1,))]]
     ordering = Ordering(tmp_path, blocks)
     first, second, third, last = ordering.before
-    assert ordering.after == [third, first, second, last]
+    assert [replace(block, path="", position=0) for block in ordering.after] == [
+        replace(block, path="", position=0) for block in (third, first, second, last)
+    ]
 
 
 def test_one_that_begins_within_another_is_merged_with_it_and_no_third_is() -> None:
@@ -125,8 +138,19 @@ def test_what_was_done_is_not_done_again(tmp_path: Path) -> None:
     ordering = Ordering(tmp_path, [[(5, 0, (1,))], [(2, 10, (1,))]])
     work = WorkDirectory(ordering.work.root)
     (work.blocks / "merged.entries").write_bytes(b"")
-    summary = order_entries(OrderTask(str(work.root), tuple(ordering.before)))
-    assert [name for name, *_ in summary["blocks"]] == ["merged.entries", "merged.entries"]
+    summary = order_entries(OrderTask(str(work.root), 0, ordering.tables))
+    assert read(TimedTable.of(ordered_file(work, summary), summary["entry_table"]).blocks()) == read(ordering.after)
+
+
+def test_a_table_in_order_is_left_where_it_is_unless_its_blocks_are_made_anew(tmp_path: Path) -> None:
+    """A merge that was done again has left its blocks elsewhere."""
+    ordering = Ordering(tmp_path, [[(2, 0, (1,))], [(5, 10, (1,))]])
+    assert ordering.after == ordering.before
+    work = WorkDirectory(ordering.work.root)
+    (work.blocks / "merged.entries").rename(work.blocks / "again.entries")
+    again = replace(ordering.tables[0], path=str(work.blocks / "again.entries"))
+    summary = order_entries(OrderTask(str(work.root), 0, (again,)))
+    assert ordered_file(work, summary) == work.blocks / "again.entries"
 
 
 # --- memory ---------------------------------------------------------------------------------------------------------
@@ -140,7 +164,7 @@ def interleaved(blocks: int, rows: int) -> list[list[Row]]:
 def peak_of(root: Path, blocks: list[list[Row]], **limits: Any) -> int:
     """Bytes in use at most while blocks are ordered."""
     ordering = Ordering(root / "once", blocks, **limits)
-    task = OrderTask(str(ordering.work.root), tuple(ordering.before), **limits)
+    task = OrderTask(str(ordering.work.root), 0, ordering.tables, **limits)
     ordering.work.forget(task.name)
     tracemalloc.start()
     try:

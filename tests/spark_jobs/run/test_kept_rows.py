@@ -24,14 +24,14 @@ def test_an_error_of_a_task_that_makes_rows_is_known_by_its_sentence(spark: "Spa
         work="", path=str(tmp_path / "gone"), base_offset=0, limit=-1, entries=True, checksums=False, tags=True,
         bundles=1, delays=(), lmq=False, ext=False, batch_topics=(),
     )  # fmt: skip
-    rows = KeptRows(spark, "scan", [NumberedScan(0, task)], scan_rows)
+    rows = KeptRows.of(spark, "scan", [NumberedScan(0, task)], scan_rows)
     with pytest.raises(TaskFailed, match=f"^{tmp_path}/gone"):
         rows.heads()
 
 
 def test_rows_reach_the_tasks_that_they_are_sent_to(spark: "SparkContext") -> None:
     """Each task makes three rows of its text, and the first row of each goes to task 0, and so on."""
-    rows = KeptRows(spark, "rows", [b"a\nbb\nccc", b"d\nee\nfff"], bytes.splitlines)
+    rows = KeptRows.of(spark, "rows", [b"a\nbb\nccc", b"d\nee\nfff"], bytes.splitlines)
     assert rows.heads() == [b"a", b"d"]
     assert rows.ask("look", {1: list}) == {1: [b"d", b"ee", b"fff"]}
     # Workers cannot import functions of a test.

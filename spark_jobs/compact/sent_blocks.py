@@ -1,0 +1,141 @@
+"""What the tasks of a compaction leave, as rows for where no disk is shared, and how later tasks read it from there.
+
+Rows are as in :mod:`spark_jobs.scan.scanned_rows`, and so are those of a scan that takes the place of splits. Blocks of
+cells go to the task of their segment; blocks of entries, with their table, to that of the group of their segment.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from protocol.errors import StoreError
+from spark_jobs.build.exchange import Step
+from spark_jobs.build.place_entries import Piece
+from spark_jobs.compact import merge_entries as merging
+from spark_jobs.compact import order_entries as ordering
+from spark_jobs.compact import split_index_file as splitting
+from spark_jobs.compact.merge_entries import CellTable, MergeSummary, MergeTask
+from spark_jobs.compact.order_entries import OrderSummary, OrderTask, ordered_file
+from spark_jobs.compact.split_index_file import SplitSummary
+from spark_jobs.run.attempt import block_file
+from spark_jobs.run.blocks import BlockWriter, list_of, read_list, unpack_block
+from spark_jobs.run.kept_rows import Row, Rows
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.scan_segment import ENTRIES
+from spark_jobs.scan.scanned_rows import Kind, RowHead, block_of, entry_heads, land_some
+
+_LANDED: Final = "landed"
+_ENTRIES: Final = 3
+"""Which number of a row of a table is that of the entries of the block."""
+
+_SENT: Final = frozenset({Kind.CELLS, Kind.ENTRIES, Kind.ENTRY_TABLE})
+
+
+class SegmentRoute(msgspec.Struct, frozen=True):
+    """What is of a segment goes to a task, by the numbers of both; with `of_splits` a row's `bundle` is the segment."""
+
+    tasks: Mapping[int, int]
+    of_splits: bool = False
+
+    def __call__(self, rows: Rows) -> Iterator[tuple[int, Row]]:
+        """The rows, each behind the number of the task that gets it."""
+        for row in rows:
+            head = RowHead.of(row)
+            if head.kind in _SENT:
+                yield self.tasks[head.bundle if self.of_splits else head.segment], row
+
+
+def split_step() -> "Step[splitting.SplitTask, SplitSummary]":
+    """The step that takes index files apart."""
+    return Step(splitting.PHASE, splitting.split_index_file, _split_file, _split_heads)
+
+
+def merge_step(segments: Mapping[int, MergeTask], *, of_splits: bool) -> Step[MergeTask, MergeSummary]:
+    """The step that merges the entries of segments, which splits or a scan have left; the tasks are in this order."""
+    route = SegmentRoute({segment: number for number, segment in enumerate(segments)}, of_splits)
+    return Step(merging.PHASE, merging.merge_entries, _merged_file, _merged_heads, _land_merge, route)
+
+
+def order_step(tasks: Mapping[int, int]) -> Step[OrderTask, OrderSummary]:
+    """The step that brings blocks into order: `tasks` has the number of the task by that of the merge."""
+    return Step(ordering.PHASE, ordering.order_entries, ordered_file, _ordered_heads, _land_order, SegmentRoute(tasks))
+
+
+def _split_file(work: WorkDirectory, summary: SplitSummary) -> Path:
+    return block_file(work, summary, ENTRIES)
+
+
+def _split_heads(work: WorkDirectory, number: int, summary: SplitSummary) -> Iterator[tuple[int, RowHead]]:
+    """Where the blocks of cells start, and the heads of their rows; the table behind them is made anew elsewhere."""
+    if summary["cell_table"] < 0:
+        return
+    rows = read_list(_split_file(work, summary), summary["cell_table"])
+    for block, (position, start, entries, segment) in enumerate(rows[np.argsort(rows[:, 0])].tolist()):
+        yield position, RowHead(Kind.CELLS, number, block, segment, base=start, entries=entries)
+    yield summary["cell_table"], RowHead(Kind.CELL_TABLE, number)
+
+
+def _merged_file(work: WorkDirectory, summary: MergeSummary) -> Path:
+    return block_file(work, summary, ENTRIES)
+
+
+def _merged_heads(work: WorkDirectory, number: int, summary: MergeSummary) -> Iterator[tuple[int, RowHead]]:
+    return entry_heads(_merged_file(work, summary), number, summary["entry_table"])
+
+
+def _ordered_heads(work: WorkDirectory, number: int, summary: OrderSummary) -> Iterator[tuple[int, RowHead]]:
+    return entry_heads(ordered_file(work, summary), number, summary["entry_table"])
+
+
+def _land_merge(task: MergeTask, rows: Rows, work: WorkDirectory) -> MergeTask:
+    """Write down what has come for a segment, and have the task read it from there."""
+    with BlockWriter(work.blocks / _LANDED, task.path) as writer:
+        if task.cells:
+            landed = land_some(rows, Kind.CELLS, writer)
+            cells = [(position, head.base, head.entries, head.bundle) for head, position in landed]
+            return replace(task, cells=(CellTable(str(writer.path), writer.write_list(cells)),))
+        tables = _land_tables(rows, writer)
+    [piece] = task.pieces
+    position, entries = tables.popitem()[1] if tables else (0, 0)
+    if entries < piece.skip + piece.count:
+        raise StoreError(task.path, expected=f"{piece.skip + piece.count} entries", found=entries,
+                         what="cannot be merged, the log was changed while it was read")  # fmt: skip
+    table = replace(piece.block, path=str(writer.path), position=position)
+    return replace(task, pieces=(Piece(table, piece.skip, piece.count),))
+
+
+def _land_order(task: OrderTask, rows: Rows, work: WorkDirectory) -> OrderTask:
+    """Write down what has come for a group, and have the task read it from there."""
+    with BlockWriter(work.blocks / _LANDED, task.name) as writer:
+        positions = [position for _, (position, _) in sorted(_land_tables(rows, writer).items())]
+    by_log = sorted(task.tables, key=lambda table: table.first)
+    landed = {
+        table.first: replace(table, path=str(writer.path), position=position)
+        for table, position in zip(by_log, positions, strict=True)
+    }
+    return replace(task, tables=tuple(landed[table.first] for table in task.tables), is_copy=True)
+
+
+def _land_tables(rows: Rows, writer: BlockWriter) -> dict[int, tuple[int, int]]:
+    """Write blocks of entries and their tables, however they have come; where each table is, and entries in all.
+
+    They are by the numbers of segments. A table says where its blocks are now.
+    """
+    blocks: dict[int, list[tuple[int, int]]] = {}
+    tables: dict[int, np.ndarray] = {}
+    for row in rows:
+        head = RowHead.of(row)
+        if head.kind == Kind.ENTRIES:
+            blocks.setdefault(head.segment, []).append((head.number, writer.add(block_of(row))))
+        elif head.kind == Kind.ENTRY_TABLE:
+            tables[head.segment] = list_of(unpack_block(writer.path, block_of(row)))
+    landed = {}
+    for segment, table in tables.items():
+        positions = [position for _, position in sorted(blocks[segment])]
+        moved = np.column_stack([positions, table[:, 1:]])
+        landed[segment] = (writer.write_list(moved.tolist()), int(moved[:, _ENTRIES].sum()))
+    return landed

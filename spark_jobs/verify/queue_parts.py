@@ -1,0 +1,121 @@
+"""Check one queue that has far more units than others by several tasks, as such a queue is built.
+
+A queue is cut as a rebuild cuts it (:mod:`spark_jobs.build.split_queues`): then its messages are numbered without gap
+or repeat, and for each part a task sees how far its units are in their places, byte for byte. The driver joins what
+they say. One more task then has the queue without that front: what lies before it and behind it, and the messages from
+the first unit on that differs, which it diagnoses as if it had read all of them itself.
+
+So a sound queue is read by many tasks, and of a damaged one what lies before the damage.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from spark_jobs.build.build_queues import QueuePart
+from spark_jobs.build.split_queues import QueueName
+from spark_jobs.build.unit_blocks import UnitList, queue_runs
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
+from spark_jobs.verify.check_queue_units import PHASE, CheckQueuesTask, KnownFront
+from spark_jobs.verify.clean_front import FrontCheck
+from spark_jobs.verify.log_table import LogTable
+from spark_jobs.verify.unit_files import UnitFiles
+from storage.build.queue_plan import QueueKey
+from storage.layout.store_layout import CONSUME_QUEUE
+from storage.queue.consume_queue import UNIT_DTYPE
+from storage.queue.queue_files import UNITS_OF_PLAIN
+
+Parts: TypeAlias = Mapping[QueueName, Sequence[tuple[QueuePart, UnitList]]]
+
+
+class CheckPartTask(msgspec.Struct, frozen=True):
+    """A part of a queue of the store at a path, and the segments that have units of it."""
+
+    work: str
+    store: str
+    bundle: int
+    units: UnitList
+    part: QueuePart
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return f"{PHASE}-part-{self.bundle:05d}-{self.part.number:05d}"
+
+
+class CheckedPart(AttemptRecord):
+    """The units of a part that are as they should be: the fields of a CleanFront, its last unit as bytes.
+
+    `is_clean`: they are all that the part has. A run of messages is of the part in which it begins, up to its end.
+    """
+
+    start: int
+    end: int
+    last: bytes
+    is_clean: bool
+
+
+def check_queue_part(task: CheckPartTask) -> CheckedPart:
+    """See how far the units of a part are in their places."""
+
+    def check(attempt: Attempt, notify: Notify) -> CheckedPart:
+        part, log = task.part, LogTable.read(attempt.work)
+        key = QueueKey(CONSUME_QUEUE, part.topic.decode(), part.queue_id)
+        front = FrontCheck(UnitFiles(Path(task.store) / key.path, UNIT_DTYPE, UNITS_OF_PLAIN))
+        is_clean = _is_clean(task, front, log.end, notify)
+        clean = front.front
+        return {"start": clean.start, "end": clean.end, "last": clean.last.tobytes(), "is_clean": is_clean}
+
+    done: CheckedPart = run_attempt(task.work, task.name, check)
+    return done
+
+
+def _is_clean(task: CheckPartTask, front: FrontCheck, end: int, notify: Notify) -> bool:
+    """Whether all units of a part are in their places; the first that is not ends the task."""
+    part, units = task.part, 0
+    for block in task.units.blocks(task.bundle, end):
+        for run in queue_runs(block, end):
+            if run.name == (part.topic, part.queue_id) and part.first <= run.first < part.stop:
+                messages = np.frombuffer(run.units, UNIT_DTYPE)
+                if not front.stand_in_place(run.first, messages):
+                    return False
+                units += len(messages)
+        notify(units, units)
+    return True
+
+
+def part_tasks(tasks: Sequence[CheckQueuesTask], parts: Parts) -> list[CheckPartTask]:
+    """A task for each part of a queue, queue by queue; `tasks` are those of the bundles."""
+    return [
+        CheckPartTask(task.work, task.store, task.bundle, units, part)
+        for task in tasks
+        for name in task.apart
+        for part, units in parts[name]
+    ]
+
+
+def rest_tasks(tasks: Sequence[CheckQueuesTask], parts: Parts, checked: Sequence[CheckedPart]) -> list[CheckQueuesTask]:
+    """A task for each queue that was checked in parts: `checked` is what :func:`part_tasks` have said, in order."""
+    left, rests = iter(checked), list[CheckQueuesTask]()
+    for task in tasks:
+        for name in task.apart:
+            of_queue = [(units, next(left)) for _, units in parts[name]]
+            names = (CONSUME_QUEUE, name[0].decode(), name[1])
+            front, units = _joined(len(rests), of_queue, task.units.stop)
+            rests.append(msgspec.structs.replace(task, units=units, existing=(names,), apart=(), rest=front))
+    return rests
+
+
+def _joined(number: int, parts: Sequence[tuple[UnitList, CheckedPart]], stop: int) -> tuple[KnownFront, UnitList]:
+    """The front of the queue of a number, up to the first unit that differs, and the segments that have more of it."""
+    first = parts[0][1]
+    front = KnownFront(number, first["start"], first["end"], first["last"])
+    for units, part in parts:
+        if part["end"] > part["start"] >= front.end:
+            front = msgspec.structs.replace(front, end=part["end"], last=part["last"])
+        if not part["is_clean"]:
+            return front, msgspec.structs.replace(units, stop=stop)
+    return front, msgspec.structs.replace(parts[-1][0], start=stop, stop=stop)
