@@ -136,7 +136,8 @@ class ServeOptions:
     """The options of `rocketlens serve`; the defaults are those of the command line.
 
     `advertise` None: clients get the local address of their own connection. `broker_name`, `cluster` None: as the store
-    has them. `commit_log_directories` empty: `STORE/commitlog`. `index_slots` and `index_entries` go together.
+    has them. `commit_log_directories` empty: `STORE/commitlog`. `tier`: the tiered files of the store.
+    `index_slots` and `index_entries` go together.
     Without `fast_lane` every request goes the ordinary way, to the same answers.
     `filter_support_retry`: expressions on retry topics give way to those on the topics that messages came from.
     `frame_limit` in bytes, `stop_timeout_seconds` in seconds; `workers` processes serve under a supervisor, 0 in the
@@ -159,6 +160,7 @@ class ServeOptions:
     commit_log_directories: tuple[Path, ...] = ()
     index_slots: int | None = None
     index_entries: int | None = None
+    tier: Path | None = None
     vip: bool = False
     rewrite_store_host: bool = False
     fast_lane: bool = True
@@ -198,7 +200,8 @@ class ServeOptions:
         if not SMALLEST_FRAME_LIMIT <= self.frame_limit < 2**31:
             raise ConfigError(f"--frame-limit {self.frame_limit}: expected {SMALLEST_FRAME_LIMIT} to {2**31 - 1} bytes")
         outside = {"--state-dir": self.state_directory, "--audit-log": self.audit_log}
-        check_outside((self.store, *self.commit_log_directories), outside)
+        tiers = () if self.tier is None else (self.tier,)
+        check_outside((self.store, *self.commit_log_directories, *tiers), outside)
         if self.advertise is not None and not self.advertise.port:
             raise ConfigError(f"--advertise {self.advertise}: clients cannot connect to port 0")
         for endpoint in self.listen if self.vip else ():

@@ -27,6 +27,7 @@ class StoreArguments(msgspec.Struct, frozen=True):
     index_slots: int | None = None
     index_entries: int | None = None
     state_directory: Path | None = None
+    tier: Path | None = None
 
     def check(self, path: Path, spelled: Mapping[str, str] | None = None) -> None:
         """Raise `ConfigError` for what cannot be said of the store at `path`; `spelled` is how a command names it."""
@@ -34,7 +35,8 @@ class StoreArguments(msgspec.Struct, frozen=True):
         if (self.index_slots is None) != (self.index_entries is None):
             raise ConfigError(f"{names['index_slots']} and {names['index_entries']}: give both or neither")
         state = names["state_directory"]
-        check_outside((path, *(self.commit_log_directories or ())), {state: self.state_directory})
+        tiers = () if self.tier is None else (self.tier,)
+        check_outside((path, *(self.commit_log_directories or ()), *tiers), {state: self.state_directory})
         if self.state_directory is not None and not is_writable(self.state_directory):
             raise ConfigError(f"{state} {self.state_directory}: cannot be written to")
 
@@ -77,6 +79,7 @@ def open_message_store(
             check_budget=check_budget,
             keeps_state=keeps_state,
             new_state_directory=partial(_new_state_directory, path, logs),
+            tier=arguments.tier,
             entries_directory=entries_directory or (lambda _: state_directory and state_directory / ENTRIES),
         )
         return MessageStore.open(path, options)

@@ -32,7 +32,7 @@ from rocketlens.arguments import (
 )
 from rocketlens.by_id import find_in_store, find_surely
 from rocketlens.opening import StoreArguments, open_message_store
-from storage.layout.store_layout import recognise_store
+from storage.layout.store_layout import recognise_with_tier
 
 if TYPE_CHECKING:
     from rocketlens.searching import Search
@@ -52,13 +52,15 @@ def open(
     index_slots: int | None = None,
     index_entries: int | None = None,
     state_directory: str | PathLike[str] | None = None,
+    tier: str | PathLike[str] | None = None,
 ) -> "Store":
     """Open the directory of a store for reading: a stopped broker's, a running one's, a backup.
 
     `commit_log_directories` are where the log lies if not in `commitlog/` below the store. `index_slots` and
     `index_entries` are those of its index files, should the files not tell. What is found out about the store is kept
     in `state_directory`, by default below the user's state directory, so that it is opened faster the next time;
-    nothing is ever written into the store.
+    nothing is ever written into the store. `tier` is the directory of the store's tiered files; a tier alone is given
+    as `path`.
 
     Raises :class:`NotAStore` for what is no store, :class:`ConfigError` for options that cannot be.
     """
@@ -67,6 +69,7 @@ def open(
         index_slots,
         index_entries,
         None if state_directory is None else Path(state_directory),
+        None if tier is None else Path(tier),
     )
     arguments.check(Path(path))
     return Store(Path(path), arguments)
@@ -82,7 +85,7 @@ class Store:
     def __init__(self, path: Path, arguments: StoreArguments) -> None:
         """Use `rocketlens.open`."""
         self._arguments = arguments
-        self._layout = recognise_store(path, arguments.commit_log_directories or ())
+        self._layout = recognise_with_tier(path, arguments.commit_log_directories or (), arguments.tier)
         self._store: MessageStore | None = None
         self._is_closed = False
         self._opening = threading.Lock()
@@ -155,6 +158,7 @@ class Store:
         text, (first, last) = text_of(text), times_of(begin, end)
         limits = FindLimits(topic=topic, begin_timestamp=first, end_timestamp=last, maximum=check_maximum(maximum))
         store = self._opened()
+        store.refuse_tier("find")
         names = topic_names(store) if topic is None else [topic]
         finder = Finder(store, text, names, limits)
         finder.look_at_offset()
@@ -218,6 +222,7 @@ class Store:
         criteria = criteria_of(topic, options)
         limit, cursor = options.get("limit"), options.get("cursor")
         store = self._opened(with_keys=needs_keys(criteria, exhaustive=exhaustive))
+        store.refuse_tier("search")
         return Search(
             search(store, criteria, limit=limit, cursor=cursor, exhaustive=exhaustive, should_stop=should_stop)
         )
@@ -234,7 +239,9 @@ class Store:
         """
         from storage.life.message_life import find_life
 
-        return find_life(self._opened(), id_of(unique_key), topic, trace_topics)
+        store = self._opened()
+        store.refuse_tier("life")
+        return find_life(store, id_of(unique_key), topic, trace_topics)
 
     def pending(self) -> "Pending":
         """The messages that wait for a delay level or a point in time: a context manager, which holds what was found.
@@ -248,7 +255,10 @@ class Store:
         """
         from storage.life.pending import Pending
 
-        return Pending(self._opened(with_keys=False))
+        store = self._opened(with_keys=False)
+        if store.layout.is_tier_alone:  # a broker puts no waiting message into its tier
+            store.refuse_tier("pending")
+        return Pending(store)
 
     def topics(self) -> list[Topic]:
         """All topics of the store by name: of its configuration, and of its queues.
@@ -344,9 +354,15 @@ def _found(finder: "Finder", text: str, names: Sequence[str], maximum: int) -> F
     )
 
 
-def message_store_of(store: Store, *, with_keys: bool = True) -> "MessageStore":
-    """The files of a store, for commands of our own that do what the public face does not offer."""
-    return store._opened(with_keys=with_keys)
+def message_store_of(store: Store, command: str | None = None, *, with_keys: bool = True) -> "MessageStore":
+    """The files of a store, for commands of our own that do what the public face does not offer.
+
+    Raises ConfigError for a `command`, where one is named, that would miss what is in a tier.
+    """
+    found = store._opened(with_keys=with_keys)
+    if command is not None:
+        found.refuse_tier(command)
+    return found
 
 
 def needs_keys(criteria: "Criteria", *, exhaustive: bool) -> bool:

@@ -156,7 +156,7 @@ def _source(place: StorePlace, store_arguments: StoreArguments) -> Iterator["Loo
     if not place.needs_spark:
         from rocketlens.store import message_store_of
 
-        yield LookupHere(message_store_of(open_store(place.directory, store_arguments)))
+        yield LookupHere(message_store_of(open_store(place.directory, store_arguments), "lookup"))
         return
     with searched_store(place, store_arguments, None, with_keys=False) as searched:
         from spark_jobs.search.look_up import LookupOnSpark

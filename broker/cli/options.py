@@ -89,6 +89,12 @@ _STORE_OPTIONS = (
         "offsets of consumer groups here, and keys that no index file holds. The default is in the "
         "user's state directory, never in the store.",
     ),
+    click.option(
+        "--tier",
+        type=DIRECTORY,
+        metavar="DIR",
+        help="Directory of the store's tiered files (tieredStoreFilePath): queues begin there and go on in STORE.",
+    ),
 )
 
 

@@ -167,6 +167,7 @@ def serve(
         commit_log_directories=store_arguments.commit_log_directories or (),
         index_slots=store_arguments.index_slots,
         index_entries=store_arguments.index_entries,
+        tier=store_arguments.tier,
         vip=serving.vip,
         rewrite_store_host=serving.rewrite_store_host,
         fast_lane=serving.fast_lane,

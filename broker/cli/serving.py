@@ -215,6 +215,7 @@ def _open(options: ServeOptions, number: int) -> "MessageStore":
         options.index_slots,
         options.index_entries,
         options.state_directory or known_state_directory(options.store),
+        options.tier,
     )
     arguments.check(options.store, SPELLED)
     opened = open_message_store(

@@ -106,7 +106,7 @@ def space(store: Path, options: SpaceOptions, output_format: str, store_argument
     config = options.broker_config
     settings = BrokerSettings() if config is None else read_broker_settings(config)
     with open_store(store, store_arguments) as opened:
-        found = message_store_of(opened, with_keys=False)
+        found = message_store_of(opened, "space", with_keys=False)
         tally = _measure(found, options)
         forecast = make_forecast(found.commit_log, tally, settings)
         kinds = options.kinds or KINDS

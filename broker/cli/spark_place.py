@@ -71,7 +71,7 @@ def searched_store(
 
     if not place.is_remote:
         opened = open_store(place.directory, arguments)
-        yield SearchedStore(message_store_of(opened, with_keys=with_keys))
+        yield SearchedStore(message_store_of(opened, "a search with Spark", with_keys=with_keys))
         return
     with searched_url(place.store, place.storage, topic) as searched:
         yield searched
@@ -84,6 +84,7 @@ def _refuse_options(arguments: StoreArguments) -> None:
         "--index-slots": arguments.index_slots,
         "--index-entries": arguments.index_entries,
         "--state-dir": arguments.state_directory,
+        "--tier": arguments.tier,
     }
     name = next((name for name, value in given.items() if value), None)
     if name is not None:

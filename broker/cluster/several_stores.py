@@ -59,6 +59,8 @@ def _check_several(stores: Sequence[Path], options: ServeOptions) -> None:
     """Raise `ConfigError` for what one store alone may have."""
     if options.commit_log_directories:
         raise ConfigError("--commit-log is for one store; serve this one by a separate command")
+    if options.tier is not None:
+        raise ConfigError("--tier is for one store; serve this one by a separate command")
     check_outside(stores, {"--state-dir": options.state_directory})
     places: dict[Path, Path] = {}
     for store in stores:

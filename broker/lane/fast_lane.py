@@ -96,7 +96,7 @@ class FastLane:
             self._view_header,
             ResponseTemplate(SerializeType.JSON, found(fields, {})),
             ResponseTemplate(SerializeType.JSON, found(fields, disclose(0, None)), (CURSOR, OPAQUE, CURSOR_IN_REMARK)),
-            snapshot.incomplete is None,
+            snapshot.incomplete is None and snapshot.queues.tier is None,
             not snapshot.index.untagged,
         )
         self._followed = weakref.ref(snapshot)

@@ -125,7 +125,7 @@ class KnownPulls:
         """Know pulls like this one, unless they are known."""
         header = pull.header
         queue = yield from snapshot.queues.queue_lookup(header.topic, header.queue_id)
-        if not isinstance(queue, ConsumeQueue):
+        if not isinstance(queue, ConsumeQueue) or queue.log is not snapshot.commit_log:
             return
         place = queue.place(header.queue_offset, UNBOUNDED)
         scan = scanned_units(limits_of(header, self._service.options)[0], queue.unit_size)

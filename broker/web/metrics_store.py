@@ -143,7 +143,7 @@ def _behind(snapshot: Snapshot, topic: str, offsets: dict[int, int]) -> list[tup
     What has expired meanwhile counts, as it does in mqadmin's consumerProgress. Raises RocketLensError where a queue
     cannot be read: a lag without it would look smaller than it is.
     """
-    behind = []
+    behind: list[tuple[Queue, int, int]] = []
     for queue_id, offset in offsets.items():
         queue = snapshot.queues.queue(topic, queue_id)
         if queue is not None:

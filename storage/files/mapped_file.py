@@ -6,6 +6,7 @@ alive, and it goes with the last slice. How hot its pages are is remembered per 
 """
 
 import errno
+import hashlib
 import mmap
 import os
 import weakref
@@ -20,6 +21,9 @@ from storage.kernels.store_view import PROBE_BYTES, PROBE_SHIFT, FileView
 
 SEGMENT_NAME_DIGITS = 20
 """Digits in the name of a file of a logical stream: the byte offset of its first byte (store-format §1.2)."""
+
+TIER_PREFIX_DIGITS = 8
+"""Digits in front of them in the names of a tier's files."""
 
 LARGEST_OFFSET = 2**63 - 1
 
@@ -287,16 +291,40 @@ def cannot_be_seen(path: "str | os.PathLike[str]", error: OSError) -> StoreError
 def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Path]]:
     """Files of a logical stream in a directory, as (byte offset, path) in numerical order, and what else lies there.
 
-    Names in other digits count by their value (a broker under some locales writes such); a value beyond i64 is no
-    offset. A missing directory has no files.
+    Names are read by :func:`segment_offset`. A missing directory has no files.
     """
     files: list[tuple[int, Path]] = []
     foreign: list[Path] = []
     for entry in sorted(list_directory(directory), key=lambda entry: entry.name):
-        numeric = len(entry.name) == SEGMENT_NAME_DIGITS and entry.name.isdecimal()
-        if numeric and int(entry.name) <= LARGEST_OFFSET and is_file(entry):
-            files.append((int(entry.name), Path(entry.path)))
+        offset = segment_offset(entry.name)
+        if offset is not None and is_file(entry):
+            files.append((offset, Path(entry.path)))
         else:
             foreign.append(Path(entry.path))
     files.sort()
     return files, foreign
+
+
+def segment_offset(name: str) -> int | None:
+    """The byte offset that the name of a file of a logical stream says; None for another name.
+
+    Digits of any script count by their value (a broker under some locales writes such); a value beyond i64 is no
+    offset. In a tier the digits follow the first eight of the offset's MD5, and no others (other-formats §4).
+    """
+    digits = name[-SEGMENT_NAME_DIGITS:]
+    if len(digits) < SEGMENT_NAME_DIGITS or not digits.isdecimal() or int(digits) > LARGEST_OFFSET:
+        return None
+    offset = int(digits)
+    return offset if len(name) == SEGMENT_NAME_DIGITS or name == tier_file_name(offset) else None
+
+
+def segment_name(offset: int, neighbour: str) -> str:
+    """The name of the file that begins at a byte offset, formed as that of another file of the stream is."""
+    in_tier = len(neighbour) > SEGMENT_NAME_DIGITS
+    return tier_file_name(offset) if in_tier else f"{offset:0{SEGMENT_NAME_DIGITS}d}"
+
+
+def tier_file_name(offset: int) -> str:
+    """The name of the file of a tier that begins at a byte offset."""
+    hashed = hashlib.md5(str(offset).encode(), usedforsecurity=False).hexdigest()
+    return f"{hashed[:TIER_PREFIX_DIGITS]}{offset:0{SEGMENT_NAME_DIGITS}d}"

@@ -33,6 +33,11 @@ class OpenFiles:
         """
         return self._files.get((path, inode), lambda: self._open(Path(path)))
 
+    def reopened(self, path: str, inode: int) -> MappedFile:
+        """The map of a file that has grown since it was mapped, or was cut."""
+        self._files.forget((path, inode))
+        return self.get(path, inode)
+
     def forget_changed(self) -> None:
         """Let go of the files whose paths lead nowhere or elsewhere now, or whose size is another one."""
         for key, file in self._files.remembered():

@@ -10,13 +10,14 @@ Source: store-format §1.
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import NotAStore, StoreError
 from storage.files.mapped_file import list_segment_files
 from storage.layout.dledger import DATA, elsewhere_problems, is_ledger, written_ledgers
+from storage.layout.tier_layout import TIER_METADATA, TierLayout, is_tier, recognise_tier
 
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
@@ -28,6 +29,9 @@ CHECKPOINT: Final = "checkpoint"
 ABORT: Final = "abort"
 ROCKSDB_CONSUME_QUEUE: Final = "consumequeue_rocksdb"
 EXPECTED: Final = f"a RocketMQ store: a directory with {COMMIT_LOG}/ and in it segments named by 20 digits"
+
+TIER_READERS: Final = "serve, view, query and filter"
+"""The commands that read a tier alone."""
 
 _NAMES_LISTED: Final = 5
 
@@ -48,6 +52,13 @@ class StoreLayout:
     missing: tuple[str, ...]
     elsewhere: tuple[str, ...] = ()
     """Sentences about parts of the log that lie in directories that were not given."""
+    tier: TierLayout | None = None
+    """Where older messages of the queues are; with no directory of the log, where all messages are."""
+
+    @property
+    def is_tier_alone(self) -> bool:
+        """Whether there are a tier's files and no store."""
+        return self.tier is not None and not self.commit_log_directories
 
     @property
     def lacks_queues(self) -> bool:
@@ -91,6 +102,29 @@ def recognise_store(root: Path, commit_log_directories: Sequence[Path] = ()) -> 
     )
 
 
+def recognise_with_tier(
+    root: Path, commit_log_directories: Sequence[Path] = (), tier: Path | None = None
+) -> StoreLayout:
+    """Look at a store with its tier, or at a tier alone, which is in ``root`` then; else as `recognise_store` does."""
+    if tier is not None:
+        layout = recognise_store(root, commit_log_directories)
+        return replace(layout, tier=recognise_tier(tier, layout.config / TIER_METADATA))
+    if commit_log_directories or _list(root) & {COMMIT_LOG} or not is_tier(root):
+        return recognise_store(root, commit_log_directories)
+    return StoreLayout(
+        root=root,
+        commit_log_directories=(),
+        ledgers=(),
+        consume_queue=root / CONSUME_QUEUE,
+        batch_consume_queue=root / BATCH_CONSUME_QUEUE,
+        index=root / INDEX,
+        config=root / CONFIG,
+        checkpoint=root / CHECKPOINT,
+        missing=(),
+        tier=recognise_tier(root, root / TIER_METADATA),
+    )
+
+
 def _list(root: Path) -> set[str]:
     """Names in the store's root."""
     try:
@@ -110,6 +144,8 @@ def _describe(root: Path, names: set[str]) -> str:
     """Describe a directory without a log in a few words that help."""
     if list_segment_files(root)[0]:
         return f"segments, as if it were a store's {COMMIT_LOG}/ itself"
+    if is_tier(root):
+        return f"tiered files of a broker, which {TIER_READERS} read, and nothing else"
     inner = sorted(name for name in names if os.path.isdir(root / name / COMMIT_LOG))
     if inner:
         return f"no {COMMIT_LOG}/, but a store in {root / inner[0]}"

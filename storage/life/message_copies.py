@@ -87,7 +87,9 @@ def copy_topics(store: MessageStore) -> list[str]:
     return sorted(topic for topic in topics if stage_of(topic) is not Stage.DELIVERED)
 
 
-_Record: TypeAlias = tuple[Message, memoryview]
+_Record: TypeAlias = tuple[Message, memoryview, int]
+"""A message, its record, and where that is in the store's log; negative for one of a tier."""
+
 Search: TypeAlias = Callable[[KeyQuery], QueryAnswer]
 """Answers a query under one topic: `MessageStore.query`, or a function that counts its calls."""
 
@@ -120,15 +122,15 @@ def query_with_copies(search: Search, query: KeyQuery, topics: Iterable[str]) ->
             found += copies
             complete_from = max(complete_from or 0, cut_at) if cut_at is not None else complete_from
             incomplete = incomplete or note
-    found = [each for each in found if complete_from is None or each[0].physical_offset >= complete_from]
-    found.sort(key=lambda each: -each[0].physical_offset)
+    found = [each for each in found if complete_from is None or each[2] >= complete_from]
+    found.sort(key=lambda each: -each[2])
     kept = _within_limits(found, query)
     is_cut = complete_from is not None or len(kept) < len(found)
     return WithCopies(
-        [message for message, _ in reversed(kept)],
-        [record for _, record in reversed(kept)],
+        [message for message, _, _ in reversed(kept)],
+        [record for _, record, _ in reversed(kept)],
         own,
-        kept[-1][0].physical_offset if is_cut and kept else None,
+        kept[-1][2] if is_cut and kept else None,
         incomplete,
     )
 
@@ -137,11 +139,11 @@ def _within_limits(newest_first: list[_Record], query: KeyQuery) -> list[_Record
     """As many records as the query allows by number and bytes, one at least."""
     kept: list[_Record] = []
     total = 0
-    for message, record in newest_first:
-        total += len(record)
+    for each in newest_first:
+        total += len(each[1])
         if kept and (len(kept) == query.maximum or total > query.maximum_bytes):
             break
-        kept.append((message, record))
+        kept.append(each)
     return kept
 
 
@@ -164,5 +166,6 @@ def _records(answer: QueryAnswer) -> Iterator[_Record]:
     records, position = memoryview(answer.records), 0
     for physical_offset, size in zip(answer.physical_offsets, answer.sizes, strict=True):
         record = records[position : position + size]
-        yield decode_message(record, physical_offset=physical_offset), record
+        own = physical_offset if physical_offset >= 0 else None
+        yield decode_message(record, physical_offset=own), record, physical_offset
         position += size

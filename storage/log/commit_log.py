@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from protocol.errors import StoreError
-from storage.files.mapped_file import FileIdentity, MappedFile, lacks_means, open_read_only
+from storage.files.mapped_file import FileIdentity, MappedFile, lacks_means, open_read_only, segment_offset
 from storage.files.waiting import Lookup, Wait, WaitKind, current_tick, plainly
 from storage.kernels import records as codes
 from storage.kernels.records import Sums, check_intact, check_shape, record_start, store_timestamp
@@ -282,7 +282,7 @@ class CommitLog:
     def refuse_unreadable(self, physical_offset: int) -> None:
         """Raise StoreError where an offset may be in a segment whose file exists and cannot be read."""
         for path in self.unreadable:
-            base = int(path.name)
+            base = segment_offset(path.name) or 0
             following = self.next_segment_start(base)
             if base <= physical_offset and (following is None or physical_offset < following):
                 raise StoreError(path, what="cannot be read, and may hold the message")
@@ -293,7 +293,8 @@ class CommitLog:
         In this case it is not known either where its queues begin or end.
         """
         for path in self.unreadable:
-            if not self.segments or not self.minimum < int(path.name) < self.segments[-1].base_offset:
+            base = segment_offset(path.name) or 0
+            if not self.segments or not self.minimum < base < self.segments[-1].base_offset:
                 raise StoreError(path, what="cannot be read, so that it is not known where queues begin and end")
 
     def gaps(self) -> tuple[str, ...]:

@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("decoded_query", "get_message", "lookup_call", "search_report", "sure_record")
+DOOR: Final = ("decoded_query", "get_message", "lookup_call", "search_report", "sure_record", "tier_query")

@@ -7,7 +7,7 @@ are taken from the log if it has them (:mod:`storage.queue.queue_holes`).
 """
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import Final, cast
 
@@ -19,6 +19,7 @@ from storage.filter.base import CHOICE_OF_EVERYTHING, MessageFilter
 from storage.filter.expression import ExpressionFilter
 from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Choice, pull
 from storage.log.commit_log import CommitLog
+from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue, is_implausible
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 from storage.queue.found_entries import tags_code_of
@@ -26,6 +27,7 @@ from storage.queue.queue import Queue, Unit
 from storage.queue.queue_holes import QueueHole
 from storage.queue.queue_record import batch_in
 from storage.queue.queue_store import QueueStore
+from storage.queue.tiered_queue import TieredQueue
 from storage.queue.unit_struct import FILLER
 
 LARGEST_FILTER_SCAN: Final = 16_000
@@ -112,6 +114,34 @@ def get_message_lookup(
     outside = _outside(queue_offset, minimum, end)
     if outside is not None:
         return GetMessageResult(*outside, minimum, end, [])
+    if isinstance(queue, TieredQueue):
+        return (yield from _get_from_part(queue, queue_offset, max_messages, max_bytes, message_filter))
+    return (yield from _get(queue, queue_offset, max_messages, max_bytes, message_filter))
+
+
+def _get_from_part(
+    queue: TieredQueue, queue_offset: int, max_messages: int, max_bytes: int, message_filter: MessageFilter | None
+) -> Lookup[GetMessageResult]:
+    """Make a pull of a queue with a part in a tier, from the part that has the offset to go on from."""
+    minimum, end = queue.min_offset, queue.max_offset
+    first, stop = queue.lost
+    if first <= queue_offset < stop:
+        lost = Lost(stop - queue_offset, queue_offset, stop)
+        return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, stop, minimum, end, [], lost)
+    part = queue.part_at(queue_offset)
+    result = yield from _get(part, queue_offset, max_messages, max_bytes, message_filter)
+    return replace(result, min_offset=minimum, max_offset=end)
+
+
+def _get(
+    queue: ConsumeQueue | BatchConsumeQueue,
+    queue_offset: int,
+    max_messages: int,
+    max_bytes: int,
+    message_filter: MessageFilter | None,
+) -> Lookup[GetMessageResult]:
+    """Make a pull of a queue that has the offset, out of the log that its units point into."""
+    end, commit_log = queue.max_offset, queue.log
     stop = queue_offset + scanned_units(max_messages, queue.unit_size)
     if min(stop, end) - queue_offset > PATIENT_SCAN:
         yield long_scan(f"a pull of {max_messages} messages")
@@ -120,10 +150,10 @@ def get_message_lookup(
     if choice is not None and choice.cost * (min(stop, end) - queue_offset) > PATIENT_STEPS:
         yield long_scan("messages to be decided by a long expression")
     if isinstance(queue, ConsumeQueue) and choice is not None:
-        result = yield from _pull(queue_store.commit_log, queue, queue_offset, limits, choice, message_filter)
+        result = yield from _pull(commit_log, queue, queue_offset, limits, choice, message_filter)
         if result is not None:
             return result
-    return (yield from _collect(_Messages(queue_store.commit_log, queue, message_filter), limits, queue_offset))
+    return (yield from _collect(_Messages(commit_log, queue, message_filter), limits, queue_offset))
 
 
 get_message = plainly(get_message_lookup)

@@ -15,7 +15,7 @@ class SearchReport:
     ``refused`` counts entries with the key's hash whose record is damaged, gone, or does not match. Timestamps in ms
     and physical offsets are the range that the index files cover, 0 without any. ``log_beyond_index`` is the number of
     bytes of log after the last record in an index file, ``unscanned`` that of bytes that no index file covers and that
-    are not scanned yet.
+    are not scanned yet. ``tier_logs`` counts the queues of a tier whose logs were scanned.
     """
 
     files_searched: int
@@ -30,6 +30,7 @@ class SearchReport:
     log_end: int
     log_beyond_index: int
     unscanned: int
+    tier_logs: int = 0
 
     def sentence(self) -> str:
         """The report as a sentence for people, without a full stop."""
@@ -45,6 +46,10 @@ class SearchReport:
             parts.append(f"index covers {begin} to {end}, physical offsets {offsets}")
         else:
             parts.append("there is no usable index file")
+        if self.tier_logs:
+            parts.append(f"scanned the tier's logs of {_count(self.tier_logs, 'queue')}")
+        if not self.log_end:
+            return "; ".join(parts)
         beyond = f"the log holds {self.log_minimum} to {self.log_end}"
         if self.log_beyond_index:
             beyond += f", {_count(self.log_beyond_index, 'byte')} of it beyond the index"

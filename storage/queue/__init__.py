@@ -13,5 +13,7 @@ DOOR: Final = (
     "queue_place",
     "queue_record",
     "queue_store",
+    "tier",
+    "tiered_queue",
     "unit_struct",
 )

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from storage.files.mapped_file import SEGMENT_NAME_DIGITS, MappedFile, cannot_be_seen, list_segment_files
+from storage.files.mapped_file import MappedFile, cannot_be_seen, list_segment_files, segment_name
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import LONG_SCAN, Allowance, Lookup, long_scan
 
@@ -68,6 +68,11 @@ class QueueFiles:
         self._starts = [file.start for file in self.files]
 
     @property
+    def directory(self) -> Path:
+        """The directory that was listed."""
+        return self._directory
+
+    @property
     def first_numbers(self) -> list[int]:
         """The number of the first unit of each file, counted from the first file; the last entry counts all units."""
         return list(accumulate((file.size // self._unit_size for file in self.files), initial=0))
@@ -99,7 +104,7 @@ class QueueFiles:
             return False
         last = self.files[-1]
         name = os.path.basename(last.path)
-        successor = self._directory / f"{last.end:0{SEGMENT_NAME_DIGITS}d}"
+        successor = self._directory / segment_name(last.end, name)
         return successor.exists() or not name.isascii()
 
     def number_at(self, position: int) -> int | None:
@@ -152,7 +157,9 @@ class QueueFiles:
     def map_of(self, number: int) -> MappedFile:
         """The map of one file by its number."""
         file = self.files[number]
-        return self._open_files.get(file.path, file.inode)
+        opened = self._open_files.get(file.path, file.inode)
+        # Only a tier's files grow; they may have done so between the map and this list.
+        return opened if opened.size >= file.size else self._open_files.reopened(file.path, file.inode)
 
 
 def last_written(file: MappedFile, start: int, size: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,12 +31,18 @@ from storage.queue.queue import Queue
 from storage.queue.queue_growth import REMEMBERED, KnownQueues, QueueMemory
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import QueueName, queue_place
+from storage.queue.tier import TIER_QUEUES, Tier
+from storage.queue.tiered_queue import OtherTier, TieredQueue, join
 from storage.queue.unlisted_queues import UnlistedQueues
 
 __all__ = ["Queue", "QueueStore"]
 
+AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue | TieredQueue
+
 QUEUE_LIMIT: Final = 8192
 """Most queues that are kept open; each takes about a kilobyte."""
+MOST_REFUSED: Final = 5
+"""Most queues without their tier that are reported one by one."""
 LARGEST_QUEUE_ID: Final = (1 << 31) - 1
 
 
@@ -54,8 +60,12 @@ class QueueStore:
         commit_log: CommitLog,
         open_files: OpenFiles | None = None,
         holes: QueueHoles | None = None,
+        tier: Tier | None = None,
     ) -> None:
         self._root = root
+        self.tier = tier
+        """Where older messages of the queues are; None without such a place."""
+        self._refused_tiers: dict[tuple[str, int], str] = {}
         self.holes = QueueHoles() if holes is None else holes
         """The runs of damaged units with their messages in the log; all snapshots of a store share them."""
         self._open_files = OpenFiles() if open_files is None else open_files
@@ -64,6 +74,7 @@ class QueueStore:
         self._plain: frozenset[str] = frozenset()
         self._batch: frozenset[str] = frozenset()
         self._has_extension = False
+        self._tiered: frozenset[str] = frozenset()
         self._list(commit_log)
 
     def _list(self, commit_log: CommitLog) -> None:
@@ -76,16 +87,19 @@ class QueueStore:
         self._plain = self._list_topics(root / CONSUME_QUEUE, self._plain)
         self._batch = self._list_topics(root / BATCH_CONSUME_QUEUE, self._batch)
         self._has_extension = self._is_directory(root / CONSUME_QUEUE_EXT, self._has_extension)
-        self._topics = tuple(sorted(self._plain | self._batch))
+        self._tiered = frozenset() if self.tier is None else self.tier.topics
+        self._topics = tuple(sorted(self._plain | self._batch | self._tiered))
+        self._limit = QUEUE_LIMIT if self.tier is None else TIER_QUEUES
         self._ids: dict[str, tuple[int, ...]] = {}
-        self._queues: RecentlyUsed[ConsumeQueue | BatchConsumeQueue] = RecentlyUsed(QUEUE_LIMIT)
+        self._queues: RecentlyUsed[AnyQueue] = RecentlyUsed(self._limit)
 
-    def refresh(self, commit_log: CommitLog | None = None) -> "QueueStore":
-        """Return the queues as they are now, with another snapshot of the log if one is given.
+    def refresh(self, commit_log: CommitLog | None = None, tier: Tier | None = None) -> "QueueStore":
+        """Return the queues as they are now, with another snapshot of the log, or of the tier, if one is given.
 
         Topics and queues are listed anew; results for queues that still exist are kept and used.
         """
         refreshed = copy(self)
+        refreshed.tier = tier or self.tier
         refreshed._list(commit_log or self._commit_log)
         self._open_files.forget_changed()
         return refreshed
@@ -94,7 +108,7 @@ class QueueStore:
         """Return these queues with a log that has grown, and with their new messages; new queues are not listed."""
         grown = copy(self)
         grown._commit_log = commit_log
-        grown._queues = RecentlyUsed(QUEUE_LIMIT)
+        grown._queues = RecentlyUsed(self._limit)
         return grown
 
     def has_lost_file(self) -> bool:
@@ -104,6 +118,17 @@ class QueueStore:
     def is_of(self, other: "QueueStore") -> bool:
         """Whether topics and queues are from the same listing as those of another store; its log may be longer."""
         return self._generation is other._generation
+
+    def is_in_tier(self, queue: Queue) -> bool:
+        """Whether a queue, or a part of one, lies in the tier: its units point into a log of its own."""
+        return self.tier is not None and isinstance(queue, ConsumeQueue) and queue.holes is self.tier.holes
+
+    @property
+    def tier_problems(self) -> list[str]:
+        """Sentences about the tier: files that it lacks, and queues whose messages are not those of the store."""
+        refused = list(self._refused_tiers.values())
+        more = [f"so are {len(refused) - MOST_REFUSED} more queues"] if len(refused) > MOST_REFUSED else []
+        return [] if self.tier is None else [*self.tier.problems, *refused[:MOST_REFUSED], *more]
 
     @property
     def commit_log(self) -> CommitLog:
@@ -142,7 +167,7 @@ class QueueStore:
     @property
     def is_listed(self) -> bool:
         """Whether topics and queues can be listed without a wait; they can if there is a directory of a plain queue."""
-        return bool(self._plain) or self._unknown is not None
+        return bool(self._plain) or self._unknown is not None or not self._commit_log.segments
 
     def listed(self) -> Lookup[None]:
         """Find out whether queues without any directory may be missing; listing topics and queues needs that."""
@@ -173,13 +198,15 @@ class QueueStore:
             ids = self._ids[topic] = tuple(sorted(self._list_ids(topic)))
         return ids
 
-    def queue(self, topic: str, queue_id: int) -> Queue | None:
+    def queue(self, topic: str, queue_id: int) -> AnyQueue | None:
         """One queue, or None where the store has no directory for it; raises as `queue_ids` does."""
         if not self._has_queue(topic, queue_id):
             return None
-        return self._queues.get((topic, queue_id), lambda: finish(self._open(topic, queue_id)))
+        known = self._queues.find((topic, queue_id))
+        opened = known or finish(self._open(topic, queue_id))
+        return None if opened is None else self._queues.get((topic, queue_id), lambda: opened)
 
-    def queue_lookup(self, topic: str, queue_id: int) -> Lookup[Queue | None]:
+    def queue_lookup(self, topic: str, queue_id: int) -> Lookup[AnyQueue | None]:
         """`queue` as a look-up, which waits until the queue's beginning and end are found."""
         queue = self._queues.find((topic, queue_id))
         if queue is not None and queue.is_measured:
@@ -189,6 +216,8 @@ class QueueStore:
         if not self._has_queue(topic, queue_id):
             return None
         opened = queue or (yield from self._open(topic, queue_id))
+        if opened is None:
+            return None
         # If another thread has opened it meanwhile, its object is used.
         return (yield from self._queues.get((topic, queue_id), lambda: opened).measured())
 
@@ -236,13 +265,15 @@ class QueueStore:
         if not self.knows(topic, queue_id):
             return False
         queue = self.queue(topic, queue_id)
+        if isinstance(queue, TieredQueue):
+            queue = queue.local
         if isinstance(queue, ConsumeQueue):  # its units are found by their queue offsets, in the queue's range or not
-            return queue.points_at(queue_offset, physical_offset)
+            return queue.log is self._commit_log and queue.points_at(queue_offset, physical_offset)
         entry = None if queue is None else queue.entry_at(queue_offset)
         return entry is not None and entry.physical_offset == physical_offset
 
     def _is_found(self, topic: str) -> bool:
-        return topic in self._plain or topic in self._batch
+        return topic in self._plain or topic in self._batch or topic in self._tiered
 
     def _list_topics(self, tree: Path, before: frozenset[str]) -> frozenset[str]:
         """Return the topics in a directory, those of before if it cannot be listed now."""
@@ -286,7 +317,7 @@ class QueueStore:
         for tree, topics in ((CONSUME_QUEUE, self._plain), (BATCH_CONSUME_QUEUE, self._batch)):
             if topic in topics:
                 ids.update(map(int, filter(is_queue_id, directories(self._root / tree / topic))))
-        return ids
+        return ids if self.tier is None else ids | self.tier.queue_ids(topic)
 
     def _has_queue(self, topic: str, queue_id: int) -> bool:
         """Whether there is a directory of a queue; raises as `queue_ids` does."""
@@ -298,13 +329,28 @@ class QueueStore:
             self._refuse_file(topic, str(queue_id))
         return False
 
-    def _open(self, topic: str, queue_id: int) -> Lookup[ConsumeQueue | BatchConsumeQueue]:
-        """Return the queue of an id; if there are two, since the topic's type was changed, the one written last."""
+    def _open(self, topic: str, queue_id: int) -> Lookup[AnyQueue | None]:
+        """Return the queue of an id, with its part in the tier; None for one of a tier that has nothing yet.
+
+        If there are two, since the topic's type was changed, the one written last.
+        """
         both = self._both(topic, queue_id)
+        tier = None if self.tier is None else (yield from self.tier.queue_lookup(topic, queue_id))
+        if not both:
+            return tier
         if len(both) == 1:
-            return both[0]
+            return both[0] if tier is None else (yield from self._joined(tier, both[0]))
         newest = yield from all_of(queue.newest_physical_offset() for queue in both)
-        return both[newest.index(max(newest))]
+        own = both[newest.index(max(newest))]
+        return own if tier is None else (yield from self._joined(tier, own))
+
+    def _joined(self, tier: ConsumeQueue, own: ConsumeQueue | BatchConsumeQueue) -> Lookup[AnyQueue]:
+        """Return a queue with its part in the tier, unless that is of another store, which is reported."""
+        try:
+            return (yield from join(tier, own))
+        except OtherTier as error:
+            self._refused_tiers[own.topic, own.queue_id] = f"{error}; the queue is served without it"
+            return own
 
     def _both(self, topic: str, queue_id: int) -> list[ConsumeQueue | BatchConsumeQueue]:
         """Return the plain queue of an id, the queue of batches, or both."""
@@ -315,7 +361,8 @@ class QueueStore:
         if topic in self._batch and (topic not in self._plain or batch.is_dir()):
             memory = self._memory_of(1, topic, queue_id)
             queues.append(BatchConsumeQueue(name, batch, self._commit_log, self._open_files, memory, self.holes))
-        if topic in self._plain and (not queues or plain.is_dir()):
+        # Where a tier has the queue, the store need not.
+        if topic in self._plain and ((not queues and topic not in self._tiered) or plain.is_dir()):
             extension = self._root / CONSUME_QUEUE_EXT / topic / str(queue_id) if self._has_extension else None
             memory = self._memory_of(0, topic, queue_id)
             queues.append(ConsumeQueue(name, plain, extension, self._commit_log, self._open_files, memory, self.holes))

@@ -11,6 +11,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import decode_message_id, is_offset_message_id_candidate
+from storage.log.absence import explain_absence
+from storage.log.commit_log import CommitLog
 from storage.query.lookup_call import MAXIMUM_OFFSET, KeyKind, KeyQuery
 from storage.store.message_store import MessageStore
 
@@ -163,10 +165,16 @@ class Finder:
 
 def message_at(store: MessageStore, physical_offset: int) -> tuple[Message | None, str | None]:
     """The message at a physical offset and what is wrong with its record, None for nothing; or None and why."""
-    record, damage = store.record_at(physical_offset), None
+    found, damage = message_in_log(store.commit_log, physical_offset)
+    return (None, store.explain_absence(physical_offset)) if found is None else (found, damage)
+
+
+def message_in_log(log: CommitLog, physical_offset: int) -> tuple[Message | None, str | None]:
+    """The message at a physical offset of a log, which may be that of a queue in a tier; else as `message_at`."""
+    record, damage = log.record_at(physical_offset), None
     if record is None:
-        damage = store.explain_absence(physical_offset)
-        record = store.damaged_record_at(physical_offset) if physical_offset < store.commit_log.end else None
+        damage = explain_absence(log, physical_offset)
+        record = log.damaged_record_at(physical_offset) if physical_offset < log.end else None
         if record is None:
             return None, damage
     return decode_message(record, physical_offset=physical_offset, check_crc=False), damage

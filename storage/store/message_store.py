@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from protocol.errors import StoreError
+from protocol.errors import ConfigError, StoreError
 from protocol.host_address import HostAddress
 from protocol.java_hash import index_hash, java_hash
 from protocol.message import decode_message
@@ -29,12 +29,13 @@ from storage.kernels.lookups import Found
 from storage.kernels.store_view import FileView, StoreView
 from storage.layout.dledger import uncommitted_problem
 from storage.layout.store_config import StoreConfig
-from storage.layout.store_layout import StoreLayout
+from storage.layout.store_layout import TIER_READERS, StoreLayout
 from storage.log.absence import explain_absence_lookup
 from storage.log.commit_log import CommitLog
 from storage.query.decoded_query import find_by_decoding
 from storage.query.lookup_call import TAG, KeyQuery, run_lookup
 from storage.query.search_report import SearchReport
+from storage.query.tier_query import TierKeys, query_tier
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
 from storage.store.current_snapshot import CurrentSnapshot
@@ -48,6 +49,11 @@ __all__ = ["KeyQuery", "MessageStore", "QueryAnswer", "Snapshot", "StoreOptions"
 
 REPLACEMENT = "\ufffd".encode()
 
+OFFSETS_OF_TIER: Final = (
+    "a tier keeps no physical offsets of the store's log, so ask for its messages by key, unique key or queue offset"
+)
+"""Why an offset message id leads to no message of a tier."""
+
 NOTHING_SEARCHED = Found()
 MOST_STRAYS = 16
 """Most index entries without a record that one query examines; the next query examines further ones."""
@@ -59,7 +65,8 @@ class QueryAnswer(msgspec.Struct, gc=False):
     ``truncated`` says that more records match than were asked for or fit; the next page ends before
     ``physical_offsets[0]`` then. ``incomplete`` says what the answer may lack, or is None. ``refusal`` says why the
     query can have no answer in any store. ``found`` is the result of the kernel; ``decoded`` has the physical offsets
-    and sizes of records that were found without it.
+    and sizes where it did not find all records itself. Those of a tier have negative ones there, since they have no
+    place in the store's log; ``tier_logs`` counts the queues of a tier whose logs were scanned.
     """
 
     records: bytes
@@ -70,21 +77,22 @@ class QueryAnswer(msgspec.Struct, gc=False):
     found: Found = NOTHING_SEARCHED
     decoded: tuple[tuple[int, int], ...] = ()
     refusal: str | None = None
+    tier_logs: int = 0
 
     @property
     def physical_offsets(self) -> tuple[int, ...]:
         """The physical offsets at which the records start, ascending."""
-        return self.found.physical_offsets or tuple(place for place, _ in self.decoded)
+        return tuple(place for place, _ in self.decoded) or self.found.physical_offsets
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The number of bytes of each record."""
-        return self.found.sizes or tuple(size for _, size in self.decoded)
+        return tuple(size for _, size in self.decoded) or self.found.sizes
 
     @property
     def search(self) -> SearchReport:
         """A report of the files and entries that were searched for this answer."""
-        return _report(self.snapshot, self.found)
+        return _report(self.snapshot, self.found, self.tier_logs)
 
 
 class MessageStore:
@@ -97,9 +105,11 @@ class MessageStore:
         self._finishing = threading.Lock()
         self._refreshed: list[Callable[[], None]] = []
         self._current = CurrentSnapshot(root, options)
+        self._tier_keys = TierKeys()
         self._upkeep = Upkeep(self._current, options)
         self._watch = StoreWatch(root, options)
-        self.identity: StoreIdentity = infer_identity(self._current.snapshot.config, self._current.snapshot.commit_log)
+        snapshot = self._current.snapshot
+        self.identity: StoreIdentity = infer_identity(snapshot.config, snapshot.commit_log, snapshot.layout.tier)
 
     @classmethod
     def open(cls, path: Path | str, options: StoreOptions | None = None) -> "MessageStore":
@@ -154,10 +164,17 @@ class MessageStore:
             *_uncommitted(snapshot),
             *snapshot.index.problems,
             *snapshot.queues.problems,
+            *snapshot.queues.tier_problems,
             *snapshot.config.problems,
             *(f"no record between physical offsets {start} and {stop}" for start, stop in snapshot.tail.skipped),
             *([self._upkeep.problem] if self._upkeep.problem else []),
         ]
+
+    def refuse_tier(self, command: str) -> None:
+        """Raise ConfigError for a command that reads the log alone, where older messages are in a tier."""
+        if self.queues.tier is not None:
+            way_out = "" if self.layout.is_tier_alone else "; without the tier it reads the store's own log"
+            raise ConfigError(f"{command} reads no tiered files, {TIER_READERS} do{way_out}")
 
     def refresh(self) -> None:
         """Read everything that changed, as if the store were opened now. Waits for the disk."""
@@ -229,7 +246,11 @@ class MessageStore:
 
     def explain_absence_lookup(self, physical_offset: int) -> Lookup[str]:
         """Return a sentence that says why no record starts at a physical offset."""
-        return explain_absence_lookup(self._current.snapshot.commit_log, physical_offset)
+        snapshot = self._current.snapshot
+        if snapshot.layout.is_tier_alone:
+            return f"physical offset {physical_offset} names no message: {OFFSETS_OF_TIER}"
+        reason = yield from explain_absence_lookup(snapshot.commit_log, physical_offset)
+        return reason if snapshot.queues.tier is None else f"{reason}; {OFFSETS_OF_TIER}"
 
     explain_absence = plainly(explain_absence_lookup)
 
@@ -245,8 +266,44 @@ class MessageStore:
         return self._current.snapshot.index.last_update
 
     def query_lookup(self, query: KeyQuery) -> Lookup[QueryAnswer]:
-        """Return the newest messages that have a key; each record is checked."""
+        """Return the newest messages that have a key, those of the tier before the others; each record is checked."""
         snapshot = self._current.snapshot
+        if snapshot.queues.tier is None:
+            return (yield from self._query_log_lookup(query, snapshot))
+        if snapshot.layout.is_tier_alone:
+            return (yield from self._with_tier(query, QueryAnswer(b"", 0, False, None, snapshot)))
+        answer = yield from self._query_log_lookup(query, snapshot)
+        return answer if answer.truncated or answer.refusal else (yield from self._with_tier(query, answer))
+
+    def _with_tier(self, query: KeyQuery, answer: QueryAnswer) -> Lookup[QueryAnswer]:
+        """Add the matches of the tier to those of the log, which has no older ones."""
+        snapshot, room = answer.snapshot, query.maximum - answer.count
+        needle, _, _ = query.needle()
+        if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
+            answer.refusal = _refusal(query, needle)
+            return answer
+        if not needle.isascii() and REPLACEMENT in needle:
+            unsearched = "keys with U+FFFD are not looked for in the tier"
+            answer.incomplete = "; ".join(filter(None, [answer.incomplete, unsearched]))
+            return answer
+        yield from snapshot.queues.listed()
+        found = yield from query_tier(snapshot.queues, self._tier_keys, query, max(room, 1))
+        answer.tier_logs = found.logs
+        missing = [f"{found.unscanned} bytes of the tier's logs are damaged"] if found.unscanned else []
+        if room <= 0:  # the next page begins below the log's matches
+            answer.truncated = bool(found.hits)
+        elif found.hits:
+            if found.more:
+                missing.append("older matches in the tier are left out: narrow the time to get them")
+            places = [(number - len(found.hits), len(hit.record)) for number, hit in enumerate(found.hits)]
+            answer.decoded = (*places, *zip(answer.physical_offsets, answer.sizes, strict=True))
+            answer.records = b"".join([*(hit.record for hit in found.hits), answer.records])
+            answer.count += len(found.hits)
+        answer.incomplete = "; ".join(filter(None, [answer.incomplete, *missing])) or None
+        return answer
+
+    def _query_log_lookup(self, query: KeyQuery, snapshot: Snapshot) -> Lookup[QueryAnswer]:
+        """Return the newest messages in the log that have a key."""
         needle, topic, key = query.needle()
         if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
             return QueryAnswer(b"", 0, False, snapshot.incomplete, snapshot, refusal=_refusal(query, needle))
@@ -387,7 +444,7 @@ def _answer(snapshot: Snapshot, found: Found) -> QueryAnswer:
     return QueryAnswer(found.records, found.count, found.truncated, snapshot.incomplete, snapshot, found)
 
 
-def _report(snapshot: Snapshot, found: Found) -> SearchReport:
+def _report(snapshot: Snapshot, found: Found, tier_logs: int) -> SearchReport:
     begin_timestamp, end_timestamp, begin_physical_offset, end_physical_offset = snapshot.index.extent
     return SearchReport(
         files_searched=found.files,
@@ -402,6 +459,7 @@ def _report(snapshot: Snapshot, found: Found) -> SearchReport:
         log_end=snapshot.commit_log.end,
         log_beyond_index=snapshot.beyond_index,
         unscanned=snapshot.tail.remaining_bytes,
+        tier_logs=tier_logs,
     )
 
 

@@ -18,11 +18,12 @@ from storage.index.state_cache import StateCache
 from storage.index.tail_index import TailIndex, empty_tail, extend_tail, scan_ranges
 from storage.kernels.store_view import IndexFilesView, LogView, RunsView, StoreView
 from storage.layout.store_config import StoreConfig
-from storage.layout.store_layout import StoreLayout, recognise_store
+from storage.layout.store_layout import StoreLayout, recognise_with_tier
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_place import has_another
 from storage.queue.queue_store import QueueStore
+from storage.queue.tier import Tier
 from storage.store.kept_entries import KeptEntries
 from storage.store.log_follower import LogFollower
 from storage.store.log_growth import LogGrowth
@@ -41,7 +42,8 @@ Offsets = npt.NDArray[np.int64]
 class StoreOptions:
     """How a store is opened.
 
-    ``commit_log_directories`` replace ``commitlog/``; ``index_slots`` and ``index_entries`` are the counts the user
+    ``commit_log_directories`` replace ``commitlog/``; ``tier`` is the directory of the store's tiered files;
+    ``index_slots`` and ``index_entries`` are the counts the user
     vouches for; ``state_directory`` keeps what a start finds out, written there only by who ``keeps_state``, and where
     none is given ``new_state_directory`` returns one to start with for a store that takes long to look over;
     ``entries_directory`` returns where keys that were scanned may be kept (:mod:`storage.store.kept_entries`). Before
@@ -58,6 +60,7 @@ class StoreOptions:
     new_state_directory: Callable[[StoreIdentity], Path | None] = lambda _: None
     keeps_state: bool = True
     entries_directory: Callable[[StoreIdentity], Path | None] = lambda _: None
+    tier: Path | None = None
 
     @property
     def vouched_counts(self) -> tuple[int, int] | None:
@@ -97,12 +100,13 @@ def open_snapshot(
 
     ``holes`` is where holes of queues are remembered.
     """
-    layout = recognise_store(root, options.commit_log_directories)
+    layout = recognise_with_tier(root, options.commit_log_directories, options.tier)
     cache = StateCache.load(options.state_directory)
     is_left_over = partial(has_another, layout.root)
     commit_log = CommitLog.open(layout.commit_log_directories, None, cache.known_ends(), is_left_over, cut_at)
+    tier = None if layout.tier is None else Tier(layout.tier)
     config = StoreConfig.load(layout.root)
-    identity = infer_identity(config, commit_log)
+    identity = infer_identity(config, commit_log, layout.tier)
     kept = KeptEntries(options.entries_directory(identity))
     index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache, options.check_budget)
     index = index.with_kept(kept.state, kept.open(commit_log, cache, budget=options.check_budget))
@@ -118,7 +122,7 @@ def open_snapshot(
         state=read_store_state(layout.root),
         config=config,
         commit_log=commit_log,
-        queues=QueueStore(layout.root, commit_log, holes=holes),
+        queues=QueueStore(layout.root, commit_log, holes=holes, tier=tier),
         index=index,
         kept=kept,
         tail=tail,

@@ -20,6 +20,7 @@ from protocol.properties import CLUSTER, property_value
 from storage.files.mapped_file import open_read_only, read_small_file
 from storage.layout.store_config import INHERIT, StoreConfig
 from storage.layout.store_layout import ABORT, StoreLayout, recognise_store
+from storage.layout.tier_layout import TierLayout
 from storage.log.commit_log import CommitLog
 
 __all__ = [
@@ -124,16 +125,21 @@ def _process_id_in(path: Path) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def infer_identity(config: StoreConfig, commit_log: CommitLog | None = None) -> StoreIdentity:
+def infer_identity(
+    config: StoreConfig, commit_log: CommitLog | None = None, tier: TierLayout | None = None
+) -> StoreIdentity:
     """The cluster and the broker's name, from the topics that a broker makes for itself.
 
     A 5.x broker has topics whose names contain either; every broker has one topic named like the cluster and one
     named like itself, known by their permission to inherit and their numbers of queues. The cluster is also in
-    properties of records. What remains unknown gets a broker's defaults.
+    properties of records, and both are in the names of a tier's directories. What remains unknown gets a broker's
+    defaults.
     """
     cluster = _behind(config.topics, _CLUSTER_PREFIX) or _before(config.topics, _CLUSTER_SUFFIX)
     cluster = cluster or _named_after(config, 16) or _cluster_in_records(commit_log)
     broker_name = _behind(config.topics, _BROKER_PREFIX) or _named_after(config, 1)
+    if tier is not None:
+        cluster, broker_name = cluster or tier.cluster, broker_name or tier.broker_name
     return StoreIdentity(cluster or DEFAULT_CLUSTER, broker_name or DEFAULT_BROKER_NAME)
 
 

@@ -15,8 +15,9 @@ from storage.files.mapped_file import list_directory
 from storage.index.state_cache import StateCache
 from storage.index.tail_index import extend_tail
 from storage.layout.store_config import StoreConfig
-from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, recognise_store
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, recognise_with_tier
 from storage.log.commit_log import CommitLog
+from storage.queue.tier import Tier
 from storage.ranges import Ranges
 from storage.store.snapshot import Change, Snapshot, StoreOptions, derived
 from storage.store.store_state import read_store_state
@@ -56,7 +57,7 @@ class StoreWatch:
         is_other_root = self._has_changed("root", [self._root])
         has_other_files = self._has_changed("log", layout.commit_log_directories)
         if is_other_root or has_other_files or thorough:
-            layout = recognise_store(self._root, options.commit_log_directories)
+            layout = recognise_with_tier(self._root, options.commit_log_directories, options.tier)
         config = StoreConfig.load(self._root, snapshot.config)
         state = read_store_state(self._root)
         is_cut = any(segment.file.is_cut() for segment in snapshot.commit_log.segments)
@@ -81,6 +82,8 @@ class StoreWatch:
         are_other_trees = self._has_changed("queues", trees)
         queues_changed = are_other_trees or state != snapshot.state or snapshot.queues.has_lost_file() or thorough
         queues_changed = queues_changed or (not snapshot.queues.is_whole and _can_be_listed(trees))
+        tier = self._renewed_tier(snapshot, thorough=thorough)
+        queues_changed = queues_changed or tier is not None
         same = (layout, state) == (snapshot.layout, snapshot.state) and config is snapshot.config
         if same and index.is_as(snapshot.index) and not log_changed and not queues_changed:
             return None
@@ -103,12 +106,17 @@ class StoreWatch:
                 state=state,
                 index=index,
                 commit_log=log,
-                queues=current.queues.refresh(log) if is_other else current.queues,
+                queues=current.queues.refresh(log, tier) if is_other else current.queues,
                 tail=extend_tail(tail, log, SCANNED_AT_ONCE),
             )
             return derived(changed)
 
         return change
+
+    def _renewed_tier(self, snapshot: Snapshot, *, thorough: bool) -> Tier | None:
+        """The tier as it is now, if anything in it has changed."""
+        tier = snapshot.queues.tier
+        return Tier(tier.layout, tier) if tier is not None and (thorough or tier.has_changed()) else None
 
     def _has_changed(self, name: str, directories: Iterable[Path]) -> bool:
         """Whether anything was added to directories or removed since the last look; True also where that is unclear."""

@@ -13,7 +13,7 @@ from broker.security.audit_log import AuditLog
 from broker.web.api.access import Access
 from broker.web.api.application import Api
 from broker_harness import DEADLINE_SECONDS, service_of
-from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore, StoreOptions
 
 PLACE = "http://127.0.0.1"
 
@@ -38,7 +38,7 @@ class ApiOf:
     def __init__(
         self, root: Path, accounts: Path | None = None, audit_log: AuditLog | None = None, **options: Any
     ) -> None:
-        self.store = MessageStore.open(root)
+        self.store = MessageStore.open(root, StoreOptions(tier=options.get("tier")))
         self.service = service_of(self.store, **options)
         watched = None if accounts is None else watched_accounts(accounts)
         access = Access(self.service.options.http_hosts, self.service.options.http_proxies, watched)

@@ -26,13 +26,14 @@ from broker.web.api.endpoint import (
 )
 from broker.web.api.filters import Choice, Sql, Tag, choice_of
 from broker.web.api.messages import MessageLine, line_of
-from broker.web.api.queue_spans import Span, offset_behind, queues_of, span_between
+from broker.web.api.queue_spans import Part, Span, offset_behind, parts_of, queues_of, span_between
 from broker.web.api.request_context import RequestContext
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message
-from storage.log.commit_log import CommitLog
+from storage.log.absence import explain_absence
 from storage.queue.found_entries import LOST, found_entries
-from storage.queue.queue import ConsumeQueueEntry, Queue
+from storage.queue.queue import ConsumeQueueEntry
+from storage.queue.tiered_queue import OwnQueue
 
 AT_ONCE: Final = 64
 """Units of one queue that are read together from its end back."""
@@ -88,9 +89,12 @@ def browse(context: RequestContext, question: BrowseQuestion) -> BrowseAnswer:
         context.check()
         span = _from_offset(span_between(queue, question.begin, question.end), question)
         total += len(span)
-        spans.append(span if start is None else _from_place(span, start, is_backward=is_backward))
+        spans.append(span)
+    parts = parts_of(context, spans)
+    if start is not None:
+        parts = [_from_place(part, start, is_backward=is_backward) for part in parts]
     walk = _Walk(context, choice, question.limit)
-    walk.run(spans, is_backward=is_backward)
+    walk.run(parts, is_backward=is_backward)
     return BrowseAnswer(
         messages=walk.lines,
         total=total,
@@ -111,16 +115,16 @@ def _from_offset(span: Span, question: BrowseQuestion) -> Span:
     return Span(span.queue, min(max(span.first, question.offset), span.end), span.end)
 
 
-def _from_place(span: Span, physical_offset: int, *, is_backward: bool) -> Span:
-    """The part of a span from a physical offset on; backward, up to and with it."""
+def _from_place(part: Part, place: int, *, is_backward: bool) -> Part:
+    """What of a part is at a place or behind it; backward, at it or before it."""
+    physical_offset = place - part.base
     if is_backward:
-        end = offset_behind(span.queue, physical_offset + 1, span.first, span.end)
-        return Span(span.queue, span.first, end)
-    return Span(span.queue, offset_behind(span.queue, physical_offset, span.first, span.end), span.end)
+        return replace(part, end=offset_behind(part.queue, physical_offset + 1, part.first, part.end))
+    return replace(part, first=offset_behind(part.queue, physical_offset, part.first, part.end))
 
 
 class _Walk:
-    """One walk over several queues; `stopped_at` is the physical offset of the message that it did not look at."""
+    """One walk over parts of queues; `stopped_at` is the place of the message that it did not look at."""
 
     def __init__(self, context: RequestContext, choice: Choice | None, limit: int) -> None:
         self._context, self._choice, self._limit = context, choice, limit
@@ -128,13 +132,12 @@ class _Walk:
         self.looked_at = self.unreadable = self.left_out = 0
         self.stopped_at: int | None = None
 
-    def run(self, spans: list[Span], *, is_backward: bool) -> None:
+    def run(self, parts: list[Part], *, is_backward: bool) -> None:
         """Walk until there is no room, no time, or no message."""
         sign = -1 if is_backward else 1
-        log = self._context.store.commit_log
-        walks = [(_backward if is_backward else _forward)(log, span) for span in spans]
+        walks = [(_backward if is_backward else _forward)(part) for part in parts]
         heads = [
-            (sign * entry.physical_offset, number, entry)
+            (sign * (entry.physical_offset + parts[number].base), number, entry)
             for number, walk in enumerate(walks)
             if (entry := next(walk, None)) is not None
         ]
@@ -143,16 +146,16 @@ class _Walk:
             _, number, entry = heads[0]
             is_over = self.looked_at and not self.looked_at % LOOKS and self._context.is_time_up
             if is_over or len(self.lines) >= self._limit:
-                self.stopped_at = entry.physical_offset
+                self.stopped_at = entry.physical_offset + parts[number].base
                 return
-            self._look_at(spans[number].queue, entry)
+            self._look_at(parts[number].queue, entry)
             following = next(walks[number], None)
             if following is None:
                 heappop(heads)
             else:
-                heapreplace(heads, (sign * following.physical_offset, number, following))
+                heapreplace(heads, (sign * (following.physical_offset + parts[number].base), number, following))
 
-    def _look_at(self, queue: Queue, entry: ConsumeQueueEntry) -> None:
+    def _look_at(self, queue: OwnQueue, entry: ConsumeQueueEntry) -> None:
         if entry.size == LOST:
             self.looked_at += entry.batch_size
             self.unreadable += entry.batch_size
@@ -162,7 +165,7 @@ class _Walk:
         code = entry.valid_tags_code
         if choice is not None and not choice.stages.matches_consume_queue_entry(code, entry.extension):
             return
-        message, damage = _read(self._context, queue, entry)
+        message, damage = _read(queue, entry)
         if message is None:
             self.unreadable += 1
         elif not self._context.may_read_message(message):
@@ -171,12 +174,12 @@ class _Walk:
             self.lines.append(line_of(message, damage=damage))
 
 
-def _read(context: RequestContext, queue: Queue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:
+def _read(queue: OwnQueue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:
     """The message of an entry, and what is wrong with its record."""
-    store, physical_offset = context.store, entry.physical_offset
-    record, damage = store.record_at(physical_offset), None
+    log, physical_offset = queue.log, entry.physical_offset
+    record, damage = log.record_at(physical_offset), None
     if record is None:
-        record, damage = store.damaged_record_at(physical_offset), store.explain_absence(physical_offset)
+        record, damage = log.damaged_record_at(physical_offset), explain_absence(log, physical_offset)
     if record is None or not queue.name.owns(record):
         return None, None
     try:
@@ -185,10 +188,10 @@ def _read(context: RequestContext, queue: Queue, entry: ConsumeQueueEntry) -> tu
         return None, None
 
 
-def _forward(log: CommitLog, span: Span) -> Iterator[ConsumeQueueEntry]:
-    """The entries of a span in order, a record that several in a row point to once."""
+def _forward(span: Part) -> Iterator[ConsumeQueueEntry]:
+    """The entries of a part in order, a record that several in a row point to once."""
     last = -1
-    for entry in found_entries(span.queue, log, span.first, span.end):
+    for entry in found_entries(span.queue, span.queue.log, span.first, span.end):
         if entry.size == LOST:
             yield replace(entry, physical_offset=max(last, 0))
         elif entry.physical_offset != last:
@@ -196,9 +199,9 @@ def _forward(log: CommitLog, span: Span) -> Iterator[ConsumeQueueEntry]:
             yield entry
 
 
-def _backward(log: CommitLog, span: Span) -> Iterator[ConsumeQueueEntry]:
-    """The entries of a span from its end to its beginning; else as `_forward`."""
-    end, last = span.end, -1
+def _backward(span: Part) -> Iterator[ConsumeQueueEntry]:
+    """The entries of a part from its end to its beginning; else as `_forward`."""
+    log, end, last = span.queue.log, span.end, -1
     while end > span.first:
         start = max(end - AT_ONCE, span.first)
         for entry in reversed(list(found_entries(span.queue, log, start, end))):

@@ -64,6 +64,7 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
     context.allow(question.milliseconds)
     if question.topic is not None:
         context.require_right(question.topic)
+    context.refuse_tier("find")
     names = context.topics() if question.topic is None else [question.topic]
     text = question.text.strip()
     finder = Finder(context.store, text, names, _limits(context, question))

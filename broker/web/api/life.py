@@ -51,6 +51,7 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
     """Where a message waited, was delivered, retried and given up, who has passed it, and what clients reported."""
     if question.topic is not None:
         context.require_right(question.topic)
+    context.refuse_tier("life")
     found = find_life(context.store, question.unique_key, question.topic, waits=False)
     context.check()
     sees_message = any(event.message and context.may_read_message(event.message) for event in found.events)

@@ -15,7 +15,8 @@ from protocol.message import Message
 from protocol.sys_flag import has_inner_messages
 from storage.filter.retry import group_of_retry_topic
 from storage.life.message_copies import origin_topic, stage_of
-from storage.search.find import message_at
+from storage.queue.tiered_queue import TieredQueue
+from storage.search.find import message_at, message_in_log
 
 SHOWN: Final = 64 * 1024
 """Bytes of a body that are shown by default."""
@@ -148,7 +149,11 @@ def queue_message(context: RequestContext, question: QueueMessageQuestion) -> Me
     if physical_offset is None:
         reach = f"it has {queue.min_offset} to {queue.max_offset - 1}" if queue.max_offset else "it is empty"
         raise not_found(f"queue {question.queue_id} has no message {question.queue_offset}: {reach}", "queueOffset")
-    found, damage = read_message(context, physical_offset)
+    log = queue.log_at(question.queue_offset) if isinstance(queue, TieredQueue) else queue.log
+    found, damage = message_in_log(log, physical_offset)
+    if found is None:
+        raise not_found(f"no message there: {damage}", "queueOffset")
+    context.require_message(found)
     return _answer(context, found, damage, question.body_limit)
 
 

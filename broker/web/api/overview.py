@@ -8,7 +8,7 @@ from broker.web.api.endpoint import Question
 from broker.web.api.request_context import RequestContext
 from broker.web.metrics_collector import installed_version
 from protocol.errors import StoreError
-from storage.layout.store_layout import recognise_store
+from storage.layout.store_layout import recognise_with_tier
 
 MOST_PROBLEMS: Final = 50
 
@@ -94,7 +94,8 @@ def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
 def _reason_not_to_follow(context: RequestContext) -> list[str]:
     """Why the directory is no store any more, so that answers are old: its disk was removed, or files were deleted."""
     try:
-        recognise_store(context.store.layout.root, context.service.options.commit_log_directories)
+        options = context.service.options
+        recognise_with_tier(context.store.layout.root, options.commit_log_directories, options.tier)
     except StoreError as error:
         return [f"the store cannot be followed, answers are of what was read before: {error}"]
     return []

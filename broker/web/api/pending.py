@@ -115,6 +115,8 @@ class WaitingMessages:
             context.require_admin()
         else:
             context.require_right(question.topic)
+        if context.store.layout.is_tier_alone:
+            context.refuse_tier("pending")
         check_times(question.due_after, question.due_before)
         cursor = None if question.cursor is None else decode_cursor(question.cursor, PendingCursor)
         state = self._works.ask(context.service.broker_name, partial(_read, context), question.maximum_age)

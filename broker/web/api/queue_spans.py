@@ -14,6 +14,7 @@ from broker.web.api.endpoint import LARGEST
 from broker.web.api.errors import ApiError, not_found
 from broker.web.api.request_context import RequestContext
 from storage.queue.queue import Queue
+from storage.queue.tiered_queue import OwnQueue, TieredQueue
 
 MOST_QUEUES: Final = 1024
 """Queues of one topic that are looked at together."""
@@ -30,6 +31,45 @@ class Span:
     def __len__(self) -> int:
         """Messages in it."""
         return max(self.end - self.first, 0)
+
+
+TIER_DISTANCE: Final = 1 << 62
+"""What the places of a tier's messages are below those of the log, so that they come before all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Queue offsets from `first` up to but without `end` whose messages lie in one log, that of `queue`.
+
+    `base` and a physical offset in that log are the place of a message among all that are browsed together.
+    """
+
+    queue: OwnQueue
+    first: int
+    end: int
+    base: int = 0
+
+
+def parts_of(context: RequestContext, spans: list[Span]) -> list[Part]:
+    """The parts of some spans, the older part of one with a tier before the other.
+
+    Raises `ApiError` for several queues with parts in a tier, whose logs have no common order.
+    """
+    found: list[Part] = []
+    for span in spans:
+        queue = span.queue
+        if isinstance(queue, TieredQueue):
+            stop = min(queue.seam, queue.tier.max_offset, span.end)
+            found.append(Part(queue.tier, span.first, max(stop, span.first), -TIER_DISTANCE))
+            found.append(Part(queue.local, max(span.first, min(queue.seam, span.end)), span.end))
+        else:
+            assert isinstance(queue, OwnQueue)
+            base = -TIER_DISTANCE if context.store.queues.is_in_tier(queue) else 0
+            found.append(Part(queue, span.first, span.end, base))
+    if len(spans) > 1 and any(part.base and part.first < part.end for part in found):
+        text = "older messages of the topic are in a tier, where each queue has a log of its own: name one queue"
+        raise ApiError(400, "several_logs", text, "queueId")
+    return found
 
 
 def queues_of(context: RequestContext, topic: str, queue_id: int | None) -> list[Queue]:
@@ -49,7 +89,7 @@ def queues_of(context: RequestContext, topic: str, queue_id: int | None) -> list
             f"topic {topic} has {len(ids)} queues, more than {MOST_QUEUES} together: name one",
             "queueId",
         )
-    found = []
+    found: list[Queue] = []
     for each in ids:
         context.check()
         queue = store.queues.queue(topic, each)

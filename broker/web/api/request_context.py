@@ -8,7 +8,8 @@ from broker.security.accounts import Account, Permission
 from broker.security.answer_rights import may_read
 from broker.security.needs import group_resource
 from broker.service.broker_service import BrokerService
-from broker.web.api.errors import ClientGone, forbidden, not_found
+from broker.web.api.errors import ApiError, ClientGone, forbidden, not_found
+from protocol.errors import ConfigError
 from protocol.message import Message
 from storage.life.message_copies import origin_topic
 from storage.store.message_store import MessageStore
@@ -91,6 +92,13 @@ class RequestContext:
         if not self.may_read(topic):
             assert self.account is not None
             raise forbidden(f"{self.account.access_key} may not read topic {topic}")
+
+    def refuse_tier(self, question: str) -> None:
+        """Raise `ApiError` for a question about the log alone, where older messages are in a tier."""
+        try:
+            self.store.refuse_tier(question)
+        except ConfigError as error:
+            raise ApiError(400, "in_tier", str(error)) from None
 
     def topics(self) -> list[str]:
         """The names of all topics that may be read, sorted."""

@@ -106,6 +106,7 @@ def search_content(context: RequestContext, question: SearchQuestion) -> SearchA
     check_times(question.begin, question.end)
     if question.maximum_size is not None and question.maximum_size < question.minimum_size:
         raise bad_parameter("maximumSize", f"the largest size, {question.maximum_size}, is below the smallest")
+    context.refuse_tier("search")
     wait = max(question.milliseconds, LEAST_MILLISECONDS)
     try:
         if question.regex is None and question.json_path is None:

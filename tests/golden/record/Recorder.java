@@ -86,6 +86,7 @@ public final class Recorder {
             case "ext" -> recorder.ext();
             case "filters" -> recorder.filters();
             case "ledger" -> recorder.ledger(arguments[3]);
+            case "tier" -> recorder.tier(arguments[3]);
             case "nothing" -> { }
             default -> throw new IllegalArgumentException("no scenario " + arguments[2]);
         }
@@ -299,6 +300,38 @@ public final class Recorder {
         createTopic("LedgerFails", 1, Map.of());
         send(stage + "-fails", message("LedgerFails", "TagA", stage + "-fails", "in vain"), 0);
         failingConsumer("LedgerFails", "CG_FAILS_" + stage, 2);
+    }
+
+    /** Messages of two queues and of a topic that only this stage has; the older stage has most, and a delayed one. */
+    private void tier(String stage) throws Exception {
+        createTopic("TierTopic", 2, Map.of());
+        String[] tags = {"TagA", "TagB", "Aa", "BB"};
+        int count = stage.equals("old") ? 100 : 30;
+        for (int number = 0; number < count; number++) {
+            Message message = message("TierTopic", tags[number % 4], stage + "-" + number + " shared " + stage,
+                stage + " " + number + " " + "x".repeat(number % 50 * 7));
+            message.putUserProperty("a", String.valueOf(number));
+            send(stage + "-" + number, message, number % 2);
+        }
+        send(stage + "-bare", new Message("TierTopic", bytes("bare " + stage)), 0);
+        sendBatch(stage + "-batch", "TierTopic", 5, 1);
+        createTopic("Tier-" + stage, 1, Map.of());
+        for (int number = 0; number < 3; number++) {
+            send(stage + "-own-" + number, message("Tier-" + stage, "TagO", stage + "-own-" + number, "own " + number), 0);
+        }
+        if (!stage.equals("old")) {
+            return;
+        }
+        createTopic("TierDelay", 1, Map.of());
+        Message delayed = message("TierDelay", "TagE", stage + "-level", "level 1");
+        delayed.setDelayTimeLevel(1);
+        String due = send(stage + "-level", delayed, 0).getMsgId();
+        ConcurrentLinkedQueue<String> seen = new ConcurrentLinkedQueue<>();
+        consumer("CG_TIER", "TierDelay", MessageSelector.byTag("*"), message -> seen.add(message.getMsgId()));
+        waitUntil("the delayed message", () -> seen.contains(due));
+        for (int number = 0; number < 40; number++) {
+            send(stage + "-last-" + number, message("TierTopic", "TagB", stage + "-last-" + number, "y".repeat(600)), number % 2);
+        }
     }
 
     /** A transaction that is committed and one that is rolled back, each followed by what the broker notes of it. */

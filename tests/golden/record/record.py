@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -28,9 +29,10 @@ from golden.record.records import Record, walk  # noqa: E402
 from interop.jars import NEWEST_BROKER_VERSION, SERVER_VERSION, jars, tool  # noqa: E402
 from interop.official_broker import OfficialProcess, official_broker, official_name_server  # noqa: E402
 from interop.proxy import recording_proxy  # noqa: E402
+from interop.wire import ask  # noqa: E402
 
 OUTPUT = HERE.parent / "g2"
-LEFT_OUT = ("abort.bak", "compaction", "rocksdbstore", "timerlog", "timerwheel")
+LEFT_OUT = ("abort.bak", "compaction", "rocksdbstore", "tiered_index_file", "timerlog", "timerwheel")
 """Pieces of a store that say nothing about messages, and are large or of no format of ours."""
 SMALL_FILES = {
     "mappedFileSizeCommitLog": "131072",
@@ -46,6 +48,9 @@ SMALL_FILES = {
     "reviveScanTime": "1000",
 }
 LEDGER_PORT = 40911
+DELETE_EXPIRED_COMMIT_LOG, CLEAN_EXPIRED_CONSUME_QUEUE = 329, 306
+UNIT_BYTES = 20
+WAIT_SECONDS = 240
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Stage:
 
     Then it is asked, and its answers go to the file ``frames``, if there is one; those to views by all kinds of topics
     to ``views``. ``properties`` are those of this run, at whose end the broker is stopped, or killed if ``is_killed``.
+    With ``expires`` all segments but the last ones are removed by the broker before, once the tier has its messages.
     """
 
     scenario: tuple[str, ...]
@@ -63,6 +69,7 @@ class Stage:
     views: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     is_killed: bool = False
+    expires: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class Recording:
     """One store: the broker's properties beside `SMALL_FILES`, the runs, the commit log folders, what is asked.
 
     ``version`` is that of the broker; name server and clients are always of `SERVER_VERSION`. ``ledgers`` are the
-    folders in which the log is DLedger's.
+    folders in which the log is DLedger's; ``tier`` is that of the tiered files, if there are any.
     """
 
     name: str
@@ -80,6 +87,7 @@ class Recording:
     ledgers: tuple[str, ...] = ()
     ask: Callable[[Asker, Iterable[Record]], None] = ask_everything
     version: str = SERVER_VERSION
+    tier: str | None = None
 
 
 LEDGER = {
@@ -95,6 +103,21 @@ PATIENT_LEDGER = {
     "osPageCacheBusyTimeOutMills": "30000",
 }
 """Small segments, and no refusal of messages where a slow machine stores them late."""
+TIER = {
+    "messageStorePlugIn": "org.apache.rocketmq.tieredstore.TieredMessageStore",
+    "tieredBackendServiceProvider": "org.apache.rocketmq.tieredstore.provider.PosixFileSegment",
+    "tieredStoreCommitLogMaxSize": "8192",
+    "tieredStoreConsumeQueueMaxSize": "400",
+    "tieredStoreIndexFileMaxHashSlotNum": "97",
+    "tieredStoreIndexFileMaxIndexNum": "150",
+    "tieredStoreGroupCommitTimeout": "100",
+    "tieredStoreFileReservedTime": "1000000",
+    "mappedFileSizeCommitLog": "16384",
+    "mappedFileSizeConsumeQueue": "400",
+}
+"""A broker that copies the messages of topics that are not its own into files of each queue, small ones."""
+TIER_ANSWERS = "answers.jsonl.xz"
+TIERED_TOPICS = ("TierTopic", "Tier-old", "Tier-new", "TierDelay")
 FRAMES = "frames.jsonl.xz"
 VIEWS = "views.jsonl.xz"
 RECORDINGS = (
@@ -161,6 +184,18 @@ RECORDINGS = (
         PATIENT_LEDGER,
         ledgers=("dledger-n0/data",),
     ),
+    *(
+        Recording(
+            name,
+            (
+                Stage(("tier", "old"), properties={"fileReservedTime": "0"}, expires=True),
+                Stage(("tier", "new"), frames=TIER_ANSWERS, is_killed=is_killed),
+            ),
+            TIER,
+            tier="tiered",
+        )
+        for name, is_killed in (("g2-tier", False), ("g2-tier-killed", True))
+    ),
 )
 
 
@@ -169,23 +204,29 @@ def record(recording: Recording, work: Path) -> None:
     store, output = work / recording.name, OUTPUT / recording.name
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
+    known: dict[int, Record] = {}
     for stage in recording.stages:
         # A name server of its own: one that remembers the broker under its former address refuses the new one.
         with official_name_server(work, port=NAME_SERVER_PORT) as name_server:
-            _run(recording, stage, name_server, work, output)
+            _run(recording, stage, name_server, work, known)
     _pack(store, output / "store.tar.xz")
     folders = [*recording.commit_logs, *recording.ledgers]
     commit_logs = [name for name in folders if (store / name).is_dir()]
     description = {"commit_logs": commit_logs, "properties": SMALL_FILES | dict(recording.properties)}
+    description |= {} if recording.tier is None else {"tier": recording.tier}
     (output / "store.json").write_text(json.dumps(description, indent=2) + "\n")
 
 
-def _run(recording: Recording, stage: Stage, name_server: OfficialProcess, work: Path, output: Path) -> None:
-    store = work / recording.name
+def _run(
+    recording: Recording, stage: Stage, name_server: OfficialProcess, work: Path, known: dict[int, Record]
+) -> None:
+    """Runs one stage; ``known`` are the records by physical offset of the stages before, and get those of this one."""
+    store, output = work / recording.name, OUTPUT / recording.name
     folders = [store / name for name in recording.commit_logs]
     named = f"[{stage.advertised}]" if ":" in stage.advertised else stage.advertised
     properties = SMALL_FILES | dict(recording.properties) | dict(stage.properties)
     properties |= {"brokerIP1": named, "storePathCommitLog": ",".join(map(str, folders))}
+    properties |= {} if recording.tier is None else {"tieredStoreFilePath": str(store / recording.tier)}
     with ExitStack() as stack:
         broker = stack.enter_context(
             official_broker(
@@ -201,16 +242,46 @@ def _run(recording: Recording, stage: Stage, name_server: OfficialProcess, work:
         if stage.advertised != stage.bound:
             stack.enter_context(recording_proxy(broker.address, (stage.advertised, BROKER_PORT)))
         _produce(name_server.text_address, output, stage.scenario, work)
-        for file, ask in ((stage.frames, recording.ask), (stage.views, ask_by_topics)):
+        known |= {one.physical_offset: one for one in walk([*folders, *(store / name for name in recording.ledgers)])}
+        if recording.tier is not None:
+            _wait_for_tier(store / recording.tier, known)
+        if stage.expires:
+            _expire(broker.address, folders[0])
+        for file, put in ((stage.frames, recording.ask), (stage.views, ask_by_topics)):
             if file is not None:
                 asker = Asker({NAME_SERVER_PORT: name_server.address[0], BROKER_PORT: stage.bound})
-                ask(asker, walk([*folders, *(store / name for name in recording.ledgers)]))
+                put(asker, known.values())
                 asker.close()
                 asker.save(output / file)
         if stage.is_killed:
             broker.kill()
         else:
             broker.stop()
+
+
+def _wait_for_tier(tier: Path, known: Mapping[int, Record]) -> None:
+    """Waits until the tier has a unit for each message of its topics."""
+    wanted = sum(record.topic in TIERED_TOPICS for record in known.values()) * UNIT_BYTES
+
+    def has_all() -> bool:
+        return sum(path.stat().st_size for path in tier.glob("*/*/Tier*/*/CONSUME_QUEUE/*")) >= wanted
+
+    _wait_until("the tier has all messages", has_all)
+
+
+def _expire(broker: tuple[str, int], commit_log: Path) -> None:
+    """Has a broker remove all segments but the last one and the one made in advance, and the queues' files of them."""
+    ask(broker, DELETE_EXPIRED_COMMIT_LOG)
+    _wait_until("the old segments are gone", lambda: len([*commit_log.iterdir()]) <= 2)
+    ask(broker, CLEAN_EXPIRED_CONSUME_QUEUE)
+
+
+def _wait_until(what: str, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"after {WAIT_SECONDS} s it is not so that {what}")
+        time.sleep(0.5)
 
 
 def _produce(name_server: str, output: Path, scenario: tuple[str, ...], work: Path) -> None:

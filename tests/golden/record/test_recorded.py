@@ -1,6 +1,7 @@
 """The recorded stores of g2 hold what they were made for, and the recorded answers are what lies in them."""
 
 import base64
+import hashlib
 import json
 import lzma
 import struct
@@ -19,6 +20,8 @@ LEDGERS = ("g2-dledger", "g2-dledger-mixed")
 NAMES = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext", *LEDGERS)
 """Stores of which every record was viewed."""
 STORES = (*NAMES, "g2-filters")
+TIERS = ("g2-tier", "g2-tier-killed")
+"""Stores of which older messages are in tiered files alone."""
 QUEUES = ("g2-queues", "g2-queues-5.5.1")
 """One scenario, of brokers of both versions."""
 MESSAGE_V2 = 0xDAA320AB
@@ -31,7 +34,7 @@ Stores = dict[str, tuple[Path, list[Record]]]
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
     unpacked = {}
-    for name in STORES:
+    for name in (*STORES, *TIERS):
         root = unpack("store", tmp_path_factory.mktemp(name), archives=G2 / name)
         commit_logs = json.loads((G2 / name / "store.json").read_text())["commit_logs"]
         unpacked[name] = root, list(walk(root / folder for folder in commit_logs))
@@ -130,6 +133,34 @@ def test_ledgers_hold_delayed_transactional_and_failed_messages(stores: Stores, 
         one.sys_flag & 0xC for one in stores[name][1] if one.topic in ("LedgerTransactions", "RMQ_SYS_TRANS_HALF_TOPIC")
     }
     assert {0x4, 0x8} & flags
+
+
+@pytest.mark.parametrize("name", TIERS)
+def test_a_tier_has_a_log_and_units_for_each_queue_in_files_named_by_hash_and_offset(stores: Stores, name: str) -> None:
+    root, _ = stores[name]
+    (broker,) = (root / "tiered").glob("212d6b50_DefaultCluster/broker-a")
+    counts = {}
+    for directory in sorted(broker.glob("Tier*/*")):
+        pieces = {}
+        for kind in ("COMMIT_LOG", "CONSUME_QUEUE"):
+            end, content = 0, b""
+            for path in sorted((directory / kind).iterdir(), key=lambda path: path.name[8:]):
+                assert path.name == hashlib.md5(str(end).encode()).hexdigest()[:8] + f"{end:020d}"
+                content += path.read_bytes()
+                end = len(content)
+            pieces[kind] = content
+        log, units = pieces["COMMIT_LOG"], pieces["CONSUME_QUEUE"]
+        position = 0
+        for number, (place, size, _) in enumerate(struct.iter_unpack(">qiq", units)):
+            assert place == position
+            record_size, queue_offset, physical_offset = struct.unpack_from(">i16xqq", log, place)
+            assert (record_size, queue_offset, physical_offset) == (size, number, place)
+            position += size
+        assert position == len(log)
+        counts[f"{directory.parent.name}/{directory.name}"] = len(units) // 20
+    assert counts == {"Tier-new/0": 3, "Tier-old/0": 3, "TierDelay/0": 1, "TierTopic/0": 87, "TierTopic/1": 95}
+    assert min(int(path.name) for path in (root / "commitlog").iterdir()) > 0
+    assert (root / "abort").exists() == (name == "g2-tier-killed")
 
 
 def test_hosts_are_of_both_families_in_three_of_the_four_ways(stores: Stores) -> None:

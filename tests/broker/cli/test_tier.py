@@ -1,0 +1,90 @@
+"""Commands on tiered files: those that read them, and those that refuse them in one sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import rocketlens
+from golden_store import GOLDEN, unpack
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack("store", tmp_path_factory.mktemp("tier"), archives=GOLDEN / "g2" / "g2-tier")
+
+
+def produced(label: str) -> list[str]:
+    lines = (GOLDEN / "g2" / "g2-tier" / "produced.tsv").read_text().splitlines()
+    (line,) = [line.split("\t") for line in lines if line.startswith(f"{label}\t")]
+    return line
+
+
+def places(store: Path, is_alone: bool) -> tuple[Any, ...]:
+    return (store / "tiered",) if is_alone else (store, "--tier", store / "tiered")
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_view_and_query_find_what_only_the_tier_has(store: Path, is_alone: bool) -> None:
+    _, _, unique_key, offset_id, topic, queue_id, queue_offset, *_ = produced("old-7")
+    viewed = rocketlens("view", *places(store, is_alone), unique_key, "--json")
+    queried = rocketlens("query", *places(store, is_alone), "--topic", topic, "--key", "old-7", "--json")
+    for found in (viewed, queried):
+        assert found.code == 0, found.errors
+        (message,) = found.messages
+        assert (message["uniqueKey"], message["queueId"], message["queueOffset"]) == (
+            unique_key,
+            int(queue_id),
+            int(queue_offset),
+        )
+    refused = rocketlens("view", *places(store, is_alone), offset_id)
+    assert refused.code == 1
+    assert "ask for its messages by key, unique key or queue offset" in refused.errors
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_filter_lists_the_messages_of_both_parts(store: Path, is_alone: bool) -> None:
+    options = ("--topic", "TierTopic", "--sql", "a > 10 AND a <= 30", "--json")
+    found = rocketlens("filter", *places(store, is_alone), *options)
+    assert found.code == 0, found.errors
+    assert sorted(int(message["properties"]["a"]) for message in found.messages) == sorted(
+        [*range(11, 31), *range(11, 30)]
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("search", "--contains", "old"),
+        ("space",),
+        ("life", "--unique-key", "7F0000016C8F"),
+        ("pending",),
+        ("lookup", "/dev/null"),
+        ("doctor",),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(
+    store: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("old-7\n")
+    command, *rest = (str(keys) if each == "/dev/null" else each for each in arguments)
+    refused = rocketlens(command, store / "tiered", *rest)
+    assert refused.code not in (0, 1)
+    (line,) = refused.errors.strip().splitlines()
+    assert "serve, view, query and filter" in line
+
+
+def test_a_search_of_a_store_with_its_tier_names_the_way_out(store: Path) -> None:
+    refused = rocketlens("search", store, "--tier", store / "tiered", "--contains", "old")
+    assert refused.code not in (0, 1)
+    assert "without the tier it reads the store's own log" in refused.errors
+    assert rocketlens("search", store, "--contains", "new", "--json").code == 0
+
+
+def test_a_directory_that_is_no_tier_is_named(store: Path) -> None:
+    refused = rocketlens("view", store, "--tier", store / "config", "7F00")
+    assert refused.code not in (0, 1)
+    assert f"{store / 'config'}" in refused.errors
+    assert "tiered files of one broker" in refused.errors

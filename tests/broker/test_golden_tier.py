@@ -1,0 +1,236 @@
+"""Recorded stores with tiered files: a server of ours gives what the official broker gave out of its log and its tier.
+
+Each queue was pulled from its first offset on, by tags and by SQL92 too, when the broker had removed the older half of
+its log. Records out of the tier have other physical offsets than those out of the log, on both sides.
+"""
+
+import asyncio
+import base64
+import json
+import lzma
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_harness import RawClient, connected, service_of, serving
+from golden_store import GOLDEN, unpack
+from oracles import Record, read_record
+from protocol.codes import RequestCode
+from storage.store.message_store import MessageStore, StoreOptions
+
+NAMES = ("g2-tier", "g2-tier-killed")
+SHAPES = ("joined", "alone", "without metadata")
+ONLY_IN_TIER = ("Tier-old", "TierDelay")
+"""Topics whose queues a broker counts from 0 anew, since its own log has lost all their messages."""
+OFFSETS = {RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME}
+PHYSICAL_OFFSET = slice(28, 36)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A question that the broker was asked about a topic with tiered files, and its answer."""
+
+    code: int
+    fields: dict[str, str]
+    answer: dict[str, Any]
+    body: bytes
+
+    @property
+    def topic(self) -> str:
+        return self.fields["topic"]
+
+
+def exchanges_of(name: str) -> list[Exchange]:
+    text = lzma.decompress((GOLDEN / "g2" / name / "answers.jsonl.xz").read_bytes())
+    lines = [json.loads(line) for line in text.splitlines()]
+    found = [
+        Exchange(
+            asked["header"]["code"], asked["header"]["extFields"], answer["header"], base64.b64decode(answer["body"])
+        )
+        for asked, answer in zip(lines[::2], lines[1::2], strict=True)
+        if asked["header"].get("extFields", {}).get("topic", "").startswith("Tier")
+    ]
+    assert len(found) > 500
+    return found
+
+
+def records_in(body: bytes) -> Iterator[bytes]:
+    while body:
+        size = int.from_bytes(body[:4])
+        yield body[:size]
+        body = body[size:]
+
+
+def alike(record: bytes) -> bytes:
+    """A record without its physical offset."""
+    return record[: PHYSICAL_OFFSET.start] + record[PHYSICAL_OFFSET.stop :]
+
+
+def decoded(record: bytes) -> Record:
+    found = read_record(record, 0)
+    assert found is not None
+    return found
+
+
+Queue = tuple[str, str, str, str]
+"""Topic, queue id, type of the filter, its expression."""
+
+
+def pulls_of(exchanges: list[Exchange]) -> dict[Queue, list[bytes]]:
+    """What the broker gave of each queue by each filter, in order."""
+    found: dict[Queue, list[bytes]] = defaultdict(list)
+    for each in exchanges:
+        if each.code == RequestCode.PULL_MESSAGE:
+            fields = each.fields
+            key = each.topic, fields["queueId"], fields["expressionType"], fields["subscription"]
+            found[key] += records_in(each.body)
+    return found
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recorded store, opened in one of the ways, and what its broker answered."""
+
+    name: str
+    shape: str
+    exchanges: list[Exchange]
+    store: MessageStore
+
+
+@pytest.fixture(scope="module", params=[(name, shape) for name in NAMES for shape in SHAPES], ids=" ".join)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    name, shape = request.param
+    root = unpack("store", tmp_path_factory.mktemp(name), archives=GOLDEN / "g2" / name)
+    tier = root / json.loads((GOLDEN / "g2" / name / "store.json").read_text())["tier"]
+    if shape != "joined":
+        (root / "config" / "tieredStoreMetadata.json").unlink()
+    if shape == "alone":
+        tier = Path(shutil.move(tier, root.with_name("tier")))
+        options, place = StoreOptions(keeps_state=False), tier
+    else:
+        options, place = StoreOptions(keeps_state=False, tier=tier), root
+    return Case(name, shape, exchanges_of(name), MessageStore.open(place, options))
+
+
+def ask_all(case: Case, questions: list[tuple[int, dict[str, str]]]) -> list[tuple[int, dict[str, str], bytes]]:
+    """Our server's answers: code, fields, body."""
+
+    async def run() -> list[tuple[int, dict[str, str], bytes]]:
+        async with serving(service_of(case.store)) as server, connected(server.addresses[0]) as client:
+            answers = [await client.ask(code, fields) for code, fields in questions]
+            return [(each.code, dict(each.ext_fields or {}), bytes(each.body)) for each in answers]
+
+    return asyncio.run(run())
+
+
+def pull_all(case: Case, queues: Iterable[Queue]) -> dict[Queue, list[bytes]]:
+    """Queues of ours, each pulled from its first offset on as the broker's was."""
+
+    async def run() -> dict[Queue, list[bytes]]:
+        async with serving(service_of(case.store)) as server, connected(server.addresses[0]) as client:
+            return {queue: await pull(client, queue) for queue in queues}
+
+    return asyncio.run(run())
+
+
+async def pull(client: RawClient, queue: Queue) -> list[bytes]:
+    topic, queue_id, kind, expression = queue
+    found: list[bytes] = []
+    offset, end = 0, 1
+    while offset < end:
+        fields = {"consumerGroup": "CG_REPLAY", "topic": topic, "queueId": queue_id, "queueOffset": str(offset)}
+        fields |= {"maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0"}
+        fields |= {"subscription": expression, "subVersion": "0", "expressionType": kind}
+        answer = await client.ask(RequestCode.PULL_MESSAGE, fields)
+        assert answer.code in (0, 20), answer.remark
+        found += records_in(bytes(answer.body))
+        following = answer.ext_fields or {}
+        assert int(following["nextBeginOffset"]) > offset
+        offset, end = int(following["nextBeginOffset"]), int(following["maxOffset"])
+    return found
+
+
+def test_nothing_is_wrong_with_a_recorded_tier(case: Case) -> None:
+    assert [problem for problem in case.store.problems if "tier" in problem] == []
+
+
+def test_every_queue_is_pulled_as_from_the_broker_by_each_filter(case: Case) -> None:
+    recorded = pulls_of(case.exchanges)
+    assert len(recorded) == 9
+    pulled = pull_all(case, recorded)
+    for queue, records in recorded.items():
+        assert len(records) >= 1
+        assert list(map(alike, pulled[queue])) == list(map(alike, records)), queue
+
+
+def test_first_and_last_offsets_and_times_are_the_brokers(case: Case) -> None:
+    asked = [each for each in case.exchanges if each.code in OFFSETS and each.topic not in ONLY_IN_TIER]
+    assert len(asked) == 9
+    answers = ask_all(case, [(each.code, each.fields) for each in asked])
+    assert [fields for _, fields, _ in answers] == [each.answer["extFields"] for each in asked]
+
+
+def test_offsets_by_time_are_the_brokers(case: Case) -> None:
+    asked = [
+        each
+        for each in case.exchanges
+        if each.code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP and each.topic not in ONLY_IN_TIER
+    ]
+    assert len(asked) == 15
+    answers = ask_all(case, [(each.code, each.fields) for each in asked])
+    assert [fields for _, fields, _ in answers] == [each.answer["extFields"] for each in asked]
+
+
+def test_a_queue_that_only_the_tier_has_ends_where_its_messages_do(case: Case) -> None:
+    pulled = pulls_of(case.exchanges)
+    for topic in ONLY_IN_TIER:
+        count = len(pulled[topic, "0", "TAG", "*"])
+        (answer,) = ask_all(case, [(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})])
+        assert answer[1] == {"offset": str(count)}
+        assert count >= 1
+
+
+def test_every_key_unique_key_and_tag_finds_the_messages_that_have_it(case: Case) -> None:
+    """A broker finds them where its index of the tier does: what it found is among these."""
+    everything: dict[str, list[Record]] = defaultdict(list)
+    for (topic, _, kind, expression), records in pulls_of(case.exchanges).items():
+        if (kind, expression) == ("TAG", "*"):
+            everything[topic] += map(decoded, records)
+    asked = [each for each in case.exchanges if each.code == RequestCode.QUERY_MESSAGE and each.fields.get("indexType")]
+    assert len(asked) > 300
+    found_by_broker = 0
+    for each, (_, _, body) in zip(asked, ask_all(case, [(each.code, each.fields) for each in asked]), strict=True):
+        kind, key = each.fields["indexType"], each.fields["key"]
+        having = [record for record in everything[each.topic] if has(record, kind, key)]
+        newest = sorted(having, key=lambda record: record.store_timestamp)[-64:]
+        ours = {(record.queue_id, record.queue_offset) for record in map(decoded, records_in(body))}
+        if len(having) <= 32:
+            assert ours == {(record.queue_id, record.queue_offset) for record in newest}, (each.topic, key)
+        # A broker gives what has the hash of a tag; only what has the tag counts.
+        matching = [record for record in map(decoded, records_in(each.body)) if has(record, kind, key)]
+        theirs = {(record.queue_id, record.queue_offset) for record in matching}
+        assert len(having) > 32 or theirs <= ours
+        found_by_broker += bool(theirs)
+    assert found_by_broker > 100
+
+
+def has(record: Record, kind: str, key: str) -> bool:
+    properties = record.properties
+    if kind == "K":
+        return key in properties.get("KEYS", "").split(" ")
+    return properties.get("UNIQ_KEY" if kind == "U" else "TAGS") == key
+
+
+def test_an_offset_that_only_the_tier_had_is_refused_with_the_way_out(case: Case) -> None:
+    asked = [
+        each for each in case.exchanges if each.code == RequestCode.VIEW_MESSAGE_BY_ID and each.answer["code"] == 1
+    ]
+    assert len(asked) > 50
+    for code, _, body in ask_all(case, [(each.code, each.fields) for each in asked]):
+        assert code == 1
+        assert not body

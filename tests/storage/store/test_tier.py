@@ -1,0 +1,393 @@
+"""A tier alone, and a store with its tier: every message by queue offset, time, tag, key and unique key, once."""
+
+import random
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from oracles import read_record
+from protocol.errors import NotAStore, StoreError
+from protocol.message import decode_message, decode_messages
+from storage.filter.expression import ExpressionFilter
+from storage.filter.sql92 import parse
+from storage.filter.tag import TagFilter, parse_tag_expression
+from storage.query.get_message import GetMessageStatus, get_message
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.queue import TimeBoundary
+from storage.queue.tiered_queue import TieredQueue
+from storage.store.message_store import MessageStore, StoreOptions
+from storage.store.store_state import StoreIdentity
+from store_writer import StoreWriter, Written
+from tier_files import tier_name, write_tier
+
+MESSAGES = 120
+IN_TIER = 100
+"""Messages of each queue, as many of which its tier has; the store has those from `EXPIRED` on."""
+EXPIRED = 60
+
+
+@dataclass(frozen=True)
+class Tiered:
+    """A store without its older segments, its tier, and all messages that there ever were, by queue."""
+
+    store: Path
+    tier: Path
+    written: dict[int, list[Written]]
+
+    def open(self) -> MessageStore:
+        return MessageStore.open(self.store, StoreOptions(tier=self.tier, keeps_state=False))
+
+    def alone(self) -> MessageStore:
+        return MessageStore.open(self.tier, StoreOptions(keeps_state=False))
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory: pytest.TempPathFactory) -> Tiered:
+    return make_tiered(tmp_path_factory.mktemp("tiered"))
+
+
+def make_tiered(directory: Path) -> Tiered:
+    writer = StoreWriter(directory / "store", segment_size=4096)
+    written: dict[int, list[Written]] = {0: [], 1: []}
+    for number in range(MESSAGES * 2):
+        queue_id = number % 2
+        keys, tags = f"k{number} shared", ("TagA", "TagB")[number % 3 == 0]
+        properties = {"a": str(number)}
+        message = writer.append(
+            "T", b"x" * (number % 40), keys=keys, unique_key=f"U{number:04d}", tags=tags, queue_id=queue_id,
+            properties=properties,
+        )  # fmt: skip
+        written[queue_id].append(message)
+    writer.close()
+    write_tier(directory / "tier", [message for each in written.values() for message in each[:IN_TIER]])
+    first = written[0][EXPIRED].physical_offset
+    for segment in (directory / "store" / "commitlog").iterdir():
+        if int(segment.name) + 4096 <= first:
+            segment.unlink()
+    return Tiered(directory / "store", directory / "tier", written)
+
+
+def copy_of(tiered: Tiered, directory: Path) -> Tiered:
+    shutil.copytree(tiered.store, directory / "store")
+    shutil.copytree(tiered.tier, directory / "tier")
+    return Tiered(directory / "store", directory / "tier", tiered.written)
+
+
+def pull_all(store: MessageStore, queue_id: int, message_filter: object = None, start: int = 0) -> list[memoryview]:
+    """Every record of a queue as a consumer that starts at an offset gets them."""
+    found: list[memoryview] = []
+    offset, end = start, start + 1
+    while offset < end:
+        result = get_message(store.queues, "T", queue_id, offset, 32, 1 << 20, message_filter)  # type: ignore[arg-type]
+        assert result.next_begin_offset > offset, result.status
+        found += result.records
+        offset, end = result.next_begin_offset, result.max_offset
+    return found
+
+
+def bodies(records: list[memoryview]) -> list[tuple[int, bytes]]:
+    return [(message.queue_offset, bytes(message.body)) for message in map(decode_message, records)]
+
+
+def expected(tiered: Tiered, queue_id: int, first: int, stop: int) -> list[tuple[int, bytes]]:
+    records = [read_record(each.record, 0) for each in tiered.written[queue_id][first:stop]]
+    return [(record.queue_offset, record.body) for record in records if record is not None]
+
+
+@pytest.mark.parametrize("queue_id", [0, 1])
+def test_a_tier_alone_gives_each_of_its_messages_once(tiered: Tiered, queue_id: int) -> None:
+    store = tiered.alone()
+    assert store.problems == []
+    queue = store.queues.queue("T", queue_id)
+    assert queue is not None
+    assert (queue.min_offset, queue.max_offset) == (0, IN_TIER)
+    assert bodies(pull_all(store, queue_id)) == expected(tiered, queue_id, 0, IN_TIER)
+
+
+@pytest.mark.parametrize("queue_id", [0, 1])
+def test_a_queue_goes_on_from_the_tier_into_the_log_without_a_seam(tiered: Tiered, queue_id: int) -> None:
+    store = tiered.open()
+    assert store.problems == []
+    queue = store.queues.queue("T", queue_id)
+    assert isinstance(queue, TieredQueue)
+    assert (queue.min_offset, queue.max_offset) == (0, MESSAGES)
+    assert 0 < queue.seam <= EXPIRED < IN_TIER
+    for start in (0, 1, queue.seam - 1, queue.seam, queue.seam + 1, IN_TIER - 1, IN_TIER, MESSAGES - 1):
+        assert bodies(pull_all(store, queue_id, start=start)) == expected(tiered, queue_id, start, MESSAGES)
+
+
+def test_without_its_tier_the_same_store_begins_later(tiered: Tiered) -> None:
+    queue = MessageStore.open(tiered.store, StoreOptions(keeps_state=False)).queues.queue("T", 0)
+    assert isinstance(queue, ConsumeQueue)
+    assert 0 < queue.min_offset <= EXPIRED
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_filters_let_the_same_messages_through_on_both_sides(tiered: Tiered, is_alone: bool) -> None:
+    store, stop = (tiered.alone(), IN_TIER) if is_alone else (tiered.open(), MESSAGES)
+    records = [read_record(each.record, 0) for each in tiered.written[0][:stop]]
+    tagged = [record.queue_offset for record in records if record and record.properties["TAGS"] == "TagB"]
+    ranged = [record.queue_offset for record in records if record and 10 < int(record.properties["a"]) <= 170]
+    assert 0 < len(tagged) < stop
+    assert 0 < len(ranged) < stop
+    by_tag = pull_all(store, 0, TagFilter(parse_tag_expression("TagB")))
+    by_expression = pull_all(store, 0, ExpressionFilter(parse("a > 10 AND a <= 170")))
+    assert [offset for offset, _ in bodies(by_tag)] == tagged
+    assert [offset for offset, _ in bodies(by_expression)] == ranged
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_times_are_found_over_both_parts(tiered: Tiered, is_alone: bool) -> None:
+    store, stop = (tiered.alone(), IN_TIER) if is_alone else (tiered.open(), MESSAGES)
+    queue = store.queues.queue("T", 1)
+    assert queue is not None
+    times = [each.store_timestamp for each in tiered.written[1][:stop]]
+    for number, time in enumerate(times):
+        assert queue.store_timestamp_at(number) == time
+        assert queue.offset_by_timestamp(time, TimeBoundary.LOWER) == number
+        assert queue.offset_by_timestamp(time, TimeBoundary.UPPER) == number
+        assert queue.offset_by_timestamp(time - 1, TimeBoundary.LOWER) == number
+    assert queue.offset_by_timestamp(times[-1] + 1, TimeBoundary.LOWER) == stop
+    assert queue.offset_by_timestamp(0, TimeBoundary.LOWER) == 0
+
+
+def found_offsets(store: MessageStore, key: str, kind: KeyKind, **options: int) -> list[tuple[int, int]]:
+    answer = store.query(KeyQuery("T", key, kind, **options))
+    return [(message.queue_id, message.queue_offset) for message in decode_messages(answer.records)]
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_each_message_is_found_by_key_and_unique_key_once(tiered: Tiered, is_alone: bool) -> None:
+    store, stop = (tiered.alone(), IN_TIER) if is_alone else (tiered.open(), MESSAGES)
+    for queue_id, written in tiered.written.items():
+        for offset in range(0, stop, 7):
+            number = offset * 2 + queue_id
+            assert written[offset].queue_offset == offset
+            assert found_offsets(store, f"U{number:04d}", KeyKind.UNIQUE) == [(queue_id, offset)]
+            assert found_offsets(store, f"k{number}", KeyKind.KEY) == [(queue_id, offset)]
+    everything = sorted((queue_id, offset) for queue_id in (0, 1) for offset in range(stop))
+    assert sorted(found_offsets(store, "shared", KeyKind.KEY, maximum=1000)) == everything
+    tagged = [each for each in everything if (each[1] * 2 + each[0]) % 3 == 0]
+    assert sorted(found_offsets(store, "TagB", KeyKind.TAG, maximum=1000)) == tagged
+
+
+def test_the_newest_matches_come_first_and_what_is_left_out_is_said(tiered: Tiered) -> None:
+    alone = tiered.alone().query(KeyQuery("T", "shared", KeyKind.KEY, maximum=10))
+    offsets = [(message.queue_offset, message.queue_id) for message in decode_messages(alone.records)]
+    assert offsets == [(offset, queue_id) for offset in range(IN_TIER - 5, IN_TIER) for queue_id in (0, 1)]
+    assert alone.incomplete == "older matches in the tier are left out: narrow the time to get them"
+    joined = tiered.open()
+    first = joined.query(KeyQuery("T", "shared", KeyKind.KEY, maximum=100))
+    assert first.truncated
+    second = joined.query(
+        KeyQuery("T", "shared", KeyKind.KEY, maximum=1000, before_physical_offset=first.physical_offsets[0])
+    )
+    assert first.count + second.count == 2 * MESSAGES
+    assert not second.truncated
+    assert second.incomplete is None
+
+
+def test_keys_are_found_between_two_times_in_the_tier(tiered: Tiered) -> None:
+    begin, end = tiered.written[0][10].store_timestamp, tiered.written[1][19].store_timestamp
+    found = found_offsets(tiered.open(), "shared", KeyKind.KEY, begin_timestamp=begin, end_timestamp=end, maximum=64)
+    assert sorted(found) == [(queue_id, offset) for queue_id in (0, 1) for offset in range(10, 20)]
+
+
+def test_an_offset_of_an_expired_message_is_refused_with_the_way_out(tiered: Tiered) -> None:
+    for store in (tiered.open(), tiered.alone()):
+        assert store.record_at(0) is None
+        assert "ask for its messages by key, unique key or queue offset" in store.explain_absence(0)
+
+
+def test_nothing_found_says_that_the_tier_was_scanned(tiered: Tiered) -> None:
+    answer = tiered.alone().query(KeyQuery("T", "no such key", KeyKind.KEY))
+    assert not answer.records
+    assert "scanned the tier's logs of 2 queues" in answer.search.sentence()
+
+
+def test_a_tier_is_followed_while_it_grows(tmp_path: Path, tiered: Tiered) -> None:
+    write_tier(tmp_path / "tier", tiered.written[0][:30])
+    store = MessageStore.open(tmp_path / "tier", StoreOptions(keeps_state=False))
+    queue = store.queues.queue("T", 0)
+    assert queue is not None
+    assert queue.max_offset == 30
+    assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, 30)
+    for count in (31, 47, 90):
+        write_tier(tmp_path / "tier", tiered.written[0][:count])
+        store.renew()
+        grown = store.queues.queue("T", 0)
+        assert grown is not None
+        assert grown.max_offset == count
+        assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, count)
+        key = f"U{(count - 1) * 2:04d}"
+        assert found_offsets(store, key, KeyKind.UNIQUE) == [(0, count - 1)]
+    write_tier(tmp_path / "tier", [*tiered.written[0][:90], *tiered.written[1][:5]])
+    store.renew()
+    assert bodies(pull_all(store, 1)) == expected(tiered, 1, 0, 5)
+
+
+def test_a_tier_that_begins_later_and_a_log_that_begins_later_still_leave_what_there_is(
+    tmp_path: Path, tiered: Tiered
+) -> None:
+    write_tier(tmp_path / "tier", tiered.written[0][20:40])
+    store = MessageStore.open(tiered.store, StoreOptions(tier=tmp_path / "tier", keeps_state=False))
+    queue = store.queues.queue("T", 0)
+    assert isinstance(queue, TieredQueue)
+    assert (queue.min_offset, queue.max_offset) == (20, MESSAGES)
+    assert queue.lost == (40, queue.seam)
+    assert queue.seam > 40
+    result = get_message(store.queues, "T", 0, 40, 32, 1 << 20)
+    assert result.status is GetMessageStatus.MESSAGE_WAS_REMOVING
+    assert result.lost is not None
+    assert result.lost.count == queue.seam - 40
+    found = bodies(pull_all(store, 0, start=20))
+    assert found == expected(tiered, 0, 20, 40) + expected(tiered, 0, queue.seam, MESSAGES)
+
+
+def test_the_tier_of_another_store_is_left_out_and_named(tmp_path: Path, tiered: Tiered) -> None:
+    other = StoreWriter(tmp_path / "other")
+    written = [other.append("T", b"other", keys="shared") for _ in range(IN_TIER)]
+    write_tier(tmp_path / "tier", written)
+    store = MessageStore.open(tiered.store, StoreOptions(tier=tmp_path / "tier", keeps_state=False))
+    queue = store.queues.queue("T", 0)
+    assert isinstance(queue, ConsumeQueue)
+    assert bodies(pull_all(store, 0, start=queue.min_offset)) == expected(tiered, 0, queue.min_offset, MESSAGES)
+    (problem,) = store.problems
+    assert str(tmp_path / "tier") in problem
+    assert "another store" in problem
+
+
+def directory_of(tiered: Tiered, kind: str) -> Path:
+    (found,) = tiered.tier.glob(f"*/*/T/0/{kind}")
+    return found
+
+
+@pytest.mark.parametrize(("kind", "lacks"), [("COMMIT_LOG", "no record"), ("CONSUME_QUEUE", "no unit")])
+def test_half_a_queue_is_refused_by_name_and_never_empty(tmp_path: Path, tiered: Tiered, kind: str, lacks: str) -> None:
+    copied = copy_of(tiered, tmp_path)
+    directory = directory_of(copied, kind)
+    shutil.rmtree(directory)
+    for store in (copied.alone(), copied.open()):
+        with pytest.raises(StoreError, match=lacks) as raised:
+            get_message(store.queues, "T", 0, 0, 32, 1 << 20)
+        assert str(directory) in str(raised.value)
+        assert bodies(pull_all(store, 1))[:IN_TIER] == expected(tiered, 1, 0, IN_TIER)
+
+
+def test_a_missing_segment_is_named_and_the_rest_is_served(tmp_path: Path, tiered: Tiered) -> None:
+    copied = copy_of(tiered, tmp_path)
+    segments = sorted(directory_of(copied, "COMMIT_LOG").iterdir(), key=lambda path: int(path.name[8:]))
+    segments[1].unlink()
+    first, stop = int(segments[1].name[8:]), int(segments[2].name[8:])
+    places, position = [], 0
+    for message in tiered.written[0][:IN_TIER]:
+        places.append(position)
+        position += message.size
+    kept = [number for number, place in enumerate(places) if not first <= place < stop]
+    assert 0 < len(kept) < IN_TIER
+    store = copied.alone()
+    assert [offset for offset, _ in bodies(pull_all(store, 0))] == kept
+    assert any("no segment holds physical offsets" in problem and "T/0" in problem for problem in store.problems)
+
+
+def test_a_tier_that_is_taken_away_is_an_error_and_what_was_read_is_still_served(
+    tmp_path: Path, tiered: Tiered
+) -> None:
+    copied = copy_of(tiered, tmp_path)
+    store = copied.alone()
+    assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, IN_TIER)
+    copied.tier.rename(tmp_path / "away")
+    with pytest.raises(StoreError, match=re.escape(str(copied.tier))):
+        store.renew()
+    assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, IN_TIER)
+
+
+def test_the_names_of_cluster_and_broker_are_those_of_the_directories(tmp_path: Path, tiered: Tiered) -> None:
+    copied = copy_of(tiered, tmp_path)
+    (broker,) = copied.tier.glob("*/broker-a")
+    broker.rename(broker.with_name("broker-z"))
+    assert copied.alone().identity == StoreIdentity("DefaultCluster", "broker-z")
+
+
+def test_a_directory_that_is_no_tier_is_refused(tmp_path: Path, tiered: Tiered) -> None:
+    (tmp_path / "nothing").mkdir()
+    for wrong in (tmp_path / "nothing", tmp_path / "missing", tiered.store):
+        with pytest.raises(NotAStore, match="tiered files of one broker"):
+            MessageStore.open(tiered.store, StoreOptions(tier=wrong))
+
+
+def test_one_of_several_brokers_has_to_be_named(tmp_path: Path, tiered: Tiered) -> None:
+    copied = copy_of(tiered, tmp_path)
+    (broker,) = copied.tier.glob("*/broker-a")
+    shutil.copytree(broker, broker.with_name("broker-b"))
+    with pytest.raises(NotAStore, match=r"2 brokers.*broker-a.*broker-b"):
+        copied.alone()
+    one = MessageStore.open(broker, StoreOptions(keeps_state=False))
+    assert bodies(pull_all(one, 0)) == expected(tiered, 0, 0, IN_TIER)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"commitLogFileSegmentTable":{"broker-a/T/0":{0:{', "[1]", "\0" * 100])
+def test_cut_metadata_is_named_and_the_files_are_served(tmp_path: Path, tiered: Tiered, text: str) -> None:
+    copied = copy_of(tiered, tmp_path)
+    path = copied.store / "config" / "tieredStoreMetadata.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    store = copied.open()
+    assert any(str(path) in problem and "by its files alone" in problem for problem in store.problems)
+    assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, MESSAGES)
+
+
+def test_files_that_the_metadata_names_and_the_tier_lacks_are_reported(tmp_path: Path, tiered: Tiered) -> None:
+    copied = copy_of(tiered, tmp_path)
+    path = copied.store / "config" / "tieredStoreMetadata.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        '{"commitLogFileSegmentTable":{"broker-a/T/0":{0:{"baseOffset":0,"status":0,"size":99999999},'
+        '7:{"baseOffset":7,"status":0,"size":1},8:{"baseOffset":8,"status":2,"size":1},'
+        '9:{"baseOffset":-9,"status":0,"size":1},10:{"baseOffset":10,"status":0,"size":"1"}},"../x/0":{0:{}}}}'
+    )
+    problems = [problem for problem in copied.open().problems if "tieredStoreMetadata" in problem]
+    assert len(problems) == 2
+    assert any(tier_name(7) in problem and "is missing" in problem for problem in problems)
+    assert any(tier_name(0) in problem and "99999999" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_damaged_answers_are_messages_of_the_queue_or_an_error_that_names_a_file(
+    seed: int, tmp_path: Path, tiered: Tiered
+) -> None:
+    """Bytes changed, files cut, removed, or filled with large numbers: never another message, nor any other error."""
+    copied, chance = copy_of(tiered, tmp_path), random.Random(seed)
+    files = sorted(copied.tier.glob("*/*/T/0/*/*"))
+    for path in chance.sample(files, chance.randint(1, 3)):
+        content = bytearray(path.read_bytes())
+        at, kind = chance.randrange(len(content)), chance.choice(["cut", "byte", "large", "gone"])
+        if kind == "gone":
+            path.unlink()
+            continue
+        if kind == "cut":
+            del content[at:]
+        else:
+            piece = chance.randbytes(chance.randint(1, 8)) if kind == "byte" else b"\x7f" + b"\xff" * 7
+            content[at : at + len(piece)] = piece
+        path.write_bytes(content)
+    known = dict(expected(tiered, 0, 0, MESSAGES))
+    for store in (copied.alone(), copied.open()):
+        refused = None
+        try:
+            found = bodies(pull_all(store, 0))
+            keyed = list(decode_messages(store.query(KeyQuery("T", "shared", KeyKind.KEY, maximum=1000)).records))
+        except StoreError as error:
+            refused = str(error)
+        if refused is not None:
+            assert "T/0" in refused
+            continue
+        assert all(known[offset] == body for offset, body in found)
+        assert [offset for offset, _ in found] == sorted({offset for offset, _ in found})
+        assert all(known[message.queue_offset] == message.body for message in keyed if message.queue_id == 0)
+        assert len({message.queue_offset for message in keyed if message.queue_id == 1}) >= IN_TIER
+        assert bodies(pull_all(store, 1))[:IN_TIER] == expected(tiered, 1, 0, IN_TIER)
