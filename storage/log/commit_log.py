@@ -244,13 +244,22 @@ class CommitLog:
             sums = self._sums[segment.base_offset]
             return check_intact(segment.file.region, position, position + available, physical_offset, sums)
 
-    def record_start(self, physical_offset: int) -> int:
-        """Physical offset behind the heads of DLedger entries that start at one; itself where none does."""
-        place = self._available(physical_offset)
-        if place is None:
-            return physical_offset
-        segment, position, available = place
-        return segment.base_offset + record_start(segment.file.region, position, position + available, physical_offset)
+    def record_start_lookup(self, physical_offset: int) -> Lookup[int]:
+        """Return the physical offset behind the heads of DLedger entries that start at one; itself where none does."""
+        while (place := self._available(physical_offset)) is not None:
+            segment, position, available = place
+            seen = min(available, codes.ENTRY_HEAD)
+            head = yield from segment.file.read_lookup(position, seen)
+            is_empty = codes.ENTRY_OF_RECORD < int.from_bytes(head[: codes.ENTRY_SIZE]) <= codes.LAST_ENTRY_KIND
+            if is_empty:  # of an entry without a record no more is looked at, and the next one may be cold
+                seen = min(available, max(seen, int.from_bytes(head[codes.ENTRY_SIZE : codes.HEAD])))
+            start = record_start(segment.file.region, position, position + seen, physical_offset)
+            if start == position or not is_empty:
+                return segment.base_offset + start
+            physical_offset = segment.base_offset + start
+        return physical_offset
+
+    record_start = plainly(record_start_lookup)
 
     def store_timestamp_at_lookup(self, physical_offset: int, size: int) -> Lookup[int]:
         """Return the store time in ms of the record at a physical offset; −1 if ``size`` bytes are not in the log."""

@@ -114,7 +114,8 @@ def record_of_unit(log: CommitLog, physical_offset: int, size: int) -> Lookup[me
         segment.file, behind - segment.base_offset, segment.boundary - segment.base_offset
     ):
         return Standing.SOUND
-    following = yield from log.unchecked_record_at_lookup(log.record_start(behind))
+    start = yield from log.record_start_lookup(behind)
+    following = yield from log.unchecked_record_at_lookup(start)
     return Standing.DOUBTFUL if following is None else Standing.SOUND
 
 

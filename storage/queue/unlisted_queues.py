@@ -33,7 +33,7 @@ class UnlistedQueues:
             while not self._are_missed and place < segment.end:
                 if allowance.is_used_up_by(1):
                     yield Wait("looking for messages of plain queues")
-                place = commit_log.record_start(place)
+                place = yield from commit_log.record_start_lookup(place)
                 if place >= segment.end:  # entries without a message close the segment
                     break
                 record = yield from commit_log.record_at_lookup(place)

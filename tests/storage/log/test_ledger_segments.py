@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from lookups import at_once
 from oracles import read_log
+from storage.files.mapped_file import MappedFile
+from storage.files.waiting import Unfinished, begin
 from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog
 from store_files import LEDGER_HEAD
@@ -76,6 +79,38 @@ def test_the_start_of_a_record_lies_behind_its_head(tmp_path: Path) -> None:
     log = CommitLog.open(writer.log.directories)
     assert log.record_start(0) == log.record_start(written.physical_offset) == written.physical_offset
     assert log.record_start(log.end + 5) == log.end + 5
+
+
+def test_the_start_of_a_record_lies_behind_entries_without_one_of_any_size(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=4096, is_ledger=True)
+    places = []
+    for number in range(6):
+        places.append(writer.log.end)
+        writer.log.write_empty_entry(2 + number % 2, b"members" * number)
+    written = writer.append("T", b"x")
+    log = CommitLog.open(writer.log.directories)
+    assert [log.record_start(place) for place in places] == [written.physical_offset] * 6
+
+
+def test_on_the_event_loop_the_start_of_a_record_waits_for_the_pages_of_each_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = StoreWriter(tmp_path, segment_size=4096, is_ledger=True)
+    heads = [0, (writer.log.write_empty_entry(), writer.log.end)[1]]
+    written = writer.append("T", b"x")
+    log = CommitLog.open(writer.log.directories)
+    asked = []
+
+    def is_hot(_: MappedFile, position: int, length: int, _tick: int) -> bool:
+        asked.append((position, length))
+        return len(asked) > 1
+
+    monkeypatch.setattr(MappedFile, "is_hot", is_hot)
+    step = begin(log.record_start_lookup(0))
+    assert isinstance(step, Unfinished)
+    assert asked == [(0, LEDGER_HEAD)]
+    assert at_once(log.record_start_lookup(0)) == written.physical_offset
+    assert asked[1:] == [(head, LEDGER_HEAD) for head in heads]
 
 
 @pytest.mark.parametrize("is_ledger", [False, True])
