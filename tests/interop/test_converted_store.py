@@ -22,6 +22,7 @@ from spark_jobs.commands.run import run_convert
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
 from storage.layout.timer_check import TIMER_CHECK_FILE
+from storage.layout.timer_log import TIMER_LOG, TIMER_WHEEL
 from without_spark import run_jobs_here
 
 pytestmark = pytest.mark.interop
@@ -181,7 +182,7 @@ def in_ms(seconds: int) -> str:
 
 
 @pytest.mark.soak
-def test_what_waits_is_delivered_once_and_without_timercheck_everything_again(
+def test_what_waits_is_delivered_once_and_without_the_timers_files_everything_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A ledger's broker has delivered one timer; another one and a message of a delay level wait when it stops."""
@@ -211,6 +212,8 @@ def test_what_waits_is_delivered_once_and_without_timercheck_everything_again(
     forgetful = tmp_path / "forgetful"
     shutil.copytree(new, forgetful)
     (forgetful / "config" / TIMER_CHECK_FILE).unlink()
+    (forgetful / TIMER_WHEEL).unlink()
+    shutil.rmtree(forgetful / TIMER_LOG)
     with official_broker(new, tmp_path, properties=SMALL_FILES) as broker:
         wait_until(lambda: "late" in delivered(broker, TOPIC), "the second timer", 150)
         wait_until(lambda: "level" in delivered(broker, DELAYED), "the delay level", 100)
