@@ -22,7 +22,8 @@ from spark_jobs.run.work_directory import JobIdentity
 from spark_jobs.scan.probe_store import SegmentPlace
 from storage.index.index_header import is_index_name
 from storage.layout.checkpoint import Checkpoint
-from storage.layout.dledger import DATA, DLEDGER_HEAD, is_ledger
+from storage.layout.dledger import CHECKPOINT as LEDGER_CHECKPOINT
+from storage.layout.dledger import DATA, DLEDGER_HEAD, INDEX_UNIT, LARGEST_CHECKPOINT, is_ledger, uncommitted_unit
 from storage.layout.store_layout import (
     ABORT,
     BATCH_CONSUME_QUEUE,
@@ -143,6 +144,7 @@ def _remote_source(tree: RemoteTree, root: Path) -> StoreSource:
     small.without_larger(LARGEST_SMALL_FILE).fetch(root)
     named = tree.named(root)
     _copy_ledger_heads(tree, root)
+    _copy_ledger_state(tree, root)
     try:
         source = find_source(root, ())
     except NotAStore as error:
@@ -173,11 +175,30 @@ def _copy_ledger_heads(tree: RemoteTree, root: Path) -> None:
 
 def _copy_head(tree: RemoteTree, path: str, root: Path) -> bool:
     """Copy the first bytes of a file; whether any of them is not zero."""
-    found, head = tree.object(path), bytearray(DLEDGER_HEAD.size)
+    return any(_copy_piece(tree, path, root, 0, DLEDGER_HEAD.size))
+
+
+def _copy_ledger_state(tree: RemoteTree, root: Path) -> None:
+    """Copy what directories of DLedger's say of how far their group has agreed: a checkpoint, and one unit."""
+    for each in tree.files:
+        name, _, inner = each.path.partition("/")
+        if not is_ledger(name) or inner != LEDGER_CHECKPOINT:
+            continue
+        _copy_piece(tree, each.path, root, 0, LARGEST_CHECKPOINT)
+        unit = uncommitted_unit(root / name)
+        if unit is not None:
+            path, position, _ = unit
+            _copy_piece(tree, path.relative_to(root).as_posix(), root, position, INDEX_UNIT.size)
+
+
+def _copy_piece(tree: RemoteTree, path: str, root: Path, position: int, size: int) -> bytearray:
+    """Copy some bytes of a file, as many as it has there; what was copied."""
+    found, piece = tree.object(path), bytearray(size)
     with RemoteFile(found.url, tree.storage, found) as file, (root / path).open("r+b") as copy:
-        count = file.read_into(memoryview(head), 0)
-        copy.write(head[:count])
-    return any(head)
+        count = file.read_into(memoryview(piece), position) if position < found.size else 0
+        copy.seek(position)
+        copy.write(piece[:count])
+    return piece[:count]
 
 
 def find_source(root: Path, commit_log_directories: tuple[Path, ...]) -> StoreSource:

@@ -50,7 +50,8 @@ INDEX: Final = "index"
 CHECKPOINT: Final = "checkpoint"
 _COMMITTED: Final = re.compile(rb"^\s*committedIndex\s*[=:]\s*(-?\d{1,18})\s*$", re.MULTILINE)
 _DIRECTORY: Final = re.compile("dledger-.+")
-_LARGEST_CHECKPOINT: Final = 4096
+LARGEST_CHECKPOINT: Final = 4096
+"""Bytes of it that are looked at."""
 
 
 def is_ledger(name: str) -> bool:
@@ -93,7 +94,7 @@ def elsewhere_problems(root: Path, names: Iterable[str]) -> tuple[str, ...]:
 def _has_had_entries(directory: Path) -> bool:
     """Whether a unit stands at the start of an index file, or entries were agreed on."""
     try:
-        committed = _COMMITTED.search(read_piece(directory / CHECKPOINT, 0, _LARGEST_CHECKPOINT))
+        committed = _COMMITTED.search(read_piece(directory / CHECKPOINT, 0, LARGEST_CHECKPOINT))
         if committed is not None and int(committed[1]) >= 0:
             return True
     except StoreError:  # none: the index may have a unit nevertheless
@@ -110,9 +111,18 @@ def uncommitted_from(ledger: Path) -> int | None:
 
     `ledger` is the directory of the entries. None where there is no such entry, or where no file says so.
     """
+    place = uncommitted_unit(ledger.parent)
+    return None if place is None else _position_of(*place)
+
+
+def uncommitted_unit(directory: Path) -> tuple[Path, int, int] | None:
+    """The unit of the first entry that the group had not agreed on: its index file, position there, and number.
+
+    `directory` is one of DLedger's. None where `checkpoint` does not say up to where, or where no file would have it.
+    """
     try:
-        text = read_piece(ledger.parent / CHECKPOINT, 0, _LARGEST_CHECKPOINT)
-        files = list_segment_files(ledger.parent / INDEX)[0]
+        text = read_piece(directory / CHECKPOINT, 0, LARGEST_CHECKPOINT)
+        files = list_segment_files(directory / INDEX)[0]
     except StoreError:
         return None
     committed = _COMMITTED.search(text)
@@ -120,10 +130,7 @@ def uncommitted_from(ledger: Path) -> int | None:
         return None
     number = max(int(committed[1]), -1) + 1
     place = number * INDEX_UNIT.size
-    for base, path in reversed(files):
-        if base <= place:
-            return _position_of(path, place - base, number)
-    return None
+    return next(((path, place - base, number) for base, path in reversed(files) if base <= place), None)
 
 
 def _position_of(path: Path, position: int, number: int) -> int | None:

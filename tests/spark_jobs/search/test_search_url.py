@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,15 +14,18 @@ import pytest
 from command_line import rocketlens
 from compacting import LoopContext
 from faulty_proxy import FaultPlan
+from golden_store import GOLDEN, unpack
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, NotAStore, RocketLensError
 from protocol.message import Message
 from spark_jobs.places import remote_file
 from spark_jobs.places.place_names import COPIES
+from spark_jobs.scan.source import opened_source
 from spark_jobs.search import search as search_module
 from spark_jobs.search import searched_segment, waves
 from spark_jobs.search.search import SparkTarget, search_on_spark
 from spark_jobs.search.searched_store import SearchedStore, searched_url
+from storage.layout.dledger import uncommitted_problem
 from storage.search import Criteria, Step, by_queue, by_time, plan, search
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
@@ -144,6 +148,19 @@ def test_what_is_found_in_a_ledger_is_that_of_the_same_store_on_a_disk(tmp_path:
             expected = here_of(store, criteria)
             assert_same(by_url(url, criteria), expected)
             assert messages(expected)
+
+
+@pytest.mark.parametrize("agreed", [-1, 7])
+def test_what_a_group_has_not_agreed_on_is_named_behind_a_url_as_on_a_disk(tmp_path: Path, agreed: int) -> None:
+    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-dledger")
+    (root / "dledger-n0" / "checkpoint").write_text(f"committedIndex={agreed}\nendIndex=81\n")
+    index = root / "dledger-n0" / "index" / ("0" * 20)
+    os.truncate(index, 4096)
+    (expected,) = MessageStore.open(root).problems
+    assert "lie behind the committedIndex" in expected
+    with in_memory(root) as url, opened_source(url, ()) as source:
+        found = uncommitted_problem(source.layout.ledgers, source.end)
+        assert source.named(found or "") == expected.replace(str(root), url)
 
 
 @pytest.mark.usefixtures("here")
