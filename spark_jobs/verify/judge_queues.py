@@ -24,7 +24,7 @@ QUEUE_TREES: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
 
 
 class CheckOptions(NamedTuple):
-    """How queues are checked: in so many `bundles`, with so many findings listed.
+    """How queues are checked: how many `bundles` there are, and the `limit` of findings of a kind listed of each file.
 
     `tree` is the listing of a store behind a URL, `parts` are queues that are checked in parts.
     """
