@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import ssl
 
     from rocketlens.searching import AsyncSearch
-    from storage.search.engine import Step
+    from storage.search.step import Step
 
 AT_ONCE: Final = 32
 """Topics that are asked about at the same time."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import ssl
 
     from rocketlens.searching import Search
-    from storage.search.engine import Step
+    from storage.search.step import Step
 
 Answer = TypeVar("Answer")
 

@@ -10,9 +10,9 @@ from broker.cluster.client import Client, ClientError, PullAnswer, QueueQuestion
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message, decode_messages
-from storage.search.engine import Step
 from storage.search.matcher import Matcher, Unreadable
 from storage.search.progress import ProgressReport
+from storage.search.step import Step
 
 MOST_AT_ONCE: Final = 32
 CURSOR: Final = re.compile(r"queue ([0-9]{1,10}) offset ([0-9]{1,19})", re.ASCII)

@@ -7,7 +7,7 @@ from protocol.message import Message
 from storage.search.progress import ProgressReport
 
 if TYPE_CHECKING:
-    from storage.search.engine import Step
+    from storage.search.step import Step
 
 
 class Search(Iterator[Message]):

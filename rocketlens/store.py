@@ -222,7 +222,6 @@ class Store:
         criteria = criteria_of(topic, options)
         limit, cursor = options.get("limit"), options.get("cursor")
         store = self._opened(with_keys=needs_keys(criteria, exhaustive=exhaustive))
-        store.refuse_tier("search")
         return Search(
             search(store, criteria, limit=limit, cursor=cursor, exhaustive=exhaustive, should_stop=should_stop)
         )

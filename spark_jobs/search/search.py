@@ -27,10 +27,11 @@ from storage.log.log_window import LONGEST_RECORD
 from storage.search.chunk import Chunk, Part, Searcher
 from storage.search.criteria import Criteria
 from storage.search.cursor import Cursor
-from storage.search.engine import SearchRun, Step
+from storage.search.engine import SearchRun
 from storage.search.matcher import Matcher
 from storage.search.plan import make_plan
 from storage.search.query import query_of
+from storage.search.step import Step
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext

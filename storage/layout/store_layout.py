@@ -30,7 +30,7 @@ ABORT: Final = "abort"
 ROCKSDB_CONSUME_QUEUE: Final = "consumequeue_rocksdb"
 EXPECTED: Final = f"a RocketMQ store: a directory with {COMMIT_LOG}/ and in it segments named by 20 digits"
 
-TIER_READERS: Final = "serve, view, query and filter"
+TIER_READERS: Final = "serve, view, query, search and filter"
 """The commands that read a tier alone."""
 
 _NAMES_LISTED: Final = 5

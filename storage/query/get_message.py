@@ -114,46 +114,28 @@ def get_message_lookup(
     outside = _outside(queue_offset, minimum, end)
     if outside is not None:
         return GetMessageResult(*outside, minimum, end, [])
+    part: ConsumeQueue | BatchConsumeQueue
     if isinstance(queue, TieredQueue):
-        return (yield from _get_from_part(queue, queue_offset, max_messages, max_bytes, message_filter))
-    return (yield from _get(queue, queue_offset, max_messages, max_bytes, message_filter))
-
-
-def _get_from_part(
-    queue: TieredQueue, queue_offset: int, max_messages: int, max_bytes: int, message_filter: MessageFilter | None
-) -> Lookup[GetMessageResult]:
-    """Make a pull of a queue with a part in a tier, from the part that has the offset to go on from."""
-    minimum, end = queue.min_offset, queue.max_offset
-    first, stop = queue.lost
-    if first <= queue_offset < stop:
-        lost = Lost(stop - queue_offset, queue_offset, stop)
-        return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, stop, minimum, end, [], lost)
-    part = queue.part_at(queue_offset)
-    result = yield from _get(part, queue_offset, max_messages, max_bytes, message_filter)
-    return replace(result, min_offset=minimum, max_offset=end)
-
-
-def _get(
-    queue: ConsumeQueue | BatchConsumeQueue,
-    queue_offset: int,
-    max_messages: int,
-    max_bytes: int,
-    message_filter: MessageFilter | None,
-) -> Lookup[GetMessageResult]:
-    """Make a pull of a queue that has the offset, out of the log that its units point into."""
-    end, commit_log = queue.max_offset, queue.log
-    stop = queue_offset + scanned_units(max_messages, queue.unit_size)
+        first, behind = queue.lost
+        if first <= queue_offset < behind:
+            lost = Lost(behind - queue_offset, queue_offset, behind)
+            return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, behind, minimum, end, [], lost)
+        part = queue.part_at(queue_offset)
+    else:
+        part = queue
+    stop = queue_offset + scanned_units(max_messages, part.unit_size)
     if min(stop, end) - queue_offset > PATIENT_SCAN:
         yield long_scan(f"a pull of {max_messages} messages")
     limits = _Limits(stop, max_messages, returned_bytes(max_bytes))
     choice = CHOICE_OF_EVERYTHING if message_filter is None else message_filter.choice
     if choice is not None and choice.cost * (min(stop, end) - queue_offset) > PATIENT_STEPS:
         yield long_scan("messages to be decided by a long expression")
-    if isinstance(queue, ConsumeQueue) and choice is not None:
-        result = yield from _pull(commit_log, queue, queue_offset, limits, choice, message_filter)
-        if result is not None:
-            return result
-    return (yield from _collect(_Messages(commit_log, queue, message_filter), limits, queue_offset))
+    result = None
+    if isinstance(part, ConsumeQueue) and choice is not None:
+        result = yield from _pull(part.log, part, queue_offset, limits, choice, message_filter)
+    if result is None:
+        result = yield from _collect(_Messages(part.log, part, message_filter), limits, queue_offset)
+    return result if part is queue else replace(result, min_offset=minimum, max_offset=end)
 
 
 get_message = plainly(get_message_lookup)

@@ -71,6 +71,11 @@ class Tier:
         names = (entry.name for entry in list_directory(self.layout.broker / topic))
         return frozenset(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 11)
 
+    def log_bytes(self, topic: str, queue_id: int) -> int:
+        """Bytes of the files of a queue's log."""
+        files = _files(self.layout.queue_directory(topic, queue_id) / TIER_LOG)
+        return sum(max(_stated(path)[2], 0) for _, path in files)
+
     def queue_lookup(self, topic: str, queue_id: int) -> Lookup[ConsumeQueue | None]:
         """One queue, whose begin and end are found; None where the tier lacks it."""
         key = topic, queue_id

@@ -9,8 +9,9 @@ See :func:`storage.search.engine.search`; the conditions are in :class:`~storage
 from typing import Final
 
 from storage.search.criteria import Criteria, SearchPlace
-from storage.search.engine import Step, search
+from storage.search.engine import search
 from storage.search.progress import ProgressReport
+from storage.search.step import Step
 
 DOOR: Final = (
     "chunk",
@@ -23,6 +24,7 @@ DOOR: Final = (
     "plan",
     "progress",
     "query",
+    "step",
     "wanted_entries",
 )
 

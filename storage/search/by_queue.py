@@ -83,6 +83,8 @@ def offsets_by_queue(
     for queue in snapshot.queues.queues_of(topic):
         if not isinstance(queue, ConsumeQueue) or snapshot.queues.has_batches(topic):
             return None
+        if snapshot.queues.is_in_tier(queue):  # its units point into another log
+            return None
         offsets = in_queue(snapshot, queue, tags, start, stop)
         if offsets is None:
             return None

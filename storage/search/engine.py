@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 
 from protocol.message import Message
@@ -16,32 +15,19 @@ from storage.ordered_threads import in_ordered_threads
 from storage.search.chunk import Chunk, Part, Searcher
 from storage.search.criteria import Criteria
 from storage.search.cursor import Cursor
+from storage.search.in_tier import search_in_tier
 from storage.search.matcher import Matcher
 from storage.search.plan import Plan, make_plan
 from storage.search.progress import ProgressReport
 from storage.search.query import query_of
 from storage.search.remarks import Remarks
+from storage.search.step import Step
 from storage.store.message_store import MessageStore
 
 Stop = Callable[[], bool]
 Parts = Generator[tuple[Chunk, Part], None, None]
 SearchAll = Callable[[Searcher, Sequence[Chunk]], Parts]
 """Searches pieces, in whatever order, and gives what they hold in theirs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What one piece of the log brought: ``messages`` ascending by physical offset, behind those of the steps before.
-
-    ``cursor`` goes on behind them, None where nothing is left. The last step says in ``notes``, sentences, what was
-    searched how, and what was not.
-    """
-
-    messages: tuple[Message, ...]
-    progress: ProgressReport
-    cursor: str | None
-    is_last: bool = False
-    notes: tuple[str, ...] = ()
 
 
 def search(
@@ -64,7 +50,13 @@ def search(
     started = time.monotonic()
     plan = make_plan(store, criteria, exhaustive=exhaustive)
     in_threads = partial(search_in_threads, threads=threads or os.cpu_count() or 1)
-    return SearchRun(matcher, plan, limit, begin, should_stop, in_threads, started).steps()
+
+    def run(plan: Plan, limit: int | None, begin: Cursor) -> Iterator[Step]:
+        return SearchRun(matcher, plan, limit, begin, should_stop, in_threads, started).steps()
+
+    if store.queues.tier is not None:
+        return search_in_tier(store, criteria, plan, run, limit, begin)
+    return run(plan, limit, begin)
 
 
 def search_in_threads(searcher: Searcher, chunks: Sequence[Chunk], *, threads: int) -> Parts:

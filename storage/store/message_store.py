@@ -268,8 +268,12 @@ class MessageStore:
     def query_lookup(self, query: KeyQuery) -> Lookup[QueryAnswer]:
         """Return the newest messages that have a key, those of the tier before the others; each record is checked."""
         snapshot = self._current.snapshot
-        if snapshot.queues.tier is None:
-            return (yield from self._query_log_lookup(query, snapshot))
+        if snapshot.queues.tier is None:  # no step more than without tiers
+            return self._query_log_lookup(query, snapshot)
+        return self._query_both_lookup(query, snapshot)
+
+    def _query_both_lookup(self, query: KeyQuery, snapshot: Snapshot) -> Lookup[QueryAnswer]:
+        """Return the newest messages in log and tier that have a key."""
         if snapshot.layout.is_tier_alone:
             return (yield from self._with_tier(query, QueryAnswer(b"", 0, False, None, snapshot)))
         answer = yield from self._query_log_lookup(query, snapshot)

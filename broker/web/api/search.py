@@ -106,12 +106,12 @@ def search_content(context: RequestContext, question: SearchQuestion) -> SearchA
     check_times(question.begin, question.end)
     if question.maximum_size is not None and question.maximum_size < question.minimum_size:
         raise bad_parameter("maximumSize", f"the largest size, {question.maximum_size}, is below the smallest")
-    context.refuse_tier("search")
     wait = max(question.milliseconds, LEAST_MILLISECONDS)
     try:
         if question.regex is None and question.json_path is None:
             context.allow(wait)
             return _search_here(context, question)
+        context.refuse_tier("a search by regular expression or JSONPath")
         # Wrong criteria are an error at once.
         Matcher(question.criteria())
         if question.cursor is not None:

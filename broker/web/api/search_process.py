@@ -23,7 +23,7 @@ from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError
 from protocol.message import Message, decode_message
 from storage.child_process import child_environment, python_command
 from storage.search import Criteria, ProgressReport, search
-from storage.search.engine import Step
+from storage.search.step import Step
 from storage.store.message_store import MessageStore, StoreOptions
 
 LENGTH: Final = struct.Struct(">I")

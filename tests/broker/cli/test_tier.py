@@ -55,7 +55,6 @@ def test_filter_lists_the_messages_of_both_parts(store: Path, is_alone: bool) ->
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("search", "--contains", "old"),
         ("space",),
         ("life", "--unique-key", "7F0000016C8F"),
         ("pending",),
@@ -73,14 +72,39 @@ def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(
     refused = rocketlens(command, store / "tiered", *rest)
     assert refused.code not in (0, 1)
     (line,) = refused.errors.strip().splitlines()
-    assert "serve, view, query and filter" in line
+    assert "serve, view, query, search and filter" in line
 
 
-def test_a_search_of_a_store_with_its_tier_names_the_way_out(store: Path) -> None:
-    refused = rocketlens("search", store, "--tier", store / "tiered", "--contains", "old")
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_search_finds_each_message_of_both_parts_once_in_pieces_and_at_once(store: Path, is_alone: bool) -> None:
+    labels = [f"old {number} " for number in range(100)] + [f"new {number} " for number in range(30)]
+    place = places(store, is_alone)
+    whole = rocketlens("search", *place, "--topic", "TierTopic", "--where", "a >= 0", "--json", "--limit", "1000")
+    assert whole.code == 0, whole.errors
+    assert "2 logs of the tier were read" in whole.errors
+    assert sorted(message["body"].rstrip("x") for message in whole.messages) == sorted(labels)
+    pieces: list[str] = []
+    cursor: tuple[str, ...] = ()
+    for _ in range(20):
+        part = rocketlens(
+            "search", *place, "--topic", "TierTopic", "--where", "a >= 0", "--json", "--limit", "9", *cursor
+        )
+        pieces += [message["uniqueKey"] for message in part.messages]
+        if "--cursor " not in part.errors:
+            break
+        cursor = ("--cursor", part.errors.split("--cursor ")[1].split()[0])
+    assert pieces == [message["uniqueKey"] for message in whole.messages]
+    everywhere = rocketlens("search", *place, "--contains", "own 2", "--json")
+    assert sorted(message["topic"] for message in everywhere.messages) == ["Tier-new", "Tier-old"]
+
+
+def test_a_lookup_in_a_store_with_its_tier_names_the_way_out(store: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("new-7\n")
+    refused = rocketlens("lookup", store, keys, "--tier", store / "tiered")
     assert refused.code not in (0, 1)
     assert "without the tier it reads the store's own log" in refused.errors
-    assert rocketlens("search", store, "--contains", "new", "--json").code == 0
+    assert rocketlens("lookup", store, keys).code == 0
 
 
 def test_a_directory_that_is_no_tier_is_named(store: Path) -> None:

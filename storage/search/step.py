@@ -1,0 +1,21 @@
+"""A step of a search: what one piece of a log brought."""
+
+from dataclasses import dataclass
+
+from protocol.message import Message
+from storage.search.progress import ProgressReport
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one piece of the log brought: ``messages`` ascending by physical offset, behind those of the steps before.
+
+    ``cursor`` goes on behind them, None where nothing is left. The last step says in ``notes``, sentences, what was
+    searched how, and what was not.
+    """
+
+    messages: tuple[Message, ...]
+    progress: ProgressReport
+    cursor: str | None
+    is_last: bool = False
+    notes: tuple[str, ...] = ()
