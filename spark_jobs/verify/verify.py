@@ -50,7 +50,7 @@ from spark_jobs.verify.verify_log import judge_log, scan_readable
 from spark_jobs.verify.verify_request import LogNumbers, VerifyDetails, VerifyRequest
 from storage.amounts import counted
 from storage.build.queue_plan import QueuePlan
-from storage.life.delay_levels import parse_delay_levels
+from storage.layout.delay_levels import parse_delay_levels
 
 PREFIX: Final = "rocketlens-verify-"
 
