@@ -2,12 +2,7 @@
 
 from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
-<<<<<<< HEAD
-from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
-=======
-from spark_jobs.build.exchange_names import EXCHANGES, FILES
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS
->>>>>>> ed7cecbd (Move delay levels to where stores have their configuration)
 
 
 class RebuildRequest(BuildRequest, frozen=True, kw_only=True):
