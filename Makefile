@@ -35,7 +35,7 @@ help:
 	@echo 'make sanitize  what drives the kernels, under AddressSanitizer and UBSan'
 	@echo 'make coverage-kernels  lines of the kernels that their tests run'
 	@echo 'make bench   speed, beside the official Java broker on the same store'
-	@echo 'make record  make the recorded stores of tests/golden/g2 anew with the official broker (20 minutes)'
+	@echo 'make record  make the recorded stores of tests/golden/g2 anew with the official broker (24 minutes)'
 	@echo 'make docs    write docs/cli.md anew from the commands, and all pages as a site: build/site'
 	@echo 'make wheels  the wheels to publish, for x86_64 and arm64, any Python from 3.11 on: dist/'
 	@echo 'make release publish nothing, but make all of it: VERSION=0.2.0 (docs/releasing.md)'

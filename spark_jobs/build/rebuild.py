@@ -31,8 +31,8 @@ from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source
 from spark_jobs.scan.scan_segment import ScanSummary
 from spark_jobs.scan.source import StoreSource
 from storage.build.queue_plan import QueueOptions, QueuePlan
+from storage.layout.delay_levels import parse_delay_levels
 from storage.layout.store_layout import INDEX
-from storage.life.delay_levels import parse_delay_levels
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext

@@ -2,7 +2,7 @@
 
 from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
-from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
+from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS
 
 
 class RebuildRequest(BuildRequest, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from protocol.errors import StoreError
+from protocol.errors import ConfigError, StoreError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.build.exchange import Exchange, FileExchange
 from spark_jobs.build.exchange_names import SHUFFLE
@@ -45,6 +45,7 @@ from spark_jobs.run.spark_calls import Guarded
 from spark_jobs.run.work_directory import JobIdentity, WorkDirectory
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from storage.build.queue_plan import QueuePlan
+from storage.layout.store_layout import CONSUME_QUEUE
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
@@ -150,6 +151,8 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
                 return ended
             source = find_source(Path(request.store), directories)
         place, manifest = read_sent(request, source)
+        if CONSUME_QUEUE in manifest.names:
+            _refuse_rocksdb(source)
         identity = {
             "command": "fetch", "request": request.identity(), "source": source.identity(), "run": manifest.run,
         }  # fmt: skip
@@ -176,6 +179,8 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
             if ended is not None:
                 return ended
             source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
+        if request.is_for_store and isinstance(request, RebuildRequest) and request.queues:
+            _refuse_rocksdb(source)
         for problem in source.problems:
             progress.note(problem)
         identity = {"command": command, "request": request.identity(), "source": source.identity()}
@@ -205,6 +210,13 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
             report.seconds = time.monotonic() - started
             work.remove()
             return report
+
+
+def _refuse_rocksdb(source: StoreSource) -> None:
+    """Raise ConfigError where queues would be exchanged that a broker keeps in RocksDB."""
+    place = source.layout.rocksdb_queues
+    if place is not None:
+        raise ConfigError(f"{place} is a RocksDB, which is not exchanged for files: give a directory to --out")
 
 
 @contextlib.contextmanager

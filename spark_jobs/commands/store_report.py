@@ -106,6 +106,8 @@ def rebuilt_report(
         details = queue_details(plan, rebuilt.queues, carried)
         report.details.queues, report.units = details, details.units
         report.notes += queue_notes(plan, details)
+        if source.layout.rocksdb_queues is not None:
+            report.notes.append("config/ is not made: topics, groups and offsets that are in RocksDB stay there")
     return report, staged
 
 

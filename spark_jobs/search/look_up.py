@@ -27,10 +27,11 @@ from spark_jobs.search.searched_store import SearchedStore
 from spark_jobs.search.waves import answers_in_waves, in_waves
 from storage.files.mapped_file import MappedFile
 from storage.index.index_set import uncovered_by
-from storage.index.tail_index import SEARCH_BACK_BYTES, Hashes, Offsets, Scanned, scan_ranges
+from storage.index.tail_index import Hashes, Offsets, Scanned, scan_ranges
 from storage.kernels.records import check_intact
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.log_window import LONGEST_RECORD
+from storage.log.record_scan import SEARCH_BACK_BYTES
 from storage.ranges import Range, intersect
 from storage.search.wanted_entries import WantedHashes, offsets_in_file
 from storage.store.message_store import MessageStore, store_host_of

@@ -50,7 +50,8 @@ from spark_jobs.verify.verify_log import judge_log, scan_readable
 from spark_jobs.verify.verify_request import LogNumbers, VerifyDetails, VerifyRequest
 from storage.amounts import counted
 from storage.build.queue_plan import QueuePlan
-from storage.life.delay_levels import parse_delay_levels
+from storage.layout.delay_levels import parse_delay_levels
+from storage.queue.queue_record import LIGHT_PREFIX
 
 PREFIX: Final = "rocketlens-verify-"
 
@@ -114,12 +115,13 @@ class Verification:
         log, findings = verdict.table, verdict.findings
         log.write(self._work)
         bundles = bundle_count(source.size)
-        units = UnitList.leave(self._work, verdict.scans)
+        scanned = verdict.scans if self._is_compared else []
+        units = UnitList.leave(self._work, scanned)
         # A task that has only a part of a queue would copy all of it from a URL.
-        split = partial(split_queues, self._survey, self._plan, verdict.scans)
+        split = partial(split_queues, self._survey, self._plan, scanned)
         parts = split(units, log.end, bundles) if source.tree is None else {}
         options = CheckOptions(bundles, request.limit, source.tree, parts)
-        queue_tasks = check_tasks(self._plan, self._work, verdict.scans, units, options)
+        queue_tasks = check_tasks(self._plan, self._work, scanned, units, options)
         tasks: list[CheckTask] = [*index_tasks, *queue_tasks, *part_tasks(queue_tasks, parts)]
         done = self._run_phase(Phase(PHASE, log.entries, "entries"), tasks, check)
         first, behind = len(index_tasks), len(index_tasks) + len(queue_tasks)
@@ -131,6 +133,8 @@ class Verification:
         self._work.enter("gaps")
         index = judge_index(self._run, self._work, source.layout.index, files, log, findings)
         queues, notes = judge_queues(self._plan, of_queues, log, findings)
+        if not self._is_compared:
+            notes.insert(0, "no queue files: queues of RocksDB are not compared")
         if index.dropped:
             notes.insert(
                 0,
@@ -200,7 +204,7 @@ class Verification:
             tags=True,
             bundles=bundle_count(self._source.size),
             delays=parse_delay_levels(self._request.delay_levels),
-            lmq=self._plan.lmq,
+            lmq=self._lmq,
             ext=self._plan.ext,
             batch_topics=tuple(topic.encode() for topic in sorted(self._plan.batch_topics)),
             last_base=last_base,
@@ -211,6 +215,17 @@ class Verification:
     def _survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
         """Look at queues that may be checked in parts."""
         return self._run(SURVEY, tasks, survey_queues) if tasks else []
+
+    @property
+    def _is_compared(self) -> bool:
+        """Whether there are files of queues to compare."""
+        return self._source.layout.rocksdb_queues is None or bool(self._plan.existing)
+
+    @property
+    def _lmq(self) -> bool:
+        """Whether units of light queues are compared: not where RocksDB alone may have these queues."""
+        files = any(key.topic.startswith(LIGHT_PREFIX) for key in self._plan.existing)
+        return self._plan.lmq if self._source.layout.rocksdb_queues is None else files
 
     def _collect(
         self, summaries: Sequence[CheckedIndexFile | CheckedQueues], findings: Discrepancies

@@ -4,7 +4,7 @@ import msgspec
 
 from spark_jobs.run.report import Details
 from spark_jobs.verify.findings import Discrepancy
-from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
+from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS
 
 
 class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True):

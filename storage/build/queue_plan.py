@@ -17,7 +17,7 @@ from protocol.errors import ConfigError
 from storage.build.queue_ext_builder import END_ROOM
 from storage.files.mapped_file import list_segment_files
 from storage.layout.store_config import StoreConfig
-from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, find_rocksdb_queues
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.queue.consume_queue import UNIT
 from storage.queue.consume_queue_ext import HEAD
@@ -100,6 +100,7 @@ class QueuePlan:
         """Look at a store; raises ConfigError for options that cannot be met, StoreError for unreadable directories."""
         config = StoreConfig.load(root)
         problems = list(config.problems)
+        in_rocksdb = find_rocksdb_queues(root) is not None  # and light queues in it, if there are any
         existing = frozenset(key for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE) for key in _queues(root, tree))
         known = frozenset(config.topics) or None
         if known is None and options.drop_unknown_topics:
@@ -117,7 +118,7 @@ class QueuePlan:
             file_sizes=_file_sizes(root, existing, options, problems),
             batch_topics=batch,
             known_topics=known,
-            lmq=options.lmq or any(key.topic.startswith(LIGHT_PREFIX) for key in existing),
+            lmq=options.lmq or any(key.topic.startswith(LIGHT_PREFIX) for key in existing) or in_rocksdb,
             ext=options.ext or (root / CONSUME_QUEUE_EXT).is_dir(),
             existing=existing,
             misplaced=misplaced,

@@ -15,6 +15,7 @@ from storage.layout.store_layout import StoreLayout, recognise_store
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_place import has_another
 from storage.queue.queue_store import QueueStore
+from storage.store.snapshot import StoreOptions, derived_queues
 from storage.store.store_state import StoreState, read_store_state
 
 NO_COMMAND: Final = "no command fixes this: copy the file from a slave or a backup"
@@ -45,12 +46,17 @@ class OpenedStore:
             layout=layout,
             state=read_store_state(root),
             commit_log=commit_log,
-            queues=QueueStore(root, commit_log),
+            queues=QueueStore(root, commit_log, derived=derived_queues(layout, commit_log, StoreOptions())),
             index=IndexSet.open(layout.index, commit_log, vouched, StateCache(None)),
             config=StoreConfig.load(root),
             checkpoint=_checkpoint(layout.checkpoint),
             given_directories=commit_log_directories,
         )
+
+    @property
+    def has_queue_files(self) -> bool:
+        """Whether there are queues to compare with the log: not where RocksDB alone has them."""
+        return self.queues.derived is None or self.queues.derived.only_light
 
     def command(self, name: str) -> str:
         """A command line of ours for this store, as a shell takes it."""

@@ -44,7 +44,9 @@ class QueueReach:
 
 
 def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
-    """Look every sample up in its queue."""
+    """Look every sample up in its queue; all have a place where queues are derived from the log."""
+    if not store.has_queue_files:
+        return QueueReach(store.commit_log.end, ())
     missing = tuple(sample for sample in samples if sample.is_queued and not _has_unit(store, sample))
     gone = {sample.physical_offset for sample in missing}
     held = [sample.end for sample in samples if sample.is_queued and sample.physical_offset not in gone]

@@ -46,6 +46,13 @@ def check_queues(store: OpenedStore) -> list[DoctorFinding]:
     findings = CheckFindings.of("queues")
     for problem in store.queues.problems:
         findings.add(Severity.ERROR, store.layout.consume_queue, problem, "nobody can consume from it", "chmod or fsck")
+    if not store.has_queue_files:
+        found = "all queues are in RocksDB, which is not compared with the log"
+        meaning = "they are derived from the log"
+        findings.add(
+            Severity.INFO, store.layout.rocksdb_queues or store.layout.consume_queue, found, meaning, "nothing"
+        )
+        return findings.listed()
     if store.layout.lacks_queues:
         meaning = "messages are found by offset and key, but nobody can consume them"
         findings.add(Severity.ERROR, store.layout.consume_queue, "there are no queues", meaning, store.command(REBUILD))

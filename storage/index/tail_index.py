@@ -16,19 +16,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from storage.kernels.records import (
-    AT_DAMAGE,
-    MAXIMUM_PIECES,
-    MINIMUM_SIZE,
-    OUTPUT_FULL,
-    Sums,
-    check_shape,
-    find_record,
-    find_record_backwards,
-    scan_keys,
-)
+from storage.kernels.records import AT_DAMAGE, MAXIMUM_PIECES, OUTPUT_FULL, scan_keys
 from storage.kernels.store_view import RunsView
 from storage.log.commit_log import CommitLog, Segment
+from storage.log.record_scan import RecordScan, Stop, end_of_record_around
 from storage.ranges import Range, Ranges, intersect, lie_within, subtract, total_length
 
 OUTPUT_ENTRIES = 1 << 20
@@ -36,9 +27,6 @@ ENTRY_BYTES = 12
 MOST_MERGED = 1 << 22
 SCAN_STEP = 16 * 1024 * 1024
 """Bytes of log scanned at once: of a dense one a million entries."""
-
-SEARCH_BACK_BYTES = 4 * 1024 * 1024
-"""How far back a record is looked for that a range may begin in: no record of a standard broker is longer."""
 
 Hashes = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
@@ -191,7 +179,7 @@ def extend_tail(tail: TailIndex, commit_log: CommitLog, budget: int) -> TailInde
 
 def scan_ranges(ranges: Sequence[Range], commit_log: CommitLog, budget: int) -> Scanned:
     """Scan up to about ``budget`` bytes of some ranges, in their order. Waits for the disk."""
-    scan = _Scan(commit_log)
+    scan = _KeyScan(commit_log)
     for start, stop in ranges:
         if budget <= 0:
             break
@@ -222,76 +210,26 @@ def _merge(runs: list[EntryRun]) -> tuple[EntryRun, ...]:
     return tuple(runs)
 
 
-class _Scan:
+class _KeyScan(RecordScan):
     """One pass over ranges of the log; collects arrays."""
 
     def __init__(self, commit_log: CommitLog) -> None:
-        self._log = commit_log
+        super().__init__(commit_log)
         self._hashes = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int32)
         self._offsets = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int64)
-        self._result = np.zeros(4, dtype=np.int64)
-        self._sums = Sums()
-        self._start = 0
-        self.found = Scanned()
+        self.found = Scanned(skipped=self.skipped)
 
-    def run(self, start: int, stop: int) -> int:
-        """Scan records that start in [start, stop); where the first record behind them starts (≥ stop)."""
-        at = self._start = start
-        for segment in _overlapping(self._log.segments, start, stop):
-            at = max(at, segment.base_offset)
-            at = self._run_segment(segment, at, stop)
-        return max(at, stop)
-
-    def _resynchronise(self, segment: Segment, at: int) -> int:
-        """First intact record at or behind an offset where none starts."""
-        base = segment.base_offset
-        return base + find_record(segment.file.region, at - base, segment.valid_length, base, self._sums)
-
-    def _run_segment(self, segment: Segment, at: int, stop: int) -> int:
-        """Scan one segment from a record's start; where the scan stands at the segment's end or ``stop``."""
-        base, region = segment.base_offset, segment.file.region
-        while at < stop and at < segment.end:
-            position = at - base
-            limit = min(segment.valid_length, stop - base)
-            readable, boundary = segment.valid_length, segment.boundary
-            scan = scan_keys(region, position, limit, readable, base, boundary, self._hashes, self._offsets)
-            reached = base + scan.position
-            self._collect(scan.entries)
-            if scan.reason == OUTPUT_FULL:
-                at = reached
-            elif scan.reason == AT_DAMAGE and reached < stop:
-                at = _end_of_record_around(segment, reached) if reached == self._start else reached
-                if at == reached:
-                    at = self._resynchronise(segment, reached + 1)
-                    self.found.skipped.append((reached, at))
-            else:
-                return max(reached, stop) if reached >= stop else segment.end
-        return at
-
-    def _collect(self, count: int) -> None:
-        if count:
-            self.found.hashes.append(self._hashes[:count].copy())
-            self.found.offsets.append(self._offsets[:count].copy())
+    def step(self, segment: Segment, position: int, limit: int) -> Stop:
+        """Collect the entries of the records of a segment that start in [position, limit)."""
+        region, readable, boundary = segment.file.region, segment.valid_length, segment.boundary
+        scan = scan_keys(region, position, limit, readable, segment.base_offset, boundary, self._hashes, self._offsets)
+        if scan.entries:
+            self.found.hashes.append(self._hashes[: scan.entries].copy())
+            self.found.offsets.append(self._offsets[: scan.entries].copy())
+        return Stop(scan.position, scan.reason == AT_DAMAGE, scan.reason == OUTPUT_FULL)
 
 
 def lies_in_record(commit_log: CommitLog, physical_offset: int) -> bool:
     """Whether a place of the log where no record starts is inside one. Waits for the disk."""
     segment = commit_log.segment_of(physical_offset)
-    return segment is not None and _end_of_record_around(segment, physical_offset) > physical_offset
-
-
-def _overlapping(segments: Sequence[Segment], start: int, stop: int) -> list[Segment]:
-    return [segment for segment in segments if segment.base_offset < stop and segment.end > start]
-
-
-def _end_of_record_around(segment: Segment, inside: int) -> int:
-    """End of the record that an offset lies inside, which is where a range may begin: ``inside`` where there is none.
-
-    A file covers the log behind the first byte of its first record.
-    """
-    lowest = max(0, inside - segment.base_offset - SEARCH_BACK_BYTES)
-    region, base, stop = segment.file.region, segment.base_offset, segment.valid_length
-    # No record starts so near the end that its fixed part would reach beyond it, where nothing may be read.
-    at = find_record_backwards(region, lowest, max(0, min(inside - base, stop - MINIMUM_SIZE + 1)), base)
-    size = check_shape(region, at, stop, base + at) if at >= 0 else 0
-    return max(base + at + size, inside)
+    return segment is not None and end_of_record_around(segment, physical_offset) > physical_offset

@@ -2,4 +2,13 @@
 
 from typing import Final
 
-DOOR: Final = ("checkpoint", "dledger", "store_config", "store_layout", "tier_layout", "timer_check", "timer_log")
+DOOR: Final = (
+    "checkpoint",
+    "delay_levels",
+    "dledger",
+    "store_config",
+    "store_layout",
+    "tier_layout",
+    "timer_check",
+    "timer_log",
+)

@@ -3,9 +3,10 @@ filters.
 
 A broker writes them with Java's fastjson (integer keys without quotes), moving the old file to `NAME.json.bak` first;
 a copy of a live store may have caught only that one, which a broker itself reads where the file is missing, empty or
-damaged. Nothing here is fatal: a file that cannot be read, and an entry that is none, are named in
-`StoreConfig.problems`, and the store is served without it. But only where a file and its old one are missing does it
-hold nothing. Anything else that could not be read is unknown: callers that need it call `refuse_unknown` first.
+damaged. Topics, groups and offsets may be in RocksDB instead (:mod:`storage.layout.rocksdb_config`): of a database and
+a file the one written last counts. Nothing here is fatal: a file that cannot be read, and an entry that is none, are
+named in `StoreConfig.problems`, and the store is served without it. But only where a file and its old one are missing
+does it hold nothing. Anything else that could not be read is unknown: callers that need it call `refuse_unknown` first.
 Source: store-format §9.
 """
 
@@ -20,6 +21,17 @@ import msgspec
 from protocol.errors import RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
 from storage.files.mapped_file import FileIdentity, read_small_file
+from storage.layout.rocksdb_config import (
+    EXTRA,
+    NoReader,
+    Table,
+    can_read_databases,
+    database_of,
+    read_groups,
+    read_offsets,
+    read_topics,
+    state_of,
+)
 
 DIRECTORY: Final = "config"
 TOPICS: Final = "topics.json"
@@ -270,8 +282,12 @@ def _delay_offsets(file: "_File") -> dict[int, int]:
     return file.numbers("offsetTable")
 
 
-_OFFSETS_IN_ROCKSDB: Final = ("rdb", "consumerOffsets")
-"""Directories in which a broker keeps the offsets of its groups instead, by its configuration."""
+_DATABASES: Final[Mapping[str, tuple[str, Callable[[Path], Table]]]] = {
+    TOPICS: ("topics", read_topics),
+    GROUPS: ("subscriptionGroups", read_groups),
+    OFFSETS: ("consumerOffsets", read_offsets),
+}
+"""Databases in which a broker keeps tables instead, by its configuration, and what reads them."""
 
 
 def _are_those(config: StoreConfig, *sources: ConfigSource[Any]) -> bool:
@@ -285,9 +301,11 @@ def _problems_of(directory: Path) -> list[str]:
     problems = []
     if os.path.lexists(directory) and not os.access(directory, os.R_OK | os.X_OK, effective_ids=True):
         problems.append(f"{directory} cannot be read; the store is served without it")
-    # os.path, since Path.is_dir raises where a directory may not be entered.
-    if os.path.isdir(directory / "rdb") or os.path.isdir(directory / "topics"):
-        problems.append(f"{directory} is kept in RocksDB and not read; JSON files in it may be old")
+    if not can_read_databases() and any(
+        database_of(directory, table, directory / name) is not None for name, (table, _) in _DATABASES.items()
+    ):
+        said = "topics are those of the log, groups and how far they have come are not known"
+        problems.append(f"{directory} is kept in RocksDB, which is read with {EXTRA}; without it {said}")
     return problems
 
 
@@ -315,12 +333,17 @@ class _Reader:
         """Read one file, or its `.bak` where it is missing, empty or no JSON object; empty tables where both are."""
         path = self._directory / name
         candidates = (path, path.with_name(f"{name}.bak"))
-        state = _state_of(candidates)
+        table, read_table = _DATABASES.get(name, (None, None))
+        database = None if table is None else database_of(self._directory, table, path)
+        state = _state_of(candidates) if database is None else _state_of_database(database)
         known = self._known.get(name)
         if known is not None and state is not None and known.state == state:
             return known
         self.problems, self._unknown, self._was_refused = [], [], False
-        file = self._open(path, candidates)
+        if database is not None and read_table is not None:
+            file = self._open_database(database, read_table)
+        else:
+            file = self._open(path, candidates)
         content = convert(file)
         if not file.is_known:
             self._unknown.append(f"{path} is damaged")
@@ -340,16 +363,20 @@ class _Reader:
                 return _File(path, found, self.problems)
             if self._was_refused and path.name in (OFFSETS, LIGHT_OFFSETS):
                 break  # it is there and may be read again soon: groups would be led back by what an older one lacks
-        if path.name == OFFSETS and not self._unknown:
-            self._unknown += [
-                f"{self._directory / name} is a RocksDB, which is not read"
-                for name in _OFFSETS_IN_ROCKSDB
-                if os.path.isdir(self._directory / name)
-            ]
-            self._was_refused = bool(self._unknown)
         if path.name == TOPICS and self._directory.is_dir():
             self.problems.append(f"{path} is missing")
         return _File(path, {}, self.problems)
+
+    def _open_database(self, database: Path, read_table: Callable[[Path], Table]) -> "_File":
+        """A table of a RocksDB in the form of a file."""
+        try:
+            return _File(database, read_table(database), self.problems)
+        except NoReader as error:  # said once of all tables; the names of topics are in the log
+            self._unknown += [] if read_table is read_topics else [str(error)]
+        except StoreError as error:
+            self._doubt(str(error))
+        self._was_refused = True
+        return _File(database, {}, self.problems)
 
     def _parse(self, path: Path) -> dict[object, object] | None:
         """A file's content; None where it is missing, or cannot be read, which is noted."""
@@ -462,6 +489,16 @@ class _File:
 def _state_of(paths: Iterable[Path]) -> tuple[FileIdentity | None, ...] | None:
     """The states that files are in, None while one is so young that the next change may leave its times the same."""
     states = tuple(map(_identity_of, paths))
+    newest = max((state.modified_ns for state in states if state is not None), default=0)
+    return None if abs(time.time_ns() - newest) < YOUNG_NS else states
+
+
+def _state_of_database(database: Path) -> tuple[FileIdentity | None, ...] | None:
+    """The state that a database is in, None as for files, and where it cannot be looked at."""
+    try:
+        states = state_of(database)
+    except StoreError:
+        return None
     newest = max((state.modified_ns for state in states if state is not None), default=0)
     return None if abs(time.time_ns() - newest) < YOUNG_NS else states
 

@@ -2,8 +2,8 @@
 
 A store must have a log; every other piece may be missing, and its answers are then found without it or not at all.
 The log lies in `commitlog/`, in DLedger's `dledger-ID/data/`, or begins in the former and goes on in the latter
-(:mod:`storage.layout.dledger`). Directories without a log are refused, and stores whose queues are RocksDB tables. The
-error says what was found and what is expected.
+(:mod:`storage.layout.dledger`). Directories without a log are refused; the error says what was found and what is
+expected. Where queues are in RocksDB the log says all that they do (:mod:`storage.queue.derived_queues`).
 
 Source: store-format §1.
 """
@@ -28,6 +28,7 @@ CONFIG: Final = "config"
 CHECKPOINT: Final = "checkpoint"
 ABORT: Final = "abort"
 ROCKSDB_CONSUME_QUEUE: Final = "consumequeue_rocksdb"
+ROCKSDB_PLACES: Final = (ROCKSDB_CONSUME_QUEUE, CONSUME_QUEUE)
 EXPECTED: Final = f"a RocketMQ store: a directory with {COMMIT_LOG}/ and in it segments named by 20 digits"
 
 TIER_READERS: Final = "serve, view, query, search and filter"
@@ -54,6 +55,8 @@ class StoreLayout:
     """Sentences about parts of the log that lie in directories that were not given."""
     tier: TierLayout | None = None
     """Where older messages of the queues are; with no directory of the log, where all messages are."""
+    rocksdb_queues: Path | None = None
+    """The RocksDB that has queues, beside files of them or instead."""
 
     @property
     def is_tier_alone(self) -> bool:
@@ -78,7 +81,6 @@ def recognise_store(root: Path, commit_log_directories: Sequence[Path] = ()) -> 
     `commit_log_directories` are where the log lies if not in `commitlog/` or a DLedger's directory below the root.
     """
     names = _list(root)
-    _refuse_rocksdb(root, names)
     ledgers = _ledgers(root, names, commit_log_directories)
     logs = tuple(Path(path) for path in commit_log_directories) or _own_logs(root, names, ledgers)
     if not logs:
@@ -87,7 +89,7 @@ def recognise_store(root: Path, commit_log_directories: Sequence[Path] = ()) -> 
         raise NotAStore(root, expected=EXPECTED, found=f"no segment in {', '.join(map(str, logs))}")
     present = {INDEX, CONFIG, CHECKPOINT} & names
     # A store whose topics all hold batches has no plain queues, and the other way round.
-    present |= {CONSUME_QUEUE} if names & {CONSUME_QUEUE, BATCH_CONSUME_QUEUE} else set()
+    present |= {CONSUME_QUEUE} if names & {CONSUME_QUEUE, BATCH_CONSUME_QUEUE, ROCKSDB_CONSUME_QUEUE} else set()
     return StoreLayout(
         root=root,
         commit_log_directories=logs,
@@ -99,6 +101,7 @@ def recognise_store(root: Path, commit_log_directories: Sequence[Path] = ()) -> 
         checkpoint=root / CHECKPOINT,
         missing=tuple(name for name in (CONSUME_QUEUE, INDEX, CONFIG, CHECKPOINT) if name not in present),
         elsewhere=() if ledgers or commit_log_directories else elsewhere_problems(root, names),
+        rocksdb_queues=find_rocksdb_queues(root),
     )
 
 
@@ -167,27 +170,23 @@ def _segments(root: Path, directory: Path) -> list[Path]:
         raise NotAStore(root, expected=EXPECTED, found=f"a commit log that cannot be read: {error}") from error
 
 
-def _refuse_rocksdb(root: Path, names: set[str]) -> None:
-    for name in (CONSUME_QUEUE, ROCKSDB_CONSUME_QUEUE):
-        table = _rocksdb_file(root / name) if name in names else None
-        if table is not None:
-            found = f"queues in RocksDB ({name}/{table})"
-            raise NotAStore(root, expected=f"queues as files under {CONSUME_QUEUE}/", found=found)
+def find_rocksdb_queues(root: Path) -> Path | None:
+    """The RocksDB that has queues of a store; None where all queues are files."""
+    return next((root / name for name in ROCKSDB_PLACES if _is_rocksdb(root / name)), None)
 
 
-def _rocksdb_file(directory: Path) -> str | None:
-    """A file by which a RocksDB is known, if the directory is one."""
-    if os.path.isfile(directory / "CURRENT"):
-        return "CURRENT"
+def _is_rocksdb(directory: Path) -> bool:
+    """Whether a directory is a RocksDB, or what is left of one."""
     try:
         with os.scandir(directory) as entries:
-            return next((entry.name for entry in entries if _is_manifest(entry)), None)
+            return any(_is_of_rocksdb(entry) for entry in entries)
     except OSError:  # reported when the queues are opened
-        return None
+        return False
 
 
-def _is_manifest(entry: "os.DirEntry[str]") -> bool:
-    return entry.name.startswith("MANIFEST-") and entry.is_file()
+def _is_of_rocksdb(entry: "os.DirEntry[str]") -> bool:
+    named = entry.name == "CURRENT" or entry.name.startswith("MANIFEST-") or entry.name.endswith(".sst")
+    return named and entry.is_file()
 
 
 def _own_logs(root: Path, names: set[str], ledgers: tuple[Path, ...]) -> tuple[Path, ...]:

@@ -23,7 +23,13 @@ from storage.store.message_store import MessageStore, QueryAnswer
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+ROCKSDB_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+OP_TOPICS: Final = {
+    HALF_TOPIC: "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    ROCKSDB_HALF_TOPIC: "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+}
+"""Where the ends of transactions are noted, by the topic of their half messages: brokers with `transRocksDBEnable` have
+topics of their own (other-formats §3)."""
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 
 
@@ -44,7 +50,7 @@ class Stage(Enum):
     """Given up by one group."""
 
 
-_WAITING: Final = {SCHEDULE_TOPIC: Stage.SCHEDULED, TIMER_TOPIC: Stage.TIMER, HALF_TOPIC: Stage.HALF}
+_WAITING: Final = {SCHEDULE_TOPIC: Stage.SCHEDULED, TIMER_TOPIC: Stage.TIMER} | dict.fromkeys(OP_TOPICS, Stage.HALF)
 
 
 def stage_of(topic: str) -> Stage:

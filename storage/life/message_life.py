@@ -7,11 +7,11 @@ from typing import Final
 
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message, decode_messages
-from protocol.properties import TIMER_OUT_MS
+from protocol.properties import TIMER_OUT_MS, TRANS_OFFSET
 from protocol.sys_flag import TRANSACTION_MASK, SysFlag
 from protocol.trace import TRACE_TOPIC, TRACE_TOPIC_PREFIX, Trace, TraceKind, decode_traces
 from storage.filter.retry import group_of_retry_topic
-from storage.life.message_copies import OP_TOPIC, Stage, copy_topics, stage_of
+from storage.life.message_copies import OP_TOPICS, ROCKSDB_HALF_TOPIC, Stage, copy_topics, stage_of
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.queue.queue import Queue, TimeBoundary
 from storage.store.message_store import MessageStore
@@ -153,13 +153,20 @@ def _half(store: MessageStore, half: Message, event: Event, all_of_it: list[Mess
 
 
 def _find_op(store: MessageStore, half: Message) -> Message | None:
-    """The operation that names a half message's queue offset, stored after it in the queue of the same number."""
-    queue = store.queues.queue(OP_TOPIC, half.queue_id)
+    """The operation that names a half message, stored after it in the queue of the same number.
+
+    It names queue offsets in its body, or in the topics of `transRocksDBEnable` a physical offset in a property.
+    """
+    queue = store.queues.queue(OP_TOPICS[half.topic], half.queue_id)
     if queue is None:
         return None
     wanted = str(half.queue_offset)
     for message in _messages_from(store, queue, queue.offset_by_timestamp(half.store_timestamp, TimeBoundary.LOWER)):
-        if wanted in bytes(message.stored_body).decode("ascii", "replace").split(","):
+        if half.topic == ROCKSDB_HALF_TOPIC:
+            is_its_end = message.properties.get(TRANS_OFFSET) == str(half.physical_offset)
+        else:
+            is_its_end = wanted in bytes(message.stored_body).decode("ascii", "replace").split(",")
+        if is_its_end:
             return message
     return None
 

@@ -38,9 +38,9 @@ from protocol.properties import (
     property_value,
 )
 from storage.amounts import counted
+from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from storage.layout.store_config import DELAY_OFFSETS
 from storage.layout.timer_check import TIMER_CHECK_FILE, TimerCheck
-from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from storage.life.message_copies import TIMER_TOPIC
 from storage.query.get_message import TRANSFER_BYTES, Lost, get_message
 from storage.queue.queue import SCHEDULE_TOPIC

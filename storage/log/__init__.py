@@ -2,4 +2,13 @@
 
 from typing import Final
 
-DOOR: Final = ("absence", "commit_log", "damaged_ranges", "log_place", "log_window", "segment_end", "segment_list")
+DOOR: Final = (
+    "absence",
+    "commit_log",
+    "damaged_ranges",
+    "log_place",
+    "log_window",
+    "record_scan",
+    "segment_end",
+    "segment_list",
+)

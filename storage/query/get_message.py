@@ -187,7 +187,7 @@ def _pull(
     file, position, count = place
     if position + count * queue.unit_size > file.size:  # the file was cut since it was listed
         return None
-    before = position // queue.unit_size
+    before = queue.units_before(queue_offset)
     if not before and (yield from queue.starts_out_of_order(queue_offset)):
         return None
     # The kernel does not see the unit after the last one of a file.

@@ -6,6 +6,8 @@ DOOR: Final = (
     "batch_consume_queue",
     "consume_queue",
     "consume_queue_ext",
+    "derived_queue",
+    "derived_queues",
     "found_entries",
     "queue",
     "queue_files",
@@ -15,5 +17,6 @@ DOOR: Final = (
     "queue_store",
     "tier",
     "tiered_queue",
+    "unit_runs",
     "unit_struct",
 )

@@ -64,19 +64,23 @@ class ConsumeQueue:
     def __init__(
         self,
         name: QueueName,
-        directory: Path,
+        directory: Path | QueueFiles,
         extension_directory: Path | None,
         commit_log: CommitLog,
         open_files: OpenFiles,
         memory: QueueMemory | None = None,
         holes: QueueHoles | None = None,
     ) -> None:
+        """`directory` has the files, or is what they were listed as."""
         self.name = name
         self._commit_log = commit_log
         self._open_files = open_files
         self._generation, known, self._keep = memory or QueueMemory()
         self._known = None if known is None else known.renewed(self._generation, commit_log, _capacity(known.files))
-        self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
+        if isinstance(directory, QueueFiles):
+            self._files = directory
+        else:
+            self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None
         self._bounds: tuple[int, int] | None = None
@@ -168,7 +172,12 @@ class ConsumeQueue:
             return None
         file = self._files.files[number]
         count = min(maximum, min(file.end // UNIT.size, end) - queue_offset)
-        return self._files.map_of(number), queue_offset * UNIT.size - file.start, count
+        return self._files.map_of(number), file.position + queue_offset * UNIT.size - file.start, count
+
+    def units_before(self, queue_offset: int) -> int:
+        """How many units stand before that of a queue offset in its file, or in the part that belongs to the queue."""
+        number = self._files.number_at(queue_offset * UNIT.size)
+        return 0 if number is None else queue_offset - self._files.files[number].start // UNIT.size
 
     def starts_out_of_order(self, queue_offset: int) -> Lookup[bool]:
         """Return whether the first unit of a file does not point beyond the last one of the file before it."""

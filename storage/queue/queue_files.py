@@ -9,7 +9,7 @@ zeros are read only where the file system has no holes.
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -38,12 +38,16 @@ UNITS_OF_BATCHES: Final = "units"
 
 @dataclass(frozen=True, slots=True)
 class QueueFile:
-    """One file: `start` is the byte offset in the stream of its first byte; `size` is in bytes of whole units."""
+    """One file: `start` is the byte offset in the stream of its first byte; `size` is in bytes of whole units.
+
+    Or a part of a larger file, which lies there from `position` on.
+    """
 
     path: str
     inode: int
     start: int
     size: int
+    position: int = 0
 
     @property
     def end(self) -> int:
@@ -61,10 +65,13 @@ class QueueFiles:
     __slots__ = ("_directory", "_open_files", "_starts", "_unit_size", "files")
 
     def __init__(self, directory: Path, unit_size: int, open_files: OpenFiles) -> None:
+        self._open_files = open_files
+        self._take(directory, unit_size, _list_files(directory, unit_size))
+
+    def _take(self, directory: Path, unit_size: int, files: Iterable[QueueFile]) -> None:
         self._directory = directory
         self._unit_size = unit_size
-        self._open_files = open_files
-        self.files = _list_files(directory, unit_size)
+        self.files = tuple(files)
         self._starts = [file.start for file in self.files]
 
     @property
@@ -124,18 +131,18 @@ class QueueFiles:
 
     def read_file(self, number: int, position: int, length: int) -> memoryview:
         """Return bytes of one file by its number; raises TruncatedFile if it was cut since it was listed."""
-        return self.map_of(number).read(position, length)
+        return self.map_of(number).read(self.files[number].position + position, length)
 
     def read_lookup(self, position: int, length: int) -> Lookup[memoryview | None]:
         """:meth:`read` as a look-up, which waits until the bytes are in memory."""
         number = self.number_at(position)
         if number is None or position + length > self.files[number].end:
             return None
-        return (yield from self.map_of(number).read_lookup(position - self.files[number].start, length))
+        return (yield from self.read_file_lookup(number, position - self.files[number].start, length))
 
     def read_file_lookup(self, number: int, position: int, length: int) -> Lookup[memoryview]:
         """:meth:`read_file` as a look-up, which waits until the bytes are in memory."""
-        return self.map_of(number).read_lookup(position, length)
+        return self.map_of(number).read_lookup(self.files[number].position + position, length)
 
     def written_end(self, position: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:
         """Return the byte offset after the last unit from `position` on that is not all zero; `position` for none.

@@ -11,7 +11,10 @@ from typing import Final
 from protocol.errors import StoreError
 from protocol.message_layout import locate
 from storage.files.mapped_file import LARGEST_OFFSET, list_segment_files, read_piece
+from storage.kernels.records import MINIMUM_SIZE, find_record_backwards
 from storage.layout.store_layout import CONSUME_QUEUE
+from storage.log.commit_log import CommitLog
+from storage.queue.queue_record import is_queued
 from storage.queue.unit_struct import FILLER, UNIT
 
 _TRANSACTION_MASK: Final = 0xC
@@ -36,6 +39,17 @@ def is_in_place(root: Path, record: memoryview, physical_offset: int) -> bool:
     """Whether the unit for a record of sound shape, in its plain queue, points to that record."""
     unit = _unit_of(root, record, physical_offset)
     return unit is not None and unit[:2] == (physical_offset, len(record))
+
+
+def has_newest_unit(root: Path, log: CommitLog) -> bool:
+    """Whether the last message of a log that is in a plain queue has its unit in the file of that queue."""
+    for segment in reversed(log.segments):
+        region, base, position = segment.file.region, segment.base_offset, segment.valid_length
+        while (position := find_record_backwards(region, 0, max(0, position - MINIMUM_SIZE + 1), base)) >= 0:
+            record = log.unchecked_record_at(base + position)
+            if record is not None and is_queued(record):
+                return is_in_place(root, record, base + position)
+    return False
 
 
 def _unit_of(root: Path, record: memoryview, physical_offset: int) -> tuple[int, int, int] | None:

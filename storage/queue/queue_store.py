@@ -10,6 +10,7 @@ import os
 import stat
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from protocol.errors import StoreError
+from protocol.errors import QueueBeingSearched, StoreError
 from storage.files.mapped_file import cannot_be_seen, is_directory, list_directory
 from storage.files.open_files import OpenFiles
 from storage.files.recently_used import RecentlyUsed
@@ -27,6 +28,8 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONS
 from storage.log.commit_log import CommitLog
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.derived_queue import DerivedQueue, parts_of
+from storage.queue.derived_queues import SCANNED_AT_ONCE, DerivedQueues
 from storage.queue.queue import Queue
 from storage.queue.queue_growth import REMEMBERED, KnownQueues, QueueMemory
 from storage.queue.queue_holes import QueueHoles
@@ -61,11 +64,14 @@ class QueueStore:
         open_files: OpenFiles | None = None,
         holes: QueueHoles | None = None,
         tier: Tier | None = None,
+        derived: DerivedQueues | None = None,
     ) -> None:
+        """`derived` are the queues that the log alone has; all snapshots of a store share them, too."""
         self._root = root
         self.tier = tier
         """Where older messages of the queues are; None without such a place."""
         self._refused_tiers: dict[tuple[str, int], str] = {}
+        self.derived = derived
         self.holes = QueueHoles() if holes is None else holes
         """The runs of damaged units with their messages in the log; all snapshots of a store share them."""
         self._open_files = OpenFiles() if open_files is None else open_files
@@ -84,7 +90,8 @@ class QueueStore:
         self._generation = object()
         self.problems: list[str] = []
         self._unknown: StoreError | None = None
-        self._plain = self._list_topics(root / CONSUME_QUEUE, self._plain)
+        has_files = self.derived is None or self.derived.only_light
+        self._plain = self._list_topics(root / CONSUME_QUEUE, self._plain) if has_files else frozenset()
         self._batch = self._list_topics(root / BATCH_CONSUME_QUEUE, self._batch)
         self._has_extension = self._is_directory(root / CONSUME_QUEUE_EXT, self._has_extension)
         self._tiered = frozenset() if self.tier is None else self.tier.topics
@@ -141,8 +148,14 @@ class QueueStore:
         return self._unknown is None
 
     def topics(self) -> list[str]:
-        """The topics whose directory was found, sorted; there need not be a queue in it."""
-        return list(self._topics)
+        """The topics whose directory was found, sorted; there need not be a queue in it.
+
+        Of topics that the log alone has, those are among them that were found by now; `why_unknown` says so.
+        """
+        if self.derived is not None:
+            with suppress(QueueBeingSearched):
+                finish(self.derived.read_lookup(self._commit_log))
+        return list(self._topics) if self.derived is None else sorted({*self._topics, *self.derived.topics()})
 
     def all_topics(self) -> list[str]:
         """The topics that have a directory, sorted; raises StoreError where there may be others."""
@@ -150,7 +163,9 @@ class QueueStore:
         return self.topics()
 
     def has_topic(self, topic: str) -> bool:
-        """Whether a topic has a directory; raises as `queue_ids` does."""
+        """Whether a topic has a directory, or queues in the log alone; raises as `queue_ids` does."""
+        if self.derived is not None and self._unknown is None and self.derived.is_for(topic):
+            finish(self.derived.read_lookup(self._commit_log))
         if not self._is_found(topic):
             if _is_topic(topic):
                 self._refuse_file(topic)
@@ -167,11 +182,40 @@ class QueueStore:
     @property
     def is_listed(self) -> bool:
         """Whether topics and queues can be listed without a wait; they can if there is a directory of a plain queue."""
-        return bool(self._plain) or self._unknown is not None or not self._commit_log.segments
+        if not self._commit_log.segments:
+            return True
+        if self.derived is not None:
+            return self._unknown is not None or self.derived.reaches(self._commit_log)
+        return bool(self._plain) or self._unknown is not None
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about where queues come from, if not from files."""
+        if self.derived is None:
+            return []
+        what = "light queues" if self.derived.only_light else "queues"
+        return [f"{self.derived.place} is a RocksDB, which is not read: {what} are derived from the log"]
+
+    @property
+    def derived_is_behind(self) -> bool:
+        """Whether much of the log has not been read yet for queues that it alone has."""
+        derived = self.derived
+        return derived is not None and derived.left_of(self._commit_log) > SCANNED_AT_ONCE
+
+    def is_listed_for(self, topic: str) -> bool:
+        """Whether the queues of one topic can be listed without a wait."""
+        return self.is_listed or (self.derived is not None and not self.derived.is_for(topic))
 
     def listed(self) -> Lookup[None]:
-        """Find out whether queues without any directory may be missing; listing topics and queues needs that."""
-        if not self.is_listed:
+        """Find out whether queues without any directory may be missing; listing topics and queues needs that.
+
+        Raises QueueBeingSearched while queues are being derived from the log.
+        """
+        if self.is_listed:
+            return
+        if self.derived is not None:
+            yield from self.derived.read_lookup(self._commit_log)
+        else:
             yield from self._unlisted.are_missed_by(self._commit_log, self._batch)
 
     def why_unknown(self) -> str | None:
@@ -196,7 +240,8 @@ class QueueStore:
             if not self.has_topic(topic):
                 return ()
             ids = self._ids[topic] = tuple(sorted(self._list_ids(topic)))
-        return ids
+        derived = () if self.derived is None else self.derived.queue_ids(topic)
+        return ids if not derived else derived if not ids else tuple(sorted({*ids, *derived}))
 
     def queue(self, topic: str, queue_id: int) -> AnyQueue | None:
         """One queue, or None where the store has no directory for it; raises as `queue_ids` does."""
@@ -211,7 +256,7 @@ class QueueStore:
         queue = self._queues.find((topic, queue_id))
         if queue is not None and queue.is_measured:
             return queue
-        if topic not in self._ids:
+        if topic not in self._ids and not self.is_listed_for(topic):
             yield from self.listed()
         if not self._has_queue(topic, queue_id):
             return None
@@ -246,6 +291,8 @@ class QueueStore:
 
     def knows(self, topic: str, queue_id: int) -> bool:
         """Whether a queue was in the listing; a new one may have been made since then."""
+        if self.derived is not None and queue_id in self.derived.queue_ids(topic):
+            return True
         ids = self._ids.get(topic)
         return queue_id in ids if ids is not None else self._is_found(topic)
 
@@ -262,7 +309,7 @@ class QueueStore:
         if place is None:
             return False
         queue_id, queue_offset, topic = place
-        if not self.knows(topic, queue_id):
+        if not self.knows(topic, queue_id) or self.derived_is_behind:
             return False
         queue = self.queue(topic, queue_id)
         if isinstance(queue, TieredQueue):
@@ -273,7 +320,8 @@ class QueueStore:
         return entry is not None and entry.physical_offset == physical_offset
 
     def _is_found(self, topic: str) -> bool:
-        return topic in self._plain or topic in self._batch or topic in self._tiered
+        is_derived = self.derived is not None and self.derived.has_topic(topic)
+        return is_derived or topic in self._plain or topic in self._batch or topic in self._tiered
 
     def _list_topics(self, tree: Path, before: frozenset[str]) -> frozenset[str]:
         """Return the topics in a directory, those of before if it cannot be listed now."""
@@ -300,7 +348,9 @@ class QueueStore:
         """Raise StoreError where there may be topics that were not found; waits unless :meth:`listed` was called."""
         if self._unknown is not None:
             raise StoreError(self._unknown.path, what=f"{self._unknown.what}; it is not known which queues there are")
-        if not self._plain and finish(self._unlisted.are_missed_by(self._commit_log, self._batch)):
+        if self.derived is not None:
+            finish(self.derived.read_lookup(self._commit_log))
+        elif not self._plain and finish(self._unlisted.are_missed_by(self._commit_log, self._batch)):
             state = "empty" if os.path.lexists(self._root / CONSUME_QUEUE) else "missing"
             what = f"{CONSUME_QUEUE}/ is {state}, though the log has messages of its queues; rocketlens rebuild queues"
             raise StoreError(self._root, what=f"{what} makes them")
@@ -366,7 +416,16 @@ class QueueStore:
             extension = self._root / CONSUME_QUEUE_EXT / topic / str(queue_id) if self._has_extension else None
             memory = self._memory_of(0, topic, queue_id)
             queues.append(ConsumeQueue(name, plain, extension, self._commit_log, self._open_files, memory, self.holes))
+        if not queues and self.derived is not None and queue_id in self.derived.queue_ids(topic):
+            queues.append(self._derived_queue(name, self.derived))
         return queues
+
+    def _derived_queue(self, name: QueueName, derived: DerivedQueues) -> DerivedQueue:
+        finish(derived.read_lookup(self._commit_log))
+        parts, end = parts_of(derived.state.runs, name, self._commit_log)
+        return DerivedQueue(
+            name, parts, end or derived.ended_at(name.topic_bytes, name.queue_id), self._commit_log, self.holes
+        )
 
     def _memory_of(self, kind: int, topic: str, queue_id: int) -> QueueMemory:
         """Return what is known of a plain queue (0) or one of batches (1), and the function that keeps new results."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from storage.queue.queue_holes import QueueHoles
 from storage.store.log_follower import LogFollower, LogRewritten
-from storage.store.snapshot import Change, StoreOptions, open_snapshot
+from storage.store.snapshot import Change, Snapshot, StoreOptions, open_snapshot
 
 
 class CurrentSnapshot:
@@ -24,10 +24,21 @@ class CurrentSnapshot:
         """Open the store in ``root``. Waits for the disk."""
         self._root, self._options = root, options
         self._changing = threading.Lock()
+        self._is_followed = False
         self.queue_holes = QueueHoles()
         self.snapshot = open_snapshot(root, options, holes=self.queue_holes)
         self.end_follower = LogFollower(self.snapshot.layout.commit_log_directories)
         self.end_follower.adopt(self.snapshot.commit_log)
+
+    def follow(self) -> None:
+        """From now on a background scan derives what takes long from the log, and no look-up waits for it."""
+        with self._changing:
+            self._is_followed = True
+            self._leave_to_background(self.snapshot)
+
+    def _leave_to_background(self, snapshot: Snapshot) -> None:
+        if snapshot.queues.derived is not None:
+            snapshot.queues.derived.is_scanned_in_background = self._is_followed
 
     def change(self, work: Change) -> bool:
         """Replace the snapshot by one that `work` makes from it; returns whether there is a new one.
@@ -42,5 +53,6 @@ class CurrentSnapshot:
                 changed = open_snapshot(self._root, self._options, rewritten.cut_at, self.queue_holes)
             if changed is None or changed is self.snapshot:
                 return False
+            self._leave_to_background(changed)
             self.snapshot = changed
             return True

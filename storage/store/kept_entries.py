@@ -1,10 +1,9 @@
 """Index files of our own: keys of what no index file of the store covers, found by scanning, kept for the next start.
 
 They lie in a directory beside the store's other state, never in the store, and are index files like any other, but for
-times: a message's own time decides. What each was made of stands beside them, in ``manifest.msgpack``:
+times: a message's own time decides. What each was made of stands beside them (:mod:`storage.store.manifest`), in rows
 
-    {"version": 1, "crc": CRC-32 of "files", "files": msgpack of
-        [[name, [device, inode, size, modified ns], slots, entries, [[from, to], …], mark], …]}
+    [name, [device, inode, size, modified ns], slots, entries, [[from, to], …], mark]
 
 ``from`` and ``to`` are physical offsets between which the keys of all records are in the file; the last range ends
 behind the first byte of the last record that has any, and ``mark`` are that record's first bytes. As a broker only cuts
@@ -22,12 +21,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import msgpack
-
-from protocol.checksum import crc32
 from protocol.errors import StoreError
-from storage.files.direct_writer import fsync_directory
-from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, read_small_file
+from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
 from storage.index.index_examination import Examined, examine, look_over, recall
 from storage.index.index_glance import checking_cost
 from storage.index.index_header import NAME_DIGITS, is_index_name
@@ -35,15 +30,10 @@ from storage.index.state_cache import StateCache
 from storage.kernels.indexes import INDEX_HEADER
 from storage.log.commit_log import CommitLog
 from storage.ranges import Ranges, intersect, subtract
+from storage.store.manifest import MANIFEST, read_manifest, state_of, write_manifest
 
-MANIFEST: Final = "manifest.msgpack"
-VERSION: Final = 1
-LARGEST_MANIFEST: Final = 64 << 20
 OWN_NAME: Final = re.compile(r"0{6}[0-9]{11}(\.partial)?")
 """What is deleted when nobody needs it: names that we give, and no broker, and no user."""
-
-NOT_UNPACKED: Final = (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException)
-"""Errors that foreign bytes may cause in :func:`msgpack.unpackb` and in reading its result."""
 
 MARK_BYTES: Final = 96
 """Of a record: up to its store time and beyond, whatever its hosts."""
@@ -76,12 +66,7 @@ class KeptEntries:
     @property
     def state(self) -> FileIdentity | None:
         """Identity of the manifest, another one for the next; None without any."""
-        if self.directory is None:
-            return None
-        try:
-            return FileIdentity.of(os.stat(self.directory / MANIFEST))
-        except OSError:
-            return None
+        return state_of(self.directory)
 
     def open(
         self, commit_log: CommitLog, cache: StateCache, known: Sequence[Examined] = (), budget: int | None = None
@@ -114,7 +99,7 @@ class KeptEntries:
 
     def add(self, path: Path, slots: int, entries: int, ranges: Ranges, commit_log: CommitLog) -> None:
         """Note a file that is complete and on the disk; its ranges end behind a record with keys. Raises OSError."""
-        mark = _mark_at(commit_log, ranges[-1][1] - 1)
+        mark = mark_at(commit_log, ranges[-1][1] - 1)
         kept = KeptFile(path.name, FileIdentity.of(os.stat(path)), slots, entries, ranges, mark)
         self._write([*self._manifest(), kept])
 
@@ -145,26 +130,11 @@ class KeptEntries:
 
     def _manifest(self) -> list[KeptFile]:
         """The files that the manifest notes; none where it cannot be read."""
-        if self.directory is None:
-            return []
-        try:
-            content = msgpack.unpackb(read_small_file(self.directory / MANIFEST, LARGEST_MANIFEST))
-            if content["version"] != VERSION or content["crc"] != crc32(content["files"]):
-                return []
-            return [_kept(*row) for row in msgpack.unpackb(content["files"])]
-        except (OSError, StoreError, KeyError, *NOT_UNPACKED):
-            return []
+        return read_manifest(self.directory, _kept)
 
     def _write(self, files: Iterable[KeptFile]) -> None:
         assert self.directory is not None
-        beside = self.directory / f"{MANIFEST}.new"
-        rows = msgpack.packb([astuple(kept) for kept in files])
-        with beside.open("wb") as file:
-            file.write(msgpack.packb({"version": VERSION, "crc": crc32(rows), "files": rows}))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, self.directory / MANIFEST)
-        fsync_directory(self.directory)
+        write_manifest(self.directory, map(astuple, files))
 
 
 def _examine(
@@ -172,7 +142,7 @@ def _examine(
 ) -> Examined | None:
     """Examine what a noted file covers of a log; None where that is nothing, or it was made of another one."""
     ranges = intersect(kept.ranges, [(commit_log.minimum, commit_log.end)])
-    if not ranges or not kept.mark or _mark_at(commit_log, kept.last) != kept.mark:
+    if not ranges or not kept.mark or mark_at(commit_log, kept.last) != kept.mark:
         return None
     counts = kept.slots, kept.entries
     found = recall(file, commit_log, cache, ranges)
@@ -181,7 +151,7 @@ def _examine(
     return found or examine(file, commit_log, [kept.slots], counts, cache, ranges)
 
 
-def _mark_at(commit_log: CommitLog, physical_offset: int) -> bytes:
+def mark_at(commit_log: CommitLog, physical_offset: int) -> bytes:
     """The first bytes of the record at a physical offset, none where there is none."""
     record = commit_log.damaged_record_at(physical_offset)
     return b"" if record is None else bytes(record[:MARK_BYTES])

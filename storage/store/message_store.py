@@ -165,6 +165,7 @@ class MessageStore:
             *snapshot.index.problems,
             *snapshot.queues.problems,
             *snapshot.queues.tier_problems,
+            *snapshot.queues.notes,
             *snapshot.config.problems,
             *(f"no record between physical offsets {start} and {stop}" for start, stop in snapshot.tail.skipped),
             *([self._upkeep.problem] if self._upkeep.problem else []),
@@ -206,6 +207,7 @@ class MessageStore:
 
     def follower(self) -> StoreFollower:
         """Make a follower that keeps the snapshot up to date while a broker writes; one for each server."""
+        self._current.follow()
         return StoreFollower(self._current, self.renew)
 
     def after_refresh(self, callback: Callable[[], None]) -> None:

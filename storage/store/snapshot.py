@@ -17,14 +17,17 @@ from storage.index.index_set import IndexSet
 from storage.index.state_cache import StateCache
 from storage.index.tail_index import TailIndex, empty_tail, extend_tail, scan_ranges
 from storage.kernels.store_view import IndexFilesView, LogView, RunsView, StoreView
+from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import StoreLayout, recognise_with_tier
 from storage.log.commit_log import CommitLog
+from storage.queue.derived_queues import DerivedQueues
 from storage.queue.queue_holes import QueueHoles
-from storage.queue.queue_place import has_another
+from storage.queue.queue_place import has_another, has_newest_unit
 from storage.queue.queue_store import QueueStore
 from storage.queue.tier import Tier
 from storage.store.kept_entries import KeptEntries
+from storage.store.kept_units import KeptUnits
 from storage.store.log_follower import LogFollower
 from storage.store.log_growth import LogGrowth
 from storage.store.store_state import StoreIdentity, StoreState, infer_identity, read_store_state
@@ -48,7 +51,7 @@ class StoreOptions:
     none is given ``new_state_directory`` returns one to start with for a store that takes long to look over;
     ``entries_directory`` returns where keys that were scanned may be kept (:mod:`storage.store.kept_entries`). Before
     :meth:`open` returns bytes of log are scanned up to about ``scan_budget``, and of index files checked up to
-    ``check_budget``, None: all.
+    ``check_budget``, None: all. ``delay_levels`` are the broker's `messageDelayLevel`, for queues in RocksDB alone.
     """
 
     commit_log_directories: tuple[Path, ...] = ()
@@ -59,6 +62,7 @@ class StoreOptions:
     check_budget: int | None = None
     new_state_directory: Callable[[StoreIdentity], Path | None] = lambda _: None
     keeps_state: bool = True
+    delay_levels: str = DEFAULT_DELAY_LEVELS
     entries_directory: Callable[[StoreIdentity], Path | None] = lambda _: None
     tier: Path | None = None
 
@@ -73,10 +77,10 @@ class StoreOptions:
 class Snapshot:
     """The files of a store at one moment; ``view`` is what kernels see of them.
 
-    ``kept`` is the directory of our own index files, another object whenever the store is opened anew; ``damage`` are
-    places of the log to which index entries point and where no record starts, because the log is damaged there;
-    ``beyond_index`` are bytes of log behind the last record that an index file knows; ``incomplete`` says what any key
-    query may lack, as one clause, or is None.
+    ``kept`` is the directory of our own index files, another object whenever the store is opened anew, ``kept_units``
+    that of units of queues that were derived from the log; ``damage`` are places of the log to which index entries
+    point and where no record starts, because the log is damaged there; ``beyond_index`` are bytes of log behind the
+    last record that an index file knows; ``incomplete`` says what any key query may lack, as one clause, or is None.
     """
 
     layout: StoreLayout
@@ -86,6 +90,7 @@ class Snapshot:
     queues: QueueStore
     index: IndexSet
     kept: KeptEntries
+    kept_units: KeptUnits
     tail: TailIndex
     damage: Offsets
     view: StoreView
@@ -107,7 +112,8 @@ def open_snapshot(
     tier = None if layout.tier is None else Tier(layout.tier)
     config = StoreConfig.load(layout.root)
     identity = infer_identity(config, commit_log, layout.tier)
-    kept = KeptEntries(options.entries_directory(identity))
+    entries_directory = options.entries_directory(identity)
+    kept = KeptEntries(entries_directory)
     index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache, options.check_budget)
     index = index.with_kept(kept.state, kept.open(commit_log, cache, budget=options.check_budget))
     tail = empty_tail(index.uncovered(commit_log.minimum, commit_log.end))
@@ -122,16 +128,35 @@ def open_snapshot(
         state=read_store_state(layout.root),
         config=config,
         commit_log=commit_log,
-        queues=QueueStore(layout.root, commit_log, holes=holes, tier=tier),
+        queues=QueueStore(
+            layout.root, commit_log, holes=holes, tier=tier, derived=derived_queues(layout, commit_log, options)
+        ),
         index=index,
         kept=kept,
+        kept_units=KeptUnits(entries_directory),
         tail=tail,
         damage=np.zeros(0, dtype=np.int64),
         view=StoreView(LogView(), IndexFilesView(), RunsView()),
         beyond_index=0,
         incomplete=None,
     )
+    if snapshot.queues.derived is not None:
+        snapshot.kept_units.load(snapshot.queues.derived, commit_log)
+        snapshot.queues.derived.scan(commit_log, lambda: False, options.scan_budget or 0)
     return derived(snapshot)
+
+
+def derived_queues(layout: StoreLayout, commit_log: CommitLog, options: StoreOptions) -> DerivedQueues | None:
+    """The queues that only the log has: those of RocksDB; None where all are files. Nothing is read of them yet.
+
+    A broker that writes both keeps light queues in RocksDB alone. It writes the unit of the last message at once, so
+    without that the files are left over from before.
+    """
+    place = layout.rocksdb_queues
+    if place is None:
+        return None
+    delays = parse_delay_levels(options.delay_levels)
+    return DerivedQueues(place, delays, only_light=has_newest_unit(layout.root, commit_log))
 
 
 def _looked_over(commit_log: CommitLog, index: IndexSet) -> int:

@@ -15,11 +15,18 @@ from storage.files.mapped_file import list_directory
 from storage.index.state_cache import StateCache
 from storage.index.tail_index import extend_tail
 from storage.layout.store_config import StoreConfig
-from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, recognise_with_tier
+from storage.layout.store_layout import (
+    BATCH_CONSUME_QUEUE,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    StoreLayout,
+    recognise_with_tier,
+)
 from storage.log.commit_log import CommitLog
+from storage.queue.queue_store import QueueStore
 from storage.queue.tier import Tier
 from storage.ranges import Ranges
-from storage.store.snapshot import Change, Snapshot, StoreOptions, derived
+from storage.store.snapshot import Change, Snapshot, StoreOptions, derived, derived_queues
 from storage.store.store_state import read_store_state
 
 YOUNG_NS = 1_000_000_000
@@ -56,7 +63,9 @@ class StoreWatch:
         options, layout = self._options, snapshot.layout
         is_other_root = self._has_changed("root", [self._root])
         has_other_files = self._has_changed("log", layout.commit_log_directories)
-        if is_other_root or has_other_files or thorough:
+        trees = [self._root / tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)]
+        are_other_trees = self._has_changed("queues", trees)
+        if is_other_root or has_other_files or are_other_trees or thorough:
             layout = recognise_with_tier(self._root, options.commit_log_directories, options.tier)
         config = StoreConfig.load(self._root, snapshot.config)
         state = read_store_state(self._root)
@@ -78,8 +87,6 @@ class StoreWatch:
             index = index.with_kept(kept_state, kept)
         # What could not be read may be readable now: its own directory does not show that.
         log_changed = has_other_files or is_cut or thorough or snapshot.commit_log.can_read_more()
-        trees = [self._root / tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)]
-        are_other_trees = self._has_changed("queues", trees)
         queues_changed = are_other_trees or state != snapshot.state or snapshot.queues.has_lost_file() or thorough
         queues_changed = queues_changed or (not snapshot.queues.is_whole and _can_be_listed(trees))
         tier = self._renewed_tier(snapshot, thorough=thorough)
@@ -106,7 +113,7 @@ class StoreWatch:
                 state=state,
                 index=index,
                 commit_log=log,
-                queues=current.queues.refresh(log, tier) if is_other else current.queues,
+                queues=_queues_of(current, layout, (log, tier), options) if is_other else current.queues,
                 tail=extend_tail(tail, log, SCANNED_AT_ONCE),
             )
             return derived(changed)
@@ -123,6 +130,25 @@ class StoreWatch:
         known, states = self._states.get(name), _states_of(directories)
         self._states[name] = states
         return states is None or states != known
+
+
+def _queues_of(
+    current: Snapshot, layout: StoreLayout, read: tuple[CommitLog, Tier | None], options: StoreOptions
+) -> QueueStore:
+    """The queues listed anew, with the log and the tier that were read.
+
+    Those in RocksDB are others where a broker has begun to keep them there.
+    """
+    log, tier = read
+    if layout.rocksdb_queues == current.layout.rocksdb_queues:
+        return current.queues.refresh(log, tier)
+    return QueueStore(
+        layout.root,
+        log,
+        holes=current.queues.holes,
+        tier=tier or current.queues.tier,
+        derived=derived_queues(layout, log, options),
+    )
 
 
 def _came(before: CommitLog, now: CommitLog) -> Ranges:

@@ -18,6 +18,7 @@ from storage.index.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS
 from storage.index.state_cache import StateCache
 from storage.index.tail_index import SCAN_STEP, Scanned, scan_ranges
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.queue.derived_queues import DerivedQueues
 from storage.ranges import intersect, total_length
 from storage.store.current_snapshot import CurrentSnapshot
 from storage.store.snapshot import Snapshot, StoreOptions, with_index, with_tail
@@ -30,7 +31,16 @@ MOST_IN_MEMORY: Final = 256 * 1024 * 1024
 """Bytes of scanned entries that memory holds before some of them become files."""
 
 MOST_WAITING: Final = 1024 * 1024 * 1024
-"""Bytes of scanned entries at which scanning stops where they should become files and cannot."""
+"""Bytes of scanned entries, or of derived units, at which scanning stops where they should become files and cannot."""
+
+MOST_UNITS: Final = 64 * 1024 * 1024
+"""Bytes of derived units that memory holds before they become a file."""
+
+LONG_TO_DERIVE: Final = 1024 * 1024 * 1024
+"""Bytes of log from which on units become a file, however few they are, when all of it has been read."""
+
+DERIVED_AT_ONCE: Final = 256 * 1024 * 1024
+"""Bytes of log that are read between two looks at the memory that derived units take."""
 
 STAYS_IN_MEMORY: Final = 64 * 1024 * 1024
 """Bytes at the end of the log whose keys stay in memory: what a crash might cut off."""
@@ -64,10 +74,14 @@ class Upkeep:
     def is_unfinished(self) -> bool:
         """Whether there is anything to do."""
         snapshot = self._current.snapshot
-        return bool(snapshot.tail.remaining or snapshot.index.unchecked) or self._is_much(snapshot)
+        if snapshot.tail.remaining or snapshot.index.unchecked or self._is_much(snapshot):
+            return True
+        derived = snapshot.queues.derived
+        return derived is not None and not (derived.reaches(snapshot.commit_log) or self._waits_for_room(derived))
 
     def run(self, should_stop: ShouldStop) -> None:
         """Do the work that there is, until it is done or `should_stop` returns True."""
+        self._derive(should_stop)
         while self._current.snapshot.index.unchecked and not should_stop():
             self._check_one()
         self.scan(None, should_stop)
@@ -85,6 +99,44 @@ class Upkeep:
             if budget is not None:
                 budget -= total_length(scanned.ranges)
             self._current.change(partial(_with_scanned, scanned))
+
+    def _derive(self, should_stop: ShouldStop) -> None:
+        """Derive the queues that are not files from the log, up to its end; some become files."""
+        while (derived := self._current.snapshot.queues.derived) is not None and not should_stop():
+            snapshot = self._current.snapshot
+            snapshot.kept_units.load(derived, snapshot.commit_log)
+            self._keep_units(snapshot, derived)
+            if derived.reaches(snapshot.commit_log) or self._waits_for_room(derived):
+                return
+            derived.scan(snapshot.commit_log, should_stop, DERIVED_AT_ONCE)
+
+    def _waits_for_room(self, derived: DerivedQueues) -> bool:
+        """Whether memory may not hold more units, because they should become files and cannot, or another process's."""
+        waits = self._keeps_entries or not self._options.keeps_state
+        is_kept = self._current.snapshot.kept_units.directory is not None
+        return waits and is_kept and derived.in_memory[0] > MOST_WAITING
+
+    def _keep_units(self, snapshot: Snapshot, derived: DerivedQueues) -> None:
+        """Make a file of the units in memory, if they are many or took long to derive."""
+        kept, (size, of_log) = snapshot.kept_units, derived.in_memory
+        is_too_soon = time.monotonic() - self._failed < RETRY_SECONDS
+        is_done = derived.reaches(snapshot.commit_log)
+        is_worth_it = size > MOST_UNITS or (is_done and of_log > LONG_TO_DERIVE)
+        if not self._keeps_entries or kept.directory is None or is_too_soon or not is_worth_it:
+            return
+        try:
+            kept.directory.mkdir(parents=True, exist_ok=True)
+            _require_room(kept.directory, size)
+            derived.keep(kept.keep)
+            kept.note(derived, snapshot.commit_log)
+        except OSError as error:
+            self._failed = time.monotonic()
+            self.problem = (
+                f"queues derived from the log cannot be kept in {kept.directory} ({error.strerror}): "
+                "every start derives them"
+            )
+        else:
+            self.problem = None
 
     def _check_one(self) -> None:
         """Check the newest file that was only looked over; the result is noted if this process keeps the state."""
@@ -155,7 +207,7 @@ class Upkeep:
         if not ranges:
             return False
         path = snapshot.kept.path_of_next()
-        _require_room(path.parent)
+        _require_room(path.parent, INDEX_HEADER + SLOT_BYTES * SLOTS + ENTRY_BYTES * ENTRIES)
         beside = path.with_suffix(".partial")
         try:
             write_index_file(beside, snapshot.tail, ranges, SLOTS, ENTRIES)
@@ -185,8 +237,8 @@ class Upkeep:
             self.problem = f"{kept.directory} cannot be tidied: {error.strerror}"
 
 
-def _require_room(directory: Path) -> None:
-    needed = INDEX_HEADER + SLOT_BYTES * SLOTS + ENTRY_BYTES * ENTRIES + SPARE_BYTES
+def _require_room(directory: Path, size: int) -> None:
+    needed = size + SPARE_BYTES
     free = shutil.disk_usage(directory).free
     if free < needed:
         raise OSError(0, f"{free} bytes are free there, {needed} are needed")

@@ -23,6 +23,7 @@ from golden_replay import Outcome, replay
 from golden_store import unpack
 from interop.wire import Frame
 from protocol.codes import VERSION_5_3_3
+from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS
 from storage.store.message_store import MessageStore, StoreOptions
 
 SESSIONS = {session.name: session for session in [*sessions(), *consumer_sessions()]}
@@ -52,7 +53,11 @@ def play(
 ) -> list[Outcome]:
     root = unpack("store", tmp_path_factory.mktemp(session.archive.parent.name), archives=session.archive.parent)
     log_directories = tuple(sorted(path for path in root.glob("commitlog-*") if path.is_dir()))
-    store = MessageStore.open(root, StoreOptions(commit_log_directories=log_directories))
+    recorded = session.archive.with_name("store.json")
+    levels = json.loads(recorded.read_text())["properties"]["messageDelayLevel"] if recorded.exists() else None
+    store = MessageStore.open(
+        root, StoreOptions(commit_log_directories=log_directories, delay_levels=levels or DEFAULT_DELAY_LEVELS)
+    )
 
     async def run() -> list[Outcome]:
         service = service_of(store, advertise=advertised_address(exchanges))

@@ -9,12 +9,14 @@ import json
 import lzma
 import struct
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from golden_store import GOLDEN
+from golden.record.records import walk
+from golden_store import GOLDEN, unpack
 from interop.wire import BINARY_HEADER, decode_frame
 
 RESPONSE_FLAG = 1
@@ -95,9 +97,14 @@ class Session:
         )
 
     def stored_topics(self) -> frozenset[str]:
-        """The topics that have a folder of queues in the archive."""
+        """The topics that have a folder of queues in the archive; where queues are in RocksDB, those of its records."""
         with tarfile.open(self.archive) as archive:
             paths = [name.split("/") for name in archive.getnames()]
+        if any(path[1:] == ["consumequeue", "CURRENT"] for path in paths):
+            with tempfile.TemporaryDirectory() as directory:
+                records = list(walk([unpack("store", Path(directory), archives=self.archive.parent) / "commitlog"]))
+            light = {name for each in records for name in each.properties.get("INNER_MULTI_DISPATCH", "").split(",")}
+            return frozenset({each.topic for each in records} | light - {""})
         return frozenset(path[2] for path in paths if len(path) > 2 and path[1] in QUEUE_FOLDERS)
 
 

@@ -19,7 +19,7 @@ from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ScanTask, scan_segment
 from storage.build.queue_plan import QueueOptions, QueuePlan
-from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
 
 def survey_here(tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:

@@ -127,7 +127,7 @@ class PullMessageProcessor:
         """The messages from a queue offset on; the header fields name the offset to go on from."""
         snapshot, group_changes = self._store.snapshot, self._service.clients.changes
         try:
-            if not snapshot.queues.is_listed:
+            if not snapshot.queues.is_listed_for(header.topic):
                 yield from snapshot.queues.listed()
             topic = self._topic(header, request)
             if self._polls.is_stopping:

@@ -85,8 +85,9 @@ public final class Recorder {
             case "queues" -> recorder.queues();
             case "ext" -> recorder.ext();
             case "filters" -> recorder.filters();
-            case "ledger" -> recorder.ledger(arguments[3]);
+            case "ledger" -> recorder.ledger(arguments[3], "RMQ_SYS_TRANS_OP_HALF_TOPIC");
             case "tier" -> recorder.tier(arguments[3]);
+            case "rocksdb" -> recorder.rocksdb(arguments[3], arguments[4]);
             case "nothing" -> { }
             default -> throw new IllegalArgumentException("no scenario " + arguments[2]);
         }
@@ -124,16 +125,7 @@ public final class Recorder {
         send("inner-single", message("BatchCqTopic", "TagA", "single-in-batch-topic", "no batch"), 0);
         sendBatch("inner-batch-last", "BatchCqTopic", 4, 0);
 
-        createTopic("LightParent", 2, Map.of());
-        for (int number = 0; number < 12; number++) {
-            Message message = message("LightParent", number % 3 == 0 ? "TagA" : "TagB", "light-" + number % 4, "light " + number);
-            String names = number % 2 == 0 ? "%LMQ%alpha" : "%LMQ%alpha,%LMQ%beta";
-            names = number == 11 ? "%LMQ%gamma" : names;
-            MessageAccessor.putProperty(message, MessageConst.PROPERTY_INNER_MULTI_DISPATCH, names);
-            send("light-" + number, message, number % 2);
-        }
-        send("light-none", message("LightParent", "TagA", "light-none", "in no light queue"), 0);
-
+        lights();
         createTopic("TimerTopic", 2, Map.of());
         List<String> due = timers();
         createTopic("DelayTopic", 2, Map.of());
@@ -166,6 +158,19 @@ public final class Recorder {
         Message message = message("TimerTopic", "TagT", label, label);
         delay.accept(message);
         return send(label, message, 1).getMsgId();
+    }
+
+    /** Messages of a topic that are in one, two or no light queues besides. */
+    private void lights() throws Exception {
+        createTopic("LightParent", 2, Map.of());
+        for (int number = 0; number < 12; number++) {
+            Message message = message("LightParent", number % 3 == 0 ? "TagA" : "TagB", "light-" + number % 4, "light " + number);
+            String names = number % 2 == 0 ? "%LMQ%alpha" : "%LMQ%alpha,%LMQ%beta";
+            names = number == 11 ? "%LMQ%gamma" : names;
+            MessageAccessor.putProperty(message, MessageConst.PROPERTY_INNER_MULTI_DISPATCH, names);
+            send("light-" + number, message, number % 2);
+        }
+        send("light-none", message("LightParent", "TagA", "light-none", "in no light queue"), 0);
     }
 
     private void waitForTimers(List<String> due) throws Exception {
@@ -267,7 +272,7 @@ public final class Recorder {
      * a batch, a delay level, a timer, a committed and a rolled-back transaction, failed consumption. Labels and keys
      * begin with {@code stage}.
      */
-    private void ledger(String stage) throws Exception {
+    private void ledger(String stage, String notes) throws Exception {
         waitUntil("a broker that may be written to", () -> {
             try {
                 return admin.examineBrokerClusterInfo().getBrokerAddrTable().get("broker-a").getBrokerAddrs().containsKey(0L);
@@ -285,7 +290,7 @@ public final class Recorder {
         }
         send(stage + "-bare", new Message("LedgerTopic", bytes("bare " + stage)), 0);
         sendBatch(stage + "-batch", "LedgerTopic", 5, 1);
-        transactions(stage);
+        transactions(stage, notes);
         createTopic("LedgerDelay", 1, Map.of());
         List<String> due = new ArrayList<>();
         Message delayed = message("LedgerDelay", "TagE", stage + "-level", "level 1");
@@ -334,8 +339,17 @@ public final class Recorder {
         }
     }
 
+    /**
+     * What a broker keeps whose queues and configuration are in RocksDB: messages of every kind, light queues, groups with
+     * committed offsets. {@code notes} is the topic in which it notes the ends of transactions.
+     */
+    private void rocksdb(String stage, String notes) throws Exception {
+        ledger(stage, notes);
+        lights();
+    }
+
     /** A transaction that is committed and one that is rolled back, each followed by what the broker notes of it. */
-    private void transactions(String stage) throws Exception {
+    private void transactions(String stage, String topicOfNotes) throws Exception {
         createTopic("LedgerTransactions", 1, Map.of());
         TransactionMQProducer transactional = new TransactionMQProducer("PG_TRANSACTIONS");
         transactional.setNamesrvAddr(nameServer);
@@ -352,7 +366,7 @@ public final class Recorder {
             }
         });
         transactional.start();
-        MessageQueue notes = new MessageQueue("RMQ_SYS_TRANS_OP_HALF_TOPIC", "broker-a", 0);
+        MessageQueue notes = new MessageQueue(topicOfNotes, "broker-a", 0);
         String address = admin.examineBrokerClusterInfo().getBrokerAddrTable().get("broker-a").selectBrokerAddr();
         LocalTransactionState[] outcomes = {LocalTransactionState.COMMIT_MESSAGE, LocalTransactionState.ROLLBACK_MESSAGE};
         for (LocalTransactionState outcome : outcomes) {

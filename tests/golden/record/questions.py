@@ -35,6 +35,7 @@ WAITING_TOPICS = (
     "SCHEDULE_TOPIC_XXXX",
     "rmq_sys_wheel_timer",
     "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
     "TRANS_CHECK_MAX_TIME_TOPIC",
 )
 """Where messages wait: brokers from 5.5.1 on know each by its own topic alone, REAL_TOPIC."""
@@ -94,6 +95,16 @@ def ask_everything(asker: Asker, records: Iterable[Record]) -> None:
     for topic, queue_id in _queue_ids(known):
         for kind, expression in [("TAG", "*"), *FILTERS.get(topic, [])]:
             _pull_all(asker, topic, queue_id, kind, expression)
+
+
+def ask_for_offsets(asker: Asker, records: Iterable[Record]) -> None:
+    """Everything, and how far each group that has a retry topic, and one that is not there, has come in every queue."""
+    known = list(records)
+    ask_everything(asker, known)
+    groups = sorted({each.topic.removeprefix("%RETRY%") for each in known if each.topic.startswith("%RETRY%")})
+    for group in [*groups, *(f"CG_LEDGER_{stage}" for stage in ("clean", "killed", "v2", "double")), "NoSuchGroup"]:
+        for topic, queue_id in _queue_ids(known):
+            asker.ask((BROKER_PORT, 14, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)}))
 
 
 def ask_for_retries(asker: Asker, records: Iterable[Record]) -> None:

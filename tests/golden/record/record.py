@@ -23,6 +23,7 @@ from golden.record.questions import (  # noqa: E402
     Asker,
     ask_by_topics,
     ask_everything,
+    ask_for_offsets,
     ask_for_retries,
 )
 from golden.record.records import Record, walk  # noqa: E402
@@ -97,7 +98,7 @@ LEDGER = {
     "dLegerPeers": f"n0-127.0.0.1:{LEDGER_PORT}",
 }
 """A broker that is the only member of its DLedger group; so are the properties' names spelled."""
-PATIENT_LEDGER = {
+PATIENT = {
     "mappedFileSizeCommitLog": "16384",
     "waitTimeMillsInSendQueue": "30000",
     "osPageCacheBusyTimeOutMills": "30000",
@@ -118,8 +119,13 @@ TIER = {
 """A broker that copies the messages of topics that are not its own into files of each queue, small ones."""
 TIER_ANSWERS = "answers.jsonl.xz"
 TIERED_TOPICS = ("TierTopic", "Tier-old", "Tier-new", "TierDelay")
+LIGHT_QUEUES = PATIENT | {"enableLmq": "true", "enableMultiDispatch": "true"}
+ROCKSDB = LIGHT_QUEUES | {"storeType": "defaultRocksDB", "flushConsumerOffsetInterval": "500"}
+"""All queues, topics, groups and offsets in RocksDB, as guides to light queues advise."""
 FRAMES = "frames.jsonl.xz"
 VIEWS = "views.jsonl.xz"
+ANSWERS = "answers.jsonl.xz"
+"""Not replayed: a broker with such a configuration answers by topics that it has written nowhere."""
 RECORDINGS = (
     Recording(
         "g2-hosts",
@@ -172,7 +178,7 @@ RECORDINGS = (
     Recording(
         "g2-dledger",
         (Stage(("ledger", "only"), frames=FRAMES, properties=LEDGER),),
-        PATIENT_LEDGER,
+        PATIENT,
         ledgers=("dledger-n0/data",),
     ),
     Recording(
@@ -181,7 +187,7 @@ RECORDINGS = (
             Stage(("ledger", "plain")),
             Stage(("ledger", "ledger"), frames=FRAMES, properties=LEDGER, is_killed=True),
         ),
-        PATIENT_LEDGER,
+        PATIENT,
         ledgers=("dledger-n0/data",),
     ),
     *(
@@ -195,6 +201,30 @@ RECORDINGS = (
             tier="tiered",
         )
         for name, is_killed in (("g2-tier", False), ("g2-tier-killed", True))
+    ),
+    Recording(
+        "g2-rocksdb",
+        (Stage(("rocksdb", "clean", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), frames=FRAMES),),
+        ROCKSDB,
+        ask=ask_for_offsets,
+    ),
+    Recording(
+        "g2-rocksdb-killed",
+        (Stage(("rocksdb", "killed", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"), frames=FRAMES, is_killed=True),),
+        ROCKSDB | {"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false"},
+        ask=ask_for_offsets,
+    ),
+    Recording(
+        "g2-rocksdb-v2",
+        (Stage(("rocksdb", "v2", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), frames=ANSWERS, is_killed=True),),
+        ROCKSDB | {"configManagerVersion": "v2"},
+        ask=ask_for_offsets,
+    ),
+    Recording(
+        "g2-rocksdb-double",
+        (Stage(("rocksdb", "double", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), frames=FRAMES),),
+        LIGHT_QUEUES | {"rocksdbCQDoubleWriteEnable": "true", "combineCQUseRocksdbForLmq": "true"},
+        ask=ask_for_offsets,
     ),
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from golden_store import GOLDEN, unpack
+from protocol.errors import ConfigError
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
@@ -75,3 +76,25 @@ def test_queues_and_index_of_a_ledger_come_out_as_the_broker_wrote_them(name: st
     assert len(built) == len(written) > 2
     assert built[:-1] == written[:-1]
     assert built[-1][40:] == written[-1][40:]  # a broker that was killed had not yet written its last header
+
+
+def test_the_queues_of_a_rocksdb_come_out_as_the_broker_writes_them_besides(tmp_path: Path) -> None:
+    recorded = GOLDEN / "g2" / "g2-rocksdb-double"
+    levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
+    store = unpack("store", tmp_path, archives=recorded)
+    report = rebuild(store, tmp_path / "out", delay_levels=levels)
+    made = files(tmp_path / "out")
+    light = {name: content for name, content in made.items() if "%LMQ%" in name}
+    written = {name: content for name, content in files(store).items() if name.count("/") == 3}
+    assert len(written) > 10
+    assert {name: content for name, content in made.items() if name not in light} == written
+    assert sorted(name.split("/")[1] for name in light) == ["%LMQ%alpha", "%LMQ%beta", "%LMQ%gamma"]
+    assert any("config/ is not made" in note for note in report.notes)
+
+
+def test_a_rocksdb_is_not_exchanged_for_files(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb")
+    before = sorted(path.name for path in (store / "consumequeue").iterdir())
+    with pytest.raises(ConfigError, match="is a RocksDB, which is not exchanged for files: give a directory to --out"):
+        rebuild(store)
+    assert sorted(path.name for path in (store / "consumequeue").iterdir()) == before

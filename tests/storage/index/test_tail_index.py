@@ -238,13 +238,13 @@ class TestCovering:
     def counted(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         """Ranges that were scanned."""
         ranges: list[tuple[int, int]] = []
-        run = module._Scan.run
+        run = module._KeyScan.run
 
-        def counting(scan: module._Scan, start: int, stop: int) -> int:
+        def counting(scan: module._KeyScan, start: int, stop: int) -> int:
             ranges.append((start, stop))
             return run(scan, start, stop)
 
-        monkeypatch.setattr(module._Scan, "run", counting)
+        monkeypatch.setattr(module._KeyScan, "run", counting)
         return ranges
 
     def test_a_range_that_grew_is_scanned_where_it_is_new(self, tmp_path: Path, counted: list[tuple[int, int]]) -> None:

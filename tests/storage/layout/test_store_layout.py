@@ -125,14 +125,15 @@ def test_a_directory_given_for_the_log_must_be_one(kind: str, found: str, tmp_pa
 
 
 @pytest.mark.parametrize("directory", ["consumequeue", "consumequeue_rocksdb"])
-@pytest.mark.parametrize("file", ["CURRENT", "MANIFEST-000005"])
-def test_queues_in_rocksdb_are_refused(directory: str, file: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["CURRENT", "MANIFEST-000005", "000010.sst"])
+def test_a_rocksdb_of_queues_is_known_by_any_of_its_files(directory: str, file: str, tmp_path: Path) -> None:
     make_store(tmp_path)
+    assert recognise_store(tmp_path).rocksdb_queues is None
     (tmp_path / directory).mkdir(exist_ok=True)
     (tmp_path / directory / file).write_text("MANIFEST-000005\n")
-    text = refusal(tmp_path)
-    assert f"found queues in RocksDB ({directory}/{file})" in text
-    assert "expected queues as files under consumequeue/" in text
+    layout = recognise_store(tmp_path)
+    assert layout.rocksdb_queues == tmp_path / directory
+    assert "consumequeue" not in layout.missing
 
 
 def converted(root: Path) -> Path:

@@ -24,7 +24,7 @@ from storage.index import index_coverage, index_examination
 from storage.query.lookup_call import KeyQuery
 from storage.ranges import total_length
 from storage.store import upkeep
-from storage.store.kept_entries import MANIFEST
+from storage.store.manifest import MANIFEST
 from storage.store.message_store import MessageStore, StoreOptions
 from storage.store.snapshot import with_index
 from storage.store.store_watch import StoreWatch

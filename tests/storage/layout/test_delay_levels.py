@@ -5,7 +5,7 @@ import pytest
 from oracles import DEFAULT_DELAY_LEVELS as RECORDED_LEVELS
 from oracles import delay_milliseconds
 from protocol.errors import ConfigError
-from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
 
 def test_the_default_levels_are_rocketmqs() -> None:

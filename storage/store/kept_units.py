@@ -1,0 +1,152 @@
+"""Runs of derived queue units that are kept for the next start, a file each, beside our own index files.
+
+What each was made of stands beside them (:mod:`storage.store.manifest`), in rows in the order of the log
+
+    [name, [device, inode, size, modified ns], [units, rows, queues, bytes of names], start, stop, last, mark]
+
+The units are those of the log in [start, stop); ``last`` is the physical offset of the last record that has one, and
+``mark`` are the first bytes of that record. As a broker only cuts off a log's end and appends, a log in which that
+record stands unchanged is, up to that record's end, the log that the file was made of. A row without a name has the
+queues of which no file has a unit any more: [topic, queue id, queue offset of the next message] each.
+
+One process writes there, others of the same server read what it has written.
+"""
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from protocol.errors import StoreError
+from storage.files.direct_writer import fsync_directory
+from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
+from storage.log.commit_log import CommitLog
+from storage.queue.derived_queues import DerivedQueues, is_in_memory
+from storage.queue.unit_runs import RunCounts, UnitRun
+from storage.queue.unit_struct import UNIT
+from storage.store.kept_entries import mark_at
+from storage.store.manifest import MANIFEST, read_manifest, state_of, write_manifest
+
+DIRECTORY: Final = "queues"
+OWN_NAME: Final = re.compile(r"[0-9]{20}\.units(\.partial)?")
+"""What is deleted when nobody needs it: names that we give, and no user."""
+
+Ended = dict[tuple[bytes, int], int]
+
+
+class KeptRun(NamedTuple):
+    """One row of the manifest."""
+
+    name: str
+    identity: FileIdentity
+    counts: RunCounts
+    start: int
+    stop: int
+    last: int
+    mark: bytes
+    ended: Ended
+
+
+class KeptUnits:
+    """A directory of runs, None: there is none."""
+
+    def __init__(self, directory: Path | None) -> None:
+        """`directory` is that of our own index files; nothing of it is read yet."""
+        self.directory = None if directory is None else directory / DIRECTORY
+        self._seen: FileIdentity | None = None
+
+    def load(self, derived: DerivedQueues, log: CommitLog) -> bool:
+        """Let `derived` take over what is kept of a log, if it is new; whether it did. Waits for the disk."""
+        state = state_of(self.directory)
+        if state is None or state == self._seen:
+            return False
+        self._seen = state
+        rows = read_manifest(self.directory, _kept)
+        ended = next((row.ended for row in rows if not row.name), {})
+        runs: list[UnitRun] = []
+        for row in rows:
+            if not row.name:
+                continue
+            run = self._opened(row)
+            record = None if run is None else log.damaged_record_at(row.last)
+            if run is None or record is None or mark_at(log, row.last) != row.mark:
+                break
+            if runs and runs[-1].stop != row.start:
+                break
+            runs.append(run)
+        if not runs:
+            return False
+        last = rows[[row.stop for row in rows].index(runs[-1].stop)]
+        record = log.damaged_record_at(last.last)
+        end = last.last if record is None else last.last + len(record)
+        runs[-1] = UnitRun(runs[-1].file, runs[-1].counts, runs[-1].start, end)
+        return derived.take_kept(runs, ended, log)
+
+    def keep(self, run: UnitRun) -> UnitRun:
+        """Write a run to a file, which takes its place. Raises OSError."""
+        assert self.directory is not None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / f"{run.start:020d}.units"
+        beside = path.with_suffix(".units.partial")
+        try:
+            with beside.open("wb") as file:
+                file.write(run.file.view)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+        fsync_directory(self.directory)
+        return UnitRun(MappedFile.open(path), run.counts, run.start, run.stop)
+
+    def note(self, derived: DerivedQueues, log: CommitLog) -> None:
+        """Note the files among the runs, and where queues without any ended; delete all others. Raises OSError."""
+        if self.directory is None:
+            return
+        state = derived.state
+        rows: list[tuple[Any, ...]] = [
+            ("", (0, 0, 0, 0), (0, 0, 0, 0), 0, 0, 0, b"", [[*n, e] for n, e in state.ended.items()])
+        ]
+        names = {MANIFEST}
+        for run in state.runs:
+            if is_in_memory(run):
+                break
+            names.add(run.file.path.name)
+            last = _last_of(run)
+            fields = run.file.path.name, tuple(run.file.identity), tuple(run.counts), run.start, run.stop, last
+            rows.append((*fields, mark_at(log, last), []))
+        write_manifest(self.directory, rows)
+        self._seen = state_of(self.directory)
+        for name in [name for name in os.listdir(self.directory) if name not in names and OWN_NAME.fullmatch(name)]:
+            with contextlib.suppress(OSError):
+                os.unlink(self.directory / name)
+
+    def _opened(self, row: KeptRun) -> UnitRun | None:
+        """The file of a row; None where it is not the one that was noted."""
+        assert self.directory is not None
+        try:
+            file = MappedFile.open(self.directory / row.name)
+        except StoreError:
+            return None
+        run = UnitRun(file, row.counts, row.start, row.stop)
+        return run if file.identity == row.identity and run.is_sound() else None
+
+
+def _last_of(run: UnitRun) -> int:
+    """Physical offset of the last record that has a unit in a run."""
+    offsets = np.ndarray(run.counts.units, ">i8", run.file.view, strides=(UNIT.size,))
+    return int(offsets.max())
+
+
+def _kept(name: Any, identity: Any, counts: Any, start: Any, stop: Any, last: Any, mark: Any, ended: Any) -> KeptRun:
+    if not (isinstance(name, str) and (not name or OWN_NAME.fullmatch(name)) and isinstance(mark, bytes)):
+        raise ValueError(name)
+    if not 0 <= int(start) <= int(last) <= int(stop) <= LARGEST_OFFSET:
+        raise ValueError(start)
+    ends = {(bytes(topic), int(queue_id)): int(end) for topic, queue_id, end in ended}
+    places = FileIdentity(*map(int, identity)), RunCounts(*map(int, counts)), int(start), int(stop), int(last)
+    return KeptRun(name, *places, mark, ends)
