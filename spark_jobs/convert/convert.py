@@ -161,7 +161,9 @@ class Convert:
         """Let commits and timers point to the new places; what became of either."""
         path = leave_moved(self._work, moved)
         links = [
-            LinkTask(task.work, task.base_offset, task.out, str(block_file(self._work, done, LINKS)), path)
+            LinkTask(
+                task.work, task.base_offset, task.out, str(block_file(self._work, done, LINKS)), path, task.modified_ns
+            )
             for task, done in zip(tasks, made, strict=True)
             if done["links"]
         ]

@@ -29,7 +29,8 @@ _SIZE_BYTES: Final = 4
 class LinkTask(msgspec.Struct, frozen=True):
     """A new segment with commits whose half messages are elsewhere, and the file of blocks that lists them.
 
-    `moved` is the path of a file that holds a MovedLog.
+    `moved` is the path of a file that holds a MovedLog; `modified_ns` is when the old segment was written last, -1 where
+    that is not known.
     """
 
     work: str
@@ -37,6 +38,7 @@ class LinkTask(msgspec.Struct, frozen=True):
     segment: str
     links: str
     moved: str
+    modified_ns: int
 
     @property
     def name(self) -> str:
@@ -103,6 +105,8 @@ def _link(task: LinkTask, _: Attempt, notify: Notify) -> Related:
             lost += int((offsets == NOWHERE).sum())
             found += int((offsets != NOWHERE).sum())
             notify(found + lost, found + lost)
+        if task.modified_ns >= 0:
+            os.utime(descriptor, ns=(task.modified_ns, task.modified_ns))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -148,7 +148,11 @@ def test_commits_find_their_half_messages_in_whatever_segment_these_are(ledger: 
     for number, between in enumerate([0, 1, 60, 5, 100, 30]):
         ledger.transaction(number, between)
     ledger.writer.close()
+    for folder in log_folders(ledger.root):
+        for path in folder.iterdir():
+            os.utime(path, (1_600_000_000, 1_600_000_000))
     report = convert(ledger.root, tmp_path / "plain")
+    assert {path.stat().st_mtime for path in (tmp_path / "plain" / "commitlog").iterdir()} == {1_600_000_000}
     expected = hold_against_oracle(ledger.root, tmp_path / "plain", SEGMENT)
     assert len(expected.segments) > 5
     assert report.details.converted.half_messages >= 3
