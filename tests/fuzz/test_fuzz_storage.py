@@ -175,7 +175,8 @@ def test_changed_index_files_are_sound_or_undecided(index_file: ChangingFile) ->
     sound = 0
     for generator, content, shape in shapes_of(index_file, EXAMPLES // 4, seed=4):
         sound += 1
-        assert growing_index.first_bad_entry(content, shape.slots, shape.entries) == 0 or sound % 10
+        if sound % 10 == 0:
+            assert growing_index.first_bad_entry(content, shape.slots, shape.entries) == 0
         assert 40 + 4 * shape.slots + 20 * (shape.entries + 1) <= len(content) or not shape.entries
         chain = list(IndexFile(index_file.file, shape).chain(generator.randrange(2**31)))
         assert [number for number, _ in chain] == sorted({number for number, _ in chain}, reverse=True)

@@ -21,8 +21,21 @@ from spark_jobs.scan.source import find_source
 from store_writer import StoreWriter
 
 
+class Sent:
+    """A broadcast."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def destroy(self) -> None:
+        del self.value
+
+
 class LoopContext:
     """What a job needs of a Spark context, as a loop."""
+
+    def broadcast(self, value: Any) -> Sent:
+        return Sent(value)
 
     def setJobGroup(self, group: str, description: str) -> None:
         """Nobody looks."""

@@ -7,6 +7,7 @@ store-format reference.
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 V1_MAGIC, V2_MAGIC, BLANK_MAGIC = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
@@ -131,7 +132,10 @@ def split_keys(keys: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Record:
-    """One record of the log, all 17 fields; hosts as (raw address, port), topic and properties undecoded too."""
+    """One record of the log, all 17 fields; hosts as (raw address, port), topic and properties undecoded too.
+
+    What is decoded is kept: `query` asks every record for it, for every key.
+    """
 
     total_size: int
     magic: int
@@ -151,13 +155,17 @@ class Record:
     topic_bytes: bytes
     properties_bytes: bytes
 
-    @property
+    @cached_property
     def topic(self) -> str:
         return decode_java(self.topic_bytes)
 
-    @property
+    @cached_property
     def properties(self) -> dict[str, str]:
         return parse_properties(decode_java(self.properties_bytes))
+
+    @cached_property
+    def keys(self) -> list[str]:
+        return split_keys(self.properties.get("KEYS", ""))
 
 
 def read_record(
@@ -430,7 +438,7 @@ def lacks_entry(record: Record, entries: Iterable[tuple[int, int]], has_tags: bo
 def has_key(record: Record, key: str, kind: str) -> bool:
     """Whether `key` names the record: kind K (a piece of KEYS), U (unique key), T (tag), or ANY (K or U)."""
     properties = record.properties
-    is_key = key in split_keys(properties.get("KEYS", ""))
+    is_key = key in record.keys
     is_unique = properties.get("UNIQ_KEY") == key
     return {"K": is_key, "U": is_unique, "T": properties.get("TAGS") == key, "ANY": is_key or is_unique}[kind]
 
