@@ -23,7 +23,7 @@ OWN_LOG: Final = ""
 """What stands for the store's own log among the names of queues."""
 
 RunPlan = Callable[[Plan, int | None, Cursor], Iterator[Step]]
-"""Searches a plan from a cursor on; finds at most a number of messages."""
+"""Searches a plan from a cursor on, up to a number of messages."""
 
 
 @dataclass(frozen=True, slots=True)
