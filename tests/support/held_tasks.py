@@ -2,6 +2,9 @@
 
 The product has no hook for this: the Python of the cluster's machines gets a `sitecustomize` that listens to what is
 opened. The first attempt that opens a file whose name begins with the wanted text waits until the test lets it go on.
+
+The same listener keeps machines apart that are processes of this one: what lies below a directory of others, or below
+another executor's directories for blocks, cannot be opened, listed or changed.
 """
 
 import os
@@ -10,6 +13,9 @@ from pathlib import Path
 from interop.stages import wait_until
 
 VARIABLE = "HELD_TASKS"
+APART = "APART_DIRECTORIES"
+"""The environment variable with directories of other machines, separated by commas."""
+
 HELD_SECONDS = 300
 
 LISTENER = """
@@ -35,15 +41,39 @@ def hold(event, arguments):
         time.sleep(0.02)
 
 
+others = [path for path in os.environ.get("APART_DIRECTORIES", "").split(",") if path]
+touching = {"open", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir"}
+
+
+def keep_apart(event, arguments):
+    if event not in touching:
+        return
+    own = [path for path in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if path]
+    for argument in arguments[:2]:
+        if not isinstance(argument, str):
+            continue
+        path = os.path.abspath(argument)
+        if any(path.startswith(f"{mine}/") or path == mine for mine in own):
+            continue
+        if "/blockmgr-" in path or any(path.startswith(f"{other}/") for other in others):
+            raise PermissionError(1, "is on another machine", path)
+
+
 if control:
     sys.addaudithook(hold)
+if others:
+    sys.addaudithook(keep_apart)
 """
 
 
 def plant_listener(python: Path) -> None:
     """Have a virtual environment's Python hold tasks where the variable names a directory."""
-    site = next(python.parents[1].glob("lib/python*/site-packages"))
-    (site / "sitecustomize.py").write_text(LISTENER)
+    write_listener(next(python.parents[1].glob("lib/python*/site-packages")))
+
+
+def write_listener(directory: Path) -> None:
+    """Put the listener where a Python looks for modules."""
+    (directory / "sitecustomize.py").write_text(LISTENER)
 
 
 class HeldTasks:

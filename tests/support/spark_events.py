@@ -37,6 +37,11 @@ class SparkEvents:
         """How many executors went away."""
         return sum(event.get("Event") == "SparkListenerExecutorRemoved" for event in self._events())
 
+    def repeated_stages(self) -> set[int]:
+        """The stages that were begun again, since what they had made was lost."""
+        begun = [event["Stage Info"] for event in self._events() if event.get("Event") == "SparkListenerStageSubmitted"]
+        return {stage["Stage ID"] for stage in begun if stage["Stage Attempt ID"]}
+
     def executors_there(self) -> int:
         """How many executors have come and not gone."""
         kinds = Counter(event.get("Event") for event in self._events())

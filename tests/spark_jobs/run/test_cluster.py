@@ -256,10 +256,10 @@ class TestOneApplication:
         lines = [line for part in Path(out["export"]).glob("part-*") for line in part.read_text().splitlines()]
         assert len(lines) == len(read_log(store / "commitlog"))
 
-    def test_workers_that_share_no_directory_send_what_they_build(
+    def test_workers_send_one_another_blocks_by_the_shuffle_and_what_they_build_to_a_url(
         self, tmp_path: Path, session: ClusterSession, store: Path
     ) -> None:
-        """Blocks go from one worker to the other by Spark's shuffle; no --work is there for both."""
+        """No --work is there for both; where neither could open it, too: `test_lost_exchange.py`."""
         out = f"file://{tmp_path}/out"
         session.run("rebuild_all", str(store), "--out", out, *SHAPE, "--exchange", "shuffle")
         parts = json.loads((tmp_path / "out" / "_manifest.json").read_text())["parts"]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from protocol.errors import StoreError, is_out_of_room
+from spark_jobs.run.progress import Phase
 from spark_jobs.run.session import FEW_TASKS, run_tasks
-from spark_jobs.run.spark_calls import JOB_GROUP, SparkFailed, TaskFailed, call_apart, spark_failure
+from spark_jobs.run.spark_calls import JOB_GROUP, SparkFailed, TaskFailed, call_apart, in_group, spark_failure
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -39,6 +40,23 @@ def test_results_come_in_the_order_of_the_tasks(spark: "SparkContext") -> None:
     many = list(range(FEW_TASKS + 1))
     assert run_tasks(spark, "square", many, lambda number: number * number) == [number * number for number in many]
     assert run_tasks(spark, "nothing", [], lambda number: {"number": number}) == []
+
+
+def test_a_stage_shows_its_phase_and_none_of_what_the_driver_adds_to_an_accumulator(spark: "SparkContext") -> None:
+    """So counts of tasks cannot be shown there: if this fails, they can be (docs/spark-clusters.md)."""
+    scala: Any = spark._jsc.sc()
+    counted = scala.longAccumulator("messages")
+    counted.add(7)
+    with in_group("rebuild"):
+        assert run_tasks(spark, Phase("build", 408, "entries").title, [1, 2], lambda number: number) == [1, 2]
+    counted.add(35)
+    assert counted.value() == 42
+    job = scala.statusStore().jobsList(None).head()  # the last one
+    assert job.jobGroup().get().startswith("rocketlens rebuild ")
+    assert job.description().get() == "rebuild: build 408 entries"
+    stages = job.stageIds()
+    assert stages.size() == 1
+    assert scala.statusStore().lastStageAttempt(stages.head()).accumulatorUpdates().isEmpty()
 
 
 def test_workers_run_on_this_interpreter(spark: "SparkContext") -> None:
