@@ -14,18 +14,18 @@ from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, gathered, store_options
 from broker.cli.output import format_options, print_table, time_text, write_maps
 from broker.cli.search_progress import SearchProgress
-from protocol.host_address import HostAddress
-from protocol.java_hash import decode_java
 from rocketlens.opening import StoreArguments
 from spark_jobs.commands.command_options import spark_options_where
 from storage.amounts import bytes_text, count_text, counted, rate_text, share_text
+from storage.space.breakdown import COUNTED_BY, NAME_FIELDS, counts_of, inexact_counts, name_counts
 
 if TYPE_CHECKING:
+    from storage.space.breakdown import NameCount
     from storage.space.forecast import Forecast
-    from storage.space.tally import Counts, Tally
+    from storage.space.tally import Tally
     from storage.store.message_store import MessageStore
 
-KINDS: Final = ("topic", "queue", "tag", "host", "hour", "largest")
+KINDS: Final = (*COUNTED_BY, "largest")
 """What messages can be counted by; the largest ones are listed one by one."""
 
 HEADINGS: Final = {
@@ -114,14 +114,8 @@ def space(store: Path, options: SpaceOptions, output_format: str, store_argument
             _show(found, tally, forecast, kinds, options.top)
         else:
             write_maps(output_format, _maps(found, tally, forecast, kinds, options.top))
-        for problem in problems_of(found.commit_log, tally):
+        for problem in (*problems_of(found.commit_log, tally), *inexact_counts(tally)):
             say(problem)
-        for name, counts in _counts(tally).items():
-            if counts.error:
-                say(
-                    f"there are more {name}s than are counted exactly: each may have up to {bytes_text(counts.error)} "
-                    f"more, and {bytes_text(counts.given_up_bytes)} are of others"
-                )
     sys.exit(FOUND if tally.messages else NOT_FOUND)
 
 
@@ -154,37 +148,6 @@ def _on_spark(options: SpaceOptions) -> "Callable[[Sequence[Any]], Iterator[Tall
     return partial(tally_on_spark, spark=SparkTarget(options.master, options.settings, say))
 
 
-def _counts(tally: "Tally") -> "dict[str, Counts[Any]]":
-    return {
-        "topic": tally.topics,
-        "queue": tally.queues,
-        "tag": tally.tags,
-        "host": tally.hosts,
-        "hour": tally.hours,
-    }
-
-
-def _named(kind: str, name: Any) -> tuple[str | int | None, ...]:
-    """The columns of a name in a tally, as people and programs read them."""
-    if kind == "topic":
-        return (decode_java(name),)
-    if kind == "queue":
-        return decode_java(name[0]), name[1]
-    if kind == "tag":
-        return decode_java(name[0]), None if name[1] is None else decode_java(name[1])
-    if kind == "host":
-        return (HostAddress.from_raw(name, 0).ip,)
-    from storage.space.scan_space import HOUR_MS  # it imports NumPy, which help does without
-
-    return (name * HOUR_MS,)
-
-
-def _rows(kind: str, tally: "Tally", top: int) -> list[tuple[tuple[str | int | None, ...], int, int]]:
-    counts = _counts(tally)[kind]
-    rows = sorted(counts.largest(), reverse=True)[:top] if kind == "hour" else counts.largest(top)
-    return [(_named(kind, name), messages, size) for name, messages, size in rows]
-
-
 def _show(store: "MessageStore", tally: "Tally", forecast: "Forecast | None", kinds: Sequence[str], top: int) -> None:
     times = f", stored {time_text(tally.oldest)} to {time_text(tally.newest)}" if tally.messages else ""
     click.echo(f"{counted(tally.messages, 'message')}, {bytes_text(tally.size)}{times}")
@@ -195,9 +158,9 @@ def _show(store: "MessageStore", tally: "Tally", forecast: "Forecast | None", ki
         if kind == "largest":
             print_table(("BYTES", "PHYSICAL", "TOPIC", "MESSAGE ID", "STORED"), _largest_rows(store, tally, top))
             continue
-        number = len(_counts(tally)[kind])
+        number = len(counts_of(tally, kind))
         heading = (*HEADINGS[kind], "BYTES", "SHARE", "MESSAGES")
-        print_table(heading, [_cells(kind, row, tally) for row in _rows(kind, tally, top)])
+        print_table(heading, [_cells(kind, row, tally) for row in name_counts(tally, kind, top)])
         if number > top:
             click.echo(f"… and {count_text(number - top)} more")
     if forecast is not None:
@@ -206,11 +169,10 @@ def _show(store: "MessageStore", tally: "Tally", forecast: "Forecast | None", ki
             click.echo(line)
 
 
-def _cells(kind: str, row: tuple[tuple[str | int | None, ...], int, int], tally: "Tally") -> tuple[str | int, ...]:
-    names, messages, size = row
-    shown = (time_text(int(name)) if kind == "hour" and name is not None else name for name in names)
-    share = f"{100 * size / tally.size:.1f} %"
-    return (*("-" if name is None else name for name in shown), bytes_text(size), share, count_text(messages))
+def _cells(kind: str, row: "NameCount", tally: "Tally") -> tuple[str | int, ...]:
+    shown = (time_text(int(name)) if kind == "hour" and name is not None else name for name in row.names)
+    share = f"{100 * row.size / tally.size:.1f} %"
+    return (*("-" if name is None else name for name in shown), bytes_text(row.size), share, count_text(row.messages))
 
 
 def _largest_rows(store: "MessageStore", tally: "Tally", top: int) -> Iterator[tuple[str | int, ...]]:
@@ -273,21 +235,13 @@ def _maps(
         "damagedPlaces": tally.damaged_places,
         "damagedBytes": tally.damaged_bytes,
     }
-    keys = {
-        "topic": ("topic",),
-        "queue": ("topic", "queueId"),
-        "tag": ("topic", "tag"),
-        "host": ("host",),
-        "hour": ("hourTimestamp",),
-    }
     for kind in kinds:
         if kind == "largest":
             yield from ({"kind": "largest", **each} for each in _largest(store, tally, top))
             continue
-        counts = _counts(tally)[kind]
-        for names, messages, size in _rows(kind, tally, top):
-            of_name = dict(zip(keys[kind], names, strict=True))
-            yield {"kind": kind, **of_name, "messages": messages, "bytes": size, "mostBytes": size + counts.error}
+        for row in name_counts(tally, kind, top):
+            of_name = dict(zip(NAME_FIELDS[kind], row.names, strict=True))
+            yield {"kind": kind, **of_name, "messages": row.messages, "bytes": row.size, "mostBytes": row.most_size}
     if forecast is None:
         return
     yield {

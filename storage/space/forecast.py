@@ -14,8 +14,7 @@ from typing import Final
 from protocol.errors import StoreError
 from storage.log.commit_log import CommitLog
 from storage.space.broker_settings import BrokerSettings
-from storage.space.scan_space import HOUR_MS
-from storage.space.tally import Tally
+from storage.space.tally import HOUR_MS, Tally
 
 GROWTH_HOURS: Final = 24
 """Hours before the last message from which the growth is reckoned."""

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from storage.amounts import bytes_text, counted
@@ -42,10 +43,15 @@ def measure(
     return whole
 
 
-def in_threads(parts: Sequence[SegmentPart], threads: int | None = None) -> Iterator[Tally]:
-    """Count segments by several threads, a few ahead of what is asked for; by default as many as there are cores."""
+def in_threads(
+    parts: Sequence[SegmentPart], threads: int | None = None, check: Callable[[], None] = lambda: None
+) -> Iterator[Tally]:
+    """Count segments by several threads, a few ahead of what is asked for; by default as many as there are cores.
+
+    These threads call `check` often; what it raises ends the counting.
+    """
     threads = min(threads or os.cpu_count() or 1, len(parts) or 1)
-    yield from in_ordered_threads("space", tally_segment, parts, threads)
+    yield from in_ordered_threads("space", partial(tally_segment, check=check), parts, threads)
 
 
 def problems_of(commit_log: CommitLog, tally: Tally) -> list[str]:

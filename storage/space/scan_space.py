@@ -3,6 +3,7 @@
 Only what lies beside the bodies is read: a body that is damaged is counted as if it were not.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +20,8 @@ from storage.kernels.message_rows import load_numbers
 from storage.kernels.region import Region
 from storage.kernels.texts import bytes_at, code_texts
 from storage.log.log_window import LocalFile, LogWindow
-from storage.space.tally import MOST_LARGEST, Tally
+from storage.space.tally import HOUR_MS, MOST_LARGEST, Tally
 
-HOUR_MS: Final = 3_600_000
 WIDEST_TABLE: Final = 4
 """Pairs that there might be, a message, up to which they are counted in a table of all of them, without sorting."""
 
@@ -38,10 +38,11 @@ class SegmentPart(msgspec.Struct, frozen=True):
     boundary: int
 
 
-def tally_segment(part: SegmentPart) -> Tally:
+def tally_segment(part: SegmentPart, check: Callable[[], None] = lambda: None) -> Tally:
     """What a segment holds; one that was deleted meanwhile is `gone`.
 
-    Raises StoreError where the file cannot be read, or was cut meanwhile.
+    `check` is called for each block of it, and ends the counting by what it raises. Raises StoreError where the file
+    cannot be read, or was cut meanwhile.
     """
     tally = Tally()
     try:
@@ -55,6 +56,7 @@ def tally_segment(part: SegmentPart) -> Tally:
     with LogWindow(file, part.base_offset, PIECE_BYTES) as window:
         reader = RowReader(window, Wanted(), names=True, checksums=False, boundary=part.boundary)
         for rows in reader.read(0, part.stop):
+            check()
             add_rows(tally, rows)
     for damaged in reader.damage:
         tally.add_damage(damaged.start, damaged.stop)

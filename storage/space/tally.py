@@ -11,6 +11,8 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+HOUR_MS: Final = 3_600_000
+
 MOST_NAMES: Final = 20_000
 """Names that a tally keeps of each kind; twice as many before some are given up."""
 

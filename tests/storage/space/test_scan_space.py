@@ -149,6 +149,21 @@ def test_a_segment_that_is_deleted_while_others_are_counted_is_a_gap(tmp_path: P
     assert problem == f"segments were deleted before they were counted: physical offsets {start} to {start + 8192}"
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_counting_can_be_ended_within_a_segment(tmp_path: Path, threads: int) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    writer.append("T", b"x" * 100)
+    writer.close()
+    progress: list[int] = []
+
+    def end() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        measure(opened(writer.root).commit_log, lambda parts: in_threads(parts, threads, end), progress.append)
+    assert progress == [0]
+
+
 def test_long_names_are_given_up_like_many_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.space.tally.MOST_NAME_BYTES", 1000)
     counts: Counts[tuple[bytes, bytes | None]] = Counts()
