@@ -33,6 +33,7 @@ from broker.web.api.looks import (
     Looker,
     shown_body,
     shown_events,
+    shown_largest,
     shown_lines,
     shown_message,
     shown_nothing,
@@ -53,6 +54,7 @@ from broker.web.api.pending import PendingAnswer, PendingQuestion, WaitingMessag
 from broker.web.api.preview import PreviewAnswer, PreviewQuestion, filter_preview
 from broker.web.api.request_context import RequestContext
 from broker.web.api.search import SearchAnswer, SearchQuestion, search_content
+from broker.web.api.space import SpaceAnswer, SpaceCounts, SpaceQuestion
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
 from broker.web.metrics_collector import installed_version
 from protocol.errors import RocketLensError
@@ -94,6 +96,7 @@ class Api:
         self._pool = LookupPool(THREADS)
         self._examinations = Examinations()
         self._waiting_messages = WaitingMessages()
+        self._space_counts = SpaceCounts()
         self._working: set[RequestContext] = set()
         self._audit_log = audit_log
         self.endpoints = (
@@ -110,6 +113,7 @@ class Api:
             Endpoint("/filter", PreviewQuestion, PreviewAnswer, filter_preview, shown_nothing),
             Endpoint("/search", SearchQuestion, SearchAnswer, search_content, shown_lines),
             Endpoint("/pending", PendingQuestion, PendingAnswer, self._waiting_messages.pending, shown_waiting),
+            Endpoint("/space", SpaceQuestion, SpaceAnswer, self._space_counts.space, shown_largest),
             Endpoint("/health", HealthQuestion, HealthAnswer, self._examinations.health),
         )
         self._description = b""
@@ -125,6 +129,7 @@ class Api:
             context.gone.set()
         self._examinations.close()
         self._waiting_messages.close()
+        self._space_counts.close()
         self._pool.close()
 
     def application(self) -> Starlette:

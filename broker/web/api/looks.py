@@ -37,6 +37,11 @@ def shown_waiting(_question: Any, answer: Any) -> list[int]:
     return [line.message.physical_offset for line in answer.messages]
 
 
+def shown_largest(_question: Any, answer: Any) -> list[int]:
+    """Physical offsets of the largest messages."""
+    return [] if answer.outcome is None else [line.physical_offset for line in answer.outcome.largest]
+
+
 def shown_nothing(_question: Any, _answer: Any) -> list[int]:
     """What counts messages by what is in them is a look too, though it shows none."""
     return []

@@ -17,6 +17,7 @@ register("message", later("view_message.js", "messageView"));
 register("topic", later("view_topic.js", "topicView"));
 register("search", later("view_search.js", "searchView"));
 register("pending", later("view_pending.js", "pendingView"));
+register("space", later("view_space.js", "spaceView"));
 register("health", later("view_health.js", "healthView"));
 
 const THEMES = [undefined, "dark", "light"];

@@ -125,8 +125,17 @@ def test_a_hostile_topic_for_which_a_message_waits_is_text(browser: Browser) -> 
     assert_nothing_happened(browser)
 
 
+def test_hostile_names_are_counted_as_text(browser: Browser) -> None:
+    browser.open("space")
+    browser.see(".space-tables")
+    browser.click("button.more", "Show more of each")
+    browser.until(lambda: any(ATTACKS["closing"] in text for text in browser.texts(".space .chip")))
+    assert "onerror" in browser.see("section[aria-label='By topic'] tbody tr").text
+    assert_nothing_happened(browser)
+
+
 def test_an_address_that_a_stranger_made_runs_nothing(browser: Browser) -> None:
-    for view in ("find", "topic", "message", "search", "topics", "pending", "health"):
+    for view in ("find", "topic", "message", "search", "topics", "pending", "space", "health"):
         attack = ATTACKS["closing"]
         browser.open(
             view, text=attack, topic=attack, contains=attack, offset=attack, broker="" if view != "find" else attack

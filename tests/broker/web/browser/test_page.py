@@ -292,6 +292,7 @@ def test_everything_that_can_be_pressed_has_a_name(browser: Browser) -> None:
         ("topic", {"topic": "TopicTest"}, ".messages tbody tr"),
         ("search", {}, ".search-form"),
         ("pending", {}, ".list .end"),
+        ("space", {}, ".space-tables"),
         ("health", {}, ".picture"),
     ):
         browser.open(view, **parameters)
@@ -309,6 +310,7 @@ def test_a_phone_needs_no_scrolling_sideways(browser: Browser) -> None:
             ("topic", {"topic": "TopicTest"}, ".messages tbody tr"),
             ("search", {}, ".search-form"),
             ("pending", {}, ".list .end"),
+            ("space", {}, ".space-tables"),
             ("health", {}, ".picture"),
         ):
             browser.open(view, **parameters)

@@ -1,7 +1,10 @@
 """The page where things are not as they should be: keys, several stores, damage, long work that is stopped."""
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -191,3 +194,60 @@ def test_what_waits_is_counted_listed_and_narrowed(lone: Browser, tmp_path: Path
         lone.keep("pending")
         lone.see("input[name=topic]").send_keys("DelayTopic", Keys.ENTER)
         lone.see(".list .end", "No message waits.")
+
+
+def test_what_takes_the_disk_is_counted_in_tables_with_its_largest_messages(lone: Browser, damaged: Path) -> None:
+    with serving_page([service_of(MessageStore.open(damaged))]) as origin:
+        lone.server = origin
+        lone.open("topics")
+        lone.see(".topics tbody tr", "orders")
+        lone.press("u")
+        lone.see(".bar .muted", "messages, ")
+        assert "hold no intact record and are not counted" in lone.see(".notice.warning").text
+        for title in ("By topic", "By queue", "By tag", "By sender", "By hour, the newest first", "Largest messages"):
+            assert lone.see(f"section[aria-label='{title}'] tbody tr")
+        assert "(assumed)" in lone.see("section[aria-label='Growth and room']").text
+        large = "section[aria-label='Largest messages'] a.open"
+        assert len(lone.all(large)) == 10
+        lone.click("button.more", "Show more of each")
+        lone.until(lambda: len(lone.all(large)) == 100)
+        for theme in ("light", "dark"):
+            lone.run(f"document.documentElement.dataset.theme = '{theme}'")
+            lone.driver.set_window_size(375, 812)
+            lone.keep(f"space-phone-{theme}")
+            assert lone.run("return document.documentElement.scrollWidth <= innerWidth")
+            lone.driver.set_window_size(1400, 900)
+            lone.keep(f"space-{theme}")
+        lone.press("j", Keys.ENTER)
+        lone.see(".facts", "orders")
+        assert lone.complaints() == []
+
+
+def test_counting_shows_how_far_it_is_and_can_be_given_up(
+    lone: Browser, damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from storage.space.measure import measure
+
+    has_ended = threading.Event()
+
+    def slow(*arguments: Any) -> None:
+        try:
+            while True:
+                arguments[2](65536)
+                time.sleep(0.01)
+        finally:
+            has_ended.set()
+
+    with serving_page([service_of(MessageStore.open(damaged))]) as origin:
+        lone.server = origin
+        monkeypatch.setattr("broker.web.api.space.measure", slow)
+        lone.open("space")
+        lone.see(".work .progress-text", "counted 66 kB of ")
+        lone.keep("space-progress")
+        lone.click(".work button.stop")
+        lone.see(".notice", "Stopped before there was a result.")
+        assert has_ended.wait(60)
+        monkeypatch.setattr("broker.web.api.space.measure", measure)
+        lone.click("button", "Count again")
+        lone.see("section[aria-label='By topic'] tbody tr", "orders")
+        assert not [each for each in lone.all(".work") if each.is_displayed()]

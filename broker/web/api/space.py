@@ -1,0 +1,303 @@
+"""What takes the disk, as `rocketlens space` shows it: the log is counted once for all clients that ask.
+
+Counting reads the whole log, so only one store's is counted at a time, by half of the processors, and what came of it
+is answered for an hour unless a client asks for another age. It ends when no client has asked for a while.
+"""
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from broker.web.api.endpoint import Limit, Question
+from broker.web.api.kept_work import KeptWorks, Report
+from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.request_context import RequestContext
+from storage.life.message_copies import origin_topic
+from storage.search.find import message_at
+from storage.space.breakdown import COUNTED_BY, NAME_FIELDS, NameCount, inexact_counts, name_counts
+from storage.space.broker_settings import BrokerSettings
+from storage.space.forecast import Forecast, make_forecast
+from storage.space.measure import in_threads, measure, problems_of
+from storage.space.tally import MOST_LARGEST, Tally
+
+KEPT_SECONDS: Final = 3600
+"""How long counts are answered before the log is counted anew, unless a client asks for another age."""
+
+OLDEST_SECONDS: Final = 7 * 24 * 3600
+"""The oldest counts that a client may ask for."""
+
+TURN_SECONDS: Final = 0.2
+"""How often a counting that waits for another store's looks whether a client still asks for it."""
+
+_OF_TOPICS: Final = ("topic", "queue", "tag")
+"""Counts whose names begin with a topic."""
+
+
+class SpaceQuestion(Question):
+    """`limit` is the number of names of each kind, of the newest hours, and of the largest messages.
+
+    `maximumAge`: what was counted longer ago, in seconds, is counted anew.
+    """
+
+    limit: Limit = 10
+    maximum_age: Annotated[int, Meta(ge=0, le=OLDEST_SECONDS)] = KEPT_SECONDS
+
+
+class SpaceLine(msgspec.Struct, rename="camel", kw_only=True):
+    """Messages of one name, and the bytes of their records: `mostBytes` are more where there are too many names.
+
+    A line has what it is counted by: a `topic`, alone, with a `queueId` or with a `tag` (null: without a tag); a
+    sender's address, `host`; or the beginning of an hour, `hourTimestamp`.
+    """
+
+    topic: str | None = None
+    queue_id: int | None = None
+    tag: str | None = None
+    host: str | None = None
+    hour_timestamp: int | None = None
+    messages: int
+    bytes: int
+    most_bytes: int
+
+
+class SpaceTable(msgspec.Struct, rename="camel", kw_only=True):
+    """Lines, the most bytes first, hours from the newest on; `names` is how many of them there are in all."""
+
+    lines: list[SpaceLine]
+    names: int
+
+
+class LargeMessage(msgspec.Struct, rename="camel", kw_only=True):
+    """One of the largest messages. `message` is null where it cannot be read any more; `damage` says what is wrong."""
+
+    bytes: int
+    physical_offset: int
+    message: MessageLine | None
+    damage: str | None
+
+
+class SpaceForecast(msgspec.Struct, rename="camel", kw_only=True):
+    """How the log grows, and when the disk is full or messages expire; null for what cannot be said.
+
+    `crowdedTimestamp`: from then on the broker deletes segments of any age. `expiryTimestamp`: from then on it may
+    delete the oldest segment for its age. `keptBytes` is how long the log becomes until it is as old as it is kept.
+    `assumed` names the broker's settings that are not known, for which a broker's defaults are taken.
+    """
+
+    bytes_per_day: int | None
+    growth_hours: float
+    disk: str
+    disk_bytes: int
+    disk_used_bytes: int
+    disk_free_bytes: int
+    full_timestamp: int | None
+    crowded_timestamp: int | None
+    expiry_timestamp: int | None
+    kept_bytes: int | None
+    log_bytes: int
+    is_full_first: bool | None
+    reserved_hours: int
+    most_used_percent: int
+    assumed: list[str]
+
+
+class SpaceOutcome(msgspec.Struct, rename="camel", kw_only=True):
+    """What was counted; `notes` say what could not be, and what is not exact. Times are null without messages.
+
+    `leftOut` counts the lines and messages that this account may not read, which are not among the first `limit` then.
+    """
+
+    messages: int
+    bytes: int
+    oldest_timestamp: int | None
+    newest_timestamp: int | None
+    topics: SpaceTable
+    queues: SpaceTable
+    tags: SpaceTable
+    hosts: SpaceTable
+    hours: SpaceTable
+    largest: list[LargeMessage]
+    forecast: SpaceForecast | None
+    notes: list[str]
+    left_out: int
+    counted_timestamp: int
+    seconds: float
+
+
+class SpaceAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """`running`: `countedBytes` of `totalBytes` are done, ask again. `done`: with an `outcome`. `failed`: a `problem`.
+
+    While it runs, `outcome` is what was counted before, if anything was.
+    """
+
+    state: Literal["running", "done", "failed"]
+    counted_bytes: int = 0
+    total_bytes: int = 0
+    seconds: float = 0.0
+    outcome: SpaceOutcome | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Large:
+    """A large message, and the topic that it was sent to: its reader needs the right to that as well."""
+
+    line: LargeMessage
+    origin: str | None
+
+    def may_be_read(self, context: RequestContext) -> bool:
+        message = self.line.message
+        if message is None or self.origin is None:
+            return context.account is None or context.account.is_unbounded
+        return context.may_read(message.topic) and context.may_read(self.origin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What was counted of one store, all names of it, without anything that holds its files open."""
+
+    tally: Tally
+    rows: dict[str, list[NameCount]]
+    largest: list[_Large]
+    forecast: Forecast | None
+    notes: list[str]
+    timestamp: int
+    seconds: float
+
+
+class SpaceCounts:
+    """What takes the disk in all stores; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._works: KeptWorks[_Counted] = KeptWorks("space", "counting the log")
+        self._turn = threading.Lock()
+        """Held by the one that counts."""
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._works.close()
+
+    def space(self, context: RequestContext, question: SpaceQuestion) -> SpaceAnswer:
+        """What takes the disk, by topic, queue, tag, sender and hour; the largest messages, and how the log grows."""
+        context.require_admin()
+        context.refuse_tier("space")
+        state = self._works.ask(context.service.broker_name, partial(self._count, context), question.maximum_age)
+        if state.problem is not None:
+            return SpaceAnswer(state="failed", problem=state.problem)
+        outcome = None if state.outcome is None else _outcome(context, state.outcome, question.limit)
+        if not state.is_running and outcome is not None:
+            return SpaceAnswer(state="done", outcome=outcome)
+        total = sum(segment.end - segment.base_offset for segment in context.store.commit_log.segments)
+        return SpaceAnswer(
+            state="running",
+            counted_bytes=state.progress,
+            total_bytes=max(total, state.progress),
+            seconds=state.seconds,
+            outcome=outcome,
+        )
+
+    def _count(self, context: RequestContext, report: Report) -> _Counted:
+        """Count one store, after those whose turn came before."""
+        while not self._turn.acquire(timeout=TURN_SECONDS):
+            report(0)
+        try:
+            return _counted(context, report)
+        finally:
+            self._turn.release()
+
+
+def _counted(context: RequestContext, report: Report) -> _Counted:
+    started, done = time.monotonic(), 0
+
+    def reached(progress: int) -> None:
+        nonlocal done
+        done = progress
+        report(progress)
+
+    # Half of the cores stay with the clients of the other port. Within a segment, too, it is to end when nobody asks.
+    threads = max((os.cpu_count() or 2) // 2, 1)
+    tally_all = partial(in_threads, threads=threads, check=lambda: report(done))
+    log = context.store.commit_log
+    tally = measure(log, tally_all, reached)
+    return _Counted(
+        tally=tally,
+        rows={kind: name_counts(tally, kind) for kind in COUNTED_BY},
+        largest=[_large(context, size, offset) for size, offset in tally.largest_messages(MOST_LARGEST)],
+        forecast=make_forecast(log, tally, BrokerSettings()),
+        notes=[*problems_of(log, tally), *inexact_counts(tally)],
+        timestamp=time.time_ns() // 1_000_000,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _large(context: RequestContext, size: int, physical_offset: int) -> _Large:
+    message, damage = message_at(context.store, physical_offset)
+    line = None if message is None else line_of(message, damage=damage)
+    large = LargeMessage(bytes=size, physical_offset=physical_offset, message=line, damage=damage)
+    return _Large(large, None if message is None else origin_topic(message))
+
+
+def _outcome(context: RequestContext, counted: _Counted, limit: int) -> SpaceOutcome:
+    tally = counted.tally
+    rows = {kind: _readable(context, kind, counted.rows[kind]) for kind in COUNTED_BY}
+    largest = [each for each in counted.largest if each.may_be_read(context)]
+    left_out = sum(len(counted.rows[kind]) - len(rows[kind]) for kind in COUNTED_BY)
+    return SpaceOutcome(
+        messages=tally.messages,
+        bytes=tally.size,
+        oldest_timestamp=tally.oldest if tally.messages else None,
+        newest_timestamp=tally.newest if tally.messages else None,
+        topics=_table("topic", rows["topic"], limit),
+        queues=_table("queue", rows["queue"], limit),
+        tags=_table("tag", rows["tag"], limit),
+        hosts=_table("host", rows["host"], limit),
+        hours=_table("hour", rows["hour"], limit),
+        largest=[each.line for each in largest[:limit]],
+        forecast=None if counted.forecast is None else _forecast(counted.forecast),
+        notes=counted.notes,
+        left_out=left_out + len(counted.largest) - len(largest),
+        counted_timestamp=counted.timestamp,
+        seconds=counted.seconds,
+    )
+
+
+def _readable(context: RequestContext, kind: str, rows: list[NameCount]) -> list[NameCount]:
+    """The rows that may be seen: senders and hours are of all topics together."""
+    if context.account is None or kind not in _OF_TOPICS:
+        return rows
+    return [row for row in rows if context.may_read(str(row.names[0]))]
+
+
+def _table(kind: str, rows: list[NameCount], limit: int) -> SpaceTable:
+    return SpaceTable(lines=[_line(kind, row) for row in rows[:limit]], names=len(rows))
+
+
+def _line(kind: str, row: NameCount) -> SpaceLine:
+    counts = {"messages": row.messages, "bytes": row.size, "mostBytes": row.most_size}
+    return msgspec.convert({**dict(zip(NAME_FIELDS[kind], row.names, strict=True)), **counts}, SpaceLine)
+
+
+def _forecast(forecast: Forecast) -> SpaceForecast:
+    return SpaceForecast(
+        bytes_per_day=forecast.growth,
+        growth_hours=forecast.growth_hours,
+        disk=str(forecast.disk),
+        disk_bytes=forecast.disk_size,
+        disk_used_bytes=forecast.disk_used,
+        disk_free_bytes=forecast.disk_free,
+        full_timestamp=forecast.full_timestamp,
+        crowded_timestamp=forecast.crowded_timestamp,
+        expiry_timestamp=forecast.expiry_timestamp,
+        kept_bytes=forecast.kept_size,
+        log_bytes=forecast.log_size,
+        is_full_first=forecast.is_full_first,
+        reserved_hours=forecast.settings.reserved_hours,
+        most_used_percent=forecast.settings.most_used,
+        assumed=sorted(forecast.settings.assumed),
+    )
