@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, Question, Time, Topic, check_times
-from broker.web.api.kept_work import KEPT_SECONDS, KeptWorks, Report
+from broker.web.api.kept_work import KEPT_SECONDS, WAITED_SECONDS, KeptWorks, Report
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from storage.life.pending import BEGINNING, Pending, PendingMessage, PendingTopic, PendingWindow
@@ -66,8 +66,9 @@ class PendingLine(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class PendingAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """`running`: `readMessages` were read, ask again. `done`: `topics` and `messages` are what waits. `failed`: why.
-    `topics` are counted for the first page only, and empty where a `cursor` is given.
+    """`running`: `readMessages` were read, or a page for another client is being read; ask again. `done`: `topics` and
+    `messages` are what waits. `failed`: why. `topics` are counted for the first page only, and empty where a `cursor`
+    is given.
 
     `logTimestamp` is when the last message was stored; timer messages that were due before `timersTimestamp` are
     delivered. `notes` say what is not known, `incomplete` what may be missing, `left_out` how many messages this
@@ -125,8 +126,13 @@ class WaitingMessages:
             return PendingAnswer(state="failed", problem=state.problem)
         if state.is_running or read is None:
             return PendingAnswer(state="running", read_messages=state.progress, seconds=state.seconds)
-        with read.lock:
+        # Who comes while another's page is being read asks again, and keeps no thread from others meanwhile.
+        if not read.lock.acquire(timeout=WAITED_SECONDS):
+            return PendingAnswer(state="running", read_messages=state.progress, seconds=state.seconds)
+        try:
             return _answer(context, question, read, cursor)
+        finally:
+            read.lock.release()
 
 
 def _read(context: RequestContext, report: Report) -> _Read:

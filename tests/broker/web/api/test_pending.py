@@ -1,12 +1,19 @@
 """What waits, by the API: read once, listed page by page, and shown to those who may see it."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acl_file import write_accounts
+from broker.web.api.pending import PendingQuestion, WaitingMessages
+from broker.web.api.request_context import RequestContext
+from broker_harness import service_of
+from storage.life.pending import Pending
+from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 from web_questions import ApiOf, keys
 
@@ -90,3 +97,33 @@ def test_a_store_without_queues_fails_with_the_reason(store: Path) -> None:
     answer = done(ApiOf(store))
     assert answer["state"] == "failed"
     assert "consumequeue/ is empty" in answer["problem"]
+
+
+def test_who_comes_while_another_page_is_being_read_is_to_ask_again(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = RequestContext(service_of(MessageStore.open(store, StoreOptions(keeps_state=False))))
+    waiting, question = WaitingMessages(), PendingQuestion(maximum_age=3600)
+    deadline = time.monotonic() + 60
+    while (whole := waiting.pending(context, question)).state == "running":
+        assert time.monotonic() < deadline
+    page, is_reading, goes_on = Pending.page, threading.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        is_reading.set()
+        assert goes_on.wait(60)
+        return page(*arguments)
+
+    monkeypatch.setattr(Pending, "page", slow)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(waiting.pending, context, question)
+        assert is_reading.wait(60)
+        try:
+            second = waiting.pending(context, question)
+            assert not first.done()
+        finally:
+            goes_on.set()
+        assert (second.state, second.messages, second.topics) == ("running", [], [])
+        assert first.result(60).messages == whole.messages
+    assert len(whole.messages) == 10
+    assert waiting.pending(context, question).messages == whole.messages
