@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from protocol.errors import RocketLensError as Error
     from protocol.host_address import HostAddress
     from protocol.message import Message
-    from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
+    from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Space, Topic
     from rocketlens.arrow_reader import DamageWarning, arrow
     from rocketlens.remote import AsyncRemoteStore, connect_async
     from rocketlens.remote_plain import RemoteStore, connect
@@ -63,6 +63,7 @@ _PLACES: Final = {
     "RemoteStore": "rocketlens.remote_plain",
     "ResponseError": "broker.cluster.client",
     "Search": "rocketlens.searching",
+    "Space": "rocketlens.answers",
     "Store": "rocketlens.store",
     "StoreError": "protocol.errors",
     "Topic": "rocketlens.answers",
@@ -98,6 +99,7 @@ __all__ = [
     "RemoteStore",
     "ResponseError",
     "Search",
+    "Space",
     "Store",
     "StoreError",
     "Topic",

@@ -12,7 +12,7 @@ import msgspec
 from protocol.errors import RocketLensError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
 from protocol.message import Message, decode_message
-from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
+from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Space, Topic
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -258,6 +258,40 @@ class Store:
         if store.layout.is_tier_alone:  # a broker puts no waiting message into its tier
             store.refuse_tier("pending")
         return Pending(store)
+
+    def space(self, *, broker_config: str | PathLike[str] | None = None) -> Space:
+        """What takes the disk: messages and bytes by topic, queue, tag, sender and hour, and until when there is room.
+
+        The whole log is read once, without the bodies. `broker_config` is the broker.conf of the store's broker, which
+        says how long it keeps messages; without it a broker's defaults are assumed.
+
+        >>> space = store.space()
+        >>> space.messages, [count.names for count in space.topics[:2]]
+        (390, [('BulkTopic',), ('TopicTest',)])
+        """
+        from storage.space.breakdown import inexact_counts, name_counts
+        from storage.space.broker_settings import BrokerSettings, read_broker_settings
+        from storage.space.forecast import make_forecast
+        from storage.space.measure import measure, problems_of
+        from storage.space.tally import MOST_LARGEST
+
+        settings = BrokerSettings() if broker_config is None else read_broker_settings(Path(broker_config))
+        store = self._opened(with_keys=False)
+        store.refuse_tier("space")
+        log = store.commit_log
+        tally = measure(log)
+        return Space(
+            messages=tally.messages,
+            size=tally.size,
+            topics=tuple(name_counts(tally, "topic")),
+            queues=tuple(name_counts(tally, "queue")),
+            tags=tuple(name_counts(tally, "tag")),
+            hosts=tuple(name_counts(tally, "host")),
+            hours=tuple(name_counts(tally, "hour")),
+            largest=tuple(tally.largest_messages(MOST_LARGEST)),
+            forecast=make_forecast(log, tally, settings),
+            notes=(*problems_of(log, tally), *inexact_counts(tally)),
+        )
 
     def topics(self) -> list[Topic]:
         """All topics of the store by name: of its configuration, and of its queues.

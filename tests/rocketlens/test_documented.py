@@ -37,7 +37,7 @@ def test_docstrings(name: str, g1_store: Path, address: Endpoint) -> None:
 
 
 def test_every_method_of_a_store_that_looks_something_up_shows_how() -> None:
-    for name in ("find", "life", "pull", "query", "search", "topics", "view"):
+    for name in ("find", "life", "pull", "query", "search", "space", "topics", "view"):
         shown = (getattr(rocketlens.Store, name).__doc__ or "") + (rocketlens.Search.__doc__ or "")
         assert f"store.{name}(" in shown, name
 
@@ -52,7 +52,7 @@ def test_the_page_names_all_that_is_promised() -> None:
     text = PAGE.read_text()
     unnamed = {"AsyncRemoteStore", "AsyncSearch", "Event", "FoundMessages", "Group", "HostAddress", "Message"}
     unnamed |= {"MessageLife", "Messages", "ProgressReport", "ProtocolError", "PulledMessages", "RemoteStore"}
-    unnamed |= {"Search", "Store", "Topic"}  # what the others return
+    unnamed |= {"Search", "Space", "Store", "Topic"}  # what the others return
     assert unnamed < set(rocketlens.__all__)
     assert [name for name in rocketlens.__all__ if name not in unnamed and f"`{name}" not in text and
             f"rocketlens.{name}" not in text] == []  # fmt: skip

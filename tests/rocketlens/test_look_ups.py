@@ -11,6 +11,8 @@ import pytest
 import rocketlens
 from broker_harness import service_of, serving_in_a_thread
 from golden_store import G1, GOLDEN, unpack
+from oracles import read_log
+from space_oracle import count
 from storage.store.message_store import MessageStore
 
 Source = rocketlens.Store | rocketlens.RemoteStore
@@ -246,3 +248,27 @@ def test_a_batch_in_one_record_is_pulled_as_its_messages(tmp_path: Path) -> None
                 inside = source.pull("BatchCqTopic", 1, 1, maximum=1)
                 assert [message.queue_offset for message in inside] == [1, 2]
                 assert inside.next_offset == 3
+
+
+def test_what_takes_the_disk_is_counted_as_by_the_oracle(g1_store: Path, tmp_path: Path) -> None:
+    records = read_log(g1_store / "commitlog")
+    expected = count(records)
+    (tmp_path / "broker.conf").write_text("fileReservedTime=24\n")
+    with rocketlens.open(g1_store) as store:
+        space = store.space(broker_config=tmp_path / "broker.conf")
+        assert (space.messages, space.size) == (len(records), sum(record.total_size for record in records))
+        topics = {each.names: [each.messages, each.size] for each in space.topics}
+        assert topics == {(str(name, "utf-8"),): row for name, row in expected.topics.items()}  # type: ignore[call-overload]
+        counts = {
+            "queues": expected.queues, "tags": expected.tags, "hosts": expected.hosts, "hours": expected.hours
+        }  # fmt: skip
+        for name, rows in counts.items():
+            found = [[each.messages, each.size] for each in getattr(space, name)]
+            assert sorted(found) == sorted(rows.values()), name
+        assert list(space.largest) == expected.largest[:100]
+        assert store.view(space.largest[0][1])[0].physical_offset == expected.largest[0][1]
+        assert space.forecast is not None
+        assert space.forecast.settings.reserved_hours == 24
+        assert space.notes == ()
+        with pytest.raises(rocketlens.StoreError, match="nowhere"):
+            store.space(broker_config=tmp_path / "nowhere")
