@@ -348,10 +348,12 @@ def test_files_that_the_metadata_names_and_the_tier_lacks_are_reported(tmp_path:
     path.write_text(
         '{"commitLogFileSegmentTable":{"broker-a/T/0":{0:{"baseOffset":0,"status":0,"size":99999999},'
         '7:{"baseOffset":7,"status":0,"size":1},8:{"baseOffset":8,"status":2,"size":1},'
-        '9:{"baseOffset":-9,"status":0,"size":1},10:{"baseOffset":10,"status":0,"size":"1"}},"../x/0":{0:{}}}}'
+        '9:{"baseOffset":-9,"status":0,"size":1},10:{"baseOffset":10,"status":0,"size":"1"}},"../x/0":{0:{}},'
+        '"broker-a/T\\u0000/0":{0:{"baseOffset":0,"status":0,"size":3}}}}'
     )
     problems = [problem for problem in copied.open().problems if "tieredStoreMetadata" in problem]
-    assert len(problems) == 2
+    assert len(problems) == 3
+    assert any("T\0/0" in problem and "is missing" in problem for problem in problems)
     assert any(tier_name(7) in problem and "is missing" in problem for problem in problems)
     assert any(tier_name(0) in problem and "99999999" in problem for problem in problems)
 
