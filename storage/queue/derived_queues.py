@@ -70,7 +70,7 @@ class DerivedQueues:
     def __init__(self, place: Path, delays: Sequence[int], *, only_light: bool = False) -> None:
         """Nothing is read yet; `place` is what a message about these queues names."""
         self.place = place
-        self._delays = tuple(delays)
+        self.delays = tuple(delays)
         self.only_light = only_light
         self.is_scanned_in_background = False
         self._lock = threading.RLock()
@@ -153,7 +153,7 @@ class DerivedQueues:
         stop = min(log.end, start + max(min(budget, SCAN_STEP), LONG_SCAN))
         found: list[RunPart] = []
         if start < stop:
-            scan = _UnitScan(log, self._delays, self._part_of)
+            scan = _UnitScan(log, self.delays, self._part_of)
             stop = min(scan.run(start, stop), log.end)
             found = scan.taken()
         runs = list(state.runs)

@@ -7,7 +7,8 @@ What each was made of stands beside them (:mod:`storage.store.manifest`), in row
 The units are those of the log in [start, stop); ``last`` is the physical offset of the last record that has one, and
 ``mark`` are the first bytes of that record. As a broker only cuts off a log's end and appends, a log in which that
 record stands unchanged is, up to that record's end, the log that the file was made of. A row without a name has the
-queues of which no file has a unit any more: [topic, queue id, queue offset of the next message] each.
+queues of which no file has a unit any more: [topic, queue id, queue offset of the next message] each; its ``mark`` says
+what was derived (light queues or all, and with which delay levels), since units made otherwise do not serve.
 
 One process writes there, others of the same server read what it has written.
 """
@@ -65,25 +66,29 @@ class KeptUnits:
             return False
         self._seen = state
         rows = read_manifest(self.directory, _kept)
-        ended = next((row.ended for row in rows if not row.name), {})
+        about = next((row for row in rows if not row.name), None)
+        if about is None or about.mark != _kind_of(derived):
+            return False
         runs: list[UnitRun] = []
-        for row in rows:
-            if not row.name:
-                continue
+        proven = 0
+        for row in (row for row in rows if row.name):
             run = self._opened(row)
-            record = None if run is None else log.damaged_record_at(row.last)
-            if run is None or record is None or mark_at(log, row.last) != row.mark:
-                break
-            if runs and runs[-1].stop != row.start:
+            if run is None or (runs and runs[-1].stop != row.start):
                 break
             runs.append(run)
+            # Where the last record is expired, that of a later file shows whether this is the log.
+            if row.last >= log.minimum:
+                if log.damaged_record_at(row.last) is None or mark_at(log, row.last) != row.mark:
+                    break
+                proven = len(runs)
+        runs = runs[:proven]
         if not runs:
             return False
         last = rows[[row.stop for row in rows].index(runs[-1].stop)]
         record = log.damaged_record_at(last.last)
         end = last.last if record is None else last.last + len(record)
         runs[-1] = UnitRun(runs[-1].file, runs[-1].counts, runs[-1].start, end)
-        return derived.take_kept(runs, ended, log)
+        return derived.take_kept(runs, about.ended, log)
 
     def keep(self, run: UnitRun) -> UnitRun:
         """Write a run to a file, which takes its place. Raises OSError."""
@@ -109,7 +114,7 @@ class KeptUnits:
             return
         state = derived.state
         rows: list[tuple[Any, ...]] = [
-            ("", (0, 0, 0, 0), (0, 0, 0, 0), 0, 0, 0, b"", [[*n, e] for n, e in state.ended.items()])
+            ("", (0, 0, 0, 0), (0, 0, 0, 0), 0, 0, 0, _kind_of(derived), [[*n, e] for n, e in state.ended.items()])
         ]
         names = {MANIFEST}
         for run in state.runs:
@@ -134,6 +139,11 @@ class KeptUnits:
             return None
         run = UnitRun(file, row.counts, row.start, row.stop)
         return run if file.identity == row.identity and run.is_sound() else None
+
+
+def _kind_of(derived: DerivedQueues) -> bytes:
+    """What decides which units are made of a log."""
+    return repr((derived.only_light, derived.delays)).encode()
 
 
 def _last_of(run: UnitRun) -> int:
