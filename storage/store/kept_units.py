@@ -2,12 +2,14 @@
 
 What each was made of stands beside them (:mod:`storage.store.manifest`), in rows in the order of the log
 
-    [name, [device, inode, size, modified ns], [units, rows, queues, bytes of names], start, stop, last, mark]
+    [name, [device, inode, size, modified ns], [units, rows, queues, bytes of names], start, stop, last, mark, [], gaps]
 
 The units are those of the log in [start, stop); ``last`` is the physical offset of the last record that has one, and
 ``mark`` are the first bytes of that record. As a broker only cuts off a log's end and appends, a log in which that
-record stands unchanged is, up to that record's end, the log that the file was made of. A row without a name has the
-queues of which no file has a unit any more: [topic, queue id, queue offset of the next message] each; its ``mark`` says
+record stands unchanged is, up to that record's end, the log that the file was made of. Of damage and of segments that
+are missing that is not true, since they may be restored: ``gaps`` are what could not be read in [start, stop), each
+[start, stop, identity of the damaged segment or None]. A row without a name has, instead of the empty list, the queues
+of which no file has a unit any more: [topic, queue id, queue offset of the next message] each; its ``mark`` says
 what was derived (light queues or all, and with which delay levels), since units made otherwise do not serve.
 
 One process writes there, others of the same server read what it has written.
@@ -25,7 +27,7 @@ from protocol.errors import StoreError
 from storage.files.direct_writer import fsync_directory
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
 from storage.log.commit_log import CommitLog
-from storage.queue.derived_queues import DerivedQueues, is_in_memory
+from storage.queue.derived_queues import DerivedQueues, Gap, is_in_memory
 from storage.queue.unit_runs import RunCounts, UnitRun
 from storage.queue.unit_struct import UNIT
 from storage.store.kept_entries import mark_at
@@ -49,6 +51,7 @@ class KeptRun(NamedTuple):
     last: int
     mark: bytes
     ended: Ended
+    gaps: tuple[Gap, ...]
 
 
 class KeptUnits:
@@ -73,7 +76,7 @@ class KeptUnits:
         proven = 0
         for row in (row for row in rows if row.name):
             run = self._opened(row)
-            if run is None or (runs and runs[-1].stop != row.start):
+            if run is None or (runs and runs[-1].stop != row.start) or not all(gap.is_in(log) for gap in row.gaps):
                 break
             runs.append(run)
             # Where the last record is expired, that of a later file shows whether this is the log.
@@ -88,7 +91,8 @@ class KeptUnits:
         record = log.damaged_record_at(last.last)
         end = last.last if record is None else last.last + len(record)
         runs[-1] = UnitRun(runs[-1].file, runs[-1].counts, runs[-1].start, end)
-        return derived.take_kept(runs, about.ended, log)
+        gaps = dict.fromkeys(gap for row in rows if row.name and row.start < end for gap in row.gaps)
+        return derived.take_kept(runs, about.ended, tuple(gaps), log)
 
     def keep(self, run: UnitRun) -> UnitRun:
         """Write a run to a file, which takes its place. Raises OSError."""
@@ -113,9 +117,8 @@ class KeptUnits:
         if self.directory is None:
             return
         state = derived.state
-        rows: list[tuple[Any, ...]] = [
-            ("", (0, 0, 0, 0), (0, 0, 0, 0), 0, 0, 0, _kind_of(derived), [[*n, e] for n, e in state.ended.items()])
-        ]
+        ended = [[*n, e] for n, e in state.ended.items()]
+        rows: list[tuple[Any, ...]] = [("", (0, 0, 0, 0), (0, 0, 0, 0), 0, 0, 0, _kind_of(derived), ended, [])]
         names = {MANIFEST}
         for run in state.runs:
             if is_in_memory(run):
@@ -123,7 +126,8 @@ class KeptUnits:
             names.add(run.file.path.name)
             last = _last_of(run)
             fields = run.file.path.name, tuple(run.file.identity), tuple(run.counts), run.start, run.stop, last
-            rows.append((*fields, mark_at(log, last), []))
+            gaps = [gap for gap in state.gaps if gap.start < run.stop and gap.stop > run.start]
+            rows.append((*fields, mark_at(log, last), [], gaps))
         write_manifest(self.directory, rows)
         self._seen = state_of(self.directory)
         for name in [name for name in os.listdir(self.directory) if name not in names and OWN_NAME.fullmatch(name)]:
@@ -152,11 +156,13 @@ def _last_of(run: UnitRun) -> int:
     return int(offsets.max())
 
 
-def _kept(name: Any, identity: Any, counts: Any, start: Any, stop: Any, last: Any, mark: Any, ended: Any) -> KeptRun:
+def _kept(name: Any, identity: Any, counts: Any, *rest: Any) -> KeptRun:
+    start, stop, last, mark, ended, gaps = rest
     if not (isinstance(name, str) and (not name or OWN_NAME.fullmatch(name)) and isinstance(mark, bytes)):
         raise ValueError(name)
     if not 0 <= int(start) <= int(last) <= int(stop) <= LARGEST_OFFSET:
         raise ValueError(start)
     ends = {(bytes(topic), int(queue_id)): int(end) for topic, queue_id, end in ended}
     places = FileIdentity(*map(int, identity)), RunCounts(*map(int, counts)), int(start), int(stop), int(last)
-    return KeptRun(name, *places, mark, ends)
+    lacks = tuple(Gap(int(a), int(b), None if file is None else FileIdentity(*map(int, file))) for a, b, file in gaps)
+    return KeptRun(name, *places, mark, ends, lacks)

@@ -316,6 +316,28 @@ class TestKept:
             offsets = [each.queue_offset for each in live if each.queue_id == queue_id]
             assert found["T0", queue_id][0] == (offsets[0], offsets[-1] + 1)
 
+    @pytest.mark.parametrize("is_there", [False, True])
+    def test_a_segment_that_was_missing_or_damaged_and_comes_back_is_read(
+        self, is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writer = made(tmp_path / "store")
+        expected = units_of(MessageStore.open(writer.root).queues)
+        root, state = with_rocksdb_queues(writer.root), tmp_path / "state"
+        segment = sorted((root / "commitlog").iterdir())[1]
+        shutil.move(segment, tmp_path / segment.name)
+        if is_there:
+            content = bytearray((tmp_path / segment.name).read_bytes())
+            content[300:400] = bytes(100)
+            segment.write_bytes(content)
+        lacking = self.kept(root, state, monkeypatch)
+        assert lacking != expected
+        found, known = self.read_from(root, state)
+        assert found == lacking
+        assert known > 0
+        segment.unlink(missing_ok=True)
+        shutil.move(tmp_path / segment.name, segment)
+        assert self.read_from(root, state)[0] == expected
+
 
 def test_a_topic_that_was_made_anew_begins_with_its_later_messages(tmp_path: Path) -> None:
     first, again = StoreWriter(tmp_path / "a"), StoreWriter(tmp_path / "b")
