@@ -56,7 +56,8 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
         if sample.is_queued
         for name, offset in sample.light
     )
-    missing_light = tuple(sample for sample in light if _is_in_files(store, sample) and not _has_any_unit(store, sample))
+    in_files = (sample for sample in light if _is_in_files(store, sample))
+    missing_light = tuple(sample for sample in in_files if not _has_any_unit(store, sample))
     return QueueReach(max(held, default=store.commit_log.minimum), missing, missing_light)
 
 

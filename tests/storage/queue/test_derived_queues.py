@@ -360,3 +360,17 @@ def test_a_topic_that_was_made_anew_begins_with_its_later_messages(tmp_path: Pat
     queue = QueueStore(tmp_path, log, derived=derived).queue("T", 0)
     assert queue is not None
     assert (queue.min_offset, queue.max_offset) == (0, 3)
+
+
+def test_a_topic_is_not_called_absent_before_its_queues_were_derived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path)
+    root = with_rocksdb_queues(tmp_path)
+    assert opened(root, scan_budget=0).queues.absence_of("T0") == ()
+    assert opened(root, scan_budget=0).queues.absence_of("None") == ("the store has no queue of topic None",)
+    monkeypatch.setattr(module, "SCANNED_AT_ONCE", 100)
+    store = opened(root, scan_budget=0)
+    store.follower()  # a server, whose background scan reads the log
+    (sentence,) = store.queues.absence_of("T0")
+    assert "0% of which is read" in sentence
