@@ -56,7 +56,8 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
         if sample.is_queued
         for name, offset in sample.light
     )
-    missing_light = tuple(sample for sample in light if not _has_any_unit(store, sample))
+    in_files = (sample for sample in light if _is_in_files(store, sample))
+    missing_light = tuple(sample for sample in in_files if not _has_any_unit(store, sample))
     return QueueReach(max(held, default=store.commit_log.minimum), missing, missing_light)
 
 
@@ -104,6 +105,11 @@ def _by_queue(samples: Iterable[Sample]) -> list[tuple[str, int, Sample, int]]:
         first, count = found.get((sample.topic, sample.queue_id), (sample, 0))
         found[sample.topic, sample.queue_id] = first, count + 1
     return [(topic, queue_id, first, count) for (topic, queue_id), (first, count) in found.items()]
+
+
+def _is_in_files(store: OpenedStore, sample: Sample) -> bool:
+    """Whether a light queue ought to have files: a broker that writes queues twice keeps it in RocksDB alone."""
+    return store.queues.derived is None or store.queues.has_directory(sample.topic, sample.queue_id)
 
 
 def _has_any_unit(store: OpenedStore, sample: Sample) -> bool:

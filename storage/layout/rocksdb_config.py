@@ -15,15 +15,18 @@ is shown a directory of links to the database's files instead.
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
 from storage.files.mapped_file import FileIdentity, cannot_be_seen, list_directory
+
+if TYPE_CHECKING:
+    from rocksdict import RdictIter
 
 EXTRA: Final = "pip install 'rocketlens[rocksdb]'"
 """What makes databases readable."""
@@ -108,7 +111,7 @@ def read_offsets(database: Path) -> Table:
     if database.name == ALL_TABLES:
         rows = _read(database)["default"]
         version = _versions(rows).get(_CONSUMER, {})
-        consumer, pull = _offsets(rows, _CONSUMER), _offsets(rows, _PULL)
+        consumer, pull = _offsets(database, rows, _CONSUMER), _offsets(database, rows, _PULL)
         return {"offsetTable": consumer, "pullOffsetTable": pull, "dataVersion": version}
     families = _read(database)
     entries = _entries(database, families["default"])
@@ -136,7 +139,7 @@ def _entries_of_all(database: Path, table: int, name: str) -> Table:
     rows = _read(database)["default"]
     found: Table = {}
     for rest, value in _of_table(rows, table):
-        length = _NAME_LENGTH.unpack_from(rest)[0]
+        length = _number(database, _NAME_LENGTH, rest)
         if value[:1] != bytes([_JSON]):
             raise StoreError(
                 database, what=f"holds an entry of {name} that is not JSON: its first byte is {value[:1]!r}"
@@ -165,22 +168,30 @@ def _versions(rows: Rows) -> dict[int, Table]:
     return found
 
 
-def _offsets(rows: Rows, table: int) -> Table:
+def _offsets(database: Path, rows: Rows, table: int) -> Table:
     """Offsets by `topic@group` and queue id; a key is group, topic and queue id."""
     found: dict[object, Table] = {}
     for rest, value in _of_table(rows, table):
-        group, rest = _name(rest)
-        topic, rest = _name(rest)
+        group, rest = _name(database, rest)
+        topic, rest = _name(database, rest)
         offsets = found.setdefault(f"{topic}@{group}", {})
-        offsets[str(_QUEUE_ID.unpack_from(rest)[0])] = _OFFSET.unpack_from(value)[0]
+        offsets[str(_number(database, _QUEUE_ID, rest))] = _number(database, _OFFSET, value)
     return dict(found)
 
 
-def _name(rest: bytes) -> tuple[str, bytes]:
+def _name(database: Path, rest: bytes) -> tuple[str, bytes]:
     """The name at the front, and what follows the separator behind it."""
     start = _NAME_LENGTH.size
-    stop = start + _NAME_LENGTH.unpack_from(rest)[0]
+    stop = start + _number(database, _NAME_LENGTH, rest)
     return rest[start:stop].decode("utf-8", "replace"), rest[stop + len(_SEPARATOR) :]
+
+
+def _number(database: Path, layout: Struct, content: bytes) -> int:
+    """The number at the front of a key or a value; raises StoreError where it is cut."""
+    if len(content) < layout.size:
+        raise StoreError(database, what=f"holds an entry that is cut: {content[: layout.size]!r}")
+    number: int = layout.unpack_from(content)[0]
+    return number
 
 
 def _files(database: Path) -> list[tuple[str, FileIdentity]]:
@@ -218,7 +229,7 @@ def _read(database: Path) -> dict[str, dict[bytes, bytes]]:
             known = {family: Options(raw_mode=True) for family in families}
             opened = Rdict(links, options, column_families=known, access_type=AccessType.read_only(False))
             try:
-                return {family: dict(_rows(opened.get_column_family(family).items())) for family in families}
+                return {family: dict(_rows(opened.get_column_family(family).iter())) for family in families}
             finally:
                 opened.close()
         except Exception as error:  # the library has one type for all that RocksDB reports
@@ -226,7 +237,10 @@ def _read(database: Path) -> dict[str, dict[bytes, bytes]]:
             raise StoreError(database, what=f"is a RocksDB that cannot be read: {text}") from error
 
 
-def _rows(items: Iterable[tuple[object, object]]) -> Iterator[tuple[bytes, bytes]]:
-    yield from (
-        (bytes(key), bytes(value)) for key, value in items if isinstance(key, bytes) and isinstance(value, bytes)
-    )
+def _rows(iterator: "RdictIter") -> Iterator[tuple[bytes, bytes]]:
+    """All rows of a column family; raises what the library raises where a part of them cannot be read."""
+    iterator.seek_to_first()
+    while iterator.valid():
+        yield bytes(iterator.key()), bytes(iterator.value())
+        iterator.next()
+    iterator.status()  # it ends at a damaged block, too

@@ -132,7 +132,7 @@ def _lacking(tier: TierLayout, place: str, kind: str, segments: Mapping[object, 
         path = tier.broker / queue / kind / tier_file_name(base)
         try:
             there = os.stat(path).st_size
-        except OSError:
+        except (OSError, ValueError):  # a name that no file can have, too
             yield f"{path} is missing, of which {tier.metadata} says that it has {size} bytes; the rest is served"
             continue
         if there < size:

@@ -13,11 +13,12 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from protocol.errors import QueueBeingSearched
+from storage.files.mapped_file import FileIdentity
 from storage.files.waiting import LONG_SCAN, Lookup, long_scan
 from storage.kernels import dispatching
 from storage.kernels.dispatching import DispatchMemory
@@ -26,6 +27,7 @@ from storage.log.record_scan import RecordScan, Stop
 from storage.queue.queue_record import LIGHT_PREFIX
 from storage.queue.unit_runs import ROW, RunPart, UnitRun, key_of, keys_from
 from storage.queue.unit_struct import UNIT
+from storage.ranges import Range
 
 SCANNED_AT_ONCE: Final = 64 * 1024 * 1024
 """Bytes of log that a thread reads before it leaves the rest to the background scan: some 40 ms."""
@@ -46,12 +48,28 @@ Identity = tuple[int, int, int]
 """Base offset, device and inode of a segment."""
 
 
+class Gap(NamedTuple):
+    """A stretch of the log, [start, stop), in which records were not found: no segment, or damage in ``segment``."""
+
+    start: int
+    stop: int
+    segment: FileIdentity | None
+
+    def is_in(self, log: CommitLog) -> bool:
+        """Whether a log lacks the stretch still, as far as it is not expired: its file is the same."""
+        if self.stop <= log.minimum:
+            return True
+        if self.segment is not None:
+            return any(each.base_offset == self.start and each.file.identity == self.segment for each in log.segments)
+        return any(start <= max(self.start, log.minimum) and self.stop <= stop for start, stop in log.holes)
+
+
 @dataclass(frozen=True, slots=True)
 class DerivedState:
     """What is known at one moment: runs in the order of the log, which has been read from ``start`` up to ``stop``.
 
     ``segments`` are those that were read; ``ended`` has the queues of which no run has a unit any more, with the queue
-    offset of their next message.
+    offset of their next message; ``gaps`` could not be read.
     """
 
     runs: tuple[UnitRun, ...]
@@ -59,6 +77,7 @@ class DerivedState:
     stop: int
     segments: tuple[Identity, ...]
     ended: dict[tuple[bytes, int], int]
+    gaps: tuple[Gap, ...] = ()
 
 
 class DerivedQueues:
@@ -70,7 +89,7 @@ class DerivedQueues:
     def __init__(self, place: Path, delays: Sequence[int], *, only_light: bool = False) -> None:
         """Nothing is read yet; `place` is what a message about these queues names."""
         self.place = place
-        self._delays = tuple(delays)
+        self.delays = tuple(delays)
         self.only_light = only_light
         self.is_scanned_in_background = False
         self._lock = threading.RLock()
@@ -152,16 +171,19 @@ class DerivedQueues:
         start = max(state.stop, log.minimum)
         stop = min(log.end, start + max(min(budget, SCAN_STEP), LONG_SCAN))
         found: list[RunPart] = []
+        gaps: tuple[Gap, ...] = ()
         if start < stop:
-            scan = _UnitScan(log, self._delays, self._part_of)
+            scan = _UnitScan(log, self.delays, self._part_of)
             stop = min(scan.run(start, stop), log.end)
             found = scan.taken()
+            gaps = _gaps(log, start, stop, scan.skipped)
         runs = list(state.runs)
         if any(part.units.size for part in found):
             runs.append(UnitRun.made(found, runs[-1].stop if runs else start, stop))
             self._note_names(runs[-1].names())
         first = state.start if state.runs or state.stop else log.minimum
-        self._take_over(DerivedState(merged(runs), first, stop, _identities(log, stop), state.ended), log)
+        gaps = tuple(dict.fromkeys((*state.gaps, *gaps)))
+        self._take_over(DerivedState(merged(runs), first, stop, _identities(log, stop), state.ended, gaps), log)
         return max(stop - start, 1)
 
     def _take_over(self, state: DerivedState, log: CommitLog) -> None:
@@ -172,10 +194,13 @@ class DerivedQueues:
             ended = dict(ended)
             for run in state.runs[: len(state.runs) - len(live)]:
                 ended.update(run.ends())
-        self._state = DerivedState(live, state.start, state.stop, state.segments, ended)
+        gaps = tuple(gap for gap in state.gaps if gap.stop > log.minimum)
+        self._state = replace(state, runs=live, ended=ended, gaps=gaps)
         self._log = log
 
-    def take_kept(self, runs: Sequence[UnitRun], ended: dict[tuple[bytes, int], int], log: CommitLog) -> bool:
+    def take_kept(
+        self, runs: Sequence[UnitRun], ended: dict[tuple[bytes, int], int], gaps: Sequence[Gap], log: CommitLog
+    ) -> bool:
         """Take over runs that were kept, in the order of the log, if they reach further than what is known."""
         with self._lock:
             if not self._is_of(log):
@@ -187,7 +212,9 @@ class DerivedQueues:
                 self._note_names(run.names())
             self._note_names(ended)
             stop = runs[-1].stop
-            self._take_over(DerivedState(tuple(runs), log.minimum, stop, _identities(log, stop), ended), log)
+            self._take_over(
+                DerivedState(tuple(runs), log.minimum, stop, _identities(log, stop), ended, tuple(gaps)), log
+            )
             return True
 
     def keep(self, write: Callable[[UnitRun], UnitRun]) -> None:
@@ -266,6 +293,17 @@ def _identities(log: CommitLog, stop: int) -> tuple[Identity, ...]:
         for segment in log.segments
         if segment.base_offset < stop
     )
+
+
+def _gaps(log: CommitLog, start: int, stop: int, skipped: Sequence[Range]) -> tuple[Gap, ...]:
+    """What of [start, stop) a scan did not find; of damage the whole segment."""
+    missing = [Gap(max(low, start), min(high, stop), None) for low, high in log.holes if low < stop and high > start]
+    damaged = [
+        Gap(each.base_offset, each.end, each.file.identity)
+        for each in log.segments
+        if any(each.base_offset <= low < each.end for low, _ in skipped)
+    ]
+    return (*missing, *damaged)
 
 
 class _UnitScan(RecordScan):

@@ -174,7 +174,12 @@ class QueueStore:
         return True
 
     def absence_of(self, topic: str) -> tuple[str, ...]:
-        """A sentence, in a tuple, if the topic's directory was not found; an empty tuple if it was."""
+        """A sentence, in a tuple, if the topic was not found, or not yet; an empty tuple if it was. Waits."""
+        if not self._is_found(topic) and self.derived is not None and self.derived.is_for(topic):
+            try:
+                finish(self.derived.read_lookup(self._commit_log))
+            except QueueBeingSearched as error:
+                return () if self._is_found(topic) else (str(error),)
         if self._is_found(topic):
             return ()
         return (f"the store has no queue of topic {topic}" if self._unknown is None else str(self._unknown),)

@@ -43,6 +43,7 @@ class Tier:
     def __init__(self, layout: TierLayout, previous: "Tier | None" = None) -> None:
         """List the topics; logs of ``previous`` are taken over as far as their files are the same."""
         self.layout = layout
+        before = _modified_ns(layout.broker)  # a topic that comes after the next line has to be seen as a change
         self.topics = layout.topics()
         # Read once: a broker writes it with every commit, before the next look at the files.
         self._named_problems: list[str] = metadata_problems(layout) if previous is None else previous._named_problems
@@ -53,7 +54,7 @@ class Tier:
         self._logs: RecentlyUsed[CommitLog] = RecentlyUsed(TIER_QUEUES)
         self._queues: RecentlyUsed[ConsumeQueue] = RecentlyUsed(TIER_QUEUES)
         self._states: dict[tuple[str, int], _State] = {}
-        self._listed = self._listing()
+        self._listed = (before, *self._listing()[1:])
         for key, log in () if previous is None else previous._logs.remembered():
             self._logs.put(key, log)
 

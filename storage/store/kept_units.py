@@ -2,12 +2,15 @@
 
 What each was made of stands beside them (:mod:`storage.store.manifest`), in rows in the order of the log
 
-    [name, [device, inode, size, modified ns], [units, rows, queues, bytes of names], start, stop, last, mark]
+    [name, [device, inode, size, modified ns], [units, rows, queues, bytes of names], start, stop, last, mark, [], gaps]
 
 The units are those of the log in [start, stop); ``last`` is the physical offset of the last record that has one, and
 ``mark`` are the first bytes of that record. As a broker only cuts off a log's end and appends, a log in which that
-record stands unchanged is, up to that record's end, the log that the file was made of. A row without a name has the
-queues of which no file has a unit any more: [topic, queue id, queue offset of the next message] each.
+record stands unchanged is, up to that record's end, the log that the file was made of. Of damage and of segments that
+are missing that is not true, since they may be restored: ``gaps`` are what could not be read in [start, stop), each
+[start, stop, identity of the damaged segment or None]. A row without a name has, instead of the empty list, the queues
+of which no file has a unit any more: [topic, queue id, queue offset of the next message] each; its ``mark`` says
+what was derived (light queues or all, and with which delay levels), since units made otherwise do not serve.
 
 One process writes there, others of the same server read what it has written.
 """
@@ -24,7 +27,7 @@ from protocol.errors import StoreError
 from storage.files.direct_writer import fsync_directory
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
 from storage.log.commit_log import CommitLog
-from storage.queue.derived_queues import DerivedQueues, is_in_memory
+from storage.queue.derived_queues import DerivedQueues, Gap, is_in_memory
 from storage.queue.unit_runs import RunCounts, UnitRun
 from storage.queue.unit_struct import UNIT
 from storage.store.kept_entries import mark_at
@@ -48,6 +51,7 @@ class KeptRun(NamedTuple):
     last: int
     mark: bytes
     ended: Ended
+    gaps: tuple[Gap, ...]
 
 
 class KeptUnits:
@@ -65,25 +69,30 @@ class KeptUnits:
             return False
         self._seen = state
         rows = read_manifest(self.directory, _kept)
-        ended = next((row.ended for row in rows if not row.name), {})
+        about = next((row for row in rows if not row.name), None)
+        if about is None or about.mark != _kind_of(derived):
+            return False
         runs: list[UnitRun] = []
-        for row in rows:
-            if not row.name:
-                continue
+        proven = 0
+        for row in (row for row in rows if row.name):
             run = self._opened(row)
-            record = None if run is None else log.damaged_record_at(row.last)
-            if run is None or record is None or mark_at(log, row.last) != row.mark:
-                break
-            if runs and runs[-1].stop != row.start:
+            if run is None or (runs and runs[-1].stop != row.start) or not all(gap.is_in(log) for gap in row.gaps):
                 break
             runs.append(run)
+            # Where the last record is expired, that of a later file shows whether this is the log.
+            if row.last >= log.minimum:
+                if log.damaged_record_at(row.last) is None or mark_at(log, row.last) != row.mark:
+                    break
+                proven = len(runs)
+        runs = runs[:proven]
         if not runs:
             return False
         last = rows[[row.stop for row in rows].index(runs[-1].stop)]
         record = log.damaged_record_at(last.last)
         end = last.last if record is None else last.last + len(record)
         runs[-1] = UnitRun(runs[-1].file, runs[-1].counts, runs[-1].start, end)
-        return derived.take_kept(runs, ended, log)
+        gaps = dict.fromkeys(gap for row in rows if row.name and row.start < end for gap in row.gaps)
+        return derived.take_kept(runs, about.ended, tuple(gaps), log)
 
     def keep(self, run: UnitRun) -> UnitRun:
         """Write a run to a file, which takes its place. Raises OSError."""
@@ -108,9 +117,8 @@ class KeptUnits:
         if self.directory is None:
             return
         state = derived.state
-        rows: list[tuple[Any, ...]] = [
-            ("", (0, 0, 0, 0), (0, 0, 0, 0), 0, 0, 0, b"", [[*n, e] for n, e in state.ended.items()])
-        ]
+        ended = [[*n, e] for n, e in state.ended.items()]
+        rows: list[tuple[Any, ...]] = [("", (0, 0, 0, 0), (0, 0, 0, 0), 0, 0, 0, _kind_of(derived), ended, [])]
         names = {MANIFEST}
         for run in state.runs:
             if is_in_memory(run):
@@ -118,7 +126,8 @@ class KeptUnits:
             names.add(run.file.path.name)
             last = _last_of(run)
             fields = run.file.path.name, tuple(run.file.identity), tuple(run.counts), run.start, run.stop, last
-            rows.append((*fields, mark_at(log, last), []))
+            gaps = [gap for gap in state.gaps if gap.start < run.stop and gap.stop > run.start]
+            rows.append((*fields, mark_at(log, last), [], gaps))
         write_manifest(self.directory, rows)
         self._seen = state_of(self.directory)
         for name in [name for name in os.listdir(self.directory) if name not in names and OWN_NAME.fullmatch(name)]:
@@ -136,17 +145,24 @@ class KeptUnits:
         return run if file.identity == row.identity and run.is_sound() else None
 
 
+def _kind_of(derived: DerivedQueues) -> bytes:
+    """What decides which units are made of a log."""
+    return repr((derived.only_light, derived.delays)).encode()
+
+
 def _last_of(run: UnitRun) -> int:
     """Physical offset of the last record that has a unit in a run."""
     offsets = np.ndarray(run.counts.units, ">i8", run.file.view, strides=(UNIT.size,))
     return int(offsets.max())
 
 
-def _kept(name: Any, identity: Any, counts: Any, start: Any, stop: Any, last: Any, mark: Any, ended: Any) -> KeptRun:
+def _kept(name: Any, identity: Any, counts: Any, *rest: Any) -> KeptRun:
+    start, stop, last, mark, ended, gaps = rest
     if not (isinstance(name, str) and (not name or OWN_NAME.fullmatch(name)) and isinstance(mark, bytes)):
         raise ValueError(name)
     if not 0 <= int(start) <= int(last) <= int(stop) <= LARGEST_OFFSET:
         raise ValueError(start)
     ends = {(bytes(topic), int(queue_id)): int(end) for topic, queue_id, end in ended}
     places = FileIdentity(*map(int, identity)), RunCounts(*map(int, counts)), int(start), int(stop), int(last)
-    return KeptRun(name, *places, mark, ends)
+    lacks = tuple(Gap(int(a), int(b), None if file is None else FileIdentity(*map(int, file))) for a, b, file in gaps)
+    return KeptRun(name, *places, mark, ends, lacks)

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from doctoring import findings_of, make_store, only
+from golden_store import GOLDEN, unpack
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
 from store_writer import StoreWriter
@@ -71,3 +72,10 @@ def test_a_light_queue_that_is_gone_is_named(tmp_path: Path) -> None:
     assert (finding.severity, finding.path) == (Severity.ERROR, str(tmp_path / "consumequeue" / "%LMQ%a" / "0"))
     assert "3 sampled messages of %LMQ%a 0 without a unit, first: 0" in finding.found
     assert written.queue_offset == 2
+
+
+def test_light_queues_that_a_broker_keeps_in_rocksdb_alone_are_no_fault(tmp_path: Path) -> None:
+    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb-double")
+    assert not findings_of(examine(root), "queue-reach")
+    shutil.rmtree(root / "consumequeue" / "LedgerTopic" / "0")
+    assert "of LedgerTopic 0 without a unit" in only(root, "queue-reach").found

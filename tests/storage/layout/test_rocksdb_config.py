@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rocksdict import Options, Rdict
 
 from golden_store import GOLDEN, unpack
 from protocol.errors import StoreError
@@ -122,3 +123,33 @@ def test_of_a_database_and_a_file_the_one_written_last_counts(stores: dict[str, 
     assert set(StoreConfig.load(tmp_path).topics) == {"Only"}
     os.utime(file, (1, 1))
     assert "LedgerTopic" in StoreConfig.load(tmp_path).topics
+
+
+def test_a_database_with_a_damaged_block_is_named_and_no_row_of_it_is_missed(
+    stores: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
+    (table,) = (tmp_path / "config" / "consumerOffsets").glob("*.sst")
+    content = bytearray(table.read_bytes())
+    content[20] ^= 1  # in the first block, whose checksum shows it
+    table.write_bytes(content)
+    config = StoreConfig.load(tmp_path)
+    with pytest.raises(StoreError, match=r"consumerOffsets.*block checksum mismatch"):
+        config.refuse_unknown_offsets()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"", bytes(8)),
+        (b"\0\x09CG", bytes(8)),
+        (b"\0\x02CG\x01\0\x01T\x01\0\0", bytes(8)),
+        (b"\0\x02CG\x01\0\x01T\x01\0\0\0\0", bytes(7)),
+    ],
+)
+def test_a_cut_entry_of_a_database_of_all_tables_is_named(key: bytes, value: bytes, tmp_path: Path) -> None:
+    database = Rdict(str(tmp_path / "config" / "rdb"), Options(raw_mode=True))
+    database[b"\x01\0\x01\x02" + key] = value
+    database.close()
+    with pytest.raises(StoreError, match=r"config/rdb.*cut"):
+        StoreConfig.load(tmp_path).refuse_unknown_offsets()

@@ -264,6 +264,80 @@ class TestKept:
         expected = units_of(MessageStore.open(other.root).queues)
         assert self.read_from(with_rocksdb_queues(other.root), tmp_path / "state")[0] == expected
 
+    def test_files_of_light_queues_alone_do_not_stand_for_all_queues(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writer = made(tmp_path / "store")
+        expected = units_of(MessageStore.open(writer.root).queues)
+        shutil.copytree(writer.root / "consumequeue", tmp_path / "written")
+        for path in (writer.root / "consumequeue").glob("%LMQ%*"):
+            shutil.rmtree(path)
+        (writer.root / "consumequeue" / "CURRENT").write_text("MANIFEST-000005\n")
+        assert self.kept(writer.root, tmp_path / "state", monkeypatch) == expected
+        # The broker no longer writes files.
+        found, known = self.read_from(with_rocksdb_queues(writer.root), tmp_path / "state")
+        assert (found, known) == (expected, 0)
+
+    def test_units_made_with_other_delay_levels_are_not_used(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writer = made(tmp_path / "store")
+        root, state = with_rocksdb_queues(writer.root), tmp_path / "state"
+        self.kept(root, state, monkeypatch)
+        store = opened(root, scan_budget=0, entries_directory=lambda _: state, delay_levels="7s 8s", keeps_state=False)
+        assert store.queues.derived is not None
+        assert store.queues.derived.state.stop == 0
+
+    def test_after_retention_what_is_kept_of_the_rest_serves_and_ended_queues_keep_their_offset(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writer = StoreWriter(tmp_path / "store", segment_size=1024)
+        for _ in range(3):
+            writer.append("Early", b"x" * 100)
+        for number in range(60):
+            writer.append("T0", b"x" * 100, queue_id=number % 2)
+        writer.close()
+        records = writer.records
+        root, state = with_rocksdb_queues(writer.root), tmp_path / "state"
+        monkeypatch.setattr(upkeep, "DERIVED_AT_ONCE", 1024)
+        monkeypatch.setattr(module, "LONG_SCAN", 1)
+        self.kept(root, state, monkeypatch)
+        files = sorted((state / "queues").glob("*.units"))
+        assert len(files) > 3
+        for segment in (root / "commitlog").iterdir():
+            if int(segment.name) < int(files[2].name.split(".")[0]):
+                segment.unlink()
+        lowest = min(int(path.name) for path in (root / "commitlog").iterdir())
+        live = [each for each in records if each.physical_offset >= lowest]
+        found, known = self.read_from(root, state)
+        assert known > 0
+        assert found["Early", 0] == [(3, 3)]
+        for queue_id in (0, 1):
+            offsets = [each.queue_offset for each in live if each.queue_id == queue_id]
+            assert found["T0", queue_id][0] == (offsets[0], offsets[-1] + 1)
+
+    @pytest.mark.parametrize("is_there", [False, True])
+    def test_a_segment_that_was_missing_or_damaged_and_comes_back_is_read(
+        self, is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writer = made(tmp_path / "store")
+        expected = units_of(MessageStore.open(writer.root).queues)
+        root, state = with_rocksdb_queues(writer.root), tmp_path / "state"
+        segment = sorted((root / "commitlog").iterdir())[1]
+        shutil.move(segment, tmp_path / segment.name)
+        if is_there:
+            content = bytearray((tmp_path / segment.name).read_bytes())
+            content[300:400] = bytes(100)
+            segment.write_bytes(content)
+        lacking = self.kept(root, state, monkeypatch)
+        assert lacking != expected
+        found, known = self.read_from(root, state)
+        assert found == lacking
+        assert known > 0
+        segment.unlink(missing_ok=True)
+        shutil.move(tmp_path / segment.name, segment)
+        assert self.read_from(root, state)[0] == expected
+
 
 def test_a_topic_that_was_made_anew_begins_with_its_later_messages(tmp_path: Path) -> None:
     first, again = StoreWriter(tmp_path / "a"), StoreWriter(tmp_path / "b")
@@ -286,3 +360,17 @@ def test_a_topic_that_was_made_anew_begins_with_its_later_messages(tmp_path: Pat
     queue = QueueStore(tmp_path, log, derived=derived).queue("T", 0)
     assert queue is not None
     assert (queue.min_offset, queue.max_offset) == (0, 3)
+
+
+def test_a_topic_is_not_called_absent_before_its_queues_were_derived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path)
+    root = with_rocksdb_queues(tmp_path)
+    assert opened(root, scan_budget=0).queues.absence_of("T0") == ()
+    assert opened(root, scan_budget=0).queues.absence_of("None") == ("the store has no queue of topic None",)
+    monkeypatch.setattr(module, "SCANNED_AT_ONCE", 100)
+    store = opened(root, scan_budget=0)
+    store.follower()  # a server, whose background scan reads the log
+    (sentence,) = store.queues.absence_of("T0")
+    assert "0% of which is read" in sentence

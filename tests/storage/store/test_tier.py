@@ -1,5 +1,6 @@
 """A tier alone, and a store with its tier: every message by queue offset, time, tag, key and unique key, once."""
 
+import os
 import random
 import re
 import shutil
@@ -14,10 +15,12 @@ from protocol.message import decode_message, decode_messages
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
 from storage.filter.tag import TagFilter, parse_tag_expression
+from storage.layout.tier_layout import TierLayout, recognise_tier
 from storage.query.get_message import GetMessageStatus, get_message
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.queue import TimeBoundary
+from storage.queue.tier import Tier
 from storage.queue.tiered_queue import TieredQueue
 from storage.store.message_store import MessageStore, StoreOptions
 from storage.store.store_state import StoreIdentity
@@ -348,10 +351,12 @@ def test_files_that_the_metadata_names_and_the_tier_lacks_are_reported(tmp_path:
     path.write_text(
         '{"commitLogFileSegmentTable":{"broker-a/T/0":{0:{"baseOffset":0,"status":0,"size":99999999},'
         '7:{"baseOffset":7,"status":0,"size":1},8:{"baseOffset":8,"status":2,"size":1},'
-        '9:{"baseOffset":-9,"status":0,"size":1},10:{"baseOffset":10,"status":0,"size":"1"}},"../x/0":{0:{}}}}'
+        '9:{"baseOffset":-9,"status":0,"size":1},10:{"baseOffset":10,"status":0,"size":"1"}},"../x/0":{0:{}},'
+        '"broker-a/T\\u0000/0":{0:{"baseOffset":0,"status":0,"size":3}}}}'
     )
     problems = [problem for problem in copied.open().problems if "tieredStoreMetadata" in problem]
-    assert len(problems) == 2
+    assert len(problems) == 3
+    assert any("T\0/0" in problem and "is missing" in problem for problem in problems)
     assert any(tier_name(7) in problem and "is missing" in problem for problem in problems)
     assert any(tier_name(0) in problem and "99999999" in problem for problem in problems)
 
@@ -413,3 +418,22 @@ def test_whatever_is_damaged_answers_are_messages_of_the_queue_or_an_error_that_
         assert all(known[message.queue_offset] == message.body for message in keyed if message.queue_id == 0)
         assert len({message.queue_offset for message in keyed if message.queue_id == 1}) >= IN_TIER
         assert bodies(pull_all(store, 1))[:IN_TIER] == expected(tiered, 1, 0, IN_TIER)
+
+
+def test_a_topic_that_comes_while_topics_are_listed_is_noticed(
+    tmp_path: Path, tiered: Tiered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = recognise_tier(copy_of(tiered, tmp_path).tier)
+    os.utime(layout.broker, (1, 1))
+    listed = TierLayout.topics
+
+    def topics(self: TierLayout) -> frozenset[str]:
+        found = listed(self)
+        (self.broker / "Came").mkdir(exist_ok=True)
+        return found
+
+    monkeypatch.setattr(TierLayout, "topics", topics)
+    tier = Tier(layout)
+    assert "Came" not in tier.topics
+    assert tier.has_changed()
+    assert "Came" in Tier(layout, tier).topics
