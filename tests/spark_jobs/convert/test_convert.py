@@ -204,6 +204,33 @@ def test_messages_lost_at_the_end_of_a_queue_leave_its_numbers_where_they_were(l
     assert offsets == [0] * 4
 
 
+def test_a_queue_whose_messages_are_all_lost_goes_on_from_its_numbers(ledger: Ledger, tmp_path: Path) -> None:
+    """Its units may lead to no other message; the fillers in their place lead to none."""
+    lost = []
+    for _ in range(3):
+        ledger.fill(40)
+        lost.append(ledger.writer.append("Lost", b"lost"))
+    ledger.fill(40)
+    for each in lost:
+        ledger.writer.overwrite(each.physical_offset, b"\x55" * each.size)
+    ledger.writer.consumer_offsets = {"Lost@group": {0: 2}}
+    ledger.writer.close()
+    report = convert(ledger.root, tmp_path / "plain")
+    assert report.details.queues.carried_over == {
+        "withoutRecords": 1,
+        "filesLinked": 0,
+        "filesCopied": 1,
+        "filesLeftOut": 0,
+    }
+    queue = MessageStore.open(tmp_path / "plain").queues.queue("Lost", 0)
+    assert queue is not None
+    assert queue.max_offset == 3
+    units = (tmp_path / "plain" / "consumequeue" / "Lost" / "0" / ("0" * 20)).read_bytes()
+    assert units == (packed(0, 8) + packed(0x7FFFFFFF, 4) + packed(0, 8)).ljust(20, b"\0") * 3 + bytes(len(units) - 60)
+    verified = verify_here(tmp_path / "plain", tmp_path)
+    assert verified.details.counts == {}
+
+
 def test_a_topic_that_was_deleted_and_made_again_does_not_come_back(ledger: Ledger, tmp_path: Path) -> None:
     """The queue of its earlier life is gone; its records are in the log, and numbers begin anew behind them."""
     ledger.writer.append("Reborn", b"old 0", queue=False)
