@@ -143,13 +143,24 @@ def staged_trees(plan: QueuePlan, work: WorkDirectory) -> list[str]:
 
 
 def carry_queues(
-    plan: QueuePlan, work: WorkDirectory, bundles: Sequence[BuiltQueues], log: ReadableLog, *, in_place: bool
+    plan: QueuePlan,
+    work: WorkDirectory,
+    bundles: Sequence[BuiltQueues],
+    log: ReadableLog,
+    *,
+    in_place: bool,
+    moved: MovedLog | None = None,
 ) -> dict[str, int]:
-    """Bring the old queues that must not be lost beside the queues that were built; returns counts."""
+    """Bring the old queues that must not be lost beside the queues that were built; returns counts.
+
+    With `moved` the old queues are held against the log as it was before its records were moved.
+    """
+    if moved is not None:
+        log = moved.log
     built = {QueueKey(tree, topic, queue_id) for bundle in bundles for tree, topic, queue_id, _ in bundle["queues"]}
     counts: Counter[str] = Counter()
     for queue in plan.carried(built, in_place=in_place):
-        summary = carry_queue(plan.root, queue, log, work.staged, link=in_place)
+        summary = carry_queue(plan.root, queue, log, work.staged, link=in_place, moved=moved is not None)
         counts[OTHER_TOPICS if queue.untouched else WITHOUT_RECORDS] += 1
         counts["filesLinked"] += summary.linked
         counts["filesCopied"] += summary.copied

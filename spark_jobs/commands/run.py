@@ -42,15 +42,14 @@ from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.spark_calls import Guarded
-from spark_jobs.run.work_directory import JobIdentity, WorkDirectory
+from spark_jobs.run.work_directory import REPORT, JobIdentity, WorkDirectory
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from storage.build.queue_plan import QueuePlan
-from storage.layout.store_layout import CONSUME_QUEUE
+from storage.layout.store_layout import COMMIT_LOG, CONSUME_QUEUE
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
-REPORT: Final = "report"
 _INDEX: Final = "index-mark"
 
 
@@ -369,9 +368,12 @@ def _last_report(command: str, request: BuildRequest, base: Path) -> StoreReport
 
 
 def _published_report(command: str, request: ConvertRequest) -> StoreReport | None:
-    """Return the report of a run that was killed when its store had just got its place, if it was the same request."""
-    work = WorkDirectory.left_in(request.work_base)
-    if work is None or work.staged.exists() or work.done(REPORT) is None:
+    """Return the report of a run that was killed when its store had just got its place, if it was the same request.
+
+    A store that has been taken away since is made again.
+    """
+    work, out = WorkDirectory.left_in(request.work_base), Path(request.target)
+    if work is None or work.staged.exists() or work.done(REPORT) is None or not (out / COMMIT_LOG).is_dir():
         return None
     return _last_report(command, request, request.work_base)
 

@@ -8,6 +8,7 @@ import msgspec
 
 from spark_jobs.build.build_index_file import BuiltIndexFile
 from spark_jobs.build.build_request import BuildRequest
+from spark_jobs.build.moved_log import MovedLog
 from spark_jobs.build.place_queues import (
     QueueDetails,
     carry_queues,
@@ -79,9 +80,12 @@ StoreReport: TypeAlias = Report[StoreDetails]
 
 
 def rebuilt_report(
-    request: RebuildRequest, source: StoreSource, work: WorkDirectory, rebuilt: Rebuilt
+    request: RebuildRequest, source: StoreSource, work: WorkDirectory, rebuilt: Rebuilt, moved: MovedLog | None = None
 ) -> tuple[StoreReport, list[Staged]]:
-    """Complete in the work directory all that is to be published; returns it, with the report of the rebuild."""
+    """Complete in the work directory all that is to be published; returns it, with the report of the rebuild.
+
+    `moved`: the store's own queues are of where records were before.
+    """
     report = _report("rebuild", request, source, rebuilt.segments)
     report.damages, report.more_damages = list(rebuilt.log_end.damages), rebuilt.log_end.more_damages
     report.details.log_end = rebuilt.log_end.end
@@ -101,7 +105,7 @@ def rebuilt_report(
     if rebuilt.queue_plan is not None:
         plan = rebuilt.queue_plan
         log = log_extent(source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
-        carried = carry_queues(plan, work, rebuilt.queues, log, in_place=request.is_for_store)
+        carried = carry_queues(plan, work, rebuilt.queues, log, in_place=request.is_for_store, moved=moved)
         staged += [Staged(tree, work.staged / tree, synced=True) for tree in staged_trees(plan, work)]
         details = queue_details(plan, rebuilt.queues, carried)
         report.details.queues, report.units = details, details.units
@@ -115,7 +119,7 @@ def converted_report(
     request: ConvertRequest, source: StoreSource, work: WorkDirectory, converted: Converted, rebuilt: Rebuilt
 ) -> tuple[StoreReport, list[Staged]]:
     """Complete in the work directory the new store; returns what it consists of, with the report of the conversion."""
-    report, _ = rebuilt_report(converted.rebuild, converted.source, work, rebuilt)
+    report, _ = rebuilt_report(converted.rebuild, converted.source, work, rebuilt, converted.moved)
     offsets = source.checkpoint and _moved_checkpoint(source.checkpoint, converted)
     staged, left = stage_rest(source.layout, work, offsets)
     report.command, report.bytes = "convert", source.size

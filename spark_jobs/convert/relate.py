@@ -6,7 +6,7 @@ They are the commits whose half messages lie in other segments, and the units of
 import os
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NotRequired
 
 import msgspec
 import numpy as np
@@ -61,17 +61,21 @@ class TimerTask(msgspec.Struct, frozen=True):
 
 
 class Related(AttemptRecord):
-    """How many commits or units of a timer point to new places, and how many to nothing that the log has."""
+    """How many commits or units of a timer point to new places, and how many to nothing that the log has.
+
+    `segment` names the attempt that made the segment of these commits: one that is made again has to be mended again.
+    """
 
     found: int
     lost: int
+    segment: NotRequired[str]
 
 
 def relate(task: LinkTask | TimerTask) -> Related:
     """Run a task of either kind."""
     record: Related
     if isinstance(task, LinkTask):
-        record = run_attempt(task.work, task.name, partial(_link, task))
+        record = run_attempt(task.work, task.name, partial(_link, task), partial(_is_of_segment, task))
     else:
         record = run_attempt(task.work, task.name, partial(_move_timers, task), partial(_is_whole, task))
     return record
@@ -110,7 +114,11 @@ def _link(task: LinkTask, _: Attempt, notify: Notify) -> Related:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    return {"found": found, "lost": lost}
+    return {"found": found, "lost": lost, "segment": Path(task.links).stem}
+
+
+def _is_of_segment(task: LinkTask, _: WorkDirectory, done: Related) -> bool:
+    return done.get("segment") == Path(task.links).stem
 
 
 def _mend(descriptor: int, position: int, half: int) -> None:

@@ -37,6 +37,9 @@ from storage.files.attempt_names import attempt_name, attempt_of, written_beside
 PROGRESS: Final = Struct(">qq")
 """Bytes read and messages found by a task."""
 
+REPORT: Final = "report"
+"""The record that a job leaves last, before it publishes."""
+
 VERSION: Final = 5
 _MANIFEST: Final = "manifest.msgpack"
 _DONE: Final = ".msgpack"
@@ -209,12 +212,19 @@ class WorkDirectory:
         return TaskProgress(self.report_file(attempt))
 
     def remove(self) -> None:
-        """Delete the directory; what was in it has been published or is of no use."""
+        """Delete the directory; what was in it has been published or is of no use.
+
+        What says that the job came to its end goes last: a run that is killed meanwhile is known for one that did.
+        """
         # An attempt that still runs would make new files while it is deleted: let it find nothing any more.
         gone = self.root.with_name(f"{_RUN}{secrets.token_hex(6)}")
         with contextlib.suppress(OSError):
             os.rename(self.root, gone)
+        report = WorkDirectory(gone)._record(REPORT)
         for root in (gone, self.root):
+            for path in (*root.glob("*"), *root.glob("done/*")):
+                if path not in (gone / _MANIFEST, report.parent, report):
+                    remove_path(path)
             shutil.rmtree(root, ignore_errors=True)
         self.close()
         with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ from protocol.errors import StoreError
 from storage.files.mapped_file import list_segment_files, open_read_only
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
-from storage.queue.unit_struct import FILLER_SIZE
+from storage.queue.unit_struct import FILLER, FILLER_SIZE
 
 FIRST_STEP: Final = 256
 LARGEST_STEP: Final = 65_536
@@ -65,9 +65,9 @@ class OldQueue:
     def __init__(self, directory: Path, *, batch: bool = False) -> None:
         """List the files; a missing directory has none. Raises StoreError when it cannot be listed."""
         self.directory = directory
-        self._dtype = BATCH_UNIT_DTYPE if batch else UNIT_DTYPE
+        self.dtype = BATCH_UNIT_DTYPE if batch else UNIT_DTYPE
         self._is_batch = batch
-        unit_size = self._dtype.itemsize
+        unit_size = self.dtype.itemsize
         sizes = [(start, os.stat(path).st_size, path) for start, path in list_segment_files(directory)[0]]
         self.files = tuple(OldFile(start, size - size % unit_size, path) for start, size, path in sizes)
 
@@ -75,8 +75,8 @@ class OldQueue:
         """Where the record of the unit at the very beginning starts; None where that is a filler, or no unit."""
         if not self.files or self.files[0].start:
             return None
-        for _, units in _pieces(self.files[0], 0, self._dtype, 1):
-            if len(units) and self._are_valid(units).all() and units["size"][0] != FILLER_SIZE:
+        for _, units in _pieces(self.files[0], 0, self.dtype, 1):
+            if len(units) and self.are_valid(units).all() and units["size"][0] != FILLER_SIZE:
                 return int(units["physical_offset"][0])
             break
         return None
@@ -90,16 +90,16 @@ class OldQueue:
         for file in reversed(self.files):
             kept = self._kept(file, log)
             if kept:
-                return file.start + kept * self._dtype.itemsize
+                return file.start + kept * self.dtype.itemsize
         return self.files[0].start if self.files else 0
 
     def next_offset(self, end: int) -> int:
         """The queue offset that a broker gives to the message behind a byte offset that `end` returned."""
         if not self._is_batch:
-            return end // self._dtype.itemsize
+            return end // self.dtype.itemsize
         for file in self.files:
             if file.start < end <= file.start + file.size:
-                for _, units in _pieces(file, end - file.start - self._dtype.itemsize, self._dtype, 1):
+                for _, units in _pieces(file, end - file.start - self.dtype.itemsize, self.dtype, 1):
                     return int(units["base_offset"][0]) + int(units["batch_size"][0])
         return 0
 
@@ -112,11 +112,11 @@ class OldQueue:
         if not log.loses_behind(physical_offset):
             return next_offset
         for file in self.files:
-            position = 0 if self._is_batch else next_offset * self._dtype.itemsize - file.start
+            position = 0 if self._is_batch else next_offset * self.dtype.itemsize - file.start
             if not 0 <= position < file.size:
                 continue
-            for start, units in _pieces(file, position, self._dtype, FIRST_STEP):
-                offsets, valid = units["physical_offset"], self._are_valid(units)
+            for start, units in _pieces(file, position, self.dtype, FIRST_STEP):
+                offsets, valid = units["physical_offset"], self.are_valid(units)
                 behind = offsets > physical_offset
                 lost = valid & behind & log.are_lost(offsets) & (offsets < log.end)
                 stops = valid & ~lost & (behind if self._is_batch else True)
@@ -131,24 +131,48 @@ class OldQueue:
         """The queue offset behind one of some units of a file, the first of which stands at a position."""
         if self._is_batch:
             return int(units["base_offset"][at]) + int(units["batch_size"][at])
-        return (file.start + start) // self._dtype.itemsize + at + 1
+        return (file.start + start) // self.dtype.itemsize + at + 1
 
     def _kept(self, file: OldFile, log: ReadableLog) -> int:
         """How many units of a file there are up to the last whose message is expired or lost."""
         kept = 0
-        for start, units in _pieces(file, 0, self._dtype, FIRST_STEP):
+        for start, units in _pieces(file, 0, self.dtype, FIRST_STEP):
             offsets = units["physical_offset"]
             real = (offsets < log.minimum) | log.are_lost(offsets)
-            found = np.flatnonzero(self._are_valid(units) & (offsets < log.end) & real)
+            found = np.flatnonzero(self.are_valid(units) & (offsets < log.end) & real)
             if found.size:
-                kept = start // self._dtype.itemsize + int(found[-1]) + 1
+                kept = start // self.dtype.itemsize + int(found[-1]) + 1
         return kept
 
-    def _are_valid(self, units: Units) -> Flags:
+    def are_valid(self, units: Units) -> Flags:
+        """Which of some units are any; the others were never written, or are damaged."""
         valid: Flags = (units["physical_offset"] >= 0) & (units["size"] > 0)
         if self._is_batch:
             valid &= (units["base_offset"] >= 0) & (units["batch_size"] > 0)
         return valid
+
+
+def blank_units(directory: Path, minimum: int, *, batch: bool) -> None:
+    """Make fillers of all units in a queue's directory that point to a physical offset or one behind it; fsyncs them.
+
+    The numbers in units of batches stay.
+    """
+    queue = OldQueue(directory, batch=batch)
+    for file in queue.files:
+        descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            for position, units in _pieces(file, 0, queue.dtype, LARGEST_STEP):
+                wanted = queue.are_valid(units) & (units["physical_offset"] >= minimum)
+                if wanted.any():
+                    blanked = units.copy()
+                    for field, value in zip(("physical_offset", "size", "tags_code"), FILLER, strict=True):
+                        blanked[field][wanted] = value
+                    os.pwrite(descriptor, blanked.tobytes(), position)
+            os.fsync(descriptor)
+        except OSError as error:
+            raise StoreError(file.path, what=f"cannot be written: {error.strerror}") from error
+        finally:
+            os.close(descriptor)
 
 
 def has_data_behind(path: Path, position: int) -> bool:

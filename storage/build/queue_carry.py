@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from protocol.errors import StoreError
-from storage.build.existing_queue import OldQueue, ReadableLog, first_data, has_data_behind
+from storage.build.existing_queue import OldQueue, ReadableLog, blank_units, first_data, has_data_behind
 from storage.build.queue_plan import CarriedQueue
 from storage.files.direct_writer import fsync_directory
 from storage.files.mapped_file import list_segment_files, open_read_only
@@ -33,17 +33,24 @@ class CarrySummary(msgspec.Struct, frozen=True):
     """Files behind the queue's end."""
 
 
-def carry_queue(root: Path, queue: CarriedQueue, log: ReadableLog, staged: Path, *, link: bool) -> CarrySummary:
+def carry_queue(
+    root: Path, queue: CarriedQueue, log: ReadableLog, staged: Path, *, link: bool, moved: bool = False
+) -> CarrySummary:
     """Bring one queue of the store under `root` to the same place under `staged`, and its extension with it.
 
-    `link` off: files are copied. Raises StoreError naming what cannot be read.
+    `link` off: files are copied. With `moved`, `log` is where records were before they were moved; units of lost ones,
+    which would lead to others now, become fillers then, over which brokers pass. Raises StoreError naming what cannot
+    be read.
     """
     source, target = root / queue.key.path, staged / queue.key.path
     target.mkdir(parents=True, exist_ok=True)
     if queue.untouched:
         summary = _carry_whole(source, target, link=link)
     else:
-        summary = _carry_cut(source, target, log, batch=queue.key.tree == BATCH_CONSUME_QUEUE, link=link)
+        is_batch = queue.key.tree == BATCH_CONSUME_QUEUE
+        summary = _carry_cut(source, target, log, batch=is_batch, link=link)
+        if moved:
+            blank_units(target, log.minimum, batch=is_batch)
     extension = Path(CONSUME_QUEUE_EXT, queue.key.topic, str(queue.key.queue_id))
     if queue.key.tree == CONSUME_QUEUE and (root / extension).is_dir():
         (staged / extension).mkdir(parents=True, exist_ok=True)

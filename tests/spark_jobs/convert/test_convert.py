@@ -10,6 +10,7 @@ import fsspec
 import pytest
 
 from golden_store import GOLDEN, log_folders, unpack
+from ledger_stores import COMMIT, SEGMENT, TIMER_UNIT, Ledger
 from oracles import packed, signed
 from plain_oracle import PlainLog, moved_units, plain_log
 from protocol.errors import ConfigError, StoreError
@@ -21,13 +22,9 @@ from storage.layout.checkpoint import Checkpoint
 from storage.query.lookup_call import KeyKind
 from storage.store.message_store import MessageStore
 from store_queries import found
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 from verifying import upload, verify_here
 from without_spark import run_here, run_jobs_here
-
-SEGMENT = 8192
-HALF_TOPIC, COMMIT = "RMQ_SYS_TRANS_HALF_TOPIC", 0x8
-TIMER_UNIT = 52
 
 
 @pytest.fixture
@@ -94,49 +91,6 @@ def test_a_recorded_ledger_becomes_a_plain_store_with_the_queues_of_its_broker(t
         plain = sorted((store / "commitlog").iterdir())
         assert len(plain) == 3
         assert all((out / "commitlog" / path.name).read_bytes() == path.read_bytes() for path in plain)
-
-
-class Ledger:
-    """A store of DLedger's with what a conversion has to move: transactions, timers, entries without a record."""
-
-    def __init__(self, root: Path, **options: Any) -> None:
-        self.root = root
-        self.writer = StoreWriter(root, segment_size=SEGMENT, is_ledger=True, **options)
-        self.halves: list[Written] = []
-        self.commits: list[Written] = []
-        self.timers: list[Written] = []
-
-    def fill(self, count: int) -> None:
-        for number in range(count):
-            if number % 7 == 0:
-                self.writer.log.write_empty_entry()
-            self.writer.append("Topic", b"x" * (number * 37 % 400), keys=f"k{number}", unique_key=f"U{number}")
-
-    def transaction(self, number: int, between: int) -> None:
-        """A half message, and as many messages later its commit, with a checksum of the whole record."""
-        self.halves.append(self.writer.append(HALF_TOPIC, b"half", unique_key=f"T{number}"))
-        self.fill(between)
-        self.commits.append(
-            self.writer.append(
-                "Transactions", b"done", unique_key=f"T{number}", sys_flag=COMMIT, property_crc=number % 2 == 0,
-                prepared_transaction_offset=self.halves[-1].physical_offset,
-            )
-        )  # fmt: skip
-
-    def timer(self, number: int) -> None:
-        self.timers.append(self.writer.append("rmq_sys_wheel_timer", b"later", unique_key=f"W{number}"))
-
-    def write_timer_log(self, *, lost: int = 0) -> None:
-        """Units of the timers, of `lost` that the log has not, then nothing; in a file of a broker's layout."""
-        offsets = [(each.physical_offset, each.size) for each in self.timers] + [(self.writer.log.end + 7, 99)] * lost
-        units = b"".join(
-            packed(TIMER_UNIT, 4) + packed(-1, 8) + packed(1, 4) + packed(1_700_000_000_000, 8) + packed(5, 4)
-            + packed(offset, 8) + packed(size, 4) + packed(77, 4) + packed(0, 8)
-            for offset, size in offsets
-        )  # fmt: skip
-        (self.root / "timerlog").mkdir()
-        (self.root / "timerlog" / ("0" * 20)).write_bytes(units.ljust(TIMER_UNIT * 40, b"\0"))
-        (self.root / "timerwheel").write_bytes(os.urandom(4096))
 
 
 @pytest.fixture
@@ -250,6 +204,33 @@ def test_messages_lost_at_the_end_of_a_queue_leave_its_numbers_where_they_were(l
     assert offsets == [0] * 4
 
 
+def test_a_queue_whose_messages_are_all_lost_goes_on_from_its_numbers(ledger: Ledger, tmp_path: Path) -> None:
+    """Its units may lead to no other message; the fillers in their place lead to none."""
+    lost = []
+    for _ in range(3):
+        ledger.fill(40)
+        lost.append(ledger.writer.append("Lost", b"lost"))
+    ledger.fill(40)
+    for each in lost:
+        ledger.writer.overwrite(each.physical_offset, b"\x55" * each.size)
+    ledger.writer.consumer_offsets = {"Lost@group": {0: 2}}
+    ledger.writer.close()
+    report = convert(ledger.root, tmp_path / "plain")
+    assert report.details.queues.carried_over == {
+        "withoutRecords": 1,
+        "filesLinked": 0,
+        "filesCopied": 1,
+        "filesLeftOut": 0,
+    }
+    queue = MessageStore.open(tmp_path / "plain").queues.queue("Lost", 0)
+    assert queue is not None
+    assert queue.max_offset == 3
+    units = (tmp_path / "plain" / "consumequeue" / "Lost" / "0" / ("0" * 20)).read_bytes()
+    assert units == (packed(0, 8) + packed(0x7FFFFFFF, 4) + packed(0, 8)).ljust(20, b"\0") * 3 + bytes(len(units) - 60)
+    verified = verify_here(tmp_path / "plain", tmp_path)
+    assert verified.details.counts == {}
+
+
 def test_a_topic_that_was_deleted_and_made_again_does_not_come_back(ledger: Ledger, tmp_path: Path) -> None:
     """The queue of its earlier life is gone; its records are in the log, and numbers begin anew behind them."""
     ledger.writer.append("Reborn", b"old 0", queue=False)
@@ -360,6 +341,23 @@ def test_a_run_that_died_when_the_store_had_its_place_only_reports(
     assert (report.resumed, report.messages) == (True, 5)
     assert files(out) == before
     assert not work.exists()
+
+
+def test_a_store_that_was_taken_away_after_such_a_run_is_made_again(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the run had kept says that all is done; the segments are gone, and with them what was mended in them."""
+    from spark_jobs.run.work_directory import WorkDirectory
+
+    ledger.transaction(0, 100)
+    ledger.writer.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(WorkDirectory, "remove", WorkDirectory.close)
+        assert convert(ledger.root, tmp_path / "plain").details.converted.half_messages == 1
+    shutil.rmtree(tmp_path / "plain")
+    report = convert(ledger.root, tmp_path / "plain")
+    assert report.details.converted.half_messages == 1
+    hold_against_oracle(ledger.root, tmp_path / "plain", SEGMENT)
 
 
 def test_a_store_behind_a_url_becomes_the_same(ledger: Ledger, tmp_path: Path) -> None:

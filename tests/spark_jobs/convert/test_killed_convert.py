@@ -1,0 +1,139 @@
+"""Kill −9 at any step on the disk: the store stays as it was, and the same command ends the work as if nothing was."""
+
+import itertools
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from killing import Renames, gets_through
+from ledger_stores import Ledger
+from protocol.errors import ConfigError
+from spark_jobs.commands.run import run_convert
+from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.run.progress import Silence
+from spark_jobs.run.work_directory import REPORT, WorkDirectory
+from without_spark import run_jobs_here
+
+WORK = "plain.rocketlens-work"
+PHASES = {"convert", "relate", "scan", "build"}
+ENDED = "ended"
+EACH = 9
+"""In `make test` of so many steps one, in `make soak` all."""
+
+MOST_NAMES = 10
+
+Tree: TypeAlias = dict[str, tuple[bytes, int] | None]
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks run in the process that is killed."""
+    run_jobs_here(monkeypatch)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A log with commits and timers whose records lie in other segments, damage, and a file of everything else."""
+    ledger = Ledger(tmp_path / "store")
+    ledger.transaction(0, 40)
+    ledger.timer(0)
+    ledger.fill(5)
+    torn = ledger.writer.written[-2]
+    ledger.writer.overwrite(torn.physical_offset, b"\x55" * torn.size)
+    ledger.write_timer_log()
+    ledger.writer.consumer_offsets = {"Topic@group": {0: 3}}
+    ledger.writer.close()
+    (ledger.root / "config" / "timercheck").write_bytes(b"\1" * 4096)
+    return ledger.root
+
+
+def tree(root: Path) -> Tree:
+    """All files below a directory with their bytes, and those of a log with their times."""
+    return {
+        str(path.relative_to(root)): (
+            (path.read_bytes(), path.stat().st_mtime_ns if path.parent.name == "commitlog" else 0)
+            if path.is_file()
+            else None
+        )
+        for path in sorted(root.rglob("*"))
+    }
+
+
+def has_report(out: Path) -> bool:
+    left = WorkDirectory.left_in(out.with_name(WORK))
+    return left is not None and left.done(REPORT) is not None
+
+
+def convert(store: Path, out: Path) -> bool:
+    """Whether the conversion went on with what another one had left."""
+    report = run_convert(ConvertRequest(store=str(store), out=str(out), zone="+00:00"), Silence())
+    assert report.exit_code == 4
+    return report.resumed
+
+
+def phase_of(out: Path) -> str:
+    """The phase in which a killed conversion was, "" where it has left nothing."""
+    left = WorkDirectory.left_in(out.with_name(WORK))
+    manifest = left.manifest() if left else None
+    return manifest.phase if manifest else ""
+
+
+def kill_and_go_on(store: Path, expected: Tree, number: int) -> str | None:
+    """Kill before a step and go on; the phase that it hit, None where the conversion has fewer steps."""
+    out = store.with_name("plain")
+    old, beside = tree(store), set(os.listdir(store.parent))
+    if gets_through(convert, (store, out), number, Renames.ALL):
+        shutil.rmtree(out)
+        return None
+    phase = phase_of(out)
+    assert tree(store) == old
+    assert not out.exists() or tree(out) == expected, "a part of a store has its place"
+    if out.exists() and not has_report(out):
+        # Nothing was to be done any more but to remove a few names of the work directory.
+        assert not list(out.with_name(WORK).glob("run-*/staged"))
+        with pytest.raises(ConfigError, match="exists already"):
+            convert(store, out)
+        shutil.rmtree(out.with_name(WORK), ignore_errors=True)
+        phase = ENDED
+    else:
+        convert(store, out)
+    assert tree(out) == expected
+    assert tree(store) == old
+    assert set(os.listdir(store.parent)) == beside | {out.name}
+    shutil.rmtree(out)
+    return phase
+
+
+@pytest.fixture
+def expected(store: Path) -> Tree:
+    """What a conversion makes that nothing disturbs."""
+    whole = store.with_name("whole")
+    convert(store, whole)
+    made = tree(whole)
+    shutil.rmtree(whole)
+    return made
+
+
+def test_a_conversion_that_is_killed_goes_on(store: Path, expected: Tree) -> None:
+    hit = Counter[str]()
+    number = 1
+    while (phase := kill_and_go_on(store, expected, number)) is not None:
+        hit[phase] += 1
+        number += EACH
+    assert hit.keys() >= PHASES, hit
+
+
+@pytest.mark.soak
+def test_a_conversion_that_is_killed_at_any_step_goes_on(store: Path, expected: Tree) -> None:
+    hit = Counter[str]()
+    for number in itertools.count(1):
+        phase = kill_and_go_on(store, expected, number)
+        if phase is None:
+            break
+        hit[phase] += 1
+    assert hit.keys() >= PHASES, hit
+    assert hit[ENDED] < MOST_NAMES
