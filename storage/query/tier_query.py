@@ -56,14 +56,14 @@ class TierKeys:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pieces: OrderedDict[tuple[int, int, int, int], TailIndex] = OrderedDict()
+        self._pieces: OrderedDict[tuple[object, ...], TailIndex] = OrderedDict()
         self._bytes = 0
 
     def entries(self, log: CommitLog, start: int, stop: int) -> TailIndex:
         """The entries of the records that start in [start, stop) of a log. Waits for the disk."""
-        # A log that has grown begins with the same file.
-        device, inode, *_ = log.segments[0].file.identity
-        key = device, inode, start, stop
+        # A log that has grown has the same files there, one into which a missing file came back has others.
+        segments = [each.file.identity for each in log.segments if each.base_offset < stop and each.end > start]
+        key = start, stop, *((identity.device, identity.inode) for identity in segments)
         with self._lock:
             known = self._pieces.get(key)
             if known is not None:

@@ -113,6 +113,7 @@ class Tier:
 
     def _note(self, directory: Path, log: CommitLog) -> None:
         """Remember what is missing or damaged in the log of a queue."""
+        self._log_problems.pop(str(directory), None)
         found = [f"{directory / TIER_LOG}: {problem}; the rest is served" for problem in log.problems]
         if found:
             more = "" if len(found) == 1 else f" ({len(found)} such places)"

@@ -437,3 +437,19 @@ def test_a_topic_that_comes_while_topics_are_listed_is_noticed(
     assert "Came" not in tier.topics
     assert tier.has_changed()
     assert "Came" in Tier(layout, tier).topics
+
+
+def test_a_file_of_a_tier_that_comes_back_is_searched_and_no_longer_called_missing(
+    tmp_path: Path, tiered: Tiered
+) -> None:
+    copied = copy_of(tiered, tmp_path)
+    segments = sorted(copied.tier.glob("*/broker-a/T/0/COMMIT_LOG/*"), key=lambda path: int(path.name[8:]))
+    segments[1].rename(tmp_path / "aside")
+    store = copied.alone()
+    query = KeyQuery("T", "shared", KeyKind.KEY, maximum=1000)
+    lacking = len(list(decode_messages(store.query(query).records)))
+    assert any("hole in the log" in problem for problem in store.problems)
+    (tmp_path / "aside").rename(segments[1])
+    store.refresh()
+    assert len(list(decode_messages(store.query(query).records))) == 2 * IN_TIER > lacking
+    assert not any("hole in the log" in problem for problem in store.problems)
