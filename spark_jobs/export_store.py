@@ -119,11 +119,12 @@ def export_store(**options: Any) -> None:
 
     There is one file for each segment of the log with selected messages, and _manifest.json, written last, with
     counts and checksums. Run the same command again to continue a run that was stopped. Bodies are decompressed;
-    nothing damaged is written. Behind a URL the manifest names the files that count, and nothing else does.
+    nothing damaged is written. Behind a URL the manifest names the files that count, and nothing else does. STORE may
+    be a directory of tiered files: there is one file for each segment of each queue's log.
 
     Exit code 1: done, but no message matches. 4: done, but the log is damaged; report and manifest name the places.
     """
-    run_command(export, check=check, **options)
+    run_command(export, reads_tier=True, check=check, **options)
 
 
 if __name__ == "__main__":

@@ -8,19 +8,21 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import click
 
-from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError, is_out_of_room
+from protocol.errors import ConfigError, FilterSyntaxError, NotAStore, RocketLensError, is_out_of_room
 from protocol.printable import one_line
 from spark_jobs.build.exchange_names import FILES, SHUFFLE
 from spark_jobs.places.file_systems import has_scheme, is_url, local_path
 from spark_jobs.run.class_archive import find_java
 from storage.files.write_guard import check_outside
+from storage.layout.store_layout import recognise_store
+from storage.layout.tier_layout import is_tier
 
 if TYPE_CHECKING:  # only for types: a usage error must not wait for what runs a job
     from spark_jobs.run.launch import Launch
@@ -107,14 +109,15 @@ def run_command(
     *,
     as_json: bool,
     goes_on: bool = True,
+    reads_tier: bool = False,
     check: Check | None = None,
     **options: Any,
 ) -> NoReturn:
     """Run a job with the options of its request, report on stdout and end with the exit code.
 
-    `goes_on`: another run goes on where one was stopped.
+    `goes_on`: another run goes on where one was stopped. `reads_tier`: STORE may be tiered files alone.
     """
-    report = run_job(job, as_json=as_json, goes_on=goes_on, check=check, **options)
+    report = run_job(job, as_json=as_json, goes_on=goes_on, reads_tier=reads_tier, check=check, **options)
     from spark_jobs.commands.show_report import print_report
 
     print_report(report, as_json=as_json)
@@ -126,6 +129,7 @@ def run_job(
     *,
     as_json: bool,
     goes_on: bool = True,
+    reads_tier: bool = False,
     check: Check | None = None,
     **options: Any,
 ) -> "AnyReport":
@@ -136,6 +140,8 @@ def run_job(
         check_places(options)
         if check is not None:
             check(options)
+        if not reads_tier:
+            refuse_tier(options["store"], options.get("commit_log_directories", ()))
         check_spark()
         progress = progress_of(as_json=as_json)
         with _launched(options, progress) as launch:
@@ -183,6 +189,18 @@ def check_places(options: JobOptions) -> None:
     if builds and target and options["drop_backup"]:
         raise ConfigError("--drop-backup and --out cannot be combined: with --out nothing is replaced")
     check_outside(stores, {"--out": out, "--work": work})
+
+
+def refuse_tier(store: str, commit_log_directories: Sequence[str]) -> None:
+    """Raise NotAStore for tiered files without their store; whatever else is no store the job finds out."""
+    if is_url(store) or commit_log_directories:
+        return
+    root = Path(local_path(store))
+    try:
+        recognise_store(root)
+    except NotAStore:
+        if is_tier(root):
+            raise
 
 
 def check_spark() -> None:

@@ -1,6 +1,7 @@
 """Export the messages of a store: a file for each segment that holds some, and a manifest, which is written last.
 
     OUT/part-BASE.FORMAT        the messages of the segment that starts at physical offset BASE
+    OUT/part-BASE-HASH.FORMAT   for a tier, in which each queue has a log of its own; the manifest names the queue
     OUT/_manifest.json          what is in the parts, with counts and checksums; without it the export is not finished
     OUT/.rocketlens-work/       what is half done; gone when the manifest is there
 
@@ -77,7 +78,8 @@ def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | N
     wanted, names = request.wanted, check_names(request.columns or tuple(KINDS))
     read_mask(request.masked)
     found = find_ranges(request.store, request.commit_log_directories, request.storage)
-    made = [_task(each, request, wanted, names) for each in found.ranges]
+    chosen = found.of_topics(wanted.topics)
+    made = [_task(each, request, wanted, names) for each in chosen]
     place: ExportPlace = (UrlPlace if has_scheme(request.out) else DirectoryPlace).open(request)
     resumed = is_up = False
     try:
@@ -94,7 +96,7 @@ def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | N
         ) as context:
             is_up, began = True, time.monotonic()
             place.begin()
-            total = sum(each.size for each in found.ranges)
+            total = sum(each.size for each in chosen)
             run = partial(run_tasks, context)
             parts = run_phase(run, place.work, progress, Phase(PHASE, total, "bytes"), tasks, export_part)
         steady = time.monotonic() - began
@@ -153,7 +155,7 @@ def _finish(
         "command": "export",
         **request.identity(),
         "columns": list(request.columns or KINDS),
-        "log": {"minimum": found.minimum, "end": found.end},
+        **_extent(found),
         "records": records,
         "bytes": part_bytes,
         "parts": [{name: value for name, value in part.items() if name not in REPORTED} for part in whole],
@@ -176,18 +178,32 @@ def _finish(
         ),
         damages=list(_damages(problems)),
         more_damages=more,
-        notes=list(_notes(request, records)),
+        notes=list(_notes(request, found, records)),
     )
 
 
-def _notes(request: ExportRequest, records: int) -> Iterator[str]:
+def _extent(found: LogRanges) -> dict[str, object]:
+    """What the manifest says of the whole log: where it begins and ends, or of how many queues a tier has logs."""
+    if found.tier is None:
+        return {"log": {"minimum": found.minimum, "end": found.end}}
+    return {"tier": {"broker": found.tier.broker_name, "queues": len({each.queue for each in found.ranges})}}
+
+
+def _notes(request: ExportRequest, found: LogRanges, records: int) -> Iterator[str]:
     """Sentences about an empty result: no message matched, or a topic does not exist."""
+    what = "log" if found.tier is None else "tier"
     if not records:
-        yield "no message of the log matches"
-    root, places = Path(request.store), (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
-    known = {*StoreConfig.load(root).topics, *(name for place in places for name in directories(root / place))}
+        yield f"no message of the {what} matches"
     # Behind a URL, and beside a log that lies alone, no topics are known.
-    yield from (f"the store has no topic {topic}" for topic in request.topics if known and topic not in known)
+    known = _topics(Path(request.store)) if found.tier is None else found.tier.topics()
+    which = "store" if found.tier is None else "tier"
+    yield from (f"the {which} has no topic {topic}" for topic in request.topics if known and topic not in known)
+
+
+def _topics(root: Path) -> set[str]:
+    """The topics that a store's configuration and queues name."""
+    places = CONSUME_QUEUE, BATCH_CONSUME_QUEUE
+    return {*StoreConfig.load(root).topics, *(name for place in places for name in directories(root / place))}
 
 
 def _damages(problems: Iterable[Problem]) -> Iterable[Damage]:

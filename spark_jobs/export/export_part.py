@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypedDict, cast
+from typing import Any, Final, NotRequired, TypedDict, cast
 
 import msgspec
 
@@ -47,8 +47,10 @@ class ExportTask(msgspec.Struct, frozen=True):
 
     @property
     def part(self) -> str:
-        """The name of the file."""
-        return f"part-{self.range.base_offset:020d}.{self.format}"
+        """The name of the file, in which a queue of a tier is a hash: a topic may have any name."""
+        queue = self.range.queue
+        hashed = f"-{hashlib.sha256(queue.encode()).hexdigest()[:16]}" if queue else ""
+        return f"part-{self.range.base_offset:020d}{hashed}.{self.format}"
 
 
 class PartProblem(TypedDict):
@@ -61,7 +63,10 @@ class PartProblem(TypedDict):
 
 
 class ExportedPart(AttemptRecord):
-    """A part: what the manifest says of it, and, from `log_bytes` on, what only the report does."""
+    """A part: what the manifest says of it, and, from `log_bytes` on, what only the report does.
+
+    `queue` is `TOPIC/QUEUE` where the part has messages of a tier's queue.
+    """
 
     name: str
     records: int
@@ -69,6 +74,7 @@ class ExportedPart(AttemptRecord):
     sha256: str
     first_physical_offset: int
     last_physical_offset: int
+    queue: NotRequired[str]
     log_bytes: int
     problems: list[PartProblem]
     more_problems: int
@@ -159,7 +165,7 @@ def _write(task: ExportTask, file: HashedFile, notify: Notify) -> ExportedPart:
     writer.close()
     notify(task.range.size, reader.messages)
     problems = [msgspec.to_builtins(problem) for problem in reader.problems[:MOST_PROBLEMS]]
-    return {
+    part: ExportedPart = {
         "name": task.part,
         "records": reader.messages,
         "bytes": file.size,
@@ -170,3 +176,6 @@ def _write(task: ExportTask, file: HashedFile, notify: Notify) -> ExportedPart:
         "problems": problems,
         "more_problems": max(len(reader.problems) - MOST_PROBLEMS, 0),
     }
+    if task.range.queue:
+        part["queue"] = task.range.queue
+    return part

@@ -5,7 +5,8 @@ at, and its end is found by reading the last segment.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,14 +17,21 @@ from spark_jobs.places.file_systems import file_system, is_url, local_path, said
 from spark_jobs.places.remote_file import RemoteFile, open_source, persist
 from storage.columns.rows import PIECE_BYTES, RowReader
 from storage.columns.wanted import Wanted
-from storage.files.mapped_file import LARGEST_OFFSET, SEGMENT_NAME_DIGITS
+from storage.files.mapped_file import (
+    LARGEST_OFFSET,
+    SEGMENT_NAME_DIGITS,
+    list_segment_files,
+    segment_offset,
+)
 from storage.layout.dledger import DATA, is_ledger
-from storage.layout.store_layout import COMMIT_LOG, EXPECTED, recognise_store
+from storage.layout.store_layout import COMMIT_LOG, EXPECTED, recognise_with_tier
+from storage.layout.tier_layout import TIER_LOG, TIER_QUEUE, TierLayout, lacking_files
 from storage.log.commit_log import CommitLog
 from storage.log.damaged_ranges import reason_of
 from storage.log.log_window import ByteSource, LogWindow
 from storage.log.segment_list import boundaries, refuse_beyond
 from storage.queue.queue_place import has_another
+from storage.queue.tier import open_tier_log
 from storage.store.store_state import read_store_state
 
 
@@ -32,7 +40,8 @@ class LogRange:
     """Positions [start, stop) of one segment, a record at `start`; `is_last`: the log ends somewhere in it.
 
     `storage` are the options of the file system, as JSON; a `path` without a scheme is a file of this machine.
-    `boundary` is the physical offset at which the next segment starts, or would start.
+    `boundary` is the physical offset at which the next segment starts, or would start. In a tier each queue has a log
+    of its own: `queue` is `TOPIC/QUEUE` then, and physical offsets are those of that log.
     """
 
     path: str
@@ -42,6 +51,12 @@ class LogRange:
     is_last: bool = False
     storage: str = ""
     boundary: int = 0
+    queue: str = ""
+
+    @property
+    def topic(self) -> str:
+        """The topic of all messages of a queue's own log; else empty."""
+        return self.queue.rpartition("/")[0]
 
     @property
     def size(self) -> int:
@@ -73,19 +88,20 @@ class Problem:
 
 @dataclass(frozen=True)
 class LogRanges:
-    """The segments in order, and what is known to be missing before any is read."""
+    """The segments in order, and what is known to be missing before any is read; `tier` if they are those of one."""
 
     ranges: tuple[LogRange, ...]
     problems: tuple[Problem, ...] = field(default=())
+    tier: TierLayout | None = None
 
     @property
     def minimum(self) -> int:
-        """Physical offset of the first byte."""
+        """Physical offset of the first byte, of one log."""
         return self.ranges[0].base_offset + self.ranges[0].start if self.ranges else 0
 
     @property
     def end(self) -> int:
-        """Physical offset behind the last byte."""
+        """Physical offset behind the last byte, of one log."""
         return self.ranges[-1].base_offset + self.ranges[-1].stop if self.ranges else 0
 
     def holding(self, wanted: Wanted) -> tuple[LogRange, ...]:
@@ -93,7 +109,17 @@ class LogRanges:
         if wanted.is_empty:
             return ()
         first, last = wanted.physical_offsets
-        return tuple(each for each in self.ranges if each.base_offset + each.stop > first and each.base_offset <= last)
+        return tuple(
+            each
+            for each in self.of_topics(wanted.topics)
+            if each.base_offset + each.stop > first and each.base_offset <= last
+        )
+
+    def of_topics(self, topics: frozenset[bytes] | None) -> tuple[LogRange, ...]:
+        """The segments in which messages of some topics may lie, None for all: in a tier, those of their queues."""
+        if topics is None or self.tier is None:
+            return self.ranges
+        return tuple(each for each in self.ranges if each.topic.encode() in topics)
 
     def within(self, start: int, stop: int) -> tuple[LogRange, ...]:
         """The parts of the ranges in [start, stop) by physical offset, where a record starts at `start`, if in any."""
@@ -107,6 +133,7 @@ class LogRanges:
 def find_ranges(path: str, commit_log: Sequence[str] = (), storage: str = "") -> LogRanges:
     """Look at a store: a directory or a URL, of the store or of its commit log; raises StoreError or ConfigError.
 
+    A directory may also be that of a tier: the segments of all its queues' logs, in the order of topics and queues.
     `commit_log` are the directories of the log where it does not lie in the store; `storage` are options of the file
     system as JSON.
     """
@@ -132,28 +159,77 @@ def _local_ranges(root: Path, commit_log: Sequence[str]) -> LogRanges:
     directories = tuple(map(Path, commit_log))
     if not directories and not (root / COMMIT_LOG).exists() and _holds_segments(root):
         directories = (root,)
-    layout = recognise_store(root, directories)
+    layout = recognise_with_tier(root, directories)
+    if layout.tier is not None:
+        return _tier_ranges(layout.tier)
     log = CommitLog.open(layout.commit_log_directories, None, None, partial(has_another, layout.root))
+    return LogRanges(_ranges_of(log), tuple(_problems_of(log, is_live=read_store_state(layout.root).is_live)))
+
+
+def _ranges_of(log: CommitLog, queue: str = "") -> tuple[LogRange, ...]:
     following = [segment.base_offset for segment in log.segments[1:]] + [LARGEST_OFFSET]
-    ranges = tuple(
+    return tuple(
         LogRange(
             os.fspath(segment.file.path),
             segment.base_offset,
             0,
             min(segment.valid_length, following[number] - segment.base_offset),
             boundary=segment.boundary,
+            queue=queue,
         )
         for number, segment in enumerate(log.segments)
     )
+
+
+def _problems_of(log: CommitLog, *, is_live: bool = False) -> list[Problem]:
     directory = str(log.segments[0].file.path.parent)
     problems = [Problem(directory, start, stop - start, _MISSING) for start, stop in log.holes]
-    problems += [Problem(str(each), _offset_of(each), 0, "it cannot be read") for each in log.unreadable]
-    if log.torn_end is not None and not read_store_state(layout.root).is_live:
+    problems += [Problem(str(each), segment_offset(each.name) or 0, 0, "it cannot be read") for each in log.unreadable]
+    if log.torn_end is not None and not is_live:
         last = log.segments[-1]
         left = last.base_offset + last.file.size - log.end
         reason = f"the log ends there: {reason_of(log.torn_end.code)}"
         problems.append(Problem(os.fspath(last.file.path), log.end, left, reason))
-    return LogRanges(ranges, tuple(problems))
+    return problems
+
+
+def _tier_ranges(tier: TierLayout) -> LogRanges:
+    """The logs of all queues, one after the other; only one is open at a time."""
+    ranges: list[LogRange] = []
+    problems: list[Problem] = []
+    for topic in sorted(tier.topics()):
+        for queue_id in sorted(tier.queue_ids(topic)):
+            directory = tier.queue_directory(topic, queue_id)
+            try:
+                log = open_tier_log(directory)
+            except StoreError as error:
+                problems.append(Problem(str(error.path), 0, 0, str(error.what)))
+                continue
+            if log.segments:
+                ranges += [each for each in _ranges_of(log, f"{topic}/{queue_id}") if each.size]
+                problems += _problems_of(log)
+            elif list_segment_files(directory / TIER_QUEUE)[0]:
+                reason = "it has no record, though the queue has units"
+                problems.append(Problem(str(directory / TIER_LOG), 0, 0, reason))
+    return LogRanges(tuple(ranges), (*problems, *_named_by_metadata(tier, problems)), tier)
+
+
+def _named_by_metadata(tier: TierLayout, known: Sequence[Problem]) -> Iterator[Problem]:
+    """What of the logs is missing by the tier's metadata, where it is there, and is not known to be."""
+    try:
+        lacking = [each for each in lacking_files(tier) if each.is_log]
+    except StoreError as error:
+        reason = f"it {error.what}; files that the tier lacks are not noticed"
+        yield Problem(str(error.path), 0, 0, reason)
+        return
+    holes = defaultdict(list)
+    for each in known:
+        holes[each.path].append(range(each.physical_offset, each.physical_offset + each.length))
+    for file in lacking:
+        there = file.there or 0
+        if not any(file.base + there in hole for hole in holes[str(file.path.parent)]):
+            reason = f"{file.metadata} says that the file has {file.size} bytes"
+            yield Problem(str(file.path), file.base + there, file.size - there, reason)
 
 
 def _holds_segments(directory: Path) -> bool:

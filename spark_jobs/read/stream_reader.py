@@ -105,7 +105,12 @@ class MessageStreamReader(Travelling, DataSourceStreamReader, SupportsTriggerAva
             )
 
     def _find(self) -> LogRanges:
-        return find_ranges(self._options.path, self._options.commit_log, self._options.storage)
+        found = find_ranges(self._options.path, self._options.commit_log, self._options.storage)
+        if found.tier is not None:
+            raise ConfigError(
+                f"{self._options.path} holds tiered files, a log for each queue: read it by spark.read, not as a stream"
+            )
+        return found
 
     def _end(self, found: LogRanges, start: int) -> int:
         """Physical offset behind the last record; behind a URL it has to be looked for."""

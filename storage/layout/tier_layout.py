@@ -61,6 +61,11 @@ class TierLayout:
             raise StoreError(self.broker, what="is gone: the disk with the tier was taken away")
         return frozenset(name for name in _directories(self.broker) if name != TIER_INDEX_TOPIC)
 
+    def queue_ids(self, topic: str) -> frozenset[int]:
+        """The ids of the queues that a topic has directories of. Raises StoreError where they cannot be listed."""
+        names = (entry.name for entry in list_directory(self.broker / topic))
+        return frozenset(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 11)
+
     def queue_directory(self, topic: str, queue_id: int) -> Path:
         """The directory of one queue, whether it is there or not."""
         return self.broker / topic / str(queue_id)
@@ -94,10 +99,48 @@ def is_tier(root: Path) -> bool:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class LackingFile:
+    """A file of a tier that has fewer bytes than the metadata says (``size``), or that is missing.
+
+    ``base`` is the offset at which it begins in its log or queue, ``there`` its own size in bytes, None if missing.
+    """
+
+    path: Path
+    metadata: Path
+    base: int
+    size: int
+    there: int | None
+
+    @property
+    def is_log(self) -> bool:
+        """Whether records were in it, not units."""
+        return self.path.parent.name == TIER_LOG
+
+    def sentence(self) -> str:
+        """For an operator, without what becomes of the rest."""
+        if self.there is None:
+            return f"{self.path} is missing, of which {self.metadata} says that it has {self.size} bytes"
+        return f"{self.path} has {self.there} bytes, of which {self.metadata} says that it has {self.size}"
+
+
 def metadata_problems(tier: TierLayout) -> list[str]:
     """Sentences about the files that the metadata names and the tier lacks, and about metadata that cannot be read.
 
     None where there is no metadata: the files alone are served then. Reads names and sizes.
+    """
+    try:
+        problems = [f"{each.sentence()}; the rest is served" for each in lacking_files(tier)]
+    except StoreError as error:
+        return [f"{error}; the tier is served by its files alone, and files that it lacks are not noticed"]
+    more = len(problems) - _MOST_NAMED
+    return problems if more <= 0 else [*problems[:_MOST_NAMED], f"{more} more of the tier's files are missing or cut"]
+
+
+def lacking_files(tier: TierLayout) -> list[LackingFile]:
+    """The files that the metadata names and of which the tier lacks bytes; none where there is no metadata.
+
+    Reads names and sizes. Raises StoreError for metadata that cannot be read.
     """
     path = tier.metadata
     if path is None:
@@ -106,20 +149,17 @@ def metadata_problems(tier: TierLayout) -> list[str]:
         content = _parsed(path)
     except FileNotFoundError:
         return []
-    except StoreError as error:
-        return [f"{error}; the tier is served by its files alone, and files that it lacks are not noticed"]
-    problems: list[str] = []
+    found: list[LackingFile] = []
     for table, kind in _TABLES:
         queues = content.get(table)
         for place, segments in sorted(queues.items()) if isinstance(queues, Mapping) else ():
             if isinstance(segments, Mapping):
-                problems += _lacking(tier, str(place), kind, segments)
-    more = len(problems) - _MOST_NAMED
-    return problems if more <= 0 else [*problems[:_MOST_NAMED], f"{more} more of the tier's files are missing or cut"]
+                found += _lacking(tier, path, f"{place}/{kind}", segments)
+    return found
 
 
-def _lacking(tier: TierLayout, place: str, kind: str, segments: Mapping[object, object]) -> Iterator[str]:
-    """Sentences about the files of one queue that are missing, or shorter than the metadata says."""
+def _lacking(tier: TierLayout, metadata: Path, place: str, segments: Mapping[object, object]) -> Iterator[LackingFile]:
+    """The files of the units or of the log of one queue that are missing, or shorter than the metadata says."""
     broker, _, queue = place.partition("/")
     if broker != tier.broker_name or not queue or ".." in queue.split("/") or queue.startswith("/"):
         return
@@ -129,14 +169,13 @@ def _lacking(tier: TierLayout, place: str, kind: str, segments: Mapping[object, 
         base, size = segment.get("baseOffset"), segment.get("size")
         if not isinstance(base, int) or not isinstance(size, int) or base < 0 or size <= 0 or base > 2**63 - 1:
             continue
-        path = tier.broker / queue / kind / tier_file_name(base)
+        path = tier.broker / queue / tier_file_name(base)
         try:
             there = os.stat(path).st_size
         except (OSError, ValueError):  # a name that no file can have, too
-            yield f"{path} is missing, of which {tier.metadata} says that it has {size} bytes; the rest is served"
-            continue
-        if there < size:
-            yield f"{path} has {there} bytes, of which {tier.metadata} says that it has {size}; the rest is served"
+            there = None
+        if there is None or there < size:
+            yield LackingFile(path, metadata, base, size, there)
 
 
 def _parsed(path: Path) -> Mapping[object, object]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import StoreError
-from storage.files.mapped_file import FileIdentity, list_directory, list_segment_files, read_piece
+from storage.files.mapped_file import FileIdentity, list_segment_files, read_piece
 from storage.files.open_files import OpenFiles
 from storage.files.recently_used import RecentlyUsed
 from storage.files.waiting import Lookup, Wait
@@ -69,8 +69,7 @@ class Tier:
         """The ids of a topic's queues; none for a topic that the tier lacks. Raises StoreError if not to be listed."""
         if topic not in self.topics:
             return frozenset()
-        names = (entry.name for entry in list_directory(self.layout.broker / topic))
-        return frozenset(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 11)
+        return self.layout.queue_ids(topic)
 
     def log_bytes(self, topic: str, queue_id: int) -> int:
         """Bytes of the files of a queue's log."""
@@ -97,8 +96,7 @@ class Tier:
     def _open(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Open a queue; None for one into which nothing was written yet. Raises StoreError where a half is missing."""
         directory = self.layout.queue_directory(topic, queue_id)
-        known_ends = _known_ends(directory)
-        log = CommitLog.open([directory / TIER_LOG], self._logs.find((topic, queue_id)), known_ends)
+        log = open_tier_log(directory, self._logs.find((topic, queue_id)))
         name = QueueName(topic, queue_id)
         queue = ConsumeQueue(name, directory / TIER_QUEUE, None, log, self._open_files, None, self.holes)
         if not queue.files.files and not log.end:
@@ -134,6 +132,14 @@ class Tier:
     def _state_of(self, topic: str, queue_id: int) -> _State:
         directory = self.layout.queue_directory(topic, queue_id)
         return (*_last_file(directory / TIER_QUEUE), *_first_file(directory / TIER_LOG))
+
+
+def open_tier_log(directory: Path, previous: CommitLog | None = None) -> CommitLog:
+    """The log in the directory of a queue, whose end is looked for from the record of the last unit on.
+
+    It has no segment if there is no file of it. Raises StoreError as :meth:`CommitLog.open` does.
+    """
+    return CommitLog.open([directory / TIER_LOG], previous, _known_ends(directory))
 
 
 def _known_ends(directory: Path) -> dict[FileIdentity, int]:

@@ -5,15 +5,12 @@ its log. Records out of the tier have other physical offsets than those out of t
 """
 
 import asyncio
-import base64
 import json
-import lzma
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,6 +19,7 @@ from golden_store import GOLDEN, unpack
 from oracles import Record, read_record
 from protocol.codes import RequestCode
 from storage.store.message_store import MessageStore, StoreOptions
+from tier_answers import Exchange, Queue, exchanges_of, pulls_of, records_in
 
 NAMES = ("g2-tier", "g2-tier-killed")
 SHAPES = ("joined", "alone", "without metadata")
@@ -29,41 +27,6 @@ ONLY_IN_TIER = ("Tier-old", "TierDelay")
 """Topics whose queues a broker counts from 0 anew, since its own log has lost all their messages."""
 OFFSETS = {RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME}
 PHYSICAL_OFFSET = slice(28, 36)
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """A question that the broker was asked about a topic with tiered files, and its answer."""
-
-    code: int
-    fields: dict[str, str]
-    answer: dict[str, Any]
-    body: bytes
-
-    @property
-    def topic(self) -> str:
-        return self.fields["topic"]
-
-
-def exchanges_of(name: str) -> list[Exchange]:
-    text = lzma.decompress((GOLDEN / "g2" / name / "answers.jsonl.xz").read_bytes())
-    lines = [json.loads(line) for line in text.splitlines()]
-    found = [
-        Exchange(
-            asked["header"]["code"], asked["header"]["extFields"], answer["header"], base64.b64decode(answer["body"])
-        )
-        for asked, answer in zip(lines[::2], lines[1::2], strict=True)
-        if asked["header"].get("extFields", {}).get("topic", "").startswith("Tier")
-    ]
-    assert len(found) > 500
-    return found
-
-
-def records_in(body: bytes) -> Iterator[bytes]:
-    while body:
-        size = int.from_bytes(body[:4])
-        yield body[:size]
-        body = body[size:]
 
 
 def alike(record: bytes) -> bytes:
@@ -74,21 +37,6 @@ def alike(record: bytes) -> bytes:
 def decoded(record: bytes) -> Record:
     found = read_record(record, 0)
     assert found is not None
-    return found
-
-
-Queue = tuple[str, str, str, str]
-"""Topic, queue id, type of the filter, its expression."""
-
-
-def pulls_of(exchanges: list[Exchange]) -> dict[Queue, list[bytes]]:
-    """What the broker gave of each queue by each filter, in order."""
-    found: dict[Queue, list[bytes]] = defaultdict(list)
-    for each in exchanges:
-        if each.code == RequestCode.PULL_MESSAGE:
-            fields = each.fields
-            key = each.topic, fields["queueId"], fields["expressionType"], fields["subscription"]
-            found[key] += records_in(each.body)
     return found
 
 

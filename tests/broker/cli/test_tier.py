@@ -72,7 +72,31 @@ def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(
     refused = rocketlens(command, store / "tiered", *rest)
     assert refused.code not in (0, 1)
     (line,) = refused.errors.strip().splitlines()
-    assert "serve, view, query, search and filter" in line
+    assert "serve, view, query, search, filter and export" in line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rebuild index TIER --out OUT",
+        "rebuild queues TIER --out OUT",
+        "rebuild all TIER --out OUT",
+        "compact index TIER --out OUT",
+        "compact index TIER",
+        "verify TIER",
+        "convert TIER --out OUT",
+    ],
+)
+def test_jobs_that_read_the_log_alone_refuse_a_tier_before_spark_starts(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("spark_jobs.commands.command_run.check_spark", lambda: pytest.fail("too late"))
+    places = {"TIER": store / "tiered", "OUT": tmp_path / "out"}
+    refused = rocketlens(*(places.get(word, word) for word in command.split()))
+    assert refused.code == 3
+    (line,) = refused.errors.strip().splitlines()
+    assert "tiered files of a broker, which serve, view, query, search, filter and export read" in line
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("is_alone", [False, True])

@@ -1,24 +1,18 @@
 """Exports read back: every message of the store is in them once, whatever the format and whatever came between."""
 
-import base64
-import csv
-import hashlib
-import io
-import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgpack
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 import oracles
 from column_rows import expected_rows
+from exported_files import Row, manifest_of, read_back
 from protocol.errors import ConfigError, FilterSyntaxError
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
@@ -34,9 +28,6 @@ from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-Row = dict[str, Any]
-TIMES = ("store_timestamp", "born_timestamp")
 
 
 @pytest.fixture(scope="module")
@@ -61,69 +52,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
 
 def export(store: Path, out: Path, format_: str, **more: Any) -> Report:
     return run_export(ExportRequest(store=str(store), out=str(out), format=format_, **more), Silence())
-
-
-def manifest_of(out: Path) -> Row:
-    manifest: Row = json.loads((out / MANIFEST).read_bytes())
-    return manifest
-
-
-def read_back(out: Path) -> list[Row]:
-    """The rows of all parts, by what the manifest says; each part is held against it."""
-    manifest, rows = manifest_of(out), []
-    for part in manifest["parts"]:
-        data = (out / part["name"]).read_bytes()
-        assert (len(data), hashlib.sha256(data).hexdigest()) == (part["bytes"], part["sha256"])
-        found = list(READERS[manifest["format"]](data))
-        assert part["records"] == len(found)
-        rows += found
-    assert manifest["records"] == len(rows)
-    names = {part["name"] for part in manifest["parts"]}
-    assert set(os.listdir(out)) == {MANIFEST, *names}
-    return rows
-
-
-def read_parquet(data: bytes) -> Iterator[Row]:
-    for row in pq.read_table(io.BytesIO(data)).to_pylist(maps_as_pydicts="strict"):
-        yield row | {name: round(row[name].timestamp() * 1000) for name in TIMES if name in row}
-
-
-def read_lines(data: bytes) -> Iterator[Row]:
-    for line in data.splitlines():
-        yield with_bytes(json.loads(line))
-
-
-def read_csv(data: bytes) -> Iterator[Row]:
-    csv.field_size_limit(1 << 24)
-    for fields in csv.DictReader(io.StringIO(data.decode(), newline="")):
-        row: Row = dict(fields)
-        for name, text in fields.items():
-            if name in ("keys", "properties"):
-                row[name] = json.loads(text) if name == "properties" else text.split()
-            elif name not in TEXTS:
-                row[name] = int(text)
-            elif not text and name != "body":
-                row[name] = None
-        yield with_bytes(row)
-
-
-TEXTS = ("topic", "store_host", "born_host", "unique_key", "tags", "body", "body_encoding", "body_error")
-
-
-def with_bytes(row: Row) -> Row:
-    """The body as bytes again."""
-    encoding = row.pop("body_encoding")
-    if encoding is None:
-        return row | {"body": None}
-    return row | {"body": base64.b64decode(row["body"]) if encoding == "base64" else row["body"].encode()}
-
-
-READERS = {
-    "parquet": read_parquet,
-    "ndjson": read_lines,
-    "csv": read_csv,
-    "msgpack": lambda data: msgpack.Unpacker(io.BytesIO(data)),
-}
 
 
 def test_the_formats_that_are_offered_are_those_that_can_be_written() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from oracles import read_record
+from golden_store import GOLDEN, unpack
+from oracles import read_log, read_record
 from protocol.errors import NotAStore, StoreError
 from protocol.message import decode_message, decode_messages
 from storage.filter.expression import ExpressionFilter
@@ -53,8 +54,8 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Tiered:
     return make_tiered(tmp_path_factory.mktemp("tiered"))
 
 
-def make_tiered(directory: Path) -> Tiered:
-    writer = StoreWriter(directory / "store", segment_size=4096)
+def make_tiered(directory: Path, *, is_ledger: bool = False) -> Tiered:
+    writer = StoreWriter(directory / "store", segment_size=4096, is_ledger=is_ledger)
     written: dict[int, list[Written]] = {0: [], 1: []}
     for number in range(MESSAGES * 2):
         queue_id = number % 2
@@ -68,7 +69,8 @@ def make_tiered(directory: Path) -> Tiered:
     writer.close()
     write_tier(directory / "tier", [message for each in written.values() for message in each[:IN_TIER]])
     first = written[0][EXPIRED].physical_offset
-    for segment in (directory / "store" / "commitlog").iterdir():
+    log = directory / "store" / ("dledger-n0/data" if is_ledger else "commitlog")
+    for segment in log.iterdir():
         if int(segment.name) + 4096 <= first:
             segment.unlink()
     return Tiered(directory / "store", directory / "tier", written)
@@ -231,6 +233,67 @@ def test_a_tier_is_followed_while_it_grows(tmp_path: Path, tiered: Tiered) -> No
     write_tier(tmp_path / "tier", [*tiered.written[0][:90], *tiered.written[1][:5]])
     store.renew()
     assert bodies(pull_all(store, 1)) == expected(tiered, 1, 0, 5)
+
+
+def test_a_store_and_its_tier_are_followed_while_both_grow(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    written = [writer.append("T", b"%d" % number, unique_key=f"U{number}") for number in range(40)]
+    write_tier(tmp_path / "tier", written[:20])
+    writer.flush()
+    store = MessageStore.open(writer.root, StoreOptions(tier=tmp_path / "tier", keeps_state=False))
+    follower = store.follower()
+    for own, in_tier in ((40, 20), (55, 20), (55, 50), (90, 70)):
+        while len(written) < own:
+            number = len(written)
+            written.append(writer.append("T", b"%d" % number, unique_key=f"U{number}"))
+        write_tier(tmp_path / "tier", written[:in_tier])
+        writer.flush()
+        follower.watch()
+        for _ in range(6):  # the last record is seen, found unchanged, and dispatched
+            follower.poll()
+        assert bodies(pull_all(store, 0)) == [(number, b"%d" % number) for number in range(own)]
+        assert found_offsets(store, f"U{own - 1}", KeyKind.UNIQUE) == [(0, own - 1)]
+    assert store.problems == []
+    writer.close()
+
+
+def test_a_log_of_dledgers_goes_on_from_its_tier(tmp_path: Path) -> None:
+    tiered = make_tiered(tmp_path, is_ledger=True)
+    store = tiered.open()
+    for queue_id in (0, 1):
+        queue = store.queues.queue("T", queue_id)
+        assert isinstance(queue, TieredQueue)
+        assert 0 < queue.seam <= EXPIRED
+        assert bodies(pull_all(store, queue_id)) == expected(tiered, queue_id, 0, MESSAGES)
+    assert found_offsets(store, "U0000", KeyKind.UNIQUE) == [(0, 0)]
+    assert found_offsets(store, f"U{MESSAGES * 2 - 1:04d}", KeyKind.UNIQUE) == [(1, MESSAGES - 1)]
+
+
+def test_queues_in_rocksdb_go_on_from_their_tier(tmp_path: Path) -> None:
+    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb")
+    records = [each for each in read_log(root / "commitlog") if each.topic == "LedgerTopic" and each.queue_id == 0]
+    first, *_ = segments = sorted((root / "commitlog").iterdir())
+    log = b"".join(path.read_bytes() for path in segments)
+    written = [
+        Written(
+            each.physical_offset, each.total_size, each.queue_offset, each.topic, each.queue_id, each.store_timestamp,
+            "", log[each.physical_offset : each.physical_offset + each.total_size],
+        )
+        for each in records
+    ]  # fmt: skip
+    expired = [each for each in written if each.physical_offset < first.stat().st_size]
+    assert 0 < len(expired) < len(written)
+    write_tier(tmp_path / "tier", written)
+    first.unlink()
+    store = MessageStore.open(root, StoreOptions(tier=tmp_path / "tier", keeps_state=False))
+    store.finish_scan()
+    offset, found = 0, []
+    while offset < len(written):
+        result = get_message(store.queues, "LedgerTopic", 0, offset, 32, 1 << 20)
+        assert result.next_begin_offset > offset, result.status
+        found += result.records
+        offset = result.next_begin_offset
+    assert bodies(found) == [(each.queue_offset, each.body) for each in records]
 
 
 def test_a_tier_that_begins_later_and_a_log_that_begins_later_still_leave_what_there_is(
