@@ -415,6 +415,27 @@ class TestRefused:
         with pytest.raises(ConfigError, match="it is a plain store already"):
             convert(tmp_path / "store", tmp_path / "plain")
 
+    def test_a_plain_store_without_giving_up_what_another_run_has_done(
+        self, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from spark_jobs.publish import deliver
+
+        def die(*_: object) -> None:
+            raise StoreError(tmp_path, what="is gone")
+
+        ledger.fill(1)
+        ledger.writer.close()
+        writer = StoreWriter(tmp_path / "other")
+        writer.append("Topic")
+        writer.close()
+        with monkeypatch.context() as patched:
+            patched.setattr(deliver, "publish_store", die)
+            with pytest.raises(StoreError, match="is gone"):
+                convert(ledger.root, tmp_path / "plain")
+        with pytest.raises(ConfigError, match="it is a plain store already"):
+            convert(tmp_path / "other", tmp_path / "plain")
+        assert convert(ledger.root, tmp_path / "plain").resumed
+
     def test_a_place_that_holds_something(self, ledger: Ledger, tmp_path: Path) -> None:
         ledger.fill(1)
         ledger.writer.close()
