@@ -108,8 +108,6 @@ def run_convert(request: ConvertRequest, progress: JobProgress, launch: Launch |
         return published
 
     def make(source: StoreSource, work: WorkDirectory, context: "SparkContext", _: Driver | None) -> Callable[[], Made]:
-        check_source(source)
-        check_rocksdb(source.layout)
         fetch_rest(source)
         converted = Convert(request, source, work, context, progress).run()
         exchange = FileExchange(context, work, progress)
@@ -118,7 +116,13 @@ def run_convert(request: ConvertRequest, progress: JobProgress, launch: Launch |
             rebuilt = Rebuild(*arguments).run()
         return lambda: Made(*converted_report(request, source, work, converted, rebuilt))
 
-    return _run("convert", request, progress, make, launch)
+    return _run("convert", request, progress, make, launch, check=_check_converted)
+
+
+def _check_converted(source: StoreSource) -> None:
+    """Raise a RocketLensError for a store that cannot be converted, before what another run left is given up for it."""
+    check_source(source)
+    check_rocksdb(source.layout)
 
 
 def _exchange(
@@ -170,7 +174,15 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
             return report
 
 
-def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make, launch: Launch | None) -> StoreReport:
+def _run(
+    command: str,
+    request: BuildRequest,
+    progress: JobProgress,
+    make: Make,
+    launch: Launch | None,
+    *,
+    check: Callable[[StoreSource], None] = lambda _: None,
+) -> StoreReport:
     started, began = time.monotonic(), time.time()
     with _base(request) as base, _held(request, base, progress) as lock, _source(request) as source:
         if lock is not None and end_last_publishing(lock, source, base):
@@ -180,6 +192,7 @@ def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make,
             source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
         if request.is_for_store and isinstance(request, RebuildRequest) and request.queues:
             _refuse_rocksdb(source)
+        check(source)
         for problem in source.problems:
             progress.note(problem)
         identity = {"command": command, "request": request.identity(), "source": source.identity()}

@@ -119,9 +119,9 @@ def converted_report(
     request: ConvertRequest, source: StoreSource, work: WorkDirectory, converted: Converted, rebuilt: Rebuilt
 ) -> tuple[StoreReport, list[Staged]]:
     """Complete in the work directory the new store; returns what it consists of, with the report of the conversion."""
-    report, _ = rebuilt_report(converted.rebuild, converted.source, work, rebuilt, converted.moved)
+    report, built = rebuilt_report(converted.rebuild, converted.source, work, rebuilt, converted.moved)
     offsets = source.checkpoint and _moved_checkpoint(source.checkpoint, converted)
-    staged, left = stage_rest(source.layout, work, offsets)
+    staged, left = stage_rest(source.layout, work, {each.name for each in built}, offsets)
     report.command, report.bytes = "convert", source.size
     report.messages = total(converted.segments, "records")
     report.damages, report.more_damages = list(converted.log_end.damages), converted.log_end.more_damages

@@ -76,18 +76,21 @@ def fetch_rest(source: StoreSource) -> None:
         source.tree.below(*COPIED, TIMER_LOG).fetch(source.layout.root)
 
 
-def stage_rest(layout: StoreLayout, work: WorkDirectory, offsets: Checkpoint | None) -> tuple[list[Staged], list[str]]:
+def stage_rest(
+    layout: StoreLayout, work: WorkDirectory, staged: Collection[str], offsets: Checkpoint | None
+) -> tuple[list[Staged], list[str]]:
     """Copy beside the staged log, queues and index what else the store has; what there is now, and what was left out.
 
+    `staged` names what this run has staged: a checkpoint that is not among it is what a killed run left, maybe half.
     `offsets` has the physical offsets of the new log for the checkpoint; the other fields stay.
     """
     for name in COPIED:
         _copy(layout.root / name, work.staged / name, work.partial)
     if offsets is not None:
-        staged = work.staged / CHECKPOINT
+        checkpoint = work.staged / CHECKPOINT
         write_checkpoint(
-            staged if staged.exists() else layout.checkpoint,
-            staged,
+            checkpoint if CHECKPOINT in staged else layout.checkpoint,
+            checkpoint,
             master_flushed_offset=offsets.master_flushed_offset,
             confirm_physical_offset=offsets.confirm_physical_offset,
             logics_physical_offset=offsets.logics_physical_offset,

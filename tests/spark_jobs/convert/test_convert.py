@@ -323,6 +323,31 @@ def test_a_conversion_that_failed_goes_on(ledger: Ledger, tmp_path: Path, monkey
     hold_against_oracle(ledger.root, out, SEGMENT)
 
 
+def test_a_checkpoint_that_a_killed_run_left_half_is_not_believed(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --keep-checkpoint the index does not write it anew."""
+    from spark_jobs.publish import deliver
+
+    ledger.writer.append("Topic", b"no key")
+    ledger.writer.close()
+
+    def die(work: Any, *_: object) -> None:
+        os.truncate(work.staged / "checkpoint", 0)
+        raise StoreError(tmp_path, what="is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(deliver, "publish_store", die)
+        with pytest.raises(StoreError, match="is gone"):
+            convert(ledger.root, tmp_path / "plain", keep_checkpoint=True)
+    assert convert(ledger.root, tmp_path / "plain", keep_checkpoint=True).resumed
+    old, new = (Checkpoint.read(root / "checkpoint") for root in (ledger.root, tmp_path / "plain"))
+    assert old is not None
+    assert new is not None
+    assert old.physic_msg_timestamp > 0
+    assert (new.physic_msg_timestamp, new.logics_msg_timestamp) == (old.physic_msg_timestamp, old.logics_msg_timestamp)
+
+
 def test_a_run_that_died_when_the_store_had_its_place_only_reports(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -389,6 +414,27 @@ class TestRefused:
         writer.close()
         with pytest.raises(ConfigError, match="it is a plain store already"):
             convert(tmp_path / "store", tmp_path / "plain")
+
+    def test_a_plain_store_without_giving_up_what_another_run_has_done(
+        self, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from spark_jobs.publish import deliver
+
+        def die(*_: object) -> None:
+            raise StoreError(tmp_path, what="is gone")
+
+        ledger.fill(1)
+        ledger.writer.close()
+        writer = StoreWriter(tmp_path / "other")
+        writer.append("Topic")
+        writer.close()
+        with monkeypatch.context() as patched:
+            patched.setattr(deliver, "publish_store", die)
+            with pytest.raises(StoreError, match="is gone"):
+                convert(ledger.root, tmp_path / "plain")
+        with pytest.raises(ConfigError, match="it is a plain store already"):
+            convert(tmp_path / "other", tmp_path / "plain")
+        assert convert(ledger.root, tmp_path / "plain").resumed
 
     def test_a_place_that_holds_something(self, ledger: Ledger, tmp_path: Path) -> None:
         ledger.fill(1)
