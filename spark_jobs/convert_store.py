@@ -12,6 +12,7 @@ from spark_jobs.commands.command_options import (
     job_options,
     storage_option,
     store_argument,
+    without_config_option,
     work_option,
 )
 from spark_jobs.commands.command_run import JobOptions, convert, run_command
@@ -36,6 +37,7 @@ def check(options: JobOptions) -> None:
 )
 @index_options
 @delay_levels_option
+@without_config_option
 @work_option("beside --out, with .rocketlens-work at the end of its name")
 @storage_option
 @fresh_option

@@ -149,12 +149,20 @@ delay_levels_option = click.option(
     help="The broker's messageDelayLevel, which determines when messages of the schedule topic are due.",
 )
 
+without_config_option = click.option(
+    "--without-config",
+    is_flag=True,
+    help="Make no files of the topics, groups and offsets that the store keeps in RocksDB. [default: config/ in --out "
+    "gets them if the queues are in RocksDB]",
+)
+
 queue_options = _together(
     click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Queues of this topic only; repeatable."),
     delay_levels_option,
     click.option("--lmq", is_flag=True, help="Make light queues (LMQ), if the store no longer shows that it had any."),
     click.option("--ext", is_flag=True, help="Make consumequeue_ext, if the store no longer shows that it had one."),
     click.option("--drop-unknown-topics", is_flag=True, help="Leave out topics that config/topics.json does not name."),
+    without_config_option,
     click.option(
         "--queue-file-size",
         type=COUNT,

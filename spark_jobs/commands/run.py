@@ -30,6 +30,7 @@ from spark_jobs.places.placed_run import Driver, PlacedRecord
 from spark_jobs.publish.deliver import check_out, deliver, end_last_publishing
 from spark_jobs.publish.fetch import FetchRequest, fetch, read_sent
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
+from spark_jobs.publish.new_config import check_config
 from spark_jobs.publish.new_store import check_rocksdb, fetch_rest
 from spark_jobs.publish.publish import Staged
 from spark_jobs.publish.publish_journal import remove_journal
@@ -190,8 +191,8 @@ def _run(
             if ended is not None:
                 return ended
             source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
-        if request.is_for_store and isinstance(request, RebuildRequest) and request.queues:
-            _refuse_rocksdb(source)
+        if isinstance(request, RebuildRequest) and request.queues:
+            _check_rocksdb(request, source)
         check(source)
         for problem in source.problems:
             progress.note(problem)
@@ -222,6 +223,14 @@ def _run(
             report.seconds = time.monotonic() - started
             work.remove()
             return report
+
+
+def _check_rocksdb(request: RebuildRequest, source: StoreSource) -> None:
+    """Raise ConfigError where queues are in RocksDB and what was asked for cannot be made of them."""
+    if request.is_for_store:
+        _refuse_rocksdb(source)
+    elif source.layout.rocksdb_queues is not None and not request.without_config:
+        check_config(source.layout, Path(request.target))
 
 
 def _refuse_rocksdb(source: StoreSource) -> None:

@@ -24,6 +24,7 @@ from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.convert.convert import ConvertDetails, Converted
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.publish.deliver import stage_index
+from spark_jobs.publish.new_config import stage_config
 from spark_jobs.publish.new_store import stage_rest
 from spark_jobs.publish.publish import Staged
 from spark_jobs.run.report import Details, Report
@@ -110,8 +111,8 @@ def rebuilt_report(
         details = queue_details(plan, rebuilt.queues, carried)
         report.details.queues, report.units = details, details.units
         report.notes += queue_notes(plan, details)
-        if source.layout.rocksdb_queues is not None:
-            report.notes.append("config/ is not made: topics, groups and offsets that are in RocksDB stay there")
+        if not request.is_whole_store:
+            staged += _stage_config(request, source, work, report)
     return report, staged
 
 
@@ -128,9 +129,22 @@ def converted_report(
     report.details.converted, report.details.log_end = converted.details, converted.details.end
     report.details.scan = _scan_details(converted.segments)
     report.notes = [*source.problems, *converted.notes, *report.notes]
+    _stage_config(request, source, work, report)  # into config/, which is staged by now
     if left:
         report.notes.append(f"left out, because it is not known what they hold: {', '.join(left)}")
     return report, staged
+
+
+def _stage_config(
+    request: RebuildRequest, source: StoreSource, work: WorkDirectory, report: StoreReport
+) -> list[Staged]:
+    """Files of topics, groups and offsets for the broker that gets the queues, where these were in RocksDB."""
+    if source.layout.rocksdb_queues is None:
+        return []
+    if request.without_config:
+        report.notes.append("topics, groups and offsets that are in RocksDB were not made files: they stay there")
+        return []
+    return stage_config(source.layout, work)
 
 
 def _moved_checkpoint(checkpoint: Checkpoint, converted: Converted) -> Checkpoint:

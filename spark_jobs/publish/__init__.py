@@ -6,6 +6,7 @@ DOOR: Final = (
     "deliver",
     "fetch",
     "fewer_records",
+    "new_config",
     "new_store",
     "publish",
     "publish_journal",

@@ -290,6 +290,28 @@ _DATABASES: Final[Mapping[str, tuple[str, Callable[[Path], Table]]]] = {
 """Databases in which a broker keeps tables instead, by its configuration, and what reads them."""
 
 
+class DatabaseTable(msgspec.Struct, frozen=True):
+    """A table that a database holds, in the form of a file; `modified_timestamp` is when that was written last (ms)."""
+
+    database: Path
+    table: Table
+    modified_timestamp: int
+
+
+def read_database_tables(directory: Path) -> dict[str, DatabaseTable]:
+    """The tables that databases in `config/` hold, by the names of the files that would hold them instead.
+
+    Raises StoreError where one cannot be read, or nothing is there that reads it.
+    """
+    found = {}
+    for name, (table, read_table) in _DATABASES.items():
+        database = database_of(directory, table, directory / name)
+        if database is not None:
+            newest = max((identity.modified_ns for identity in state_of(database) if identity is not None), default=0)
+            found[name] = DatabaseTable(database, read_table(database), newest // 1_000_000)
+    return found
+
+
 def _are_those(config: StoreConfig, *sources: ConfigSource[Any]) -> bool:
     """Whether a configuration was made of these sources."""
     known = list(config.sources.values())

@@ -51,6 +51,7 @@ QUEUES = {
     "--topic A --topic B": {"topics": ("A", "B")},
     "--delay-levels '1s 2h'": {"delay_levels": "1s 2h"},
     "--lmq --ext --drop-unknown-topics": {"lmq": True, "ext": True, "drop_unknown_topics": True},
+    "--without-config": {"without_config": True},
     "--queue-file-size 200": {"queue_file_size": 200},
     "--batch-queue-file-size 460": {"batch_queue_file_size": 460},
     "--ext-file-size 4096": {"ext_file_size": 4096},
