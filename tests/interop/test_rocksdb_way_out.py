@@ -1,0 +1,128 @@
+"""A stock broker goes on where one with queues in RocksDB has stopped: with files of queues and configuration.
+
+What that one answered was recorded, and is the truth for queues and offsets; for what its databases of topics and
+groups hold it is RocketMQ's own tool that shows a database as JSON.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from golden_frames import Answer, Exchange, Session, answer_of, parse_java_json, value_of
+from golden_store import GOLDEN, unpack
+from interop.conftest import Java
+from interop.jars import SERVER_VERSION
+from interop.official_broker import OfficialProcess, official_broker
+from interop.wire import ask
+from protocol.codes import RequestCode
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.commands.run import run_rebuild
+from spark_jobs.run.progress import Silence
+from without_spark import run_jobs_here
+
+pytestmark = pytest.mark.interop
+
+RECORDED = GOLDEN / "g2" / "g2-rocksdb"
+ASKED = {
+    RequestCode.PULL_MESSAGE: 40,
+    RequestCode.QUERY_CONSUMER_OFFSET: 80,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: 80,
+    RequestCode.GET_MAX_OFFSET: 15,
+    RequestCode.GET_MIN_OFFSET: 15,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: 15,
+    RequestCode.GET_TOPIC_STATS_INFO: 15,
+}
+"""What is asked about queues and groups, and of how many requests there are at least as many."""
+
+
+class WayOut(NamedTuple):
+    """A store as it was, the directory that got queues and configuration, and a broker on a store that has them."""
+
+    before: Path
+    made: Path
+    broker: OfficialProcess
+
+
+@pytest.fixture(scope="module")
+def way_out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WayOut]:
+    work = tmp_path_factory.mktemp("way-out")
+    properties = json.loads((RECORDED / "store.json").read_text())["properties"]
+    assert properties.pop("storeType") == "defaultRocksDB"
+    before, made, store = unpack("store", work, archives=RECORDED), work / "made", work / "files"
+    with pytest.MonkeyPatch.context() as patch:
+        run_jobs_here(patch)
+        request = RebuildRequest(
+            store=str(before),
+            out=str(made),
+            queues=True,
+            delay_levels=properties["messageDelayLevel"],
+            queue_file_size=int(properties["mappedFileSizeConsumeQueue"]),
+        )
+        assert run_rebuild(request, Silence()).exit_code == 0
+    shutil.copytree(before, store)
+    shutil.rmtree(store / "consumequeue")
+    shutil.copytree(made / "consumequeue", store / "consumequeue")
+    shutil.copytree(made / "config", store / "config", dirs_exist_ok=True)
+    with official_broker(store, work, properties=properties | {"storeType": "default"}) as broker:
+        yield WayOut(before, made, broker)
+
+
+def exchanges(code: int) -> list[Exchange]:
+    session = Session("g2-rocksdb", RECORDED / "frames.jsonl.xz", RECORDED / "store.tar.xz")
+    return [each for each in session.exchanges() if each.code == code and each.recorded is not None]
+
+
+def comparable(answer: Answer) -> Answer:
+    """An answer without how fast messages came just before it."""
+    body = value_of(answer.body)
+    if isinstance(body, dict):
+        body.pop("topicPutTps", None)
+    return Answer(answer.code, answer.remark, answer.ext_fields, body)
+
+
+@pytest.mark.parametrize("code", ASKED)
+def test_queues_and_offsets_are_as_the_broker_had_them(code: RequestCode, way_out: WayOut) -> None:
+    asked = exchanges(code)
+    assert len(asked) >= ASKED[code]
+    for exchange in asked:
+        frame = ask(way_out.broker.address, exchange.code, exchange.ext_fields, body=exchange.body)
+        assert exchange.recorded is not None
+        answered = comparable(answer_of(frame.header, frame.body))
+        assert answered == comparable(exchange.recorded), exchange
+
+
+def as_rocketmq_shows(java: Java, directory: Path, table: str) -> dict[str, Any]:
+    """A table of a database as RocketMQ's own tool shows it."""
+    printed = java(SERVER_VERSION, "JSON").mqadmin("rocksDBConfigToJson", "-p", str(directory), "-t", table)
+    shown: dict[str, Any] = parse_java_json(printed[printed.index("{") :])
+    return shown
+
+
+def test_configuration_says_what_rocketmq_shows_of_the_databases(java: Java, way_out: WayOut, tmp_path: Path) -> None:
+    databases = tmp_path / "config"  # which the tool opens for writing
+    shutil.copytree(way_out.before / "config", databases)
+    tables = {
+        "topics": ("topics.json", "topicConfigTable"),
+        "subscriptionGroups": ("subscriptionGroup.json", "subscriptionGroupTable"),
+    }
+    for table, (name, member) in tables.items():
+        made = json.loads((way_out.made / "config" / name).read_text())
+        shown = as_rocketmq_shows(java, databases, table)
+        assert len(shown[member]) > 10
+        assert made[member] == shown[member]
+        assert made["dataVersion"] == shown["dataVersion"]
+
+
+def test_the_broker_knows_topics_and_groups_with_all_that_was_set(way_out: WayOut) -> None:
+    for code, name, member in (
+        (RequestCode.GET_ALL_TOPIC_CONFIG, "topics.json", "topicConfigTable"),
+        (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroup.json", "subscriptionGroupTable"),
+    ):
+        made = json.loads((way_out.made / "config" / name).read_text())[member]
+        known = value_of(ask(way_out.broker.address, code).body)[member]
+        assert len(made) > 10
+        assert {each: known.get(each) for each in made} == made
