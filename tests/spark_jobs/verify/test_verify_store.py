@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from golden_store import unpack
+from golden_store import GOLDEN, unpack
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
@@ -52,3 +52,9 @@ def test_a_flipped_bit_is_found_where_it_is(tmp_path: Path, tree: str, position:
     report = verify(store)
     assert report.exit_code == 4
     assert str(victim) in {finding.path for finding in report.details.findings}
+
+
+def test_queues_of_rocksdb_are_said_not_to_be_compared(tmp_path: Path) -> None:
+    report = verify(unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb"))
+    assert report.exit_code == 0
+    assert "no queue files: queues of RocksDB are not compared" in report.notes

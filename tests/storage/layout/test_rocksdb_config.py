@@ -103,6 +103,21 @@ def test_a_database_that_lacks_a_file_is_named_and_never_empty(
     config.refuse_unknown_offsets()  # in a database of their own
 
 
+@pytest.mark.parametrize(
+    ("cut", "size"), [("MANIFEST-000005", 0), ("000015.sst", 0), ("000015.sst", 600), ("CURRENT", 8)]
+)
+def test_a_file_of_a_database_that_was_cut_is_named_and_other_tables_are_known(
+    cut: str, size: int, stores: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
+    os.truncate(tmp_path / "config" / "topics" / cut, size)
+    config = StoreConfig.load(tmp_path)
+    with pytest.raises(StoreError, match=rf"{tmp_path}/config/topics.*{cut}"):
+        config.refuse_unknown(TOPICS)
+    config.refuse_unknown_offsets()
+    assert len(config.consumer_offsets) >= 5
+
+
 def test_a_database_without_rights_is_named(stores: dict[str, Path], tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read everything")
