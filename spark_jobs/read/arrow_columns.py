@@ -40,9 +40,10 @@ _REPEATED: Final[dict[str, pa.DataType]] = {
 """Columns of few texts that come again and again; for the others a dictionary would be made and thrown away."""
 
 
-def arrow_schema(names: Sequence[str], *, words: bool = False) -> pa.Schema:
+def arrow_schema(names: Sequence[str], *, words: bool = False, times: pa.DataType = MILLISECONDS) -> pa.Schema:
     """The columns' types; times are milliseconds. `words`: what comes again and again is a dictionary and numbers."""
     types = {name: _TYPES[KINDS[name]] for name in names} | (_REPEATED if words else {})
+    types |= {name: times for name in names if KINDS[name] is ColumnKind.TIME}
     return pa.schema([pa.field(name, types[name], nullable=name in NULLABLE) for name in names])
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -31,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from protocol.errors import ConfigError
-from spark_jobs.read.arrow_columns import NULLABLE
+from spark_jobs.read.arrow_columns import MICROSECONDS, NULLABLE, arrow_schema
 from spark_jobs.read.log_ranges import LogRange, Problem, find_ranges
 from spark_jobs.read.read_range import check_problems, read_damage, read_messages
 from spark_jobs.read.registered_source import RocketLensDataSource
@@ -58,6 +57,16 @@ DAMAGE_TYPE = StructType(
         StructField("reason", StringType(), False),
     ]
 )
+
+_DAMAGE_SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("physical_offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+"""The same for Arrow. Spark's own way from one to the other has other arguments in each version of pyspark."""
 
 
 def register(spark: SparkSession) -> None:
@@ -129,11 +138,9 @@ class DamageReader(Travelling, DataSourceReader):
         problems = partition.problems if partition.range is None else read_damage(partition.range)
         rows = [(each.path, each.physical_offset, each.length, each.reason) for each in problems]
         if rows:
-            schema = to_arrow_schema(DAMAGE_TYPE, timezone="UTC")
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(column, type_) for column, type_ in zip(zip(*rows, strict=True), schema.types, strict=True)],
-                schema=schema,
-            )
+            columns = zip(zip(*rows, strict=True), _DAMAGE_SCHEMA.types, strict=True)
+            arrays = [pa.array(column, type_) for column, type_ in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_DAMAGE_SCHEMA)
 
 
 def struct_type(names: Sequence[str]) -> StructType:
@@ -151,4 +158,15 @@ def check_schema(schema: StructType) -> pa.Schema:
             raise ConfigError(
                 f"column {each.name}: type {each.dataType.simpleString()}, expected {expected.simpleString()}"
             )
-    return to_arrow_schema(schema, timezone="UTC")
+    known = arrow_schema(schema.names, times=MICROSECONDS)
+    return pa.schema([_field(known.field(each.name), each) for each in schema.fields])
+
+
+def _field(known: pa.Field, asked: StructField) -> pa.Field:
+    """A column that may be null, and whose elements may be, where Spark was given it so."""
+    type_ = known.type
+    if isinstance(asked.dataType, ArrayType):
+        type_ = pa.list_(type_.value_field.with_nullable(asked.dataType.containsNull))
+    elif isinstance(asked.dataType, MapType):
+        type_ = pa.map_(type_.key_type, type_.item_field.with_nullable(asked.dataType.valueContainsNull))
+    return pa.field(known.name, type_, nullable=asked.nullable)

@@ -10,7 +10,7 @@ import pytest
 from column_rows import expected_rows
 from growing_store import GrowingStore
 from protocol.errors import StoreError
-from spark_jobs.read.data_source import struct_type
+from spark_jobs.read.data_source import check_schema, struct_type
 from spark_jobs.read.source_options import read_options
 from spark_jobs.read.stream_reader import OFFSET, MessageStreamReader
 
@@ -30,10 +30,8 @@ def growing(tmp_path: Path) -> GrowingStore:
 
 
 def following(store: GrowingStore | str, **options: str) -> MessageStreamReader:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     path = store if isinstance(store, str) else str(store.root)
-    return MessageStreamReader(read_options({"path": path, **options}), to_arrow_schema(struct_type(NAMES)))
+    return MessageStreamReader(read_options({"path": path, **options}), check_schema(struct_type(NAMES)))
 
 
 def offsets(reader: MessageStreamReader, start: int, end: int) -> list[int]:
