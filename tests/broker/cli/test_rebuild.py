@@ -45,7 +45,7 @@ SENT = {
         "out": "s3://bucket/o", "work": "/tmp/w", "out_storage": "{}",
     },
 }  # fmt: skip
-SENT_BY_REBUILD = SENT | {"--out s3://bucket/o --exchange shuffle": {"out": "s3://bucket/o", "exchange": "shuffle"}}
+EXCHANGED = SENT | {"--out s3://bucket/o --exchange shuffle": {"out": "s3://bucket/o", "exchange": "shuffle"}}
 FROM_OFFSET = {"--from-offset 0": {"from_offset": 0}}
 QUEUES = {
     "--topic A --topic B": {"topics": ("A", "B")},
@@ -64,14 +64,14 @@ VERIFY = {
 }
 
 COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], dict[str, dict[str, Any]]]] = {
-    "rebuild index": (RebuildRequest, {"index": True}, WRITING | SENT_BY_REBUILD | INDEX | FROM_OFFSET),
-    "rebuild queues": (RebuildRequest, {"queues": True}, WRITING | SENT_BY_REBUILD | QUEUES),
+    "rebuild index": (RebuildRequest, {"index": True}, WRITING | EXCHANGED | INDEX | FROM_OFFSET),
+    "rebuild queues": (RebuildRequest, {"queues": True}, WRITING | EXCHANGED | QUEUES),
     "rebuild all": (
         RebuildRequest,
         {"index": True, "queues": True},
-        WRITING | SENT_BY_REBUILD | INDEX | FROM_OFFSET | QUEUES,
+        WRITING | EXCHANGED | INDEX | FROM_OFFSET | QUEUES,
     ),
-    "compact index": (CompactRequest, {}, WRITING | SENT | INDEX | COMPACT),
+    "compact index": (CompactRequest, {}, WRITING | EXCHANGED | INDEX | COMPACT),
     "verify": (VerifyRequest, {}, SHARED | VERIFY),
 }
 

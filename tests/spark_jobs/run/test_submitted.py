@@ -1,0 +1,67 @@
+"""Every line of the documentation that submits a job is one that spark-submit runs, each script by itself."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from spark_classes import QUICK, quick_jvm
+from store_writer import StoreWriter
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "spark-clusters.md"
+SUBMIT_SECONDS = 300
+
+
+def documented() -> dict[str, list[str]]:
+    """The arguments that the section on a standalone cluster gives to each script, by its name."""
+    section = PAGE.read_text().partition("## Standalone")[2].partition("\n## ")[0]
+    lines = re.findall(r"^spark-submit --master \S+ spark_jobs/(\w+)\.py (.*)$", section, re.MULTILINE)
+    return {name: shlex.split(arguments) for name, arguments in lines}
+
+
+def scripts() -> set[str]:
+    """The jobs among the scripts: what is run with Spark, and started as a program."""
+    texts = {path.stem: path.read_text() for path in (ROOT / "spark_jobs").glob("*.py")}
+    return {name for name, text in texts.items() if "@job_options" in text and "__main__" in text}
+
+
+def test_every_script_of_a_job_stands_in_the_documentation() -> None:
+    assert set(documented()) == scripts()
+    assert {"rebuild_all", "verify_store", "export_store"} < scripts()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "export_store" else pytest.param(name, marks=pytest.mark.soak) for name in sorted(scripts())],
+)
+def test_the_documented_line_runs(name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The line itself, but for the master and the places; on a cluster its parts are tried by test_cluster.py."""
+    writer = StoreWriter(tmp_path / "mnt" / "store", segment_size=4096, is_ledger=name == "convert_store")
+    for number in range(60):
+        writer.append("Orders", b"body %d" % number, keys=f"k{number}", tags="t")
+    writer.close()
+    places = {"/mnt/": f"{tmp_path}/mnt/", "s3://bucket/": f"file://{tmp_path}/mnt/"}
+    arguments = [
+        next((new + each.removeprefix(old) for old, new in places.items() if each.startswith(old)), each)
+        for each in documented()[name]
+    ]
+    home = Path(pyspark.__file__).parent
+    environment = {
+        **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LAUNCHER_OPTS": " ".join(QUICK),
+    }  # fmt: skip
+    options = ["--master", "local[1]", "--driver-java-options", " ".join(quick_jvm(tmp_path_factory))]
+    command = [str(home / "bin" / "spark-submit"), *options, f"spark_jobs/{name}.py", *arguments]
+    ended = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=SUBMIT_SECONDS, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert ("120 index entries" if name == "compact_index" else "60 messages") in ended.stdout
+    out = arguments[-1].removeprefix("file://") if "--out" in arguments else ""
+    assert not out or any(path.is_file() for path in Path(out).rglob("*"))
