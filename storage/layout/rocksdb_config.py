@@ -229,12 +229,35 @@ def _read(database: Path) -> dict[str, dict[bytes, bytes]]:
             known = {family: Options(raw_mode=True) for family in families}
             opened = Rdict(links, options, column_families=known, access_type=AccessType.read_only(False))
             try:
+                _check_manifest(database, names, {str(each["name"]).lstrip("/") for each in opened.live_files()})
                 return {family: dict(_rows(opened.get_column_family(family).iter())) for family in families}
             finally:
                 opened.close()
+        except StoreError:
+            raise
         except Exception as error:  # the library has one type for all that RocksDB reports
             text = str(error).replace(links, str(database))
             raise StoreError(database, what=f"is a RocksDB that cannot be read: {text}") from error
+
+
+def _check_manifest(database: Path, names: list[str], live: set[str]) -> None:
+    """Raise StoreError where rows have gone with the end of a MANIFEST; `live` are the files of rows that it names.
+
+    RocksDB takes the end of a MANIFEST that was cut for that of a crash, and opens an older state. But a broker that
+    died before it named a new file of rows has their write-ahead log too, which is older than the file.
+    """
+    newest = max(map(_file_number, live), default=-1)
+    logs = [_file_number(name) for name in names if name.endswith(".log") and (database / name).stat().st_size]
+    for name in names:
+        number = _file_number(name)
+        if name.endswith(".sst") and number > newest and not any(log < number for log in logs):
+            raise StoreError(database, what=f"lacks rows: its MANIFEST does not name {name}, and was cut or is older")
+
+
+def _file_number(name: str) -> int:
+    """The number of a file, in which they were made; -1 for one without."""
+    stem = name.partition(".")[0]
+    return int(stem) if stem.isdecimal() and stem.isascii() else -1
 
 
 def _rows(iterator: "RdictIter") -> Iterator[tuple[bytes, bytes]]:

@@ -118,6 +118,24 @@ def test_a_file_of_a_database_that_was_cut_is_named_and_other_tables_are_known(
     assert len(config.consumer_offsets) >= 5
 
 
+def test_wherever_a_manifest_is_cut_no_row_is_missed_in_silence(stores: dict[str, Path], tmp_path: Path) -> None:
+    """RocksDB takes what is cut for a crash, and opens an older state with fewer rows or none."""
+    shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
+    manifest = tmp_path / "config" / "topics" / "MANIFEST-000005"
+    whole, named = manifest.read_bytes(), 0
+    topics = StoreConfig.load(tmp_path).topics
+    assert len(topics) > 10
+    for cut in range(0, len(whole), 5):
+        manifest.write_bytes(whole[:cut])
+        config = StoreConfig.load(tmp_path)
+        if config.topics == topics:
+            continue
+        named += 1
+        with pytest.raises(StoreError, match=f"{tmp_path}/config/topics"):
+            config.refuse_unknown(TOPICS)
+    assert named > 100
+
+
 def test_a_database_without_rights_is_named(stores: dict[str, Path], tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read everything")
