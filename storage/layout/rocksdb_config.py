@@ -9,6 +9,14 @@ offset  size  type   field        meaning
 1       2     i16    table        1 consumer offsets, 2 pull offsets, 3 topics, 4 subscription groups
 3       1     u8     record_type  1 the table's version, 2 an entry
 
+and whose values are, for the version of a table,
+
+DATA_VERSION
+offset  size  type   field          meaning
+0       8     i64    state_version  of the broker's state machine
+8       8     i64    timestamp      of the last change, ms
+16      8     i64    counter        changes
+
 Source: store-format §9.2, other-formats §7. The library that reads a database writes a file into its directory, so it
 is shown a directory of links to the database's files instead.
 """
@@ -41,7 +49,7 @@ _CONSUMER, _PULL, _TOPICS, _GROUPS = 1, 2, 3, 4
 _NAME_LENGTH: Final = Struct(">H")
 _QUEUE_ID: Final = Struct(">i")
 _OFFSET: Final = Struct(">q")
-_DATA_VERSION: Final = Struct(">qqq")
+DATA_VERSION: Final = Struct(">qqq")
 _JSON: Final = 1
 _SEPARATOR: Final = b"\x01"
 _LEFT_ALONE: Final = ("LOCK", "LOG")
@@ -162,8 +170,8 @@ def _versions(rows: Rows) -> dict[int, Table]:
     for table in (_CONSUMER, _PULL, _TOPICS, _GROUPS):
         head = KEY.pack(_PREFIX, table, _VERSION)
         value = next((value for key, value in rows.items() if key.startswith(head)), b"")
-        if len(value) == _DATA_VERSION.size:
-            state, timestamp, counter = _DATA_VERSION.unpack(value)
+        if len(value) == DATA_VERSION.size:
+            state, timestamp, counter = DATA_VERSION.unpack(value)
             found[table] = {"stateVersion": state, "timestamp": timestamp, "counter": counter}
     return found
 

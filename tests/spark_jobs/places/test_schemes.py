@@ -7,9 +7,11 @@ import itertools
 import json
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fsspec
 import pytest
 
 from command_line import Outcome, rocketlens
@@ -30,9 +32,13 @@ DRIVERS = 4
 
 
 @pytest.fixture(scope="module", params=["google", "hadoop"])
-def objects(request: pytest.FixtureRequest) -> ObjectStore:
+def objects(request: pytest.FixtureRequest) -> Iterator[ObjectStore]:
+    """One after the other. A file system of hdfs-native may not be left: fsspec would close it in every forked child,
+    which waits for ever for threads that a fork does not copy.
+    """
     found: ObjectStore = request.getfixturevalue(request.param)
-    return found
+    yield found
+    fsspec.get_filesystem_class(found.root.partition("://")[0]).clear_instance_cache()
 
 
 @pytest.fixture(scope="module")

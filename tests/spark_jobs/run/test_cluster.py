@@ -40,6 +40,12 @@ from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[3]
 SUBMIT_SECONDS = 600
+BOTH_WORKERS = {
+    "spark.cores.max": "2", "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+}  # fmt: skip
+"""Small tasks would all have been done by the executor that starts first."""
+
 ONE_CORE = {"spark.cores.max": "1"}
 """One executor, for what needs no second one: to start one takes more than to run a job."""
 
@@ -127,7 +133,7 @@ def submit(
         "PYTHONPATH": str(packages), "SPARK_LAUNCHER_OPTS": " ".join(QUICK),
     }  # fmt: skip
     settings = {
-        **cluster.settings, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}",
+        **cluster.settings, **BOTH_WORKERS, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
     }  # fmt: skip
     command = [str(home / "bin" / "spark-submit"), "--master", cluster.url]
