@@ -17,7 +17,7 @@ from broker.cli.search_progress import SearchProgress
 from rocketlens.opening import StoreArguments
 from spark_jobs.commands.command_options import spark_options_where
 from storage.amounts import bytes_text, count_text, counted, rate_text, share_text
-from storage.space.breakdown import COUNTED_BY, NAME_FIELDS, counts_of, inexact_counts, name_counts
+from storage.space.breakdown import COUNTED_BY, count_fields, counts_of, inexact_counts, name_counts
 
 if TYPE_CHECKING:
     from storage.space.breakdown import NameCount
@@ -239,26 +239,6 @@ def _maps(
         if kind == "largest":
             yield from ({"kind": "largest", **each} for each in _largest(store, tally, top))
             continue
-        for row in name_counts(tally, kind, top):
-            of_name = dict(zip(NAME_FIELDS[kind], row.names, strict=True))
-            yield {"kind": kind, **of_name, "messages": row.messages, "bytes": row.size, "mostBytes": row.most_size}
-    if forecast is None:
-        return
-    yield {
-        "kind": "forecast",
-        "bytesPerDay": forecast.growth,
-        "growthHours": forecast.growth_hours,
-        "disk": str(forecast.disk),
-        "diskBytes": forecast.disk_size,
-        "diskUsedBytes": forecast.disk_used,
-        "diskFreeBytes": forecast.disk_free,
-        "fullTimestamp": forecast.full_timestamp,
-        "crowdedTimestamp": forecast.crowded_timestamp,
-        "expiryTimestamp": forecast.expiry_timestamp,
-        "keptBytes": forecast.kept_size,
-        "logBytes": forecast.log_size,
-        "isFullFirst": forecast.is_full_first,
-        "reservedHours": forecast.settings.reserved_hours,
-        "mostUsedPercent": forecast.settings.most_used,
-        "assumed": sorted(forecast.settings.assumed),
-    }
+        yield from ({"kind": kind, **count_fields(kind, row)} for row in name_counts(tally, kind, top))
+    if forecast is not None:
+        yield {"kind": "forecast", **forecast.fields()}

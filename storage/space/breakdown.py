@@ -60,6 +60,12 @@ def name_counts(tally: Tally, kind: str, most: int | None = None) -> list[NameCo
     return [NameCount(_NAMED[kind](name), messages, size, size + counts.error) for name, messages, size in rows]
 
 
+def count_fields(kind: str, row: NameCount) -> dict[str, str | int | None]:
+    """A row as JSON has it: the parts of its name, as in :data:`NAME_FIELDS`, and `messages`, `bytes`, `mostBytes`."""
+    names = dict(zip(NAME_FIELDS[kind], row.names, strict=True))
+    return {**names, "messages": row.messages, "bytes": row.size, "mostBytes": row.most_size}
+
+
 def inexact_counts(tally: Tally) -> list[str]:
     """Sentences about the counts that are not exact, because there are too many names."""
     return [

@@ -54,6 +54,26 @@ class Forecast:
         """Whether the disk is full before the log is as old as a broker keeps it; None where growth is not known."""
         return None if self.kept_size is None else self.kept_size - self.log_size > self.disk_free
 
+    def fields(self) -> dict[str, int | float | str | list[str] | None]:
+        """The forecast as JSON has it."""
+        return {
+            "bytesPerDay": self.growth,
+            "growthHours": self.growth_hours,
+            "disk": str(self.disk),
+            "diskBytes": self.disk_size,
+            "diskUsedBytes": self.disk_used,
+            "diskFreeBytes": self.disk_free,
+            "fullTimestamp": self.full_timestamp,
+            "crowdedTimestamp": self.crowded_timestamp,
+            "expiryTimestamp": self.expiry_timestamp,
+            "keptBytes": self.kept_size,
+            "logBytes": self.log_size,
+            "isFullFirst": self.is_full_first,
+            "reservedHours": self.settings.reserved_hours,
+            "mostUsedPercent": self.settings.most_used,
+            "assumed": sorted(self.settings.assumed),
+        }
+
 
 def make_forecast(
     commit_log: CommitLog, tally: Tally, settings: BrokerSettings, now_timestamp: int | None = None

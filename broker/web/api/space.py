@@ -20,7 +20,7 @@ from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from storage.life.message_copies import origin_topic
 from storage.search.find import message_at
-from storage.space.breakdown import COUNTED_BY, NAME_FIELDS, NameCount, inexact_counts, name_counts
+from storage.space.breakdown import COUNTED_BY, NameCount, count_fields, inexact_counts, name_counts
 from storage.space.broker_settings import BrokerSettings
 from storage.space.forecast import Forecast, make_forecast
 from storage.space.measure import in_threads, measure, problems_of
@@ -244,7 +244,7 @@ def _large(context: RequestContext, size: int, physical_offset: int) -> _Large:
 
 
 def _outcome(context: RequestContext, counted: _Counted, limit: int) -> SpaceOutcome:
-    tally = counted.tally
+    tally, forecast = counted.tally, counted.forecast
     rows = {kind: _readable(context, kind, counted.rows[kind]) for kind in COUNTED_BY}
     largest = [each for each in counted.largest if each.may_be_read(context)]
     left_out = sum(len(counted.rows[kind]) - len(rows[kind]) for kind in COUNTED_BY)
@@ -259,7 +259,7 @@ def _outcome(context: RequestContext, counted: _Counted, limit: int) -> SpaceOut
         hosts=_table("host", rows["host"], limit),
         hours=_table("hour", rows["hour"], limit),
         largest=[each.line for each in largest[:limit]],
-        forecast=None if counted.forecast is None else _forecast(counted.forecast),
+        forecast=None if forecast is None else msgspec.convert(forecast.fields(), SpaceForecast),
         notes=counted.notes,
         left_out=left_out + len(counted.largest) - len(largest),
         counted_timestamp=counted.timestamp,
@@ -275,29 +275,7 @@ def _readable(context: RequestContext, kind: str, rows: list[NameCount]) -> list
 
 
 def _table(kind: str, rows: list[NameCount], limit: int) -> SpaceTable:
-    return SpaceTable(lines=[_line(kind, row) for row in rows[:limit]], names=len(rows))
-
-
-def _line(kind: str, row: NameCount) -> SpaceLine:
-    counts = {"messages": row.messages, "bytes": row.size, "mostBytes": row.most_size}
-    return msgspec.convert({**dict(zip(NAME_FIELDS[kind], row.names, strict=True)), **counts}, SpaceLine)
-
-
-def _forecast(forecast: Forecast) -> SpaceForecast:
-    return SpaceForecast(
-        bytes_per_day=forecast.growth,
-        growth_hours=forecast.growth_hours,
-        disk=str(forecast.disk),
-        disk_bytes=forecast.disk_size,
-        disk_used_bytes=forecast.disk_used,
-        disk_free_bytes=forecast.disk_free,
-        full_timestamp=forecast.full_timestamp,
-        crowded_timestamp=forecast.crowded_timestamp,
-        expiry_timestamp=forecast.expiry_timestamp,
-        kept_bytes=forecast.kept_size,
-        log_bytes=forecast.log_size,
-        is_full_first=forecast.is_full_first,
-        reserved_hours=forecast.settings.reserved_hours,
-        most_used_percent=forecast.settings.most_used,
-        assumed=sorted(forecast.settings.assumed),
+    return SpaceTable(
+        lines=[msgspec.convert(count_fields(kind, row), SpaceLine) for row in rows[:limit]],
+        names=len(rows),
     )
