@@ -19,9 +19,7 @@ from storage.kernels import lookups as kernel
 from storage.kernels.store_view import IndexFilesView, StoreView
 from storage.log.commit_log import CommitLog
 from storage.query.lookup_call import KeyQuery, run_lookup
-from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.queue_store import QueueStore
-from storage.queue.tiered_queue import TieredQueue
 
 PIECE_BYTES: Final = 64 * 1024 * 1024
 """Bytes of a log that are scanned together: some tens of milliseconds."""
@@ -88,14 +86,11 @@ def query_tier(queues: QueueStore, keys: TierKeys, query: KeyQuery, maximum: int
     more, logs, unscanned = False, 0, 0
     for queue_id in queues.queue_ids(query.topic):
         queue = yield from queues.queue_lookup(query.topic, queue_id)
-        part = queue.tier if isinstance(queue, TieredQueue) else queue
-        if not isinstance(part, ConsumeQueue) or part.log is queues.commit_log:
-            continue
         yield Wait(f"keys in the tier's log of {query.topic} {queue_id}")
-        stop = part.log.end
-        if isinstance(queue, TieredQueue) and queue.seam < part.max_offset:
-            place = part.message_in_log(queue.seam)
-            stop = stop if place is None else place
+        in_tier = queues.tier_part(queue)
+        if in_tier is None:
+            continue
+        part, stop = in_tier
         logs += 1
         found, is_cut, skipped = _of_log(part.log, keys, query, maximum, stop)
         hits += found

@@ -37,7 +37,7 @@ from storage.queue.queue_end import find_end
 from storage.queue.queue_files import QueueFiles
 from storage.queue.queue_growth import Known, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_holes import QueueHole, QueueHoles
-from storage.queue.queue_record import QueueName, batch_in
+from storage.queue.queue_record import NamedQueue, QueueName, batch_in
 from storage.queue.queue_repair import DamagedRun
 from storage.queue.queue_tail import UNKNOWN, tail_of
 from storage.queue.tagged_units import batches_with_tag, places_in_log
@@ -77,7 +77,7 @@ class _CheckedUnits:
     doubted: set[int] = field(default_factory=set)
 
 
-class BatchConsumeQueue:
+class BatchConsumeQueue(NamedQueue):
     """One queue of batches as its files are now; its units are numbered from the first one in the first file.
 
     `memory` has the results of earlier checks, as for a plain queue.
@@ -108,16 +108,6 @@ class BatchConsumeQueue:
         self._bounds: tuple[int, int, int] | None = None
         self._checked = _CheckedUnits(0)
         self.holes = QueueHoles() if holes is None else holes
-
-    @property
-    def topic(self) -> str:
-        """The topic, as its directory is named."""
-        return self.name.topic
-
-    @property
-    def queue_id(self) -> int:
-        """The number of this queue in its topic."""
-        return self.name.queue_id
 
     @property
     def min_offset(self) -> int:

@@ -33,7 +33,7 @@ from storage.queue.queue_end import end_behind, find_end
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles
 from storage.queue.queue_growth import Known, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_holes import QueueHole, QueueHoles
-from storage.queue.queue_record import QueueName
+from storage.queue.queue_record import NamedQueue, QueueName
 from storage.queue.queue_repair import DamagedRun, around, place_of
 from storage.queue.queue_tail import UNKNOWN, tail_of
 from storage.queue.tagged_units import DoubtedUnits, places_in_log
@@ -48,7 +48,7 @@ UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tag
 Units = npt.NDArray[np.void]
 
 
-class ConsumeQueue:
+class ConsumeQueue(NamedQueue):
     """One plain queue as its files are now; its beginning and end are found when first asked for.
 
     With a `memory` of earlier results only units that came since are checked.
@@ -85,16 +85,6 @@ class ConsumeQueue:
         self._extension: ConsumeQueueExt | None = None
         self._bounds: tuple[int, int] | None = None
         self.holes = QueueHoles() if holes is None else holes
-
-    @property
-    def topic(self) -> str:
-        """The topic, as its directory is named."""
-        return self.name.topic
-
-    @property
-    def queue_id(self) -> int:
-        """The number of this queue in its topic."""
-        return self.name.queue_id
 
     @property
     def min_offset(self) -> int:

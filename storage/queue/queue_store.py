@@ -130,6 +130,19 @@ class QueueStore:
         """Whether a queue, or a part of one, lies in the tier: its units point into a log of its own."""
         return self.tier is not None and isinstance(queue, ConsumeQueue) and queue.holes is self.tier.holes
 
+    def tier_part(self, queue: AnyQueue | None) -> tuple[ConsumeQueue, int] | None:
+        """A queue's part in the tier, and where in the part's log the messages end that only the tier has.
+
+        None for a queue that has nothing there, or is none. Waits for the disk; raises BeingSearched where a unit is damaged.
+        """
+        if isinstance(queue, TieredQueue):
+            part, seam = queue.tier, queue.seam
+            place = part.message_in_log(seam) if seam < part.max_offset else None
+            return part, part.log.end if place is None else place
+        if isinstance(queue, ConsumeQueue) and self.is_in_tier(queue):
+            return queue, queue.log.end
+        return None
+
     @property
     def tier_problems(self) -> list[str]:
         """Sentences about the tier: files that it lacks, and queues whose messages are not those of the store."""

@@ -22,7 +22,7 @@ from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.queue import ConsumeQueueEntry, TimeBoundary, Unit
 from storage.queue.queue_holes import QueueHole
-from storage.queue.queue_record import QueueName
+from storage.queue.queue_record import NamedQueue, QueueName
 
 OwnQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 
@@ -31,7 +31,7 @@ class OtherTier(StoreError):
     """A queue of a tier holds other messages than the queue of the store."""
 
 
-class TieredQueue:
+class TieredQueue(NamedQueue):
     """One queue of a store with the older part of it in a tier; made by :func:`join`.
 
     ``seam`` is the queue offset from which on the store's own queue is read. Messages between the end of the tier and
@@ -59,16 +59,6 @@ class TieredQueue:
     def newest_physical_offset(self) -> Lookup[int]:
         """Return the physical offset in the last unit of the store's own queue, −1 where that has none."""
         return (yield from self.local.newest_physical_offset())
-
-    @property
-    def topic(self) -> str:
-        """The topic, as its directory is named."""
-        return self.name.topic
-
-    @property
-    def queue_id(self) -> int:
-        """The number of this queue in its topic."""
-        return self.name.queue_id
 
     @property
     def unit_size(self) -> int:

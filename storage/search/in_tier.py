@@ -10,8 +10,6 @@ from typing import Final
 
 from storage.amounts import counted
 from storage.files.waiting import finish
-from storage.queue.consume_queue import ConsumeQueue
-from storage.queue.tiered_queue import TieredQueue
 from storage.search.criteria import Criteria
 from storage.search.cursor import Cursor
 from storage.search.plan import Plan, chunks_of
@@ -68,8 +66,8 @@ def search_in_tier(
             if is_over and read:
                 notes.append(f"{counted(read, 'log')} of the tier {'was' if read == 1 else 'were'} read")
             cursor = _cursor_behind(step, criteria, source.name, following)
-            told = tuple(notes) if is_over else ()
-            yield replace(step, progress=progress, cursor=cursor, is_last=is_over, notes=told)
+            said = tuple(notes) if is_over else ()
+            yield replace(step, progress=progress, cursor=cursor, is_last=is_over, notes=said)
             if is_over:
                 return
         before, found = before + done.searched_bytes, found + done.found
@@ -95,12 +93,9 @@ def _in_tier(store: MessageStore, topic: str | None) -> Iterator[_Source]:
 def _plan_of(store: MessageStore, source: _Source) -> Plan:
     """The log of a queue in the tier, up to the first message that the store's own log has too."""
     queue = finish(store.queues.queue_lookup(source.topic, source.queue_id))
-    part = queue.tier if isinstance(queue, TieredQueue) else queue
-    if not isinstance(part, ConsumeQueue) or not store.queues.is_in_tier(part):
+    in_tier = store.queues.tier_part(queue)
+    if in_tier is None:
         return Plan([])
-    stop = part.log.end
-    if isinstance(queue, TieredQueue) and queue.seam < part.max_offset:
-        place = part.message_in_log(queue.seam)
-        stop = stop if place is None else place
+    part, stop = in_tier
     gaps = tuple(f"{source.topic} {source.queue_id} in the tier: {gap}" for gap in part.log.gaps())
     return Plan(list(chunks_of(part.log, part.log.minimum, stop)), gaps)
