@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from base_directory import disk_path, pytest_configure, pytest_unconfigure
 from golden_store import unpack
-from several_processes import pytest_handlecrashitem, pytest_xdist_make_scheduler
+from several_processes import pytest_handlecrashitem, pytest_xdist_make_scheduler, refuse_more_sessions
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -88,6 +88,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    refuse_more_sessions(config, items)
     if config.getoption("--no-fast-lane"):
         left_out = [item for item in items if item.get_closest_marker("lane")]
         items[:] = [item for item in items if not item.get_closest_marker("lane")]

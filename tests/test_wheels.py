@@ -41,18 +41,15 @@ print(platform.machine(), records.CRC32_PATH)
 """
 
 
-def pythons() -> list[str]:
-    """Every Python from 3.11 on that this machine has, one of each version."""
+def find_python(minor: int) -> str | None:
+    """A Python 3.`minor` of this machine that can make virtual environments, None where there is none."""
     folders = os.environ["PATH"].split(os.pathsep)
     folders += [str(path) for path in Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")]
-    found = {}
-    for minor in MINOR_VERSIONS:
-        for folder in folders:
-            command = shutil.which(f"python3.{minor}", path=folder)
-            asked = command and subprocess.run([command, "-c", "import venv, ensurepip"], check=False).returncode == 0
-            if command and asked:
-                found.setdefault(minor, command)
-    return list(found.values())
+    for folder in folders:
+        command = shutil.which(f"python3.{minor}", path=folder)
+        if command and subprocess.run([command, "-c", "import venv, ensurepip"], check=False).returncode == 0:
+            return command
+    return None
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +61,13 @@ def wheels() -> dict[str, Path]:
     return found
 
 
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("minor", MINOR_VERSIONS)
 def test_the_wheel_serves_where_nothing_compiles(
-    python: str, wheels: dict[str, Path], g1_store: Path, tmp_path: Path
+    minor: int, wheels: dict[str, Path], g1_store: Path, tmp_path: Path
 ) -> None:
+    python = find_python(minor)
+    if python is None:
+        pytest.skip(f"there is no Python 3.{minor} here")
     environment = {"PATH": str(tmp_path / "empty"), "HOME": str(tmp_path)}
     subprocess.run([python, "-m", "venv", str(tmp_path / "venv")], check=True)
     install = [str(tmp_path / "venv/bin/python"), "-m", "pip", "install", "-q", "--only-binary", ":all:"]

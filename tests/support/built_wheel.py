@@ -17,9 +17,17 @@ BESIDE = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
 def copy_sources(copy: Path) -> Path:
-    """What a build starts from; a build folder left behind in the sources would be packed too."""
+    """What a build starts from; a build folder left behind in the sources would be packed too.
+
+    But for the C that Cython has written from these sources when they were compiled in place: it takes as long to write
+    as to compile. It keeps its times, so Cython writes anew what is older than its sources.
+    """
     for folder in (*PACKAGES, "build_backend"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for written in (ROOT / "build").glob(f"temp.*-{sys.implementation.cache_tag}/cython"):
+        for package in PACKAGES:
+            if (written / package).is_dir():
+                shutil.copytree(written / package, copy / written.relative_to(ROOT) / package)
     for name in BESIDE:
         shutil.copy(ROOT / name, copy / name)
     return copy

@@ -3,13 +3,20 @@
 A plugin of pytest, of which tests/conftest.py is made.
 """
 
+import functools
+import re
 import signal
 import subprocess
+from pathlib import Path
+from typing import Final
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
+
+SPARK: Final = "Spark"
+"""What shares the one session of Spark."""
 
 TOGETHER = {
     "tests/spark_jobs/run/test_cluster.py": "cluster",
@@ -17,19 +24,40 @@ TOGETHER = {
     "tests/spark_jobs/commands/test_commands.py": "commands",
     "tests/interop/": "JVMs",
     "tests/broker/web/browser/": "browser",
-    "tests/spark_jobs/": "Spark",
-    "tests/broker/cli/test_rebuild.py": "Spark",
+    "tests/test_deploy.py": SPARK,
 }
 """What shares the JVMs of clients, the browser or the Spark session: it stays in one process when there are several.
 
-The first three start JVMs of their own.
+The first three start JVMs of their own. In `tests/spark_jobs`, files that ask for the session share it, and no others.
 """
 
 FIRST = (
-    *("Spark", "JVMs", "cluster", "tests/test_build.py", "tests/test_packaging.py", "tests/test_compose.py"),
-    *("tests/test_sanitizers.py", "kills", "commands", "browser"),
+    *(SPARK, "JVMs", "cluster", "tests/test_build.py", "tests/test_packaging.py", "tests/test_compose.py"),
+    *("tests/test_sanitizers.py", "kills", "commands", "browser", "tests/spark_jobs/run/test_lost_exchange.py"),
+    *("tests/spark_jobs/publish/test_fetch.py", "tests/spark_jobs/test_export_store.py"),
+    *("tests/spark_jobs/read/test_registered_source.py", "tests/spark_jobs/run/test_submitted.py"),
+    *("tests/spark_jobs/places/test_placed_run.py", "tests/damage/test_damaged_stores.py"),
 )
 """What takes longest, so that no process works alone at the end; the rest follows by how many tests it has."""
+
+_JOBS: Final = "tests/spark_jobs/"
+_SESSION: Final = re.compile(r'"spark"[,)]|\bspark: |\bsession: "?SparkSession\b')
+"""How a test asks for the session, as a parameter or by `usefixtures`."""
+
+_HAS_SESSION: Final = (SPARK, "JVMs")
+"""The groups that start one; more of them would take more time than they save."""
+
+
+def group_of(nodeid: str, root: Path) -> str:
+    """The name of what a test shares a process with: one of `TOGETHER`, or its file; `root` is that of the node ids."""
+    name = next((name for start, name in TOGETHER.items() if nodeid.startswith(start)), None)
+    file = nodeid.split("::")[0]
+    return name or (SPARK if file.startswith(_JOBS) and _asks_for_session(root / file) else file)
+
+
+@functools.cache
+def _asks_for_session(path: Path) -> bool:
+    return _SESSION.search(path.read_text()) is not None
 
 
 class Scheduling(LoadScopeScheduling):
@@ -42,7 +70,7 @@ class Scheduling(LoadScopeScheduling):
         super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((name for start, name in TOGETHER.items() if nodeid.startswith(start)), nodeid.split("::")[0])
+        return group_of(nodeid, self.config.rootpath)
 
     def remove_node(self, node: WorkerController) -> str | None:
         """The test that a process ran when it died, if it had any left; others get the rest of its tests.
@@ -60,6 +88,17 @@ class Scheduling(LoadScopeScheduling):
         for other in self.assigned_work:
             self._reschedule(other)
         return test
+
+
+def refuse_more_sessions(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a test that would start one more Spark session; raises UsageError, which names it."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("soak") is None:
+            group = group_of(item.nodeid, config.rootpath)
+            if group not in _HAS_SESSION:
+                raise pytest.UsageError(
+                    f"{item.nodeid} shares no Spark session: see tests/support/several_processes.py"
+                )
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
