@@ -116,10 +116,14 @@ class Usage(threading.Thread):
 
 
 def descendants(root: int) -> Iterator[int]:
-    """Processes below a process."""
-    for task in Path(f"/proc/{root}/task").glob("*/children"):
+    """Processes below a process, without those that end meanwhile."""
+    try:
+        tasks = os.listdir(f"/proc/{root}/task")
+    except OSError:
+        return
+    for task in tasks:
         try:
-            children = [int(pid) for pid in task.read_text().split()]
+            children = [int(pid) for pid in Path(f"/proc/{root}/task/{task}/children").read_text().split()]
         except OSError:
             continue
         for child in children:

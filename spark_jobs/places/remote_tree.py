@@ -1,7 +1,8 @@
 """All files below a URL as one listing had them, and copies of them on this machine: of all, or as hollow files.
 
 What looks at names and sizes alone looks at a hollow copy of a store: a tree of the same names and sizes, in which
-files are holes and take no room. Files that are read whole are fetched by the task that reads them.
+files are holes and take no room. Files that are read whole are fetched by the task that reads them; of a tree of which
+a task reads a part it has a hollow copy too, and fetches the files of that part.
 """
 
 import contextlib
@@ -82,7 +83,7 @@ class RemoteTree(msgspec.Struct, frozen=True):
         """Copy all files to their places below a directory, several at a time; raises RemoteReadError."""
         self._make_directories(root)
         with ThreadPoolExecutor(FETCHED_AT_ONCE, "fetching files") as pool:
-            for _ in pool.map(partial(self._fetch, root), self.files):
+            for _ in pool.map(partial(self.fetch_file, root), self.files):
                 pass
 
     def named(self, root: Path) -> Callable[[str], str]:
@@ -92,7 +93,8 @@ class RemoteTree(msgspec.Struct, frozen=True):
     def _object(self, entry: RemoteEntry) -> RemoteObject:
         return RemoteObject(f"{self.url}/{entry.path}", entry.size, entry.state, self.storage)
 
-    def _fetch(self, root: Path, entry: RemoteEntry) -> None:
+    def fetch_file(self, root: Path, entry: RemoteEntry) -> None:
+        """Copy one of the files to its place below a directory, which is there; raises RemoteReadError."""
         found = self._object(entry)
         with RemoteFile(found.url, self.storage, found) as file:
             file.copy_to(root / entry.path)
@@ -100,6 +102,22 @@ class RemoteTree(msgspec.Struct, frozen=True):
     def _make_directories(self, root: Path) -> None:
         for path in {*self.directories, *(os.path.dirname(each.path) for each in self.files)}:
             (root / path).mkdir(parents=True, exist_ok=True)
+
+
+class HollowCopy:
+    """A hollow copy of a tree below a directory, in which each file is fetched when it is first asked for."""
+
+    def __init__(self, tree: RemoteTree, root: Path) -> None:
+        """Make the hollow files."""
+        tree.hollow(root)
+        self._tree, self._root = tree, root
+        self._left = {str(root / each.path): each for each in tree.files}
+
+    def fill(self, path: Path) -> None:
+        """Have the content of a file of the copy, unless it is there already; raises RemoteReadError."""
+        entry = self._left.pop(str(path), None)
+        if entry is not None:
+            self._tree.fetch_file(self._root, entry)
 
 
 def named_as(copy: Path, name: str) -> Callable[[str], str]:

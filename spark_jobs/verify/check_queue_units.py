@@ -9,14 +9,14 @@ its way to those files; 16 bytes for each message that is kept of the queue that
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from spark_jobs.build.build_queues import HELD_BYTES
 from spark_jobs.build.unit_blocks import QueueRun, UnitList, queue_runs
-from spark_jobs.places.remote_tree import RemoteTree, named_as
+from spark_jobs.places.remote_tree import HollowCopy, RemoteTree, named_as
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.verify.clean_front import CleanFront, FrontCheck
 from spark_jobs.verify.diagnose_queue import QueueDiagnosis
@@ -58,7 +58,7 @@ class CheckQueuesTask(msgspec.Struct, frozen=True):
 
     `store` is its directory or its URL; of one behind a URL `tree` has the files of these queues. `apart` are queues
     (topic, queue id) that are checked in parts; with `rest` the one of `existing` is such a queue, and only what lies
-    outside of the front that is known is checked.
+    outside of the front that is known is checked; of its files behind a URL those are fetched that are read for that.
     """
 
     work: str
@@ -100,25 +100,42 @@ def check_queue_units(task: CheckQueuesTask) -> CheckedQueues:
     def check(attempt: Attempt, notify: Notify) -> CheckedQueues:
         attempt.partial.mkdir()
         root = Path(task.store) if task.tree is None else attempt.partial / "copies"
-        if task.tree is not None:
+        copy = None
+        if task.tree is not None and task.rest is not None:
+            copy = HollowCopy(task.tree, root)
+        elif task.tree is not None:
             task.tree.fetch(root)
         findings = Discrepancies(task.limit, named_as(root, task.store))
-        queues = _check_bundle(task, root, LogTable.read(attempt.work), findings, attempt.partial, notify)
+        places = QueuePlaces(root, attempt.partial, copy)
+        queues = _check_bundle(task, places, LogTable.read(attempt.work), findings, notify)
         shutil.rmtree(attempt.partial)
         return {"queues": queues, "counts": findings.save(attempt.blocks(FINDINGS))}
 
     return run_attempt(task.work, task.name, check)
 
 
+class QueuePlaces(NamedTuple):
+    """Where queues lie, `root`, and where messages are `kept`; `copy` where queues are hollow until they are read."""
+
+    root: Path
+    kept: Path
+    copy: HollowCopy | None = None
+
+    def fill(self, path: Path) -> None:
+        """Have the content of a file of a queue."""
+        if self.copy is not None:
+            self.copy.fill(path)
+
+
 def _check_bundle(
-    task: CheckQueuesTask, root: Path, log: LogTable, findings: Discrepancies, kept: Path, notify: Notify
+    task: CheckQueuesTask, places: QueuePlaces, log: LogTable, findings: Discrepancies, notify: Notify
 ) -> list[list[Any]]:
-    """Check the queues of a bundle, below `root`, side by side; `kept` is the directory for their messages."""
+    """Check the queues of a bundle side by side."""
     queues: dict[QueueKey, QueueCheck] = {}
 
     def queue_of(key: QueueKey) -> QueueCheck:
         if key not in queues:
-            queues[key] = QueueCheck(task, root, key, log, findings, kept)
+            queues[key] = QueueCheck(task, places, key, log, findings)
         return queues[key]
 
     units = held = 0
@@ -141,14 +158,14 @@ class QueueCheck:
     """One queue: its messages as they come, held against its files."""
 
     def __init__(
-        self, task: CheckQueuesTask, root: Path, key: QueueKey, log: LogTable, findings: Discrepancies, kept: Path
+        self, task: CheckQueuesTask, places: QueuePlaces, key: QueueKey, log: LogTable, findings: Discrepancies
     ) -> None:
-        """Nothing is checked yet; the queues lie below `root`, messages are kept below the directory `kept`."""
-        self._root = root
-        self._task, self._key, self._log, self._findings, self._kept = task, key, log, findings, kept / key.path
+        """Nothing is checked yet."""
+        self._root, self._kept = places.root, places.kept / key.path
+        self._task, self._key, self._log, self._findings = task, key, log, findings
         self._is_batch = key.tree == BATCH_CONSUME_QUEUE
         kind = (BATCH_UNIT_DTYPE, UNITS_OF_BATCHES) if self._is_batch else (UNIT_DTYPE, UNITS_OF_PLAIN)
-        self.files = UnitFiles(root / key.path, *kind)
+        self.files = UnitFiles(places.root / key.path, *kind, places.fill)
         self._message = np.dtype([("unit", self.files.dtype), ("number", "i8"), ("timestamp", "i8")])
         self._front = FrontCheck(self.files, None if task.rest is None else task.rest.front(), is_batch=self._is_batch)
         self._count = self._messages = 0

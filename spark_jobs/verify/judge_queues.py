@@ -1,7 +1,7 @@
 """Judge the ends of all queues together: which of them lag, and which lack units."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from spark_jobs.build.split_queues import QueueName
@@ -12,15 +12,13 @@ from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
 from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask
 from spark_jobs.verify.findings import FILE, MISSING_UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
-from spark_jobs.verify.queue_parts import Parts
+from spark_jobs.verify.queue_parts import Parts, queue_entries
 from spark_jobs.verify.verify_request import QueueNumbers
 from storage.amounts import counted
 from storage.build.queue_plan import QueueKey, QueuePlan
-from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
-from storage.queue.queue_store import is_queue_id
+from storage.layout.store_layout import CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 MOST_NAMED: Final = 20
-QUEUE_TREES: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
 
 
 class CheckOptions(NamedTuple):
@@ -48,7 +46,7 @@ def check_tasks(
     for name in sorted(parts):
         apart[bundle_of(*name, bundles)].append(name)
     used = set(used_bundles(scans))
-    trees = [None] * bundles if tree is None else deal_tree(tree, bundles)
+    trees = [None] * bundles if tree is None else deal_tree(tree, bundles, parts)
     has_ext = (plan.root / CONSUME_QUEUE_EXT).is_dir()
     return [
         CheckQueuesTask(
@@ -67,13 +65,12 @@ def check_tasks(
     ]
 
 
-def deal_tree(tree: RemoteTree, bundles: int) -> list[RemoteTree | None]:
-    """The files of each bundle's queues, of those of a store behind a URL."""
+def deal_tree(tree: RemoteTree, bundles: int, apart: Collection[QueueName]) -> list[RemoteTree | None]:
+    """The files of each bundle's queues, of those of a store behind a URL, but for those of plain queues `apart`."""
     dealt: list[list[RemoteEntry]] = [[] for _ in range(bundles)]
-    for each in tree.files:
-        parts = each.path.split("/")
-        if len(parts) == 4 and parts[0] in QUEUE_TREES and is_queue_id(parts[2]):
-            dealt[bundle_of(parts[1].encode(), int(parts[2]), bundles)].append(each)
+    for place, name, each in queue_entries(tree):
+        if place != CONSUME_QUEUE or name not in apart:
+            dealt[bundle_of(*name, bundles)].append(each)
     return [RemoteTree(tree.url, tree.storage, tuple(files)) for files in dealt]
 
 

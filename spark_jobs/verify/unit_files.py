@@ -4,7 +4,7 @@ import contextlib
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -38,9 +38,14 @@ class UnitFiles:
     Nothing is kept open.
     """
 
-    def __init__(self, directory: Path, dtype: np.dtype[Any], named: str) -> None:
-        """List the files; a missing directory has none. ``named`` is what findings call the units."""
-        self.directory, self.dtype = directory, dtype
+    def __init__(
+        self, directory: Path, dtype: np.dtype[Any], named: str, fill: Callable[[Path], None] = lambda _: None
+    ) -> None:
+        """List the files; a missing directory has none. ``named`` is what findings call the units.
+
+        ``fill`` is called with a file's path before it is read, where it may be hollow until then.
+        """
+        self.directory, self.dtype, self._fill_file = directory, dtype, fill
         self.problems: dict[tuple[Path, str], str] = {}
         self.files: list[UnitFile] = []
         try:
@@ -109,6 +114,7 @@ class UnitFiles:
     def _data(self, file: UnitFile) -> list[tuple[int, int]]:
         """Places of a file that are no hole."""
         unit, extents = self.dtype.itemsize, []
+        self._fill_file(file.path)
         with contextlib.suppress(StoreError), _opened(file.path) as descriptor:
             for start, stop in data_extents(descriptor, (file.stop - file.first) * unit):
                 extents.append((file.first + start // unit, min(file.first - (-stop // unit), file.stop)))
@@ -117,6 +123,7 @@ class UnitFiles:
     def _fill(self, target: Units, file: UnitFile, number: int) -> None:
         """Read units of one file; what a file that was cut has no more stays zero."""
         view, position = target.view(np.uint8).data, number * self.dtype.itemsize
+        self._fill_file(file.path)
         try:
             with _opened(file.path) as descriptor:
                 while len(view) and (count := os.preadv(descriptor, [view], position)):

@@ -45,7 +45,14 @@ from spark_jobs.verify.check_queue_units import REST, CheckedQueues, CheckQueues
 from spark_jobs.verify.findings import FINDINGS, TOTAL_LIMIT, Discrepancies, load_findings
 from spark_jobs.verify.judge_index import judge_index
 from spark_jobs.verify.judge_queues import CheckOptions, check_tasks, judge_queues
-from spark_jobs.verify.queue_parts import CheckedPart, CheckPartTask, check_queue_part, part_tasks, rest_tasks
+from spark_jobs.verify.queue_parts import (
+    CheckedPart,
+    CheckPartTask,
+    check_queue_part,
+    part_tasks,
+    rest_tasks,
+    trees_apart,
+)
 from spark_jobs.verify.verify_log import judge_log, scan_readable
 from spark_jobs.verify.verify_request import LogNumbers, VerifyDetails, VerifyRequest
 from storage.amounts import counted
@@ -117,15 +124,14 @@ class Verification:
         bundles = bundle_count(source.size)
         scanned = verdict.scans if self._is_compared else []
         units = UnitList.leave(self._work, scanned)
-        # A task that has only a part of a queue would copy all of it from a URL.
-        split = partial(split_queues, self._survey, self._plan, scanned)
-        parts = split(units, log.end, bundles) if source.tree is None else {}
+        parts = split_queues(self._survey, self._plan, scanned, units, log.end, bundles)
+        trees = trees_apart(source.tree, parts)
         options = CheckOptions(bundles, request.limit, source.tree, parts)
         queue_tasks = check_tasks(self._plan, self._work, scanned, units, options)
-        tasks: list[CheckTask] = [*index_tasks, *queue_tasks, *part_tasks(queue_tasks, parts)]
+        tasks: list[CheckTask] = [*index_tasks, *queue_tasks, *part_tasks(queue_tasks, parts, trees)]
         done = self._run_phase(Phase(PHASE, log.entries, "entries"), tasks, check)
         first, behind = len(index_tasks), len(index_tasks) + len(queue_tasks)
-        rests = rest_tasks(queue_tasks, parts, cast("list[CheckedPart]", done[behind:]))
+        rests = rest_tasks(queue_tasks, parts, cast("list[CheckedPart]", done[behind:]), trees)
         joined = self._run_phase(Phase(REST, len(rests), "entries"), rests, check_queue_units) if rests else []
         files, of_queues = cast("list[CheckedIndexFile]", done[:first]), cast("list[CheckedQueues]", done[first:behind])
         of_queues += joined

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from spark_jobs.build import split_queues
+from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree
 from spark_jobs.run.report import Report
 from spark_jobs.verify import queue_parts
 from spark_jobs.verify.findings import UNIT
 from store_writer import StoreWriter
-from verifying import assert_clean, damaged, findings_of, replaced, told, verify_here
+from verifying import assert_clean, damaged, findings_of, replaced, told, verify_here, verify_in_memory
 
 FILE = 400
 """Bytes of a queue's file: 20 units."""
@@ -59,8 +60,11 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def both(store: Path, work: Path) -> Report:
-    """Verify in parts; the same as by one task, but for the order of findings."""
+    """Verify in parts, from a disk and from a URL; the same as by one task, but for the order of findings."""
     report = verify_here(store, work)
+    behind_url = verify_in_memory(store, work)
+    assert told(behind_url) == told(report)
+    assert behind_url.details.queues == report.details.queues
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(split_queues, "LEAST_UNITS", 1 << 30)
         whole = verify_here(store, work)
@@ -92,7 +96,36 @@ def test_a_damaged_unit_is_named_wherever_it_is(store: Path, tmp_path: Path, che
         report = both(store, tmp_path)
     [finding] = findings_of(report)
     assert (finding.kind, finding.path, finding.position) == (UNIT, str(path), unit * 20 % FILE + 12)
-    assert checked.count(False) == 1
+    assert checked.count(False) == 2, "one part of the queue on the disk, and one of that behind the URL"
+
+
+@pytest.mark.parametrize("unit", [None, 150])
+def test_of_a_queue_behind_a_url_each_task_fetches_what_it_reads(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: list[bool], unit: int | None
+) -> None:
+    """A file in which a part ends is fetched for the next one, too; the first and the last are by what joins them."""
+    fetched: list[str] = []
+    fetch = RemoteTree.fetch_file
+
+    def remembered(tree: RemoteTree, root: Path, entry: RemoteEntry) -> None:
+        if "/Hot/" in entry.path:
+            fetched.append(Path(entry.path).name)
+        fetch(tree, root, entry)
+
+    monkeypatch.setattr(RemoteTree, "fetch_file", remembered)
+    names = [path.name for path in files_of(store)]
+    if unit is None:
+        assert_clean(verify_in_memory(store, tmp_path))
+        behind = []
+    else:
+        path = files_of(store)[unit * 20 // FILE]
+        with damaged(path, unit * 20 % FILE, b"\x01\x02"):
+            [finding] = findings_of(verify_in_memory(store, tmp_path))
+        assert finding.kind == UNIT
+        behind = names[unit * 20 // FILE :]
+    assert set(fetched) == set(names)
+    assert len(checked) > 2
+    assert len(fetched) <= len(names) + len(behind) + len(checked) + 1 < len(checked) * len(names)
 
 
 DAMAGES: dict[str, Callable[[Path], tuple[Path, bytes | None]]] = {
