@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from protocol.errors import RocketLensError as Error
     from protocol.host_address import HostAddress
     from protocol.message import Message
-    from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Space, Topic
+    from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Reading, Space, Topic
     from rocketlens.arrow_reader import DamageWarning, arrow
     from rocketlens.remote import AsyncRemoteStore, connect_async
     from rocketlens.remote_plain import RemoteStore, connect
@@ -60,6 +60,7 @@ _PLACES: Final = {
     "ProgressReport": "storage.search.progress",
     "ProtocolError": "protocol.errors",
     "PulledMessages": "rocketlens.answers",
+    "Reading": "rocketlens.answers",
     "RemoteStore": "rocketlens.remote_plain",
     "ResponseError": "broker.cluster.client",
     "Search": "rocketlens.searching",
@@ -96,6 +97,7 @@ __all__ = [
     "ProgressReport",
     "ProtocolError",
     "PulledMessages",
+    "Reading",
     "RemoteStore",
     "ResponseError",
     "Search",

@@ -19,7 +19,9 @@ class Messages(Sequence[Message]):
     >>> len(found)
     0
     >>> found.reason
-    'nothing found; searched 10 index files, walked ...'
+    'no message of topic TopicTest has the key nosuchkey'
+    >>> found.details
+    'searched 10 index files, walked ...'
     """
 
     messages: tuple[Message, ...] = ()
@@ -30,6 +32,8 @@ class Messages(Sequence[Message]):
     """Sentences: what may be missing, and what is odd about something found."""
     reason: str = ""
     """Why nothing was found; empty where something was."""
+    details: str = field(default="", kw_only=True, repr=False)
+    """What was searched in vain: how many index files and entries, and which part of the log they cover."""
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -60,6 +64,15 @@ class PulledMessages(Messages):
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """One thing that a text was taken for, as a physical offset or a key: how many messages it names, and a note."""
+
+    kind: str
+    found: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FoundMessages(Messages):
     """Messages that a text names, those with such an id first, then by topic, the newest of each first."""
 
@@ -67,6 +80,8 @@ class FoundMessages(Messages):
     """What each message was found by: its ``unique key``, a ``key``, its ``tag``, or the id that the text may be."""
     topics: tuple[str, ...] = ()
     """The topics whose name holds the text."""
+    readings: tuple[Reading, ...] = ()
+    """All that the text was taken for, in this order, whether a message was found or not."""
 
 
 @dataclass(frozen=True, slots=True)

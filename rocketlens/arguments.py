@@ -1,12 +1,14 @@
 """What callers pass, checked and put into the forms that stores and brokers are asked in."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict
 
 from protocol.errors import ConfigError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
 from protocol.message import Message
+from storage.amounts import counted
+from storage.names import names_holding, similar_names
 from storage.times import LARGEST, parse_time, to_timestamp
 
 if TYPE_CHECKING:
@@ -111,9 +113,23 @@ def text_of(text: str) -> str:
     return text.strip()
 
 
-def names_holding(names: Iterable[str], text: str) -> tuple[str, ...]:
-    """Names that hold a text, in upper or lower case."""
-    return tuple(name for name in names if text.lower() in name.lower())
+def nothing_with(question: KeyQuestion) -> str:
+    """A sentence that no message has the key, unique key or tag of a question."""
+    kind = {"K": "key", "U": "unique key", "T": "tag"}[question.index_type]
+    sentence = f"no message of topic {question.topic} has the {kind} {question.key}"
+    is_narrowed = question.index_type != "U" and (question.begin_timestamp > 0 or question.end_timestamp < LARGEST)
+    if question.cursor is not None:
+        sentence += f" below physical offset {question.cursor}"
+    return f"{sentence} and was stored in this time" if is_narrowed else sentence
+
+
+def nothing_named(text: str, topic: str | None, names: Sequence[str]) -> str:
+    """A sentence that a text names no message, with the topics that it may mean."""
+    sentence = f"nothing is named {text} in {counted(len(names), 'topic')}"
+    if topic is not None:
+        return f"nothing is named {text} in topic {topic}"
+    proposed = [] if names_holding(names, text) else similar_names(text, names)
+    return f"{sentence}; did you mean topic {' or '.join(proposed)}?" if proposed else sentence
 
 
 def check_maximum(maximum: int) -> int:

@@ -79,6 +79,8 @@ def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Messages:
 def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messages:
     """Look a unique key up in each topic: the index hashes it together with its topic's name."""
     from storage.query.lookup_call import KeyKind, KeyQuery
+    from storage.query.search_report import summed
+    from storage.store.topic_catalog import absence_of_topic
 
     store.finish_scan()
     topics = [topic] if topic else sorted({*store.queues.topics(), *store.config.topics})
@@ -92,13 +94,10 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messag
         return Messages(tuple(sorted(messages, key=lambda message: message.physical_offset)))
     if not reports:
         return Messages(reason=f"no message with unique key {key}: the store knows no topic, name the message's")
-    report = replace(
-        reports[-1],
-        entries_walked=sum(report.entries_walked for report in reports),
-        refused=sum(report.refused for report in reports),
-    )
     where = f"in topic {topic}" if topic else f"in any of {counted(len(topics), 'topic')}"
     unknown = None if topic else store.queues.why_unknown()
     if unknown is not None:
         where += f" that are known ({unknown})"
-    return Messages(reason=f"no message with unique key {key} {where}: {report.sentence()}")
+    absence = absence_of_topic(store, topic) if topic else ()
+    reason = "; ".join((f"no message with unique key {key} {where}", *absence))
+    return Messages(reason=reason, details=summed(reports).sentence())

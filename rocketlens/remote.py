@@ -1,10 +1,10 @@
 """The messages of brokers that run, over the network: what `rocketlens.connect_async` returns."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, Unpack
+from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
 
 from broker.cluster.client import TOOLS_GROUP, Client, ClientError, Credentials, QueueQuestion, ResponseError
 from broker.endpoint import Endpoint
@@ -12,7 +12,7 @@ from protocol.codes import ResponseCode
 from protocol.errors import ConfigError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
 from protocol.message import Message, decode_message, decode_messages
-from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
+from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Reading, Topic
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -23,7 +23,8 @@ from rocketlens.arguments import (
     criteria_of,
     id_of,
     key_question,
-    names_holding,
+    nothing_named,
+    nothing_with,
     pulled,
     subscription,
     text_of,
@@ -31,12 +32,19 @@ from rocketlens.arguments import (
 )
 from rocketlens.by_id import message_id_of, physical_offset_of
 from storage.amounts import counted
+from storage.names import did_you_mean, names_holding, similar_names
 
 if TYPE_CHECKING:
     import ssl
 
     from rocketlens.searching import AsyncSearch
     from storage.search.step import Step
+
+Thing = TypeVar("Thing")
+Answer = TypeVar("Answer")
+
+INDEX_TYPES: Final = {"unique key": "U", "key": "K", "tag": "T"}
+"""What a text may be that is looked up topic by topic, and how a broker is asked for it."""
 
 AT_ONCE: Final = 32
 """Topics that are asked about at the same time."""
@@ -131,13 +139,26 @@ class AsyncRemoteStore:
         except ResponseError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
-            return Messages(reason=str(error))
+            return Messages(reason=await self._with_similar(str(error), topic))
         if len(brokers) > 1 and question.cursor is not None:
             raise ConfigError(
                 f"a cursor belongs to one broker, and topic {topic} has {len(brokers)}, ask one: {_named(brokers)}"
             )
+        found = await self._of_brokers(brokers, question, maximum)
+        return found if found else replace(found, reason=await self._with_similar(found.reason, topic))
+
+    async def _of_brokers(self, brokers: dict[str, Endpoint], question: KeyQuestion, maximum: int) -> Messages:
         found = [await self._pages(endpoint, question, maximum) for endpoint in brokers.values()]
         return found[0] if len(found) == 1 else _merged(brokers, found, maximum)
+
+    async def _with_similar(self, reason: str, topic: str) -> str:
+        """Add to a reason which topic may be meant, if the server has none of this name."""
+        try:
+            names = await self._client.topics(self._named_server())
+        except ClientError:  # an account may see messages and not the list of topics
+            return reason
+        proposed = [] if topic in names else similar_names(topic, names)
+        return f"{reason}; {did_you_mean(proposed)}" if proposed else reason
 
     async def find(
         self,
@@ -153,30 +174,41 @@ class AsyncRemoteStore:
         check_maximum(maximum)
         names = [topic] if topic is not None else await self._client.topics(self._named_server())
         answers: list[tuple[str, Messages]] = []
-        if message_id_of(text) is not None:
-            answers.append(("offset message id", await self.view(text)))
-        elif physical_offset_of(text) is not None:
+        message_id = message_id_of(text)
+        if message_id is not None:
+            at_place = await self.view(text)
+            others = [f"the id names {message_id.address}, the message there was stored by {message.store_host}"
+                      for message in at_place if message.store_host != message_id.address]  # fmt: skip
+            answers.append(("offset message id", replace(at_place, notes=(*at_place.notes, *others))))
+        if physical_offset_of(text) is not None:
             answers.append(("physical offset", await self.view(text)))
+        brokers = await self._each(names, self._brokers_with)
         for kinds in (("unique key", "key"), ("tag",)):
-            asked = [(kind, name) for name in names for kind in kinds]
-            for place in range(0, len(asked), AT_ONCE):
-                part = asked[place : place + AT_ONCE]
-                found = await asyncio.gather(
-                    *(
-                        self.query(
-                            name,
-                            key=text if kind == "key" else None,
-                            unique_key=text if kind == "unique key" else None,
-                            tag=text if kind == "tag" else None,
-                            begin=first,
-                            end=last,
-                            maximum=maximum,
-                        )
-                        for kind, name in part
-                    )
-                )
-                answers += [(kind, each) for (kind, _), each in zip(part, found, strict=True)]
+            asked = [
+                (kind, KeyQuestion(name, text, INDEX_TYPES[kind], begin_timestamp=first, end_timestamp=last), where)
+                for name, where in zip(names, brokers, strict=True)
+                for kind in kinds
+                if where
+            ]
+            found = await self._each(asked, lambda each: self._of_brokers(each[2], each[1], maximum))
+            answers += [(kind, each) for (kind, *_), each in zip(asked, found, strict=True)]
         return _found(answers, text, names, topic, maximum)
+
+    async def _each(self, things: Sequence[Thing], ask: Callable[[Thing], Awaitable[Answer]]) -> list[Answer]:
+        """Ask about each of many things, of which `AT_ONCE` wait at the same time; the answers are in their order."""
+        answers: list[Answer] = []
+        for place in range(0, len(things), AT_ONCE):
+            answers += await asyncio.gather(*map(ask, things[place : place + AT_ONCE]))
+        return answers
+
+    async def _brokers_with(self, topic: str) -> dict[str, Endpoint]:
+        """The brokers of a topic; none where it has no route."""
+        try:
+            return await self._brokers_of(topic)
+        except ResponseError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return {}
 
     async def pull(
         self,
@@ -311,16 +343,16 @@ class AsyncRemoteStore:
             topics = [topic] if topic else await self._client.topics(server)
         except ResponseError as error:
             raise ClientError(f"{key} may be a unique key: name its topic ({error})") from error
-        reasons = []
+        details = ""
         for name in topics:
             question = KeyQuestion(name, key, "U", maximum=MOST_OF_A_UNIQUE_KEY)
             found = await self._pages(server, question, MOST_OF_A_UNIQUE_KEY)
             if found:
                 return found
-            reasons.append(found.reason)
+            details = found.details
         where = f"in topic {topic}" if topic else f"in any of {counted(len(topics), 'topic')}"
-        last = f": {reasons[-1]}" if reasons else ""
-        return Messages(reason=f"{server} has no message with unique key {key} {where}{last}")
+        reason = f"{server} has no message with unique key {key} {where}"
+        return Messages(reason=await self._with_similar(reason, topic) if topic else reason, details=details)
 
     # ------------------------------------------------------------------ messages by key
 
@@ -347,7 +379,8 @@ class AsyncRemoteStore:
             tuple(message for matching in reversed(pages) for message in matching),
             cursor=page.cursor if count else None,
             notes=(f"something may be missing: {page.incomplete}",) if page.incomplete else (),
-            reason="" if count else f"{endpoint} found nothing: {page.remark}",
+            reason="" if count else nothing_with(question),
+            details="" if count else f"{endpoint} answered: {page.remark}",
         )
 
 
@@ -357,15 +390,24 @@ def _found(
     """Join the answers to each meaning of a text; each message is listed once."""
     found: dict[tuple[object, int], tuple[Message, str]] = {}
     notes: dict[str, None] = {}
+    places: list[Reading] = []
+    named: dict[str, set[tuple[object, int]]] = {"unique key or key": set(), "tag": set()}
     for kind, each in answers:
-        notes |= dict.fromkeys(each.notes)
-        if each.reason and kind not in ("unique key", "key", "tag"):
-            notes[f"as {kind}: {each.reason}"] = None
-        for message in reversed(each):
-            if topic is None or message.topic == topic or kind in ("unique key", "key", "tag"):
-                found.setdefault((message.store_host, message.physical_offset), (message, kind))
+        is_place = kind not in INDEX_TYPES
+        listed = [message for message in reversed(each) if topic in (None, message.topic) or not is_place]
+        if is_place:
+            elsewhere = f"the message there is one of topic {each[0].topic}" if each and not listed else ""
+            note = "; ".join(filter(None, (each.reason, elsewhere, *each.notes)))
+            places.append(Reading(kind, len(listed), note))
+        else:
+            notes |= dict.fromkeys(each.notes)
+            named["tag" if kind == "tag" else "unique key or key"] |= {_place(message) for message in listed}
+        for message in listed:
+            found.setdefault(_place(message), (message, kind))
+    readings = (*places, *(Reading(kind, len(messages)) for kind, messages in named.items()))
     is_cut = len(found) > maximum or any(each.cursor is not None for _, each in answers)
-    said = "; ".join([f"nothing is named {text} in {len(names)} topics", *notes])
+    said = [nothing_named(text, topic, names)]
+    said += [f"as {each.kind}: {each.note}" for each in readings if each.note]
     if is_cut:
         notes[f"there are more than {maximum} messages: ask for a higher maximum"] = None
     kept = list(found.values())[:maximum]
@@ -373,10 +415,17 @@ def _found(
         tuple(message for message, _ in kept),
         None,
         tuple(notes),
-        "" if kept else said,
+        "" if kept else "; ".join(said),
         tuple(kind for _, kind in kept),
-        names_holding(names, text),
+        tuple(names_holding(names, text)),
+        readings,
+        details="" if kept else "; ".join(dict.fromkeys(each.details for _, each in answers[-1:] if each.details)),
     )
+
+
+def _place(message: Message) -> tuple[object, int]:
+    """What tells a message of one broker from those of others."""
+    return message.store_host, message.physical_offset
 
 
 def _merged(brokers: dict[str, Endpoint], found: Sequence[Messages], maximum: int) -> Messages:
@@ -388,8 +437,12 @@ def _merged(brokers: dict[str, Endpoint], found: Sequence[Messages], maximum: in
         for name, each in zip(brokers, found, strict=True)
         if each.cursor is not None
     ]
-    reasons = "; ".join(f"{name}: {each.reason}" for name, each in zip(brokers, found, strict=True))
-    return Messages(tuple(messages[-maximum:]), notes=tuple(notes), reason="" if messages else reasons)
+    return Messages(
+        tuple(messages[-maximum:]),
+        notes=tuple(notes),
+        reason="" if messages else found[0].reason if found else "no broker has the topic",
+        details="" if messages else "; ".join(each.details for each in found),
+    )
 
 
 def _decoded(endpoint: Endpoint, records: bytes) -> list[Message]:

@@ -12,7 +12,7 @@ import msgspec
 from protocol.errors import RocketLensError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
 from protocol.message import Message, decode_message
-from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Space, Topic
+from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Reading, Space, Topic
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -24,7 +24,8 @@ from rocketlens.arguments import (
     filter_of,
     id_of,
     key_question,
-    names_holding,
+    nothing_named,
+    nothing_with,
     pulled,
     subscription,
     text_of,
@@ -33,6 +34,7 @@ from rocketlens.arguments import (
 from rocketlens.by_id import find_in_store, find_surely
 from rocketlens.opening import StoreArguments, open_message_store
 from storage.layout.store_layout import recognise_with_tier
+from storage.names import did_you_mean, names_holding
 
 if TYPE_CHECKING:
     from rocketlens.searching import Search
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from storage.query.lookup_call import KeyQuery
     from storage.search.criteria import Criteria
     from storage.search.find import Finder
-    from storage.store.message_store import MessageStore
+    from storage.store.message_store import MessageStore, QueryAnswer
 
 
 def open(
@@ -163,7 +165,7 @@ class Store:
         finder = Finder(store, text, names, limits)
         finder.look_at_offset()
         finder.go_on(FindPlace())
-        return _found(finder, text, names, maximum)
+        return _found(finder, text, topic, names, maximum)
 
     def pull(
         self,
@@ -363,12 +365,12 @@ class Store:
         return store
 
 
-def _found(finder: "Finder", text: str, names: Sequence[str], maximum: int) -> FoundMessages:
+def _found(finder: "Finder", text: str, topic: str | None, names: Sequence[str], maximum: int) -> FoundMessages:
     """What a text was found to name, and what there is to say about it."""
     found = finder.found[:maximum]
-    notes = [f"as {each.kind}: {each.note}" for each in finder.tried.values() if each.note]
-    said = "; ".join([f"nothing is named {text} in {len(names)} topics", *notes])
-    notes += [
+    said = [nothing_named(text, topic, names)]
+    said += [f"as {each.kind}: {each.note}" for each in finder.tried.values() if each.note]
+    notes = [
         f"the message at physical offset {message.physical_offset} is damaged: {damage}"
         for message, _, damage in found
         if damage is not None
@@ -381,9 +383,11 @@ def _found(finder: "Finder", text: str, names: Sequence[str], maximum: int) -> F
         tuple(message.detached() for message, _, _ in found),
         None,
         tuple(notes),
-        "" if found else said,
+        "" if found else "; ".join(said),
         tuple(kind for _, kind, _ in found),
-        names_holding(names, text),
+        tuple(names_holding(names, text)),
+        tuple(Reading(each.kind, each.found, each.note) for each in finder.tried.values()),
+        details=finder.details,
     )
 
 
@@ -411,7 +415,6 @@ def commit_log_directories_of(store: Store) -> tuple[Path, ...]:
 def query_store(store: "MessageStore", question: KeyQuestion, maximum: int) -> Messages:
     """The newest `maximum` matches of a store, collected in pages, each below the one before."""
     from storage.life.message_copies import copy_topics, query_with_copies
-    from storage.store.key_search import explain_nothing
 
     query = _key_query(question)
     topics = copy_topics(store) if question.copies else []
@@ -427,8 +430,20 @@ def query_store(store: "MessageStore", question: KeyQuestion, maximum: int) -> M
         tuple(messages),
         cursor=found.cursor if messages else None,
         notes=(f"something may be missing: {found.incomplete}",) if found.incomplete else (),
-        reason="" if messages else f"nothing found; {explain_nothing(store, question.topic, found.answer)}",
+        reason="" if messages else _why_nothing_found(store, question, found.answer),
+        details="" if messages or found.answer.refusal is not None else found.answer.search.sentence(),
     )
+
+
+def _why_nothing_found(store: "MessageStore", question: KeyQuestion, answer: "QueryAnswer") -> str:
+    """Say why a query found nothing, and which topic may be meant instead."""
+    from storage.store.key_search import explain_queues
+    from storage.store.topic_catalog import similar_topics
+
+    if answer.refusal is not None:
+        return answer.refusal
+    queues, proposed = explain_queues(store, question.topic), similar_topics(store, question.topic)
+    return "; ".join(filter(None, (nothing_with(question), queues, did_you_mean(proposed))))
 
 
 def _key_query(question: KeyQuestion) -> "KeyQuery":

@@ -94,7 +94,9 @@ def filter_(
         click.echo(f"rocketlens: {printable(str(error))}", err=True)
         sys.exit(USAGE)
     if not opened.queues.has_topic(topic):
-        fail(f"the store has no queue of topic {topic}", NOT_FOUND)
+        from storage.store.topic_catalog import absence_of_topic
+
+        fail("; ".join(absence_of_topic(opened, topic)), NOT_FOUND)
     count = _Count()
     if wanted.explain:
         _write_explained(_explained(opened, topic, choice, count, wanted.maximum), output_format)

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.opening import open_store
+from broker.cli.opening import meant_instead, open_store
 from broker.cli.options import DIRECTORY, store_options
 from broker.cli.output import format_options, print_table, time_text, write_maps
 from protocol.errors import ConfigError
@@ -54,10 +54,11 @@ def life(
         raise ConfigError("--unique-key: expected an id, got nothing")
     with open_store(store, store_arguments) as opened:
         found = opened.life(unique_key, topic=topic, trace_topics=trace_topics)
+        meant = "" if found.events or topic is None else meant_instead(opened, topic)
     if found.incomplete:
         say(f"something may be missing: {found.incomplete}")
     if not found.events:
-        say(f"no message with unique key {unique_key} {f'of topic {topic}' if topic else 'in any topic'}")
+        say(f"no message with unique key {unique_key} {f'of topic {topic}' if topic else 'in any topic'}{meant}")
     elif output_format == "table":
         print_table(HEADINGS, map(_row, found.events))
     else:

@@ -22,6 +22,7 @@ COMMANDS = {
     "export": Later("spark_jobs.export_store:export_store", "Write the messages of a store into files."),
     "fetch": Later("spark_jobs.fetch_store:fetch_store", "Bring what was rebuilt behind a URL into a store."),
     "filter": Later("broker.cli.filter:filter_", "List the messages that a consumer with a filter would get."),
+    "find": Later("broker.cli.find:find", "Find the messages that a text names, whatever it is."),
     "life": Later("broker.cli.life:life", "Show everything that happened to one message."),
     "lookup": Later("broker.cli.lookup:lookup", "Look up many keys and ids in a store."),
     "pending": Later("broker.cli.pending:pending", "List the messages that wait for a time, by topic."),

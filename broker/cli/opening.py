@@ -1,11 +1,16 @@
-"""Open a store for a command."""
+"""Open what a command reads: a store, or a server that runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import click
+
+from broker.cli.server_options import ServerArguments
+from broker.endpoint import Endpoint
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
 
 if TYPE_CHECKING:
+    import rocketlens
     from rocketlens.store import Store
 
 SPELLED: Final = {
@@ -26,3 +31,35 @@ def open_store(path: Path, arguments: StoreArguments = NO_ARGUMENTS) -> "Store":
 
     arguments.check(path, SPELLED)
     return Store(path, arguments)
+
+
+def meant_instead(store: "Store", topic: str) -> str:
+    """The end of a sentence that asks for a topic that may be meant instead of one that a store does not have.
+
+    Empty where the store has it, or none like it.
+    """
+    # Most commands start without what these need.
+    from rocketlens.store import message_store_of
+    from storage.names import did_you_mean
+    from storage.store.topic_catalog import similar_topics
+
+    proposed = similar_topics(message_store_of(store, with_keys=False), topic)
+    return f"; {did_you_mean(proposed)}" if proposed else ""
+
+
+def open_source(
+    store: Path | None, server: Endpoint | None, store_arguments: StoreArguments, server_arguments: ServerArguments
+) -> "rocketlens.Store | rocketlens.RemoteStore":
+    """Open the store, or connect to the brokers, that the arguments of a command name.
+
+    Raises as `open_store`, and a usage error for both, for neither, and for options of the one that is not named.
+    """
+    if store is not None and server is None:
+        server_arguments.refuse()
+        return open_store(store, store_arguments)
+    if server is None or store is not None:
+        raise click.UsageError("expected either STORE or --server")
+    if store_arguments != NO_ARGUMENTS:
+        raise click.UsageError("options of a STORE cannot be used with a server")
+    server_arguments.check()
+    return server_arguments.connect(server)

@@ -98,6 +98,13 @@ _STORE_OPTIONS = (
 )
 
 
+def verbose_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `-v`, with which an empty answer is followed by what was searched in vain."""
+    return click.option(
+        "-v", "--verbose", is_flag=True, help="Where nothing is found, also print what was searched in vain."
+    )(command)
+
+
 def store_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add what a command that opens a store takes; it gets them as `store_arguments`."""
     command = gathered(store_arguments=StoreArguments)(command)

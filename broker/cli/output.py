@@ -12,14 +12,18 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import IO, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 import click
 import msgspec
 
+from broker.cli.errors import say
 from protocol.errors import StoreError
 from protocol.message import Message
 from protocol.printable import printable
+
+if TYPE_CHECKING:
+    from rocketlens.answers import FoundMessages, Messages
 
 Fields: TypeAlias = dict[str, Any]
 Writer: TypeAlias = Callable[[Iterable[Message]], None]
@@ -178,6 +182,38 @@ def staged_writer(name: str) -> Writer:
     return lambda messages: write_maps(
         name, ({"stage": stage_of(message.topic).value, **fields_of(message)} for message in messages)
     )
+
+
+def found_writer(name: str) -> "Callable[[FoundMessages], None]":
+    """As :func:`writer`, for what a text names: each message with what it was found by, and with its stage."""
+    from storage.life.message_copies import stage_of
+
+    def write_rows(found: "FoundMessages") -> None:
+        print_table(
+            ("FOUND BY", "MESSAGE ID", "STAGE", *GROWING[1:]),
+            (
+                (kind, message.message_id, stage_of(message.topic).value, *_growing_row(message)[1:])
+                for message, kind in zip(found, found.kinds, strict=True)
+            ),
+        )
+
+    if name == "table":
+        return write_rows
+    fields_of = json_fields if name == "json" else message_fields
+    return lambda found: write_maps(
+        name,
+        (
+            {"foundBy": kind, "stage": stage_of(message.topic).value, **fields_of(message)}
+            for message, kind in zip(found, found.kinds, strict=True)
+        ),
+    )
+
+
+def say_notes(found: "Messages", *, verbose: bool) -> None:
+    """Print what is to be said of an answer: its notes, and why it is empty; with `verbose` also what was searched."""
+    for note in (*found.notes, found.reason, found.details if verbose else ""):
+        if note:
+            say(note)
 
 
 def growing_writer(name: str) -> Writer:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.opening import open_store
+from broker.cli.opening import meant_instead, open_store
 from broker.cli.options import DIRECTORY, gathered, store_options, timestamp
 from broker.cli.output import format_options, print_table, time_text, write_maps
 from protocol.errors import ConfigError
@@ -90,7 +90,8 @@ def pending(store: Path, options: PendingOptions, output_format: str, store_argu
         if found.incomplete:
             say(f"something may be missing: {found.incomplete}")
         if not total:
-            say(f"no message waits{f' for topic {options.topic}' if options.topic else ''}{_when(options)}")
+            meant = "" if options.topic is None else meant_instead(opened, options.topic)
+            say(f"no message waits{f' for topic {options.topic}' if options.topic else ''}{_when(options)}{meant}")
         elif output_format == "table":
             say(_as_of(found.as_of))
         if 0 < options.limit < listed:

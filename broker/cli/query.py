@@ -6,15 +6,14 @@ from pathlib import Path
 import click
 import msgspec
 
-import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, endpoint, gathered, store_options, timestamp
-from broker.cli.output import format_options, staged_writer, writer
+from broker.cli.opening import open_source
+from broker.cli.options import DIRECTORY, endpoint, gathered, store_options, timestamp, verbose_option
+from broker.cli.output import format_options, say_notes, staged_writer, writer
 from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
 from protocol.key_question import PAGE
-from rocketlens.opening import NO_ARGUMENTS, StoreArguments
+from rocketlens.opening import StoreArguments
 from storage.times import LARGEST
 
 
@@ -72,6 +71,7 @@ class QueryArguments(msgspec.Struct, frozen=True):
     "which it is stored.",
 )
 @format_options
+@verbose_option
 @server_options
 @store_options
 @gathered(wanted=QueryArguments)
@@ -81,6 +81,7 @@ def query(
     server: Endpoint | None,
     wanted: QueryArguments,
     output_format: str,
+    verbose: bool,
     server_arguments: ServerArguments,
     store_arguments: StoreArguments,
 ) -> None:
@@ -88,32 +89,14 @@ def query(
 
     Give exactly one of --key, --unique-key and --tag. --begin and --end do not apply to a unique key.
 
-    Exit code 0 if something was found, 1 if not. What was searched is printed on stderr.
+    Exit code 0 if something was found, 1 if not. The reason is printed on stderr.
     """
     write = staged_writer(output_format) if wanted.copies else writer(output_format, detailed=False)
     wanted.check()
-    with _opened(store, server, store_arguments, server_arguments) as source:
+    with open_source(store, server, store_arguments, server_arguments) as source:
         found = source.query(**msgspec.structs.asdict(wanted))
-    for note in found.notes:
-        say(note)
-    if not found:
-        say(found.reason)
-    elif found.cursor is not None:
+    say_notes(found, verbose=verbose)
+    if found and found.cursor is not None:
         say(f"there are older matches: continue with --cursor {found.cursor}")
     write(found)
     sys.exit(FOUND if found else NOT_FOUND)
-
-
-def _opened(
-    store: Path | None, server: Endpoint | None, store_arguments: StoreArguments, server_arguments: ServerArguments
-) -> "rocketlens.Store | rocketlens.RemoteStore":
-    """Open the store, or connect to the brokers, that the arguments name."""
-    if store is not None and server is None:
-        server_arguments.refuse()
-        return open_store(store, store_arguments)
-    if server is None or store is not None:
-        raise click.UsageError("expected either STORE or --server")
-    if store_arguments != NO_ARGUMENTS:
-        raise click.UsageError("options of a STORE cannot be used with a server")
-    server_arguments.check()
-    return server_arguments.connect(server)

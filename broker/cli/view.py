@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from broker.cli.errors import FOUND, NOT_FOUND, plain_errors
 from broker.cli.opening import open_store
-from broker.cli.options import endpoint, gathered, store_options
-from broker.cli.output import format_options, writer
+from broker.cli.options import endpoint, gathered, store_options, verbose_option
+from broker.cli.output import format_options, say_notes, writer
 from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
@@ -21,6 +21,7 @@ class ViewArguments(msgspec.Struct, frozen=True):
     from_id: bool
     topic: str | None
     damaged: bool
+    verbose: bool
 
 
 @click.command()
@@ -30,6 +31,7 @@ class ViewArguments(msgspec.Struct, frozen=True):
 @click.option("--topic", help="Topic of unique keys; without it every topic is searched.")
 @click.option("--damaged", is_flag=True, help="Also show records whose CRC is wrong.")
 @format_options
+@verbose_option
 @server_options
 @store_options
 @gathered(wanted=ViewArguments)
@@ -64,8 +66,7 @@ def view(
         with server_arguments.connect(server) as remote:
             answers = [remote.view(text, topic=wanted.topic) for text in arguments]
     for found in answers:
-        for text in (*found.notes, *filter(None, (found.reason,))):
-            say(text)
+        say_notes(found, verbose=wanted.verbose)
     write(message for found in answers for message in found)
     sys.exit(FOUND if all(answers) else NOT_FOUND)
 

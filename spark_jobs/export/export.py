@@ -37,6 +37,7 @@ from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import Wanted
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from storage.names import did_you_mean, similar_names
 from storage.queue.queue_store import directories
 
 VERSION: Final = 1
@@ -197,7 +198,10 @@ def _notes(request: ExportRequest, found: LogRanges, records: int) -> Iterator[s
     # Behind a URL, and beside a log that lies alone, no topics are known.
     known = _topics(Path(request.store)) if found.tier is None else found.tier.topics()
     which = "store" if found.tier is None else "tier"
-    yield from (f"the {which} has no topic {topic}" for topic in request.topics if known and topic not in known)
+    for topic in request.topics:
+        if known and topic not in known:
+            meant = did_you_mean(similar_names(topic, known))
+            yield "; ".join(filter(None, (f"the {which} has no topic {topic}", meant)))
 
 
 def _topics(root: Path) -> set[str]:

@@ -3,7 +3,8 @@
 This is a module apart from the query, because its sentence is for people and the rest of this folder is not.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from storage.times import format_timestamp
 
@@ -55,6 +56,15 @@ class SearchReport:
             beyond += f", {_count(self.log_beyond_index, 'byte')} of it beyond the index"
             beyond += f" with {self.unscanned} still to be scanned" if self.unscanned else ", scanned instead"
         return "; ".join([*parts, beyond])
+
+
+def summed(reports: Sequence[SearchReport]) -> SearchReport:
+    """One report of several searches of a store, at least one: entries are added up, the rest is that of the last."""
+    return replace(
+        reports[-1],
+        entries_walked=sum(report.entries_walked for report in reports),
+        refused=sum(report.refused for report in reports),
+    )
 
 
 def _count(number: int, one: str, many: str = "") -> str:

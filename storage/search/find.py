@@ -14,6 +14,7 @@ from protocol.message_id import decode_message_id, is_offset_message_id_candidat
 from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog
 from storage.query.lookup_call import MAXIMUM_OFFSET, KeyKind, KeyQuery
+from storage.query.search_report import SearchReport, summed
 from storage.store.message_store import MessageStore
 
 FindKind: TypeAlias = Literal["key", "tag"]
@@ -80,6 +81,7 @@ class Finder:
         self.searched = 0
         self.place: FindPlace | None = None
         self._has_looked = False
+        self._search: SearchReport | None = None
 
     def look_at_offset(self) -> None:
         """Take the text for an offset message id, then for a physical offset."""
@@ -126,6 +128,11 @@ class Finder:
                     return
                 self.searched += 1
 
+    @property
+    def details(self) -> str:
+        """What was searched for keys and tags, as a sentence without a full stop; empty where nothing was."""
+        return "" if self._search is None else self._search.sentence()
+
     def _search_topic(self, kind: FindKind, topic: str, before: int) -> bool:
         """Look one topic's messages up; False if not all of them fit into the answer."""
         self._has_looked = True
@@ -143,6 +150,7 @@ class Finder:
                 )
             )
             self.incomplete = self.incomplete or answer.incomplete
+            self._search = answer.search if self._search is None else summed((self._search, answer.search))
             if answer.refusal:
                 self.tried[kind].note = answer.refusal
             if answer.count and room <= 0:

@@ -23,6 +23,7 @@ from storage.search.ascending import ascending
 from storage.search.progress import ProgressReport
 from storage.search.wanted_entries import index_bytes, offsets_of_hashes
 from storage.store.message_store import MessageStore
+from storage.store.topic_catalog import absence_of_topic
 
 HASHES_AT_ONCE: Final = 1 << 25
 """Keys times topics that are looked for in one pass: memory for them is bounded."""
@@ -290,7 +291,7 @@ class _Lookup:
     def _notes(self, incomplete: str | None) -> tuple[str, ...]:
         notes = [] if incomplete is None else [f"something may be missing: {incomplete}"]
         if self._topic is not None:
-            notes += self._store.queues.absence_of(self._topic)
+            notes += absence_of_topic(self._store, self._topic)
         elif (unknown := self._store.queues.why_unknown()) is not None:
             notes.append(f"topics may be missing: {unknown}")
         if self._strays:

@@ -24,6 +24,7 @@ from storage.search.by_time import FindRecord, offsets_of_times, record_from
 from storage.search.chunk import Chunk
 from storage.search.criteria import EARLIEST, Criteria
 from storage.store.message_store import MessageStore
+from storage.store.topic_catalog import absence_of_topic
 
 CHUNK_BYTES: Final = 8 << 20
 """Bytes of log searched at once: some milliseconds, after which progress is reported."""
@@ -65,7 +66,7 @@ def make_plan(store: MessageStore, criteria: Criteria, *, exhaustive: bool = Fal
     log = store.commit_log
     lacking = log.gaps()
     if criteria.topic is not None:
-        lacking += store.queues.absence_of(criteria.topic)
+        lacking += absence_of_topic(store, criteria.topic)
     if exhaustive:
         return Plan(list(chunks_of(log, log.minimum, log.end)), lacking)
     chunks, notes = _narrowed(store, criteria, sight or Sight())

@@ -12,14 +12,21 @@ KINDS = {"K": KeyKind.KEY, "U": KeyKind.UNIQUE, "T": KeyKind.TAG}
 
 
 def explain_nothing(store: MessageStore, topic: str, answer: QueryAnswer) -> str:
-    """Say in one or two sentences what was searched in vain; the command line prints the same."""
+    """Say in one or two sentences what was searched in vain."""
     if answer.refusal is not None:
         return answer.refusal
-    sentence = answer.search.sentence()
+    return "; ".join(filter(None, (explain_queues(store, topic), answer.search.sentence())))
+
+
+def explain_queues(store: MessageStore, topic: str) -> str:
+    """A sentence about the queues of a topic in which nothing was found; empty where there is nothing to say of them.
+
+    May wait unless the store's queues are `listed`.
+    """
     if store.layout.lacks_queues:
-        return f"consumequeue/ is missing, the store is served without it; {sentence}"
+        return "consumequeue/ is missing, the store is served without it"
     try:
         ids = store.queues.queue_ids(topic)
     except StoreError as error:
-        return f"{error}; {sentence}"
-    return sentence if ids else f"this store has no queue of topic {topic}; {sentence}"
+        return str(error)
+    return "" if ids else f"this store has no queue of topic {topic}"

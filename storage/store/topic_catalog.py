@@ -6,8 +6,10 @@ counts (store-format §5 traps, §9): all of them can be read, so all of them ar
 
 from msgspec.structs import replace
 
+from protocol.errors import StoreError
 from storage.filter.retry import RETRY_PREFIX
 from storage.layout.store_config import TOPICS, TopicConfig
+from storage.names import did_you_mean, similar_names
 from storage.queue.queue import SYSTEM_TOPICS
 from storage.store.message_store import MessageStore
 
@@ -34,6 +36,22 @@ def topic_names(store: MessageStore) -> list[str]:
         groups = {group for group, _ in store.config.consumer_offsets if not group.startswith(SYSTEM_GROUP)}
         names.update(f"{RETRY_PREFIX}{group}" for group in groups)
     return sorted(names)
+
+
+def similar_topics(store: MessageStore, topic: str) -> list[str]:
+    """The topics that a name may stand for that is none of the store's; nothing for one that it has. Waits."""
+    try:
+        names = topic_names(store)
+    except StoreError:  # what there is is not known
+        return []
+    return [] if topic in names else similar_names(topic, names)
+
+
+def absence_of_topic(store: MessageStore, topic: str) -> tuple[str, ...]:
+    """A sentence, in a tuple, if the store has no queue of a topic, with the topics that may be meant. Waits."""
+    absence = store.queues.absence_of(topic)
+    proposed = similar_topics(store, topic) if absence else []
+    return (f"{absence[0]}; {did_you_mean(proposed)}",) if proposed else absence
 
 
 def find_topic(store: MessageStore, topic: str) -> TopicConfig | None:

@@ -14,6 +14,7 @@ from broker.web.api.errors import ApiError
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.message import Message
+from storage.names import names_holding
 from storage.search.find import KINDS, Finder, FindLimits, FindPlace
 
 MOST_TOPICS: Final = 20
@@ -45,6 +46,8 @@ class Tried(msgspec.Struct, rename="camel", kw_only=True):
 class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """Messages, the kinds that were tried, and topics whose names contain the text; `topics_left_out` counts the rest.
 
+    `similar_topics` are those that may be meant: instead of a topic that the store does not have, or instead of the
+    text, where it names nothing.
     `cursor` is there when not all was looked at: because of the limit, or of the time. `incomplete` says what may be
     missing even so.
     """
@@ -53,6 +56,7 @@ class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
     tried: list[Tried]
     topics: list[str]
     topics_left_out: int
+    similar_topics: list[str]
     topics_searched: int
     topics_to_search: int
     incomplete: str | None
@@ -73,12 +77,14 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
         finder.go_on(FindPlace())
     else:
         finder.go_on(decode_cursor(question.cursor, FindPlace))
-    named = [name for name in names if text.lower() in name.lower()] if question.cursor is None else []
+    named = names_holding(names, text) if question.cursor is None else []
+    is_vain = question.cursor is None and not (named or finder.found)
     return FindAnswer(
         messages=[line_of(*found) for found in finder.found],
         tried=[Tried(kind=each.kind, found=each.found, note=each.note) for each in finder.tried.values()],
         topics=named[:MOST_TOPICS],
         topics_left_out=max(len(named) - MOST_TOPICS, 0),
+        similar_topics=context.similar_topics(question.topic or text) if is_vain else [],
         topics_searched=finder.searched,
         topics_to_search=len(names) * len(KINDS),
         incomplete=finder.incomplete,

@@ -40,11 +40,15 @@ class LifeEvent(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class LifeAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """Events in order of time. `incomplete` says what may be missing, `left_out` counts what may not be seen."""
+    """Events in order of time. `incomplete` says what may be missing, `left_out` counts what may not be seen.
+
+    `similar_topics` are those that may be meant instead of a topic that the store does not have.
+    """
 
     events: list[LifeEvent]
     incomplete: str | None
     left_out: int
+    similar_topics: list[str]
 
 
 def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
@@ -60,6 +64,7 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
         events=[_event(context, event) for event in seen],
         incomplete=found.incomplete,
         left_out=len(found.events) - len(seen),
+        similar_topics=[] if found.events or question.topic is None else context.similar_topics(question.topic),
     )
 
 

@@ -72,7 +72,8 @@ class PendingAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
     `logTimestamp` is when the last message was stored; timer messages that were due before `timersTimestamp` are
     delivered. `notes` say what is not known, `incomplete` what may be missing, `left_out` how many messages this
-    account may not read: it needs the right to the topic in which they wait, too.
+    account may not read: it needs the right to the topic in which they wait, too. `similar_topics` are those that may
+    be meant instead of a topic that the store does not have.
     """
 
     state: Literal["running", "done", "failed"]
@@ -87,6 +88,7 @@ class PendingAnswer(msgspec.Struct, rename="camel", kw_only=True):
     incomplete: str | None = None
     problem: str | None = None
     left_out: int = 0
+    similar_topics: list[str] = []
     cursor: str | None = None
 
 
@@ -147,6 +149,7 @@ def _answer(
     found, following = read.pending.page(window, question.limit, behind)
     seen = [each for each in found if context.may_read_message(each.message)]
     topics = read.pending.topics(window) if cursor is None else []
+    is_empty = not topics and cursor is None and question.topic is not None
     as_of = read.pending.as_of
     return PendingAnswer(
         state="done",
@@ -156,6 +159,7 @@ def _answer(
         topics=[_topic_line(topic) for topic in topics if context.may_read(topic.topic)],
         messages=[_line(each) for each in seen],
         left_out=len(found) - len(seen),
+        similar_topics=context.similar_topics(question.topic or "") if is_empty else [],
         notes=list(as_of.notes),
         incomplete=read.pending.incomplete,
         cursor=None if following is None else encode_cursor(PendingCursor(*following)),

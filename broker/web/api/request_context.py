@@ -9,9 +9,10 @@ from broker.security.answer_rights import may_read
 from broker.security.needs import group_resource
 from broker.service.broker_service import BrokerService
 from broker.web.api.errors import ApiError, ClientGone, forbidden, not_found
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
 from storage.life.message_copies import origin_topic
+from storage.names import did_you_mean, similar_names
 from storage.store.message_store import MessageStore
 from storage.store.topic_catalog import topic_names
 
@@ -85,7 +86,8 @@ class RequestContext:
         """Raise `ApiError` for a topic that may not be read, or that the store does not have."""
         self.require_right(topic)
         if not self.store.queues.has_topic(topic) and topic not in self.store.config.topics:
-            raise not_found(f"the store has no topic {topic}", "topic")
+            absence = (f"the store has no topic {topic}", did_you_mean(self.similar_topics(topic)))
+            raise not_found("; ".join(filter(None, absence)), "topic")
 
     def require_right(self, topic: str) -> None:
         """Raise `ApiError` for a topic that may not be read, whether it is there or not."""
@@ -99,6 +101,14 @@ class RequestContext:
             self.store.refuse_tier(question)
         except ConfigError as error:
             raise ApiError(400, "in_tier", str(error)) from None
+
+    def similar_topics(self, name: str) -> list[str]:
+        """The topics that may be read and that a name may stand for; nothing for a name that one of them has."""
+        try:
+            names = self.topics()
+        except StoreError:  # what there is is not known
+            return []
+        return [] if name in names else similar_names(name, names)
 
     def topics(self) -> list[str]:
         """The names of all topics that may be read, sorted."""

@@ -144,4 +144,5 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], words: str, g1_s
 def test_a_topic_that_is_nowhere_is_exit_code_1_and_a_store_that_is_none_3(g1_store: Path, tmp_path: Path) -> None:
     outcome = run(g1_store, "--tag", "A", topic="NoSuchTopic")
     assert (outcome.code, outcome.errors) == (1, "rocketlens: the store has no queue of topic NoSuchTopic\n")
+    assert "did you mean TopicTest" in run(g1_store, "--tag", "A", topic="TopicTets").errors
     assert run(tmp_path, "--tag", "A").code == 3

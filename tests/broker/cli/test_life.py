@@ -147,6 +147,12 @@ def test_the_table_with_copies_has_stage_and_topic(g1_store: Path) -> None:
 
 def test_no_copies_are_no_answer(g1_store: Path, server: Endpoint) -> None:
     for where in ((g1_store,), ("--server", server)):
-        outcome = rocketlens("query", *where, "--topic", "TopicBatch", "--key", "nosuchkey", "--copies")
+        outcome = rocketlens("query", *where, "--topic", "TopicBatch", "--key", "nosuchkey", "--copies", "-v")
         assert (outcome.code, outcome.output) == (1, b"")
         assert "searched 10 index files" in outcome.errors
+
+
+def test_a_topic_that_was_meant_is_proposed(g1_store: Path) -> None:
+    outcome = rocketlens("life", g1_store, "--unique-key", "nobody", "--topic", "TopicBtach")
+    assert outcome.code == 1
+    assert outcome.errors.endswith("of topic TopicBtach; did you mean TopicBatch?\n")

@@ -62,6 +62,7 @@ def test_a_view_by_offset_loads_a_table_at_most(g1_store: Path) -> None:
     [
         ("view", "STORE", UNIQUE_KEY, "--json"),
         ("query", "STORE", "--topic", "TopicTest", "--unique-key", UNIQUE_KEY, "--json"),
+        ("find", "STORE", UNIQUE_KEY, "--json"),
         ("lookup", "STORE", "KEYS"),
         ("search", "STORE", "--topic", "TopicTest", "--json"),
         ("life", "STORE", "--unique-key", UNIQUE_KEY, "--json"),

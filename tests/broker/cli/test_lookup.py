@@ -53,7 +53,8 @@ def test_all_found_is_code_0_and_stdin_is_read(g1_store: Path) -> None:
 def test_a_topic_that_the_store_does_not_have_is_named(g1_store: Path, asked: Path) -> None:
     outcome = rocketlens("lookup", g1_store, asked, "--topic", "TopicTst")
     assert outcome.code == 1
-    assert outcome.errors.startswith("rocketlens: the store has no queue of topic TopicTst\nrocketlens: 0 of 3 found")
+    assert outcome.errors.startswith("rocketlens: the store has no queue of topic TopicTst; did you mean TopicTest")
+    assert "\nrocketlens: 0 of 3 found" in outcome.errors
 
 
 def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_path: Path) -> None:

@@ -109,11 +109,21 @@ def test_a_unique_key_is_found_whatever_the_times(where: tuple[object, ...]) -> 
 
 
 def test_an_empty_answer_explains_itself(where: tuple[object, ...]) -> None:
-    outcome = query(where, "--key", "nosuchkey")
+    short = query(where, "--key", "nosuchkey")
+    assert (short.code, short.output) == (1, b"")
+    assert short.errors == "rocketlens: no message of topic TopicTest has the key nosuchkey\n"
+    outcome = query(where, "--key", "nosuchkey", "-v")
     assert (outcome.code, outcome.output) == (1, b"")
     for word in ("searched 10 index files", "walked", "refused", "index covers", "the log holds"):
         assert word in outcome.errors
-    assert len(outcome.errors.splitlines()) == 1
+    assert len(outcome.errors.splitlines()) == 2
+    assert outcome.errors.startswith(short.errors)
+
+
+def test_a_topic_that_was_meant_is_proposed(where: tuple[object, ...]) -> None:
+    outcome = rocketlens("query", *where, "--topic", "TopicTets", "--key", "a")
+    assert outcome.code == 1
+    assert "did you mean TopicTest" in outcome.errors
 
 
 def test_an_unknown_topic_is_not_found(g1_store: Path, server: Endpoint) -> None:
@@ -225,10 +235,11 @@ def test_all_brokers_of_a_route_are_asked_and_merged_by_time() -> None:
         second.body = b""
         assert offsets(ask(names, "--key", "k")) == [10, 20]
         first.body = b""
-        outcome = ask(names, "--key", "k")
+        outcome = ask(names, "--key", "k", "-v")
         assert outcome.code == 1
-        assert f"a: {a} found nothing: can not find message" in outcome.errors
-        assert f"b: {b} found nothing" in outcome.errors
+        assert outcome.errors.startswith("rocketlens: no message of topic T has the key k\n")
+        assert f"{a} answered: can not find message" in outcome.errors
+        assert f"{b} answered: can not find message" in outcome.errors
 
 
 def test_several_brokers_with_older_matches_each_say_where_to_go_on(g1_store: Path) -> None:

@@ -90,6 +90,7 @@ def test_an_account_sees_its_topics_and_nothing_of_the_others(guarded: ApiOf) ->
     found = guarded.get("/find", text="TagA", headers=READER_KEYS)["messages"]
     assert {each["topic"] for each in found} == {"TopicTest"}
     assert guarded.get("/find", text="TopicDelay", headers=READER_KEYS)["topics"] == []
+    assert guarded.get("/find", text="TopicDelya", headers=READER_KEYS)["similarTopics"] == []
     assert guarded.get("/message", offset=0, headers=READER_KEYS)["groups"] == []
     assert guarded.ask("/health", headers=READER_KEYS).status == 403
 

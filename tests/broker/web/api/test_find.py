@@ -88,6 +88,19 @@ def test_a_topic_is_told_by_a_part_of_its_name(api: ApiOf) -> None:
     assert api.get("/find", text="topict")["topics"] == ["TopicTest", "TopicTx"]
 
 
+def test_topics_that_may_be_meant_are_named_where_nothing_is_found(api: ApiOf) -> None:
+    assert api.get("/find", text="TopicTets")["similarTopics"][0] == "TopicTest"
+    assert api.get("/find", text="hotkey", topic="TopicTets")["similarTopics"][0] == "TopicTest"
+    assert api.get("/find", text="hotkey")["similarTopics"] == []
+    assert api.get("/message/life", uniqueKey="nobody", topic="TopicBtach")["similarTopics"] == ["TopicBatch"]
+    for path in ("/topic", "/messages", "/histogram"):
+        answer = api.ask(path, topic="TopicBtach")
+        assert (answer.status, answer.error["message"]) == (
+            404,
+            "the store has no topic TopicBtach; did you mean TopicBatch?",
+        )
+
+
 def test_the_host_of_an_id_need_not_be_the_stores_but_is_told(api: ApiOf) -> None:
     answer = api.get("/find", text="0A00000100002A9F00000000000019B5")
     assert [each["physicalOffset"] for each in answer["messages"]] == [6581]

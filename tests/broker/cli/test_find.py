@@ -1,0 +1,175 @@
+"""`rocketlens find`: what a recorded producer, consumer and mqadmin know of a message is enough to find it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.endpoint import Endpoint
+from broker_harness import service_of, serving_in_a_thread
+from command_line import Outcome, rocketlens
+from golden_store import G1
+from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
+from web_questions import ApiOf
+
+PRODUCED = [line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines() if line]
+"""Label, status, unique key, offset message id, topic, queue, queue offset, keys, tags."""
+
+SINGLE = [row for row in PRODUCED if len(row) == 9 and "," not in row[2] and row[3] != "null"]
+
+FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
+"""MSG, topic, queue, queue offset, unique key, offset message id, tags: what a consumer sent back."""
+
+
+@pytest.fixture(scope="module")
+def server(g1_store: Path) -> Iterator[Endpoint]:
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="module", params=["store", "server"])
+def where(request: pytest.FixtureRequest, g1_store: Path, server: Endpoint) -> tuple[object, ...]:
+    """The arguments that name the same messages in two ways."""
+    return (g1_store,) if request.param == "store" else ("--server", server)
+
+
+def find(where: tuple[object, ...], text: object, *arguments: object) -> Outcome:
+    return rocketlens("find", *where, text, *arguments, "--json")
+
+
+@pytest.mark.parametrize("row", SINGLE[:4] + SINGLE[-2:], ids=lambda row: row[0])
+def test_a_message_is_found_by_both_its_ids(where: tuple[object, ...], row: list[str]) -> None:
+    _, _, unique_key, offset_id, topic, queue_id, queue_offset, *_ = row
+    found = find(where, unique_key)
+    assert found.code == 0
+    delivered = [each for each in found.messages if each["topic"] == topic]
+    places = {(each["queueId"], each["queueOffset"]) for each in delivered}
+    assert places == {(int(queue_id), int(queue_offset))}
+    assert {each["foundBy"] for each in delivered} == {"unique key"}
+    (by_offset, *_) = find(where, offset_id).messages
+    assert (by_offset["foundBy"], by_offset["offsetMessageId"]) == ("offset message id", offset_id)
+
+
+def test_a_message_that_failed_is_found_where_it_waits_and_is_retried_too(where: tuple[object, ...]) -> None:
+    found = find(where, FAILED[0][4]).messages
+    assert {each["stage"] for each in found} == {"delivered", "scheduled", "retry"}
+    assert {each["topic"] for each in found} == {"TopicBatch", "SCHEDULE_TOPIC_XXXX", "%RETRY%CG_FAIL"}
+
+
+def test_a_dead_letter_is_found_by_its_key_with_the_message_that_it_was(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for topic in ("orders", "%RETRY%billing", "%DLQ%billing"):
+        writer.append(topic, b"lost", keys="order-4711")
+    writer.close()
+    found = find((tmp_path / "store",), "order-4711").messages
+    assert [(each["topic"], each["stage"]) for each in found] == [
+        ("%DLQ%billing", "dead letter"),
+        ("%RETRY%billing", "retry"),
+        ("orders", "delivered"),
+    ]
+
+
+@pytest.mark.parametrize(("text", "by"), [("hotkey", "key"), ("TagD", "tag")])
+def test_keys_and_tags_are_found_where_mqadmin_found_them(where: tuple[object, ...], text: str, by: str) -> None:
+    printed = G1 / "mqadmin-out" / {"key": "queryMsgByKey-hot.txt", "tag": "queryMsgByKey-tag.txt"}[by]
+    wanted = [line.split()[0] for line in printed.read_text().splitlines() if line.strip() and line[0] != "#"]
+    found = [each for each in find(where, text, "--topic", "TopicTest").messages if each["foundBy"] == by]
+    assert len(wanted) > 10
+    assert [each["uniqueKey"] for each in reversed(found)] == wanted
+
+
+def test_a_store_its_server_and_the_page_find_the_same(g1_store: Path, server: Endpoint) -> None:
+    api = ApiOf(g1_store)
+    for text in ("BB", "TagA", "6581", "0A00000100002A9F00000000000019B5", FAILED[0][4]):
+        local, remote = find((g1_store,), text), find(("--server", server), text)
+        assert (local.code, local.messages) == (remote.code, remote.messages) != (1, [])
+        assert local.errors == remote.errors
+        page = api.get("/find", text=text)
+        by_page = [(each["foundBy"], each["stage"], each["physicalOffset"]) for each in page["messages"]]
+        assert [(each["foundBy"], each["stage"], each["physicalOffset"]) for each in local.messages] == by_page
+        said = [line.removeprefix("rocketlens: as ").split(":")[0] for line in local.errors.splitlines()]
+        assert said == [each["kind"] for each in page["tried"]]
+
+
+def test_each_reading_of_the_text_is_explained(where: tuple[object, ...]) -> None:
+    assert find(where, "0A00000100002A9F00000000000019B5").errors.splitlines() == [
+        "rocketlens: as offset message id: 1 message (the id names 10.0.0.1:10911, the message there was stored by "
+        "127.0.0.1:10911)",
+        "rocketlens: as unique key or key: none",
+        "rocketlens: as tag: none",
+    ]
+    assert find(where, "BB").errors.splitlines() == [
+        "rocketlens: as unique key or key: 1 message",
+        "rocketlens: as tag: 1 message",
+    ]
+
+
+def test_a_number_may_be_an_offset_and_a_key(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    first = writer.append("orders", b"first", keys="275")
+    writer.append("orders", b"x" * 100, keys=str(first.size))
+    writer.close()
+    found = find((tmp_path / "store",), first.size)
+    assert [(each["foundBy"], each["physicalOffset"]) for each in found.messages] == [
+        ("physical offset", first.size),
+        ("key", first.size),
+    ]
+
+
+def test_what_is_nowhere_says_so_first_and_what_was_searched_behind_v(where: tuple[object, ...]) -> None:
+    outcome = find(where, "nosuchkey")
+    assert (outcome.code, outcome.output) == (1, b"")
+    (line,) = outcome.errors.splitlines()
+    assert line.startswith("rocketlens: nothing is named nosuchkey in ")
+    assert "index file" not in line
+    first, details = find(where, "nosuchkey", "-v").errors.splitlines()
+    assert first == line
+    assert "searched 10 index files" in details
+
+
+def test_a_topic_that_was_meant_is_proposed(where: tuple[object, ...]) -> None:
+    outcome = find(where, "TopicTets")
+    assert outcome.code == 1
+    assert "did you mean topic TopicTest" in outcome.errors
+
+
+def test_topics_that_are_named_so_are_listed(where: tuple[object, ...]) -> None:
+    outcome = find(where, "topict")
+    assert outcome.code == 1
+    assert outcome.errors.splitlines()[0] == "rocketlens: topics named so: TopicTest, TopicTx"
+
+
+def test_times_and_a_maximum_narrow_keys(where: tuple[object, ...]) -> None:
+    everything = find(where, "hotkey").messages
+    times = sorted(each["storeTimestamp"] for each in everything)
+    assert len(times) == 40
+    found = find(where, "hotkey", "--begin", times[3], "--end", times[5]).messages
+    assert [each["storeTimestamp"] for each in found] == times[3:6][::-1]
+    newest = find(where, "hotkey", "--max", 3)
+    assert newest.messages == everything[:3]
+    assert "there are more than 3 messages" in newest.errors
+
+
+def test_the_table_says_what_each_message_was_found_by(where: tuple[object, ...]) -> None:
+    lines = rocketlens("find", *where, "BB").text.splitlines()
+    assert lines[0].split()[:5] == ["FOUND", "BY", "MESSAGE", "ID", "STAGE"]
+    assert [line.split()[0] for line in lines[1:]] == ["key", "tag"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["STORE"], "expected STORE and one TEXT"),
+        (["STORE", "a", "b"], "expected STORE and one TEXT"),
+        (["--server", "127.0.0.1:1", "a", "b"], "expected STORE and one TEXT"),
+        (["STORE", "  "], "the text to find is empty"),
+        (["STORE", "a", "--begin", "5", "--end", "1"], "--begin 5 is after --end 1"),
+        (["STORE", "a", "--max", "0"], "0 is not in the range"),
+        (["STORE", "a", "--tls"], "are for a server, not for a STORE"),
+    ],
+)
+def test_wrong_usage_is_code_2(g1_store: Path, arguments: list[str], says: str) -> None:
+    outcome = rocketlens("find", *(argument.replace("STORE", str(g1_store)) for argument in arguments))
+    assert (outcome.code, outcome.output) == (2, b"")
+    assert says in outcome.errors
