@@ -1,17 +1,18 @@
 """One message's whole life, in order of time: its copies, who has consumed them, the transaction's end, its traces."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message, decode_messages
-from protocol.properties import TIMER_OUT_MS, TRANS_OFFSET
+from protocol.properties import REAL_TOPIC, TIMER_OUT_MS, TRANS_OFFSET
 from protocol.sys_flag import TRANSACTION_MASK, SysFlag
 from protocol.trace import TRACE_TOPIC, TRACE_TOPIC_PREFIX, Trace, TraceKind, decode_traces
 from storage.filter.retry import group_of_retry_topic
-from storage.life.message_copies import OP_TOPICS, ROCKSDB_HALF_TOPIC, Stage, copy_topics, stage_of
+from storage.life.message_copies import DEAD_LETTER_PREFIX, OP_TOPICS, ROCKSDB_HALF_TOPIC, Stage, copy_topics, stage_of
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.queue.queue import Queue, TimeBoundary
 from storage.store.message_store import MessageStore
@@ -33,6 +34,43 @@ class GroupProgress:
     next_offset: int
     """The queue offset that the group reads next."""
     has_passed: bool
+
+
+Committed: TypeAlias = Callable[[str, int], Iterable[tuple[str, int]]]
+"""Gives the groups that have committed an offset in a queue, by topic and queue id: name and next offset."""
+
+
+class Ending(Enum):
+    """How a message ended for a consumer group, or how far it is."""
+
+    NOT_YET = "not yet"
+    """The group has not come to it."""
+    PASSED = "passed"
+    """The group has passed it, or its last retry."""
+    RETRYING = "retrying"
+    """The group failed to consume it, and it waits to be consumed again."""
+    GAVE_UP = "gave up"
+    """The group failed to consume it to the end, and it lies among the group's dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupVerdict:
+    """What all records of a message together say of one group. `retries` counts how often it was delivered again."""
+
+    group: str
+    ending: Ending
+    retries: int = 0
+
+    @property
+    def text(self) -> str:
+        """The verdict in words that stand behind the name of the group."""
+        if self.ending is Ending.GAVE_UP:
+            return f"gave up after {self.retries} {'retry' if self.retries == 1 else 'retries'} → DLQ"
+        if self.ending is Ending.RETRYING:
+            return f"failed, retry {self.retries} waits"
+        if self.ending is Ending.PASSED:
+            return f"has passed it at retry {self.retries}" if self.retries else "has passed it"
+        return "not yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +98,52 @@ class MessageLife:
     events: tuple[Event, ...]
     incomplete: str | None = None
 
+    @property
+    def verdicts(self) -> tuple[GroupVerdict, ...]:
+        """The verdict of every group that met the message, by name; what was stored last decides."""
+        found: dict[str, GroupVerdict] = {}
+        for event in self.events:
+            if event.message is not None:
+                _judge(event, event.message, found)
+        return tuple(found[group] for group in sorted(found))
+
+
+def _judge(event: Event, message: Message, found: dict[str, GroupVerdict]) -> None:
+    """Bring the verdicts that were found so far up to one more record."""
+    failure = _verdict_of_failure(event, message)
+    if failure is not None:
+        found[failure.group] = failure
+    for each in event.groups:
+        if failure is not None and each.group == failure.group:
+            continue
+        known = found.get(each.group)
+        if not each.has_passed:
+            found[each.group] = GroupVerdict(each.group, Ending.NOT_YET)
+        elif known is None or known.ending is Ending.GAVE_UP:
+            found[each.group] = GroupVerdict(each.group, Ending.PASSED)
+
+
+def _verdict_of_failure(event: Event, message: Message) -> GroupVerdict | None:
+    """What a copy says that is there because a group failed to consume the message; None for other records."""
+    group, times = _failed_group(message), message.reconsume_times
+    if group is None:
+        return None
+    if event.stage is Stage.DEAD_LETTER:
+        # The broker has counted the delivery that failed last as well.
+        return GroupVerdict(group, Ending.GAVE_UP, max(times - 1, 0))
+    has_passed = event.stage is Stage.RETRY and any(each.has_passed for each in event.groups)
+    return GroupVerdict(group, Ending.PASSED if has_passed else Ending.RETRYING, times)
+
+
+def _failed_group(message: Message) -> str | None:
+    """The group that failed to consume a message before this record of it was stored."""
+    topic = message.topic
+    if stage_of(topic) in (Stage.SCHEDULED, Stage.TIMER):
+        topic = message.properties.get(REAL_TOPIC, topic)
+    if topic.startswith(DEAD_LETTER_PREFIX):
+        return topic.removeprefix(DEAD_LETTER_PREFIX)
+    return group_of_retry_topic(topic)
+
 
 def find_life(
     store: MessageStore,
@@ -68,31 +152,35 @@ def find_life(
     trace_topics: Iterable[str] = (),
     *,
     waits: bool = True,
+    committed: Committed | None = None,
 ) -> MessageLife:
     """Find every record and every trace of the message with a unique key; in a topic, or in all. Waits for the disk.
 
     Traces are looked for under the usual topics and under ``trace_topics``. With ``waits`` off a scan that is not
-    finished is not waited for: ``incomplete`` says so.
+    finished is not waited for: ``incomplete`` says so. ``committed`` knows how far groups have come, by default the
+    store's own file of offsets.
     """
     if waits:
         store.finish_scan()
     topics = [topic, *copy_topics(store)] if topic else [*store.queues.topics(), *store.config.topics]
     records: dict[int, Message] = {}
     incomplete = None if topic else store.queues.why_unknown()
-    incomplete = incomplete or _why_groups_are_unknown(store)
+    if committed is None:
+        incomplete = incomplete or _why_groups_are_unknown(store)
+        committed = _stored_offsets(store)
     for name in sorted(set(topics)):
         answer = store.query(KeyQuery(topic=name, key=unique_key, kind=KeyKind.UNIQUE, maximum=MOST_COPIES))
         records.update((message.physical_offset, message) for message in decode_messages(answer.records))
         incomplete = incomplete or answer.incomplete
     messages = sorted(records.values(), key=lambda message: message.physical_offset)
-    stored = (_event(store, message, messages) for message in messages)
+    stored = (_event(store, message, messages, committed) for message in messages)
     # Sorting keeps the order of the log among records of one moment.
     events = sorted(chain(stored, _traces(store, unique_key, trace_topics)), key=lambda event: event.timestamp)
     return MessageLife(tuple(events), incomplete)
 
 
-def _event(store: MessageStore, message: Message, all_of_it: list[Message]) -> Event:
-    event = Event(message.store_timestamp, message, groups=tuple(_progress(store, message)))
+def _event(store: MessageStore, message: Message, all_of_it: list[Message], committed: Committed) -> Event:
+    event = Event(message.store_timestamp, message, groups=tuple(_progress(message, committed)))
     stage = stage_of(message.topic)
     if stage is Stage.SCHEDULED:
         return _scheduled(store, message, event)
@@ -101,7 +189,8 @@ def _event(store: MessageStore, message: Message, all_of_it: list[Message]) -> E
         return replace(event, until_timestamp=int(due) if due.isdecimal() and len(due) < 19 else None)
     if stage is Stage.HALF:
         return _half(store, message, event, all_of_it)
-    return event
+    ended = _verdict_of_failure(event, message)
+    return replace(event, note=f"{ended.group} {ended.text}") if ended and stage is Stage.DEAD_LETTER else event
 
 
 def _why_groups_are_unknown(store: MessageStore) -> str | None:
@@ -113,12 +202,22 @@ def _why_groups_are_unknown(store: MessageStore) -> str | None:
     return None
 
 
-def _progress(store: MessageStore, message: Message) -> Iterator[GroupProgress]:
+def _stored_offsets(store: MessageStore) -> Committed:
+    """The offsets that the store's broker has written down."""
+
+    def committed(topic: str, queue_id: int) -> Iterator[tuple[str, int]]:
+        for (group, of), offsets in sorted(store.config.consumer_offsets.items()):
+            if of == topic and queue_id in offsets:
+                yield group, offsets[queue_id]
+
+    return committed
+
+
+def _progress(message: Message, committed: Committed) -> Iterator[GroupProgress]:
     """The groups that read the record's queue, by name; of a retry topic its own alone."""
     owner = group_of_retry_topic(message.topic)
-    for (group, topic), offsets in sorted(store.config.consumer_offsets.items()):
-        if topic == message.topic and message.queue_id in offsets and owner in (None, group):
-            next_offset = offsets[message.queue_id]
+    for group, next_offset in committed(message.topic, message.queue_id):
+        if owner in (None, group):
             yield GroupProgress(group, next_offset, next_offset > message.queue_offset)
 
 

@@ -15,6 +15,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
+from axe import axe_source
+
 ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 180
 FLAGS = (
@@ -125,6 +127,16 @@ class Browser:
         """What the browser has logged since it was asked last: errors of scripts, and what the policy forbade."""
         lines: list[dict[str, Any]] = self.driver.get_log("browser")
         return [line["message"] for line in lines if line["level"] in ("SEVERE", "WARNING")]
+
+    def violations(self) -> list[str]:
+        """What axe-core finds in what is shown: the rule, and the first element that breaks it."""
+        self.run(f"{axe_source()}; window.axe = axe;")
+        found = self.driver.execute_async_script(
+            "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then("
+            "(all) => done(all.violations.map((each) => `${each.id}: ${each.nodes[0].html.slice(0, 200)}`)), "
+            "(error) => done([String(error)]));"
+        )
+        return [str(each) for each in found]
 
     def keep(self, name: str) -> None:
         """Keep a picture of what is seen now."""

@@ -6,8 +6,9 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.endpoint import Question, Topic
-from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.messages import MessageLine, committed_in, line_of
 from broker.web.api.request_context import RequestContext
+from protocol.errors import RocketLensError
 from protocol.trace import Trace
 from storage.life.message_life import Event, find_life
 
@@ -39,13 +40,24 @@ class LifeEvent(msgspec.Struct, rename="camel", kw_only=True):
     trace: Trace | None
 
 
-class LifeAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """Events in order of time. `incomplete` says what may be missing, `left_out` counts what may not be seen.
+class VerdictLine(msgspec.Struct, rename="camel", kw_only=True):
+    """How the message ended for a consumer group, or how far it is; `text` says so in words behind the group's name."""
 
-    `similar_topics` are those that may be meant instead of a topic that the store does not have.
+    group: str
+    ending: str
+    retries: int
+    text: str
+
+
+class LifeAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """Events in order of time, and what they come to for each group that met the message.
+
+    `incomplete` says what may be missing, `left_out` counts what may not be seen. `similar_topics` are those that may
+    be meant instead of a topic that the store does not have.
     """
 
     events: list[LifeEvent]
+    verdicts: list[VerdictLine]
     incomplete: str | None
     left_out: int
     similar_topics: list[str]
@@ -56,13 +68,27 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
     if question.topic is not None:
         context.require_right(question.topic)
     context.refuse_tier("life")
-    found = find_life(context.store, question.unique_key, question.topic, waits=False)
+    unknown: list[str] = []
+
+    def committed(topic: str, queue_id: int) -> list[tuple[str, int]]:
+        try:
+            return list(committed_in(context, topic, queue_id))
+        except RocketLensError as error:
+            unknown.append(str(error))
+            return []
+
+    found = find_life(context.store, question.unique_key, question.topic, waits=False, committed=committed)
     context.check()
     sees_message = any(event.message and context.may_read_message(event.message) for event in found.events)
     seen = [event for event in found.events if _may_see(context, event, sees_message=sees_message)]
     return LifeAnswer(
-        events=[_event(context, event) for event in seen],
-        incomplete=found.incomplete,
+        events=[_event(event) for event in seen],
+        verdicts=[
+            VerdictLine(group=each.group, ending=each.ending.value, retries=each.retries, text=each.text)
+            for each in found.verdicts
+            if sees_message and context.may_see_group(each.group)
+        ],
+        incomplete=found.incomplete or next(iter(unknown), None),
         left_out=len(found.events) - len(seen),
         similar_topics=[] if found.events or question.topic is None else context.similar_topics(question.topic),
     )
@@ -78,11 +104,9 @@ def _may_see(context: RequestContext, event: Event, *, sees_message: bool) -> bo
     )
 
 
-def _event(context: RequestContext, event: Event) -> LifeEvent:
+def _event(event: Event) -> LifeEvent:
     groups = [
-        Progress(group=each.group, next_offset=each.next_offset, has_passed=each.has_passed)
-        for each in event.groups
-        if context.may_see_group(each.group)
+        Progress(group=each.group, next_offset=each.next_offset, has_passed=each.has_passed) for each in event.groups
     ]
     return LifeEvent(
         timestamp=event.timestamp,

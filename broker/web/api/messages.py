@@ -276,16 +276,26 @@ def _groups_of(context: RequestContext, message: Message) -> tuple[list[Consumpt
 
 def _groups(context: RequestContext, message: Message) -> Iterator[Consumption]:
     """The groups that read the record's queue, by name; of a retry topic its own alone."""
-    offsets = context.service.offsets
     owner = group_of_retry_topic(message.topic)
     queue = context.store.queues.queue(message.topic, message.queue_id)
     end = 0 if queue is None else queue.max_offset
-    for group in offsets.groups_of(message.topic):
-        next_offset = offsets.committed(group, message.topic, message.queue_id)
-        if next_offset is not None and owner in (None, group) and context.may_see_group(group):
+    for group, next_offset in committed_in(context, message.topic, message.queue_id):
+        if owner in (None, group):
             yield Consumption(
                 group=group,
                 next_offset=next_offset,
                 has_passed=next_offset > message.queue_offset,
                 lag=max(end - next_offset, 0),
             )
+
+
+def committed_in(context: RequestContext, topic: str, queue_id: int) -> Iterator[tuple[str, int]]:
+    """The groups that have committed an offset in a queue and may be seen, by name, each with its next offset.
+
+    Raises RocketLensError where that is not known.
+    """
+    offsets = context.service.offsets
+    for group in offsets.groups_of(topic):
+        next_offset = offsets.committed(group, topic, queue_id)
+        if next_offset is not None and context.may_see_group(group):
+            yield group, next_offset

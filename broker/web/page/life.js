@@ -4,24 +4,33 @@ import { ask } from "./api.js";
 import { clear, el, foreign, link, notice } from "./dom.js";
 import { duration, number, time, utc } from "./format.js";
 
-export function lifePanel(message, context) {
+// `judge` is called with the life, or with undefined and the reason why it is not known.
+export function lifePanel(message, context, judge) {
   const shown = el("div", {}, el("p", { class: "muted" }, "Looking…"));
   const panel = el("section", { class: "panel" }, el("h2", {}, "Life"), shown);
-  if (message.uniqueKey) load(message, shown, context);
-  else clear(shown, el("p", { class: "muted" }, "The producer gave it no unique key, so its copies cannot be found."));
+  if (message.uniqueKey) load(message, shown, context, judge);
+  else {
+    const reason = "The producer gave it no unique key, so its copies cannot be found.";
+    clear(shown, el("p", { class: "muted" }, reason));
+    judge(undefined, reason);
+  }
   return panel;
 }
 
-async function load(message, shown, context) {
+async function load(message, shown, context, judge) {
   try {
     const life = await ask("/message/life", { uniqueKey: message.uniqueKey, topic: message.originTopic }, context.signal);
+    judge(life);
     clear(shown,
       life.incomplete ? notice(`Something may be missing: ${life.incomplete}`, "warning") : null,
       el("ol", { class: "life" }, life.events.map((event, at) => line(event, life.events[at - 1], message))),
       life.leftOut ? el("p", { class: "muted" }, `${number(life.leftOut)} more, of topics that you may not read.`) : null);
   } catch (error) {
-    if (error.name === "AbortError") clear(shown, el("button", { type: "button", onclick: () => load(message, shown, context) }, "Look again"));
-    else clear(shown, notice(error.message, "error"));
+    if (error.name === "AbortError") clear(shown, el("button", { type: "button", onclick: () => load(message, shown, context, judge) }, "Look again"));
+    else {
+      clear(shown, notice(error.message, "error"));
+      judge(undefined, error.message);
+    }
   }
 }
 
@@ -38,7 +47,7 @@ function record(event, when, message) {
   return el("li", { class: isThis ? "this" : null },
     el("b", {}, event.stage), " ", isThis ? where : link("message", { offset: stored.physicalOffset }, where), isThis ? el("span", { class: "chip quiet" }, "this record") : null, when,
     event.note || event.untilTimestamp ? el("div", { class: "muted" }, [event.note, event.untilTimestamp ? `until ${time(event.untilTimestamp)}` : ""].filter(Boolean).join(", ")) : null,
-    event.groups.length ? el("div", { class: "muted" }, event.groups.map((group, at) => [at ? ", " : "", foreign(group.group), group.hasPassed ? " has passed it" : ` is at ${number(group.nextOffset)}`])) : null);
+    event.groups.length ? el("div", { class: "muted" }, event.groups.map((group, at) => [at ? ", " : "", foreign(group.group), group.hasPassed ? " has read past it" : ` is at ${number(group.nextOffset)}`])) : null);
 }
 
 const KINDS = { Pub: "sent", SubBefore: "consuming", SubAfter: "consumed", EndTransaction: "ended its transaction", Recall: "recalled" };

@@ -2,13 +2,14 @@
 
 import { ask } from "./api.js";
 import { bodyPanel } from "./body.js";
-import { copyButton, el, foreign, link, notice } from "./dom.js";
+import { clear, copyButton, el, foreign, link, notice } from "./dom.js";
 import { bytes, duration, number, plural, time, utc } from "./format.js";
 import { lifePanel } from "./life.js";
 
 export async function messageView(parameters, context) {
   const message = await load(parameters, context.signal);
   const name = message.uniqueKey ?? message.offsetMessageId;
+  const consumed = groupsPanel(message);
   document.title = `${name} · RocketLens`;
   context.main.append(
     el("div", { class: "bar" }, el("h1", { class: "id" }, foreign(name)), copyButton(name),
@@ -17,7 +18,7 @@ export async function messageView(parameters, context) {
     el("div", { class: "columns" },
       el("div", {}, facts(message), properties(message)),
       el("div", {}, bodyPanel(message.body, { offset: message.physicalOffset }, context), innerPanel(message, context),
-        groupsPanel(message), lifePanel(message, context))));
+        consumed.node, lifePanel(message, context, consumed.judge))));
 }
 
 function load(parameters, signal) {
@@ -61,16 +62,33 @@ function properties(message) {
     el("dl", { class: "facts properties" }, names.map((name) => [el("dt", {}, foreign(name)), el("dd", {}, foreign(message.properties[name]))])));
 }
 
+const KINDS = { passed: "good", "gave up": "error", retrying: "warning", "not yet": "warning" };
+
+// The groups that read this record's queue, and those whose verdict its life has. That a group's offset lies behind the
+// message does not say that it was consumed, so nothing is called good before the life is known.
 function groupsPanel(message) {
-  const rows = message.groups.map((group) => el("tr", {},
-    el("td", {}, foreign(group.group)),
-    el("td", {}, el("span", { class: `chip ${group.hasPassed ? "good" : "warning"}` }, group.hasPassed ? "has passed it" : "not yet")),
-    el("td", { class: "number" }, number(group.nextOffset)),
-    el("td", { class: "number" }, number(group.lag))));
-  return el("section", { class: "panel" }, el("h2", {}, "Consumed by"),
-    rows.length
-      ? el("table", {}, el("thead", {}, el("tr", {}, ["Group", "This message", "Reads next", "Behind by"].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), el("tbody", {}, rows))
-      : el("p", { class: "muted" }, message.groupsProblem ? foreign(message.groupsProblem) : "No group that you may see has committed an offset in this queue."));
+  const shown = el("div");
+  const node = el("section", { class: "panel consumed" }, el("h2", {}, "Consumed by"), shown);
+
+  function draw(verdicts, reason) {
+    const known = new Map((verdicts ?? []).map((each) => [each.group, each]));
+    const groups = [...message.groups, ...(verdicts ?? []).filter((each) => !message.groups.some((group) => group.group === each.group))];
+    const rows = groups.map((group) => {
+      const verdict = known.get(group.group);
+      const chip = verdict ? el("span", { class: `chip ${KINDS[verdict.ending]}` }, verdict.text)
+        : el("span", { class: `chip ${group.hasPassed ? "quiet" : "warning"}` }, group.hasPassed ? "its offset is behind it" : "not yet");
+      return el("tr", {}, el("td", {}, foreign(group.group)), el("td", {}, chip),
+        el("td", { class: "number" }, number(group.nextOffset)), el("td", { class: "number" }, number(group.lag)));
+    });
+    clear(shown,
+      rows.length
+        ? el("table", {}, el("thead", {}, el("tr", {}, ["Group", "This message", "Reads next", "Behind by"].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), el("tbody", {}, rows))
+        : el("p", { class: "muted" }, message.groupsProblem ? foreign(message.groupsProblem) : "No group that you may see has committed an offset in this queue."),
+      reason ? el("p", { class: "muted" }, "Whether a group failed and tried again is not known: ", foreign(reason)) : null);
+  }
+
+  draw(null, null);
+  return { node, judge: (life, reason) => draw(life?.verdicts, reason ?? life?.incomplete) };
 }
 
 function innerPanel(message, context) {

@@ -1,5 +1,6 @@
 """A message's life: g1's as recorded, and what g1 lacks as the layouts have it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from golden_store import G1, GOLDEN, unpack
 from protocol.message import decode_message
 from protocol.trace import TraceKind
 from storage.life.message_copies import Stage
-from storage.life.message_life import Event, find_life
+from storage.life.message_life import Ending, Event, MessageLife, find_life
 from storage.queue.queue import ConsumeQueueEntry
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -34,6 +35,10 @@ def unique_key_of(label: str) -> str:
     """The id that the producer of g2-queues gave the message with a label."""
     lines = (GOLDEN / "g2" / "g2-queues" / "produced.tsv").read_text("utf-8").splitlines()
     return next(fields[2] for fields in (line.split("\t") for line in lines) if fields[0] == label)
+
+
+def said(life: MessageLife) -> list[tuple[str, Ending, str]]:
+    return [(each.group, each.ending, each.text) for each in life.verdicts]
 
 
 def stages(events: tuple[Event, ...]) -> list[Stage | None]:
@@ -109,6 +114,11 @@ def test_a_message_that_a_group_failed_on_to_the_end_came_to_its_dead_letters(g2
     ]
     passed = [[group.has_passed for group in event.groups] for event in life.events]
     assert passed == [[True], [], [True], [], [True], []]
+    # Its group tried again twice, and the broker counted the last failure too.
+    (failed,) = life.events[0].groups
+    assert failed.has_passed
+    assert said(life) == [(failed.group, Ending.GAVE_UP, "gave up after 2 retries → DLQ")]
+    assert life.events[-1].note == f"{failed.group} gave up after 2 retries → DLQ"
     times = [event.timestamp for event in life.events]
     assert times == sorted(times)
 
@@ -156,6 +166,41 @@ def test_what_a_group_has_not_passed_and_what_is_not_delivered_is_told(tmp_path:
     assert (half.note, half.until_timestamp) == ("not ended", None)
     assert (timer.stage, timer.until_timestamp) == (Stage.TIMER, 1795243509000)
     assert dead.stage is Stage.DEAD_LETTER
+
+
+@pytest.mark.parametrize(
+    ("copies", "offsets", "expected"),
+    [
+        ([], {"T@G": 0}, "not yet"),
+        ([], {"T@G": 1}, "has passed it"),
+        ([("SCHEDULE_TOPIC_XXXX", 1)], {"T@G": 1}, "failed, retry 1 waits"),
+        ([("SCHEDULE_TOPIC_XXXX", 1)], {"T@G": 0}, "failed, retry 1 waits"),
+        ([("%RETRY%G", 1)], {"T@G": 1}, "failed, retry 1 waits"),
+        ([("%RETRY%G", 1)], {"T@G": 1, "%RETRY%G@G": 1}, "has passed it at retry 1"),
+        ([("%RETRY%G", 1), ("SCHEDULE_TOPIC_XXXX", 2)], {"T@G": 1, "%RETRY%G@G": 1}, "failed, retry 2 waits"),
+        ([("%DLQ%G", 17)], {"T@G": 1, "%DLQ%G@G": 1}, "gave up after 16 retries → DLQ"),
+        ([("%RETRY%G", 1), ("%DLQ%G", 2)], {"T@G": 1, "%RETRY%G@G": 1}, "gave up after 1 retry → DLQ"),
+        ([("%DLQ%G", 1)], {"T@G": 1}, "gave up after 0 retries → DLQ"),
+        ([("%DLQ%G", 17), ("T", 0)], {"T@G": 1}, "not yet"),
+        ([("%DLQ%G", 17), ("T", 0)], {"T@G": 2}, "has passed it"),
+        ([("%RETRY%G", 16), ("%RETRY%other", 1)], {"T@G": 1, "%RETRY%G@G": 1}, "has passed it at retry 16"),
+    ],
+)
+def test_what_was_stored_last_says_how_a_message_ended_for_a_group(
+    tmp_path: Path, copies: list[tuple[str, int]], offsets: dict[str, int], expected: str
+) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", unique_key="U")
+    for topic, times in copies:
+        properties = {} if topic == "T" else {"RETRY_TOPIC": "T", "REAL_TOPIC": "%RETRY%G"}
+        writer.append(topic, unique_key="U", properties=properties, reconsume_times=times)
+    writer.close()
+    config = tmp_path / "store" / "config"
+    config.mkdir(exist_ok=True)
+    table = {name: {"0": offset} for name, offset in offsets.items()}
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
+    verdicts = find_life(MessageStore.open(tmp_path / "store"), "U").verdicts
+    assert {each.group: each.text for each in verdicts}["G"] == expected
 
 
 def test_traces_stand_among_the_records_in_order_of_time(tmp_path: Path) -> None:

@@ -172,4 +172,22 @@ def test_a_life_is_what_the_command_line_tells(api: ApiOf) -> None:
     assert [event["stage"] for event in life["events"]] == ["delivered", "scheduled", "retry"]
     assert life["events"][0]["groups"] == [{"group": "CG_FAIL", "nextOffset": 10, "hasPassed": True}]
     assert life["leftOut"] == 0
+    # consumerOffset.json has nothing of the group in its retry topic.
+    waits = {"group": "CG_FAIL", "ending": "retrying", "retries": 1, "text": "failed, retry 1 waits"}
+    assert life["verdicts"] == [waits]
     assert api.get("/message/life", uniqueKey="nobody's")["events"] == []
+
+
+def test_a_life_goes_by_what_was_committed_here(g1_store: Path) -> None:
+    failed = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
+    api = ApiOf(g1_store)
+    (back,) = (
+        event["message"]
+        for event in api.get("/message/life", uniqueKey=failed[0][4])["events"]
+        if event["stage"] == "retry"
+    )
+    api.service.offsets.commit("CG_FAIL", back["topic"], back["queueId"], back["queueOffset"] + 1)
+    life = api.get("/message/life", uniqueKey=failed[0][4])
+    assert [each["text"] for each in life["verdicts"]] == ["has passed it at retry 1"]
+    message = api.get("/message", offset=back["physicalOffset"])
+    assert [(each["group"], each["hasPassed"]) for each in message["groups"]] == [("CG_FAIL", True)]

@@ -1,5 +1,6 @@
 """The page where things are not as they should be: keys, several stores, damage, long work that is stopped."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -251,3 +252,39 @@ def test_counting_shows_how_far_it_is_and_can_be_given_up(
         lone.click("button", "Count again")
         lone.see("section[aria-label='By topic'] tbody tr", "orders")
         assert not [each for each in lone.all(".work") if each.is_displayed()]
+
+
+@pytest.fixture(scope="module")
+def given_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A message that one group gave up after 16 retries, that one has passed, and that one has not come to."""
+    writer = StoreWriter(tmp_path_factory.mktemp("given-up") / "store")
+    writer.append("orders", b"lost order", unique_key="7F01", keys="o-1")
+    back = {"RETRY_TOPIC": "orders"}
+    writer.append("%RETRY%billing", b"lost order", unique_key="7F01", properties=back, reconsume_times=16)
+    writer.append("%DLQ%billing", b"lost order", unique_key="7F01", properties=back, reconsume_times=17)
+    writer.close()
+    config = writer.root / "config"
+    config.mkdir(exist_ok=True)
+    offsets = {"orders@billing": 1, "orders@mailing": 1, "orders@late": 0, "%RETRY%billing@billing": 1}
+    table = {name: {"0": offset} for name, offset in {**offsets, "%DLQ%billing@billing": 1}.items()}
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
+    return writer.root
+
+
+def test_who_consumed_it_is_the_verdict_of_its_life_on_each_of_its_records(lone: Browser, given_up: Path) -> None:
+    store = MessageStore.open(given_up)
+    with serving_page([service_of(store)]) as origin:
+        lone.server = origin
+        gave_up = "gave up after 16 retries → DLQ"
+        for topic in ("orders", "%RETRY%billing", "%DLQ%billing"):
+            lone.open("message", topic=topic, queueId=0, queueOffset=0)
+            lone.see(".consumed .chip.error", gave_up)
+            told = {row.split()[0]: row for row in lone.texts(".consumed tbody tr")}
+            assert gave_up in told["billing"]
+            assert "has passed it" in told["mailing"]
+            assert "not yet" in told["late"]
+            assert [each.text for each in lone.all(".consumed .chip.good")] == ["has passed it"]
+            assert gave_up in lone.see(".life li", "dead letter").text
+        lone.keep("given-up")
+        assert lone.violations() == []
+        assert lone.complaints() == []
