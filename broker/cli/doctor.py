@@ -12,16 +12,18 @@ from broker.cli.errors import FOUND, plain_errors
 from broker.cli.options import DIRECTORY, directories
 from protocol.errors import ConfigError
 from protocol.printable import as_text, one_line
-from storage.amounts import counted
+from storage.amounts import count_text, counted
 
 if TYPE_CHECKING:
     from spark_jobs.run.report import AnyReport
     from storage.doctor.examine import Diagnosis
-    from storage.doctor.finding import DoctorFinding
+    from storage.doctor.finding import Alike
 
 WITH_FINDINGS = 4
 WIDTH_WITHOUT_TERMINAL = 100
 INDENT = " " * 8
+NAMED_OF_A_KIND: Final = 3
+"""Places of a kind that a person sees; a program gets more."""
 STYLES: Final[dict[str, dict[str, Any]]] = {
     "error": {"fg": "red", "bold": True},
     "warning": {"fg": "yellow"},
@@ -116,13 +118,14 @@ def _in_camel_case(value: Any) -> Any:
 def _print(diagnosis: "Diagnosis", report: "AnyReport | None") -> None:
     """Print the diagnosis for people."""
     from broker.cli.coverage_picture import draw_coverage
+    from storage.doctor.finding import grouped
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
     click.echo(one_line(_head(diagnosis)))
     for line in draw_coverage(diagnosis.coverage, width):
         click.echo(line)
-    for finding in diagnosis.findings:
-        _print_finding(finding)
+    for alike in grouped(diagnosis.findings):
+        _print_alike(alike)
     if report is not None:
         from spark_jobs.commands.show_report import report_lines
 
@@ -137,18 +140,33 @@ def _head(diagnosis: "Diagnosis") -> str:
     return f"{diagnosis.store}: {STATES[diagnosis.state]}; {files}, {log}; examined in {diagnosis.seconds:.1f} s"
 
 
-def _print_finding(finding: "DoctorFinding") -> None:
-    """Print severity and place on a line, and below it what is there, what that means, and how to fix it."""
-    severity = click.style(f"{finding.severity:<8}", **STYLES[finding.severity])
-    click.echo(severity + one_line(f"{finding.check}: {finding.place}"))
-    for label, text in (("", finding.found), ("means: ", finding.meaning), ("fix: ", finding.remedy)):
+def _print_alike(alike: "Alike") -> None:
+    """Print severity and place on a line, and below it what is there, what that means, and how to fix it.
+
+    Of many places that are alike the first few are named, in one block.
+    """
+    first = alike.findings[0]
+    severity = click.style(f"{first.severity:<8}", **STYLES[first.severity])
+    where = first.place if alike.count == 1 else f"in {count_text(alike.count)} places"
+    click.echo(severity + one_line(f"{first.check}: {where}"))
+    if alike.count == 1:
+        click.echo(INDENT + one_line(first.found))
+    else:
+        for finding in alike.findings[:NAMED_OF_A_KIND]:
+            click.echo(INDENT + one_line(f"{finding.place}: {finding.found}"))
+        left = alike.count - NAMED_OF_A_KIND
+        if left > 0:
+            click.echo(f"{INDENT}and {count_text(left)} more like these; --json names {len(alike.findings)}")
+    for label, text in (("means: ", first.meaning), ("fix: ", first.remedy)):
         if text:
             click.echo(INDENT + one_line(label + text))
 
 
 def _summary(diagnosis: "Diagnosis") -> str:
     levels = ("error", "warning", "info")
-    errors, warnings, notes = (sum(each.severity == level for each in diagnosis.findings) for level in levels)
+    errors, warnings, notes = (
+        sum(each.more or 1 for each in diagnosis.findings if each.severity == level) for level in levels
+    )
     if diagnosis.is_clean:
         return "nothing is wrong" + (f"; {counted(notes, 'note')}" if notes else "")
     return ", ".join((counted(errors, "error"), counted(warnings, "warning"), counted(notes, "note")))

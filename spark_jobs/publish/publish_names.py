@@ -7,7 +7,6 @@ TIME is a moment as yyyyMMddHHmmss in UTC, the same for all that is published to
 """
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final
 
 from protocol.errors import ConfigError, StoreError
 from storage.files.direct_writer import fsync_directory
+from storage.layout.backup_names import BACKUP, INCOMING, KEPT, TIME
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 
 ORDER: Final = (CONSUME_QUEUE_EXT, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT)
@@ -22,23 +22,20 @@ ORDER: Final = (CONSUME_QUEUE_EXT, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CH
 FILES: Final = frozenset({CHECKPOINT})
 """The names of files; all others are directories."""
 
-_TIME: Final = re.compile("[0-9]{14}")
-_KEPT: Final = re.compile(rf"({'|'.join(ORDER)})\.(bak|new)-({_TIME.pattern})")
-
 
 def incoming_path(store: Path, name: str, time: str) -> Path:
     """Where the new waits in the store for its place."""
-    return store / f"{name}.new-{time}"
+    return store / f"{name}.{INCOMING}-{time}"
 
 
 def backup_path(store: Path, name: str, time: str) -> Path:
     """Where the old is kept."""
-    return store / f"{name}.bak-{time}"
+    return store / f"{name}.{BACKUP}-{time}"
 
 
 def check_time(time: str) -> None:
     """Raise ConfigError where a text is not the time of a backup."""
-    if not _TIME.fullmatch(time):
+    if not TIME.fullmatch(time):
         raise ConfigError(f"{time!r} is not the time of a backup, expected yyyyMMddHHmmss, 14 digits")
 
 
@@ -46,12 +43,12 @@ def find_backups(store: Path, time: str | None = None) -> list[Path]:
     """The backups that publishing left in a store, of one time or all, in the order of their names."""
     if time is not None:
         check_time(time)
-    return sorted(path for path, kind, found in _kept(store) if kind == "bak" and time in (None, found))
+    return sorted(path for path, kind, found in _kept(store) if kind == BACKUP and time in (None, found))
 
 
 def find_unfinished(store: Path) -> list[Path]:
     """Find what a publishing left on its way in a store; without a journal it may be the old or the new."""
-    return sorted(path for path, kind, _ in _kept(store) if kind == "new")
+    return sorted(path for path, kind, _ in _kept(store) if kind == INCOMING)
 
 
 def drop_backups(store: Path, time: str | None = None) -> list[Path]:
@@ -81,8 +78,8 @@ def _kept(store: Path) -> Iterator[tuple[Path, str, str]]:
     except OSError as error:
         raise StoreError(store, what=f"cannot be listed: {error.strerror}") from error
     for entry in entries:
-        match = _KEPT.fullmatch(entry.name)
-        if match is not None and _is_right_kind(entry, match[1]):
+        match = KEPT.fullmatch(entry.name)
+        if match is not None and match[1] in ORDER and _is_right_kind(entry, match[1]):
             yield Path(entry.path), match[2], match[3]
 
 

@@ -1,9 +1,10 @@
 """Compare the checkpoint with log, queues and index: will a broker's recovery start where it must?"""
 
+import shlex
 from collections.abc import Sequence
 
 from protocol.errors import StoreError
-from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import CLEARED_BY_A_START, CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
 from storage.layout.checkpoint import CHECKPOINT, Checkpoint
@@ -12,9 +13,7 @@ from storage.times import format_timestamp
 MARGIN_MS = 60_000
 """A broker writes its checkpoint about once a second; what is ahead of the log by more is of another log."""
 
-HARMLESS = (
-    "no fix is needed to serve the store; to be safe remove it before a broker starts, which then reads all again"
-)
+HARMLESS = "no fix is needed to serve the store"
 
 
 def check_checkpoint(store: OpenedStore, samples: Sequence[Sample]) -> list[DoctorFinding]:
@@ -25,7 +24,7 @@ def check_checkpoint(store: OpenedStore, samples: Sequence[Sample]) -> list[Doct
     except StoreError as error:
         found = str(error).partition(": ")[2] or str(error)
         meaning = "a broker that starts here cannot know what was flushed"
-        findings.add(Severity.WARNING, path, found, meaning, HARMLESS, position=0)
+        findings.add(Severity.WARNING, path, found, meaning, _start_anew(store), position=0)
         return findings.listed()
     if checkpoint is None:
         meaning = "after a crash a broker reads its whole log again, and deletes all index files"
@@ -35,6 +34,12 @@ def check_checkpoint(store: OpenedStore, samples: Sequence[Sample]) -> list[Doct
         _check_times(store, checkpoint, max(sample.store_timestamp for sample in samples), findings)
     _check_offsets(store, checkpoint, findings)
     return findings.listed()
+
+
+def _start_anew(store: OpenedStore) -> str:
+    """What makes a recovery read all of the log; without a checkpoint a broker would delete the index after a crash."""
+    path = shlex.quote(str(store.layout.checkpoint))
+    return f"{HARMLESS}; before a broker starts here: rm {path} && {store.command('rebuild index')}"
 
 
 def _check_times(store: OpenedStore, checkpoint: Checkpoint, newest: int, findings: CheckFindings) -> None:
@@ -48,7 +53,7 @@ def _check_times(store: OpenedStore, checkpoint: Checkpoint, newest: int, findin
         if timestamp > newest + MARGIN_MS:
             found = f"{name} is {format_timestamp(timestamp)}, the newest message was stored {format_timestamp(newest)}"
             meaning = "it belongs to another log, or the log was cut: a broker's recovery may start too late"
-            _add(store, findings, Severity.WARNING, found, meaning, HARMLESS, 8 * number)
+            _add(store, findings, Severity.WARNING, found, meaning, _start_anew(store), 8 * number)
         elif timestamp < 0:
             found, meaning = (
                 f"{name} is {timestamp}",
@@ -69,7 +74,8 @@ def _check_offsets(store: OpenedStore, checkpoint: Checkpoint, findings: CheckFi
             meaning = (
                 "the log was cut, or the checkpoint belongs to another one: a broker's recovery may start too late"
             )
-            _add(store, findings, Severity.WARNING, found, meaning, HARMLESS, position)
+            remedy = CLEARED_BY_A_START if store.state.has_crashed else _start_anew(store)
+            _add(store, findings, Severity.WARNING, found, meaning, remedy, position)
 
 
 def _add(

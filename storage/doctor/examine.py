@@ -9,6 +9,7 @@ from storage.doctor.checkpoint_file import check_checkpoint
 from storage.doctor.clock import check_clock
 from storage.doctor.config_files import check_config
 from storage.doctor.coverage import Coverage, picture_coverage
+from storage.doctor.done_before import without_repeated_advice
 from storage.doctor.finding import DoctorFinding, Severity
 from storage.doctor.index_health import IndexFileHealth, check_index_files, measure_index_files
 from storage.doctor.index_reach import check_index_reach, indexed_ranges, measure_index_reach
@@ -76,7 +77,7 @@ def examine(
     queue_reach = measure_reach(store, samples)
     begin_step(5)
     findings = [
-        *check_liveness(store),
+        *check_liveness(store, index_reach.messages),
         *check_segments(store),
         *log_end,
         *check_queues(store),
@@ -87,6 +88,7 @@ def examine(
         *check_checkpoint(store, samples),
         *check_config(store),
     ]
+    advised = without_repeated_advice(store, findings)
     log = store.commit_log
     return Diagnosis(
         store=str(root),
@@ -104,6 +106,6 @@ def examine(
             indexed_ranges(store, index_reach),
             samples,
         ),
-        findings=tuple(sorted(findings, key=lambda finding: ORDER.index(finding.severity))),
+        findings=tuple(sorted(advised, key=lambda finding: ORDER.index(finding.severity))),
         seconds=time.monotonic() - started,
     )

@@ -1,5 +1,7 @@
 """The findings of an examination: how bad each is, where it is, what it means, and the command that fixes it."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +11,10 @@ NOWHERE: Final = -1
 """The byte position or physical offset of a finding that has none."""
 
 MOST_OF_ONE_KIND: Final = 20
-"""Findings of one check that are listed one by one; the rest is counted in one more."""
+"""Findings of one kind that are listed one by one; the rest is counted in one more."""
+
+CLEARED_BY_A_START: Final = "nothing to do: the broker's start clears this"
+"""The remedy where a broker that starts needs no help; the official broker shows it in tests/interop."""
 
 
 class Severity(StrEnum):
@@ -29,7 +34,8 @@ class DoctorFinding:
 
     `path` and `position` (a byte in that file) and `physical_offset` say where, `NOWHERE` or an empty path where that
     makes no sense. `found` is what is there, `meaning` what follows from it, `remedy` a command, or in words what to do
-    where no command helps.
+    where no command helps. Findings of one `kind` (a sentence) are alike: what helps one helps all. `more` is 0, or
+    how many others of its kind a finding stands for.
     """
 
     severity: Severity
@@ -40,6 +46,8 @@ class DoctorFinding:
     remedy: str
     position: int = NOWHERE
     physical_offset: int = NOWHERE
+    kind: str = ""
+    more: int = 0
 
     @property
     def place(self) -> str:
@@ -54,16 +62,16 @@ class DoctorFinding:
 
 @dataclass(slots=True)
 class CheckFindings:
-    """Findings of one check as they come; beyond `MOST_OF_ONE_KIND` of a severity they are counted."""
+    """Findings of one check as they come; beyond `MOST_OF_ONE_KIND` of a severity and kind they are counted."""
 
     check: str
     _listed: list[DoctorFinding]
-    _more: dict[Severity, int]
+    _counts: Counter[tuple[Severity, str]]
 
     @classmethod
     def of(cls, check: str) -> "CheckFindings":
         """Start an empty list for one check."""
-        return cls(check, [], {})
+        return cls(check, [], Counter())
 
     def add(
         self,
@@ -75,18 +83,41 @@ class CheckFindings:
         *,
         position: int = NOWHERE,
         physical_offset: int = NOWHERE,
+        kind: str = "",
     ) -> None:
-        """Add one finding."""
-        if sum(finding.severity is severity for finding in self._listed) >= MOST_OF_ONE_KIND:
-            self._more[severity] = self._more.get(severity, 0) + 1
-            return
-        found_there = DoctorFinding(severity, self.check, str(path), found, meaning, remedy, position, physical_offset)
-        self._listed.append(found_there)
+        """Add one finding; `kind` is needed where `meaning` says something of this one place only."""
+        kind = kind or meaning
+        self._counts[severity, kind] += 1
+        if self._counts[severity, kind] <= MOST_OF_ONE_KIND:
+            place = str(path), found, meaning, remedy, position, physical_offset
+            self._listed.append(DoctorFinding(severity, self.check, *place, kind))
 
     def listed(self) -> list[DoctorFinding]:
-        """All of them, and for each severity one that says how many more there are."""
+        """All of them, and for each severity and kind one that says how many more there are."""
         more = [
-            DoctorFinding(severity, self.check, "", f"{count} more like these", "they are not listed", "")
-            for severity, count in self._more.items()
+            DoctorFinding(
+                severity, self.check, "", f"{left} more like these", "they are not listed", "", kind=kind, more=left
+            )
+            for (severity, kind), count in self._counts.items()
+            if (left := count - MOST_OF_ONE_KIND) > 0
         ]
         return self._listed + more
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Findings of one severity, check and kind, those that are listed; `count` is how many there are in all."""
+
+    findings: tuple[DoctorFinding, ...]
+    count: int
+
+
+def grouped(findings: Iterable[DoctorFinding]) -> list[Alike]:
+    """Put findings that are alike together, each group where its first finding is."""
+    groups: dict[tuple[Severity, str, str], list[DoctorFinding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.severity, finding.check, finding.kind), []).append(finding)
+    return [
+        Alike(tuple(each for each in group if not each.more), sum(each.more or 1 for each in group))
+        for group in groups.values()
+    ]

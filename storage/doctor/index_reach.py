@@ -75,6 +75,7 @@ def check_index_reach(store: OpenedStore, reach: IndexReach) -> list[DoctorFindi
             meaning,
             "nothing while a broker runs" if lags else store.command(REBUILD),
             physical_offset=start,
+            kind=f"messages without index entries {where}",
         )
     return findings.listed()
 

@@ -1,12 +1,12 @@
 """Does a broker run on the store, and did the last one stop cleanly (store-format §1.5, §6.5)?"""
 
 from storage.amounts import counted
-from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import CLEARED_BY_A_START, CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 
 
-def check_liveness(store: OpenedStore) -> list[DoctorFinding]:
-    """Report what `lock` and `abort` say about the broker."""
+def check_liveness(store: OpenedStore, unindexed_messages: int) -> list[DoctorFinding]:
+    """Report what `lock` and `abort` say about the broker; `unindexed_messages` have no index entries now."""
     findings, state, root = CheckFindings.of("liveness"), store.state, store.layout.root
     if state.is_live:
         pid = state.lock_pid or state.broker_pid
@@ -19,16 +19,21 @@ def check_liveness(store: OpenedStore) -> list[DoctorFinding]:
         )
     elif state.has_crashed:
         lost = _doomed_index_files(store)
-        more = f", and deletes {lost} of {counted(len(store.index.files), 'index file')}" if lost else ""
-        findings.add(
-            Severity.WARNING,
-            root / "abort",
+        found = (
             "the file abort exists and no process holds the lock: the broker crashed, or the store was copied while it "
-            "ran",
-            f"a broker that starts here reads its log again from where the checkpoint says{more}; "
-            "messages that it does not read again stay without index entries, unless the index is rebuilt first",
-            store.command("rebuild index"),
+            "ran"
         )
+        meaning = "a broker that starts here reads its log again from where the checkpoint says"
+        if not lost and not unindexed_messages:
+            meaning += "; it keeps all index files, and no message lacks its entries"
+            findings.add(Severity.INFO, root / "abort", found, meaning, CLEARED_BY_A_START)
+            return findings.listed()
+        if lost:
+            meaning += f", and deletes {lost} of {counted(len(store.index.files), 'index file')}"
+        meaning += (
+            "; messages that it does not read again stay without index entries, unless the index is rebuilt first"
+        )
+        findings.add(Severity.WARNING, root / "abort", found, meaning, store.command("rebuild index"))
     return findings.listed()
 
 

@@ -68,7 +68,7 @@ def _check_torn_end(store: OpenedStore, findings: CheckFindings) -> None:
         last.file.path,
         torn.sentence(),
         "a message was cut short, mostly by a crash, or old ones are there; a broker that starts here cuts that off",
-        "no fix is needed to serve the store",
+        "nothing to do: here it is not served, and a broker that starts writes over it",
         position=torn.physical_offset - last.base_offset,
         physical_offset=torn.physical_offset,
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from protocol.errors import StoreError
 from storage.amounts import counted
-from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import CLEARED_BY_A_START, CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
 from storage.log.commit_log import CommitLog
@@ -74,7 +74,7 @@ def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[DoctorFindi
             store.layout.consume_queue,
             f"no queue has the last {lag} bytes of the log, from message {behind[0].physical_offset} on",
             "these messages are found by offset and key, but nobody can consume them before a broker starts here",
-            "nothing while a broker runs" if store.state.is_live else store.command(REBUILD),
+            "nothing while a broker runs" if store.state.is_live else CLEARED_BY_A_START,
             physical_offset=behind[0].physical_offset,
         )
     before = [sample for sample in (*reach.missing, *reach.missing_light) if sample.physical_offset < reach.end]

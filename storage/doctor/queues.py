@@ -113,7 +113,7 @@ def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int],
     """Report wrong names, sizes and gaps of one queue's files."""
     for path in directory.foreign:
         meaning = "it is ignored here; a broker fails to start on a name that is no number"
-        findings.add(Severity.WARNING, path, "is no file of a queue", meaning, f"move it out of {directory.path}")
+        findings.add(Severity.WARNING, path, "is no file of a queue", meaning, "move it out of the queue's directory")
     common = sizes.most_common(1)[0][0] if sizes else 0
     named = UNITS_OF_PLAIN if directory.tree == CONSUME_QUEUE else UNITS_OF_BATCHES
     for fault in file_faults(directory.path, directory.files, directory.unit_size, common, named):

@@ -51,7 +51,8 @@ def _list_files(store: OpenedStore, findings: CheckFindings) -> dict[Path, int]:
                 kept = path if path in used else seen[base_offset]
                 dropped = seen[base_offset] if kept == path else path
                 meaning = f"{kept} is used; a broker loads both, and its offsets no longer agree with its files"
-                findings.add(Severity.WARNING, dropped, "repeats a segment", meaning, "move the worse of the two away")
+                remedy = "move the worse of the two away"
+                findings.add(Severity.WARNING, dropped, "repeats a segment", meaning, remedy, kind="repetition")
             seen[base_offset] = path
     return sizes
 
@@ -75,7 +76,7 @@ def _check_adjacency(store: OpenedStore, findings: CheckFindings) -> None:
             found = f"no file holds physical offsets {end} to {right.base_offset}"
             meaning = f"{right.base_offset - end} bytes of messages are missing"
             directory = left.file.path.parent
-            findings.add(Severity.ERROR, directory, found, meaning, NO_COMMAND, physical_offset=end)
+            findings.add(Severity.ERROR, directory, found, meaning, NO_COMMAND, physical_offset=end, kind="hole")
         elif end > right.base_offset:
             found = f"reaches {end - right.base_offset} bytes beyond the start of {right.file.path}"
             position = right.base_offset - left.base_offset

@@ -37,7 +37,8 @@ def test_a_program_gets_one_object(g1_crashed_store: Path) -> None:
     assert (report["state"], report["isClean"], report["exitCode"]) == ("crashed", False, 4)
     (finding,) = report["findings"]
     assert finding["severity"] == "warning"
-    assert set(finding) == {"severity", "check", "path", "position", "physicalOffset", "found", "meaning", "remedy"}
+    named = {"severity", "check", "path", "position", "physicalOffset", "found", "meaning", "remedy", "kind", "more"}
+    assert set(finding) == named
     assert report["coverage"]["index"] == [[0, 156014]]
     assert {file["longestChain"] for file in report["indexFiles"]} > {-1}
 
@@ -97,3 +98,29 @@ def test_a_directory_with_a_number_among_the_index_files_is_a_finding(tmp_path: 
     assert (finding["path"], finding["found"]) == (str(directory), "expected an index file, found a directory")
     assert finding["remedy"] == f"move it out of {directory.parent}"
     assert rocketlens("query", writer.root, "--topic", "T", "--key", "k").code == 0
+
+
+def test_what_is_alike_in_a_thousand_queues_is_one_block(tmp_path: Path) -> None:
+    """The log of a crashed disk ends before what all its queues point to."""
+    writer = StoreWriter(tmp_path / "store", queue_file_size=1000)
+    written = [writer.append("T", b"x", queue_id=number % 1000) for number in range(2000)]
+    for each in written[1000:]:
+        writer.overwrite(each.physical_offset, bytes(each.size))
+    writer.close()
+    outcome = rocketlens("doctor", writer.root)
+    assert outcome.code == 4
+    assert outcome.text.count("warning queues: ") == 1
+    end = written[1000].physical_offset
+    block = outcome.text[outcome.text.index("warning queues: ") :].splitlines()[:7]
+    queue = writer.root / "consumequeue" / "T"
+    unit = "unit 1: expected the end of the queue, found a unit that points to no message of this queue"
+    assert block[:2] == [
+        "warning queues: in 1,000 places",
+        f"        {queue}/0/{0:020d}, byte 20, physical offset {end}: {unit}",
+    ]
+    assert block[4:] == [
+        "        and 997 more like these; --json names 20",
+        "        means: left over from a log that was cut, or damaged; it is ignored here, a broker may take it for "
+        "valid",
+        f"        fix: rocketlens rebuild queues {writer.root}",
+    ]

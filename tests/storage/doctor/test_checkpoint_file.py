@@ -7,7 +7,7 @@ import pytest
 from doctoring import findings_of, make_store, only, put
 from oracles import packed
 from storage.doctor.examine import examine
-from storage.doctor.finding import Severity
+from storage.doctor.finding import CLEARED_BY_A_START, Severity
 
 
 @pytest.fixture
@@ -24,6 +24,20 @@ def test_a_number_that_cannot_be_is_named(root: Path, position: int, value: int)
     finding = only(root, "checkpoint")
     assert (finding.severity, finding.path) == (Severity.WARNING, str(root / "checkpoint"))
     assert finding.position == position
+
+
+@pytest.mark.parametrize("position", [32, 40])
+def test_after_a_crash_a_broker_that_starts_clears_offsets_behind_the_log(tmp_path: Path, position: int) -> None:
+    writer, _ = make_store(tmp_path)
+    writer.crash()
+    put(tmp_path / "checkpoint", position, packed(2**60, 8))
+    assert only(tmp_path, "checkpoint").remedy == CLEARED_BY_A_START
+
+
+def test_a_checkpoint_is_not_to_be_removed_without_the_index_being_made_safe(root: Path) -> None:
+    put(root / "checkpoint", 0, packed(2**60, 8))
+    remedy = only(root, "checkpoint").remedy
+    assert remedy.endswith(f"before a broker starts here: rm {root}/checkpoint && rocketlens rebuild index {root}")
 
 
 @pytest.mark.parametrize("size", [0, 1, 47])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.doctor.finding import NOWHERE, CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import NOWHERE, CheckFindings, DoctorFinding, Severity, grouped
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,15 @@ def test_each_severity_is_counted_by_itself() -> None:
     assert [finding.severity for finding in listed].count(Severity.ERROR) == 21
     assert listed[20].path == "/w"
     assert (listed[-1].severity, listed[-1].found) == (Severity.ERROR, "5 more like these")
+
+
+def test_each_kind_is_counted_by_itself_and_makes_one_group() -> None:
+    findings = CheckFindings.of("x")
+    for number in range(21):
+        findings.add(Severity.WARNING, f"/a{number}", f"{number} bytes", "it is short", "rebuild")
+        findings.add(Severity.WARNING, f"/b{number}", "f", f"{number} are lost", "rebuild", kind="lost")
+    findings.add(Severity.ERROR, "/c", "f", "it is short", "rebuild")
+    groups = grouped(findings.listed())
+    shape = [(group.findings[0].severity.value, group.findings[0].path, group.count) for group in groups]
+    assert shape == [("warning", "/a0", 21), ("warning", "/b0", 21), ("error", "/c", 1)]
+    assert [len(group.findings) for group in groups] == [20, 20, 1]

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 from doctoring import findings_of, make_store, only
+from spark_jobs.publish.new_checkpoint import write_checkpoint
 from storage.doctor.examine import examine
-from storage.doctor.finding import Severity
+from storage.doctor.finding import CLEARED_BY_A_START, Severity
 
 HOLD = """
 import fcntl, sys
@@ -23,6 +24,30 @@ def test_a_crash_is_told_by_abort_without_a_lock(tmp_path: Path) -> None:
     finding = only(tmp_path, "liveness")
     assert (finding.severity, finding.path) == (Severity.WARNING, str(tmp_path / "abort"))
     assert finding.remedy == f"rocketlens rebuild index {tmp_path}"
+
+
+def test_after_a_crash_that_cost_nothing_there_is_nothing_to_do(tmp_path: Path) -> None:
+    """A rebuild of the index leaves such a store: its checkpoint keeps a broker from deleting index files."""
+    writer, written = make_store(tmp_path)
+    writer.crash()
+    newest = max(each.store_timestamp for each in written)
+    write_checkpoint(tmp_path / "checkpoint", tmp_path / "new", index_msg_timestamp=newest)
+    (tmp_path / "new").rename(tmp_path / "checkpoint")
+    diagnosis = examine(tmp_path)
+    (finding,) = diagnosis.findings
+    assert (finding.severity, finding.check, finding.remedy) == (Severity.INFO, "liveness", CLEARED_BY_A_START)
+    assert diagnosis.is_clean
+
+
+def test_after_a_crash_messages_without_entries_want_a_rebuild(tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path)
+    newest = max(each.store_timestamp for each in written)
+    for number in range(10):
+        writer.append("T", b"late", keys=f"late{number}", index=False)
+    writer.crash()
+    write_checkpoint(tmp_path / "checkpoint", tmp_path / "new", index_msg_timestamp=newest)
+    (tmp_path / "new").rename(tmp_path / "checkpoint")
+    assert only(tmp_path, "liveness").remedy == f"rocketlens rebuild index {tmp_path}"
 
 
 def test_a_command_names_the_directories_of_the_log(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""Leave out advice to do what has just been done: what a rebuild left as it is, another one leaves as well.
+
+A rebuild in place leaves backups whose names say when it was. As long as nothing was written since, it would make the
+same files again.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from storage.doctor.finding import DoctorFinding
+from storage.doctor.opened_store import OpenedStore
+from storage.layout.backup_names import replaced_at
+from storage.layout.store_layout import CONSUME_QUEUE, INDEX
+
+MADE_BY: Final = {"rebuild queues": CONSUME_QUEUE, "rebuild index": INDEX}
+"""What each command replaces in a store."""
+
+TOLERATED_SECONDS: Final = 1.0
+"""Names of backups are whole seconds."""
+
+
+def without_repeated_advice(store: OpenedStore, findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
+    """Exchange the remedy of findings that a rebuild has just left; all others stay as they are."""
+    done = {
+        store.command(command): moment
+        for command, name in MADE_BY.items()
+        if (moment := replaced_at(store.layout.root, name)) is not None and not _is_written_since(store, moment)
+    }
+    return [
+        replace(finding, remedy=_nothing_more(finding.remedy, moment))
+        if (moment := done.get(finding.remedy)) is not None and not _is_newer(Path(finding.path), moment)
+        else finding
+        for finding in findings
+    ]
+
+
+def _nothing_more(command: str, moment: datetime) -> str:
+    return (
+        f"`{command}` was run at {moment:%Y-%m-%d %H:%M:%S} UTC and left this, so it does not help: what is missing is "
+        "not in the log; copy it from a slave or a backup"
+    )
+
+
+def _is_written_since(store: OpenedStore, moment: datetime) -> bool:
+    """Whether a broker has run, or written to the log; a broker writes its checkpoint once a second."""
+    last = [store.commit_log.segments[-1].file.path] if store.commit_log.segments else []
+    return any(_is_newer(path, moment) for path in (store.layout.checkpoint, store.layout.root / "abort", *last))
+
+
+def _is_newer(path: Path, moment: datetime) -> bool:
+    """Whether a file, or a directory or a file in it, was written after a moment."""
+    try:
+        within = [path / name for name in os.listdir(path)] if path.is_dir() else []
+        changed = max(os.stat(each).st_mtime for each in (path, *within))
+    except OSError:
+        return False
+    return changed - moment.timestamp() > TOLERATED_SECONDS
