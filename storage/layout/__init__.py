@@ -3,6 +3,7 @@
 from typing import Final
 
 DOOR: Final = (
+    "backup_names",
     "checkpoint",
     "delay_levels",
     "dledger",

@@ -133,7 +133,8 @@ class QueueStore:
     def tier_part(self, queue: AnyQueue | None) -> tuple[ConsumeQueue, int] | None:
         """A queue's part in the tier, and where in the part's log the messages end that only the tier has.
 
-        None for a queue that has nothing there, or is none. Waits for the disk; raises BeingSearched where a unit is damaged.
+        None for a queue that has nothing there, and for no queue. Waits for the disk; raises BeingSearched where a unit
+        is damaged.
         """
         if isinstance(queue, TieredQueue):
             part, seam = queue.tier, queue.seam
