@@ -2,6 +2,8 @@
 
 S3 is moto's, in this process. Google's is fake-gcs-server, which Go builds once. Hadoop's file system is that of its
 own mini-cluster, of the version that pyspark has the client of, which Maven brings once: a name node and a data node.
+
+Late imports: these packages take seconds, and every process that collects tests has this module.
 """
 
 import contextlib
@@ -12,10 +14,6 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyspark
-import s3fs
-from moto.server import ThreadedMotoServer
 
 from benchmarks.server_process import free_port
 from faulty_proxy import FaultPlan, faulty_proxy
@@ -56,6 +54,9 @@ class ObjectStore:
 @contextlib.contextmanager
 def object_store() -> Iterator[ObjectStore]:
     """Run one."""
+    import s3fs
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
@@ -90,6 +91,8 @@ def google_store(work: Path) -> Iterator[ObjectStore]:
 @contextlib.contextmanager
 def hadoop_store(work: Path) -> Iterator[ObjectStore]:
     """Run Hadoop's mini-cluster. Raises ClientUnavailable."""
+    import pyspark
+
     client = next((Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar"))
     version = client.stem.removeprefix("hadoop-client-api-")
     jars = cached(f"hadoop-{version}", lambda folder: copy_jars(HADOOP_POM, folder, f"-Dhadoop.version={version}"))

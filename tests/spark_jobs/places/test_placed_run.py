@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
-import s3fs
 
 from dying import every_death
 from faulty_proxy import LOST, FaultPlan
@@ -356,7 +356,7 @@ def test_a_large_object_that_is_given_up_leaves_no_upload_behind(objects: Object
     new = place.new_object("x")
     for _ in range(60):
         new.write(bytes(1 << 20))
-    system = s3fs.S3FileSystem(**json.loads(objects.options))
+    system = fsspec.filesystem("s3", **json.loads(objects.options))
 
     def uploads() -> list[str]:
         """Keys that are being written; those of other tests, whose answers were lost, may still be there."""

@@ -1,19 +1,13 @@
-"""The description of the API, and the API held against it: questions that it allows, and questions that it forbids."""
+"""The description of the API, and the API held against it: questions that it allows, and questions that it forbids.
+
+Late imports: schemathesis takes a second, and every process that collects tests has this module.
+"""
 
 from typing import Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    negative_data_rejection,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from golden_store import unpack
 from web_questions import ApiOf
@@ -36,7 +30,18 @@ THERE: dict[str, st.SearchStrategy[Any]] = {
 }
 """What the recorded store has, in place of what a fuzzer makes up, every other time."""
 
-CONFORM = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+
+def conform() -> tuple[Any, ...]:
+    """What holds for every answer."""
+    from schemathesis import checks
+    from schemathesis.specs.openapi import checks as described
+
+    return (
+        checks.not_a_server_error,
+        described.status_code_conformance,
+        described.content_type_conformance,
+        described.response_schema_conformance,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +51,8 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> ApiOf:
 
 @pytest.fixture(scope="module")
 def schema(described: ApiOf) -> Any:
+    import schemathesis
+
     return schemathesis.openapi.from_asgi("/openapi.json", described.application)
 
 
@@ -64,7 +71,9 @@ def test_every_path_is_described_and_every_description_is_whole(described: ApiOf
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_answer_is_as_described(schema: Any, path: str) -> None:
-    operation = schema[path]["GET"]
+    from schemathesis import GenerationMode
+
+    operation, checks = schema[path]["GET"], conform()
 
     @given(operation.as_strategy(generation_mode=GenerationMode.POSITIVE), st.data())
     @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None)
@@ -74,18 +83,21 @@ def test_every_answer_is_as_described(schema: Any, path: str) -> None:
         for name in THERE.keys() & case.query.keys():
             if data.draw(st.booleans()):
                 case.query[name] = data.draw(THERE[name])
-        case.call_and_validate(checks=CONFORM)
+        case.call_and_validate(checks=checks)
 
     ask()
 
 
 @pytest.mark.parametrize("path", PATHS[1:])  # the first takes nothing
 def test_what_is_not_described_is_refused_as_described(schema: Any, path: str) -> None:
-    operation = schema[path]["GET"]
+    from schemathesis import GenerationMode
+    from schemathesis.specs.openapi.checks import negative_data_rejection
+
+    operation, checks = schema[path]["GET"], (*conform(), negative_data_rejection)
 
     @given(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     def ask(case: Any) -> None:
-        case.call_and_validate(checks=(*CONFORM, negative_data_rejection))
+        case.call_and_validate(checks=checks)
 
     ask()
