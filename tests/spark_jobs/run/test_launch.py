@@ -21,7 +21,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))  # an option with a blank is one option
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     # The session of other tests, whose settings its JVM would tell.
     monkeypatch.setattr("pyspark.SparkContext._jvm", None)
@@ -34,7 +34,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_the_second_jvm_takes_sparks_classes_from_what_the_first_one_left(
+def test_the_second_jvm_takes_sparks_classes_from_what_the_first_one_left_below_a_name_with_a_blank(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     first = Launch(_configuration("", "local[1]", {}))
@@ -42,7 +42,7 @@ def test_the_second_jvm_takes_sparks_classes_from_what_the_first_one_left(
     assert list((tmp_path / "temporary").iterdir()) == []
     first.end()
     assert not is_running(first._process.pid)
-    (archive,) = (tmp_path / "cache").iterdir()
+    (archive,) = (tmp_path / "a cache" / "rocketlens").iterdir()
 
     monkeypatch.setenv("JDK_JAVA_OPTIONS", f"-Xlog:class+load:file={tmp_path}/classes-%p")
     second = Launch(_configuration("", "local[1]", {}))
@@ -51,7 +51,7 @@ def test_the_second_jvm_takes_sparks_classes_from_what_the_first_one_left(
     second.end()
     (source,) = (line for line in loaded if " org.apache.spark.SparkConf source:" in line)
     assert source.endswith("shared objects file (top)")
-    assert [archive] == list((tmp_path / "cache").iterdir())
+    assert [archive] == list((tmp_path / "a cache" / "rocketlens").iterdir())
 
 
 def test_a_jvm_that_is_not_needed_after_all_is_ended_and_leaves_nothing(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_jvm_that_is_not_needed_after_all_is_ended_and_leaves_nothing(tmp_path
     started.end()
     assert not is_running(started._process.pid)
     assert list((tmp_path / "temporary").iterdir()) == []
-    assert list((tmp_path / "cache" / "rocketlens").iterdir()) == []
+    assert list((tmp_path / "a cache" / "rocketlens").iterdir()) == []
 
 
 def test_a_jvm_that_does_not_start_is_told_by_its_last_words(tmp_path: Path) -> None:
@@ -102,14 +102,6 @@ def test_who_tunes_the_jvm_tunes_it_alone(
         Launch(_configuration("", "local[1]", {}))
     assert told[0].get("SPARK_SUBMIT_OPTS") == variables.get("SPARK_SUBMIT_OPTS")
     assert ("-XX:TieredStopAtLevel=1" in told[1]["SPARK_SUBMIT_OPTS"]) is not bool(variables)
-
-
-def test_an_option_with_a_blank_is_one_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
-    started = Launch(_configuration("", "local[1]", {}))
-    started.connect(tmp_path / "spark.log")
-    started.end()
-    assert len(list((tmp_path / "a cache" / "rocketlens").iterdir())) == 1
 
 
 def test_what_spark_says_before_there_is_a_log_is_in_the_log(tmp_path: Path) -> None:
