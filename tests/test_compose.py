@@ -21,6 +21,7 @@ from compose import COMPOSE_FILE, ROOT, STOP_SECONDS, Composition, dockerfile_st
 from interop.jars import jars
 from interop.official_broker import OPEN_MODULES
 from interop.wire import ask
+from spark_classes import quick_jvm
 
 VIEW_MESSAGE_BY_ID = 33
 GET_ROUTE_INFO_BY_TOPIC = 105
@@ -37,7 +38,7 @@ def versions(_: int) -> tuple[str, str]:
     return numpy.__version__, storage.__name__
 
 session = SparkSession.builder.master(sys.argv[1]).config("spark.driver.host", "127.0.0.1").config(
-    "spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
+    "spark.executor.extraJavaOptions", sys.argv[2]).getOrCreate()
 print(*session.sparkContext.parallelize([0], 1).map(versions).first())
 session.stop()
 """
@@ -182,7 +183,7 @@ def test_the_official_broker_registers_with_the_official_name_server(tmp_path: P
     # What the image sets, and the options that a Java newer than the image's 8 needs.
     environment = {
         "ROCKETMQ_HOME": str(tmp_path),
-        "JDK_JAVA_OPTIONS": " ".join([*OPEN_MODULES, f"-Duser.home={tmp_path}"]),
+        "JDK_JAVA_OPTIONS": " ".join([*OPEN_MODULES, f"-Duser.home={tmp_path}", "-XX:TieredStopAtLevel=1"]),
     }
     name_server = ("127.0.0.1", composition.port(9876))
     with composition.running("namesrv", environment) as namesrv:
@@ -204,10 +205,13 @@ def test_the_official_broker_registers_with_the_official_name_server(tmp_path: P
 
 
 @pytest.mark.interop
-def test_executors_of_the_spark_worker_have_numpy_and_our_packages(tmp_path: Path, g1_store: Path) -> None:
+def test_executors_of_the_spark_worker_have_numpy_and_our_packages(
+    tmp_path: Path, g1_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     composition = Composition(tmp_path, {"STORE": str(g1_store)})
     environment = {"SPARK_LOCAL_HOSTNAME": "127.0.0.1", "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOG_DIR": str(tmp_path)}
-    environment |= dict.fromkeys(("SPARK_DAEMON_JAVA_OPTS", "SPARK_SUBMIT_OPTS"), "-XX:TieredStopAtLevel=1")
+    options = " ".join(quick_jvm(tmp_path_factory))
+    environment |= dict.fromkeys(("SPARK_DAEMON_JAVA_OPTS", "SPARK_SUBMIT_OPTS"), options)
     with (
         composition.running("spark-master", environment) as master,
         composition.running("spark-worker", environment) as worker,
@@ -218,7 +222,7 @@ def test_executors_of_the_spark_worker_have_numpy_and_our_packages(tmp_path: Pat
             lambda: composition.log_text("spark-master") + composition.log_text("spark-worker"),
         )
         assert master.poll() is None
-        printed = run_cluster_job(tmp_path, f"spark://127.0.0.1:{composition.port(7077)}", environment)
+        printed = run_cluster_job(tmp_path, f"spark://127.0.0.1:{composition.port(7077)}", options, environment)
     assert printed.split() == [np.__version__, "storage"]
 
 
@@ -229,12 +233,12 @@ def master_state(composition: Composition) -> dict[str, Any]:
     return state
 
 
-def run_cluster_job(folder: Path, master: str, environment: dict[str, str]) -> str:
-    """Runs the job against a cluster and returns what it printed."""
+def run_cluster_job(folder: Path, master: str, options: str, environment: dict[str, str]) -> str:
+    """Runs the job against a cluster, with options for the executors' JVMs, and returns what it printed."""
     script = folder / "cluster_job.py"
     script.write_text(CLUSTER_JOB)
     outcome = subprocess.run(
-        [sys.executable, str(script), master],
+        [sys.executable, str(script), master, options],
         cwd=folder,
         env=image_environment() | environment | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.fspath(ROOT)},
         capture_output=True,
