@@ -22,6 +22,7 @@ from held_tasks import APART, VARIABLE, HeldTasks, is_alive, parent_of, write_li
 from interop.stages import wait_until
 from oracles import build_index, read_log, signed
 from process import COMMAND
+from spark_classes import quick_jvm
 from spark_events import SparkEvents
 from store_writer import StoreWriter
 
@@ -29,10 +30,8 @@ ROOT = Path(__file__).parents[3]
 MASTER = "local-cluster[2,1,512]"
 SECONDS = 300
 SLOTS, ENTRIES = 97, 150
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 SETTINGS = {
     "spark.executor.memory": "512m", "spark.rocketlens.startSeconds": "180", "spark.shuffle.io.retryWait": "100ms",
-    "spark.executor.extraJavaOptions": QUICK_JVM, "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }  # fmt: skip
@@ -119,12 +118,13 @@ class Run:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+def start(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Run]]:
     """Starts a job of JOBS on a store; what still runs of it at the end is killed."""
     for name in ("driver", "disks", "events", "held", "listener"):
         (tmp_path / name).mkdir()
     write_listener(tmp_path / "listener")
     runs: list[Run] = []
+    options_of_jvms = " ".join(quick_jvm(tmp_path_factory))
 
     def begin(job: str, store: Path) -> Run:
         settings = SETTINGS | {
@@ -134,6 +134,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
             f"spark.executorEnv.{VARIABLE}": str(tmp_path / "held"),
             f"spark.executorEnv.{APART}": str(tmp_path / "driver"),
             "spark.executorEnv.TMPDIR": "/tmp",
+            "spark.executor.extraJavaOptions": options_of_jvms,
+            "spark.driver.extraJavaOptions": options_of_jvms,
         }
         options = [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
         command, *rest = JOBS[job]
