@@ -74,9 +74,13 @@ install_lock() {
     fi
     echo "setup: installing $lock into $VENV" >&2
     rm -f "$stamp"
-    pip_install --require-hashes -r "$lock"
     pip_install --require-hashes -r requirements-build.lock
-    compile_kernels
+    prepare_compiler
+    # Each takes a core for a minute. What compiles is there, and pip leaves it as it is: the locks are made together.
+    compile_kernels prepared &
+    local compiling=$!
+    (pip_install --require-hashes -r "$lock") || { wait "$compiling" || true; exit 1; }
+    wait "$compiling" || exit 1
     pip_install --no-deps --no-build-isolation --editable .
     echo "$wanted" >"$stamp"
 }
@@ -84,6 +88,7 @@ install_lock() {
 wanted_with() { echo "$1 $(cat "$1" requirements-build*.lock pyproject.toml | cksum)"; }
 
 # In place, so that the sources run. The stamp holds the checksum of all that they are compiled from, and what came of it.
+# `compile_kernels prepared` where the compiler is known to be there.
 compile_kernels() {
     local stamp="$VENV/compiled" sources modules
     sources=$(cat setup.py build_backend/*.py */kernels/*.pyx */kernels/*.pxd */kernels/*.h | cksum)
@@ -92,14 +97,18 @@ compile_kernels() {
         if [ "${modules[0]}" = "$sources" ] && [ "${#modules[@]}" -gt 1 ] && are_there "${modules[@]:1}"; then return; fi
     fi
     rm -f "$stamp"
+    if [ "${1:-}" != prepared ]; then prepare_compiler; fi
+    echo "setup: compiling the kernels; this takes some seconds, once" >&2
+    "$VENV/bin/python" setup.py -q build_ext --inplace >&2 || fail "the kernels could not be compiled (see above)"
+    { echo "$sources" && "$VENV/bin/python" build_backend/compilers.py modules; } >"$stamp"
+}
+
+prepare_compiler() {
     check_header
     if [ -z "$("$VENV/bin/python" build_backend/compilers.py compiler)" ]; then
         echo "setup: neither gcc nor clang is here: installing ziglang, which compiles C (100 MB)" >&2
         pip_install --require-hashes -r requirements-build-zig.lock
     fi
-    echo "setup: compiling the kernels; this takes some seconds, once" >&2
-    "$VENV/bin/python" setup.py -q build_ext --inplace >&2 || fail "the kernels could not be compiled (see above)"
-    { echo "$sources" && "$VENV/bin/python" build_backend/compilers.py modules; } >"$stamp"
 }
 
 are_there() {
