@@ -54,9 +54,9 @@ SHAPE = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000")
 
 UNEASY = {
     "spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.quantile": "0.5",
-    "spark.speculation.minTaskRuntime": "100ms",
+    "spark.speculation.minTaskRuntime": "1s",
 }  # fmt: skip
-"""Spark starts a copy of each task that takes long."""
+"""Spark starts a copy of each task that takes long, which none does that nothing holds."""
 
 SMALLEST_FILE = 64
 """Bytes that a file may have where the disk is full: less than any block, more than a task's progress."""
