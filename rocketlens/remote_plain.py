@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from broker.cluster.client import TOOLS_GROUP
 from protocol.errors import RocketLensError
-from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
+from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic
 from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time
 from rocketlens.remote import AsyncRemoteStore, connect_async
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from rocketlens.searching import Search
     from storage.search.step import Step
+    from storage.store.extents import QueueExtent
 
 Answer = TypeVar("Answer")
 
@@ -151,6 +152,22 @@ class RemoteStore:
     def topics(self) -> list[Topic]:
         """All topics by name; a name server says no numbers of queues."""
         return self._wait(self._remote.topics())
+
+    def queues(self, topic: str) -> "list[QueueExtent]":
+        """As :meth:`Store.queues`; a broker does not say when the first message of a queue was stored.
+
+        >>> [(queue.queue_id, queue.min_offset, queue.max_offset) for queue in remote.queues("TopicBatch")]
+        [(0, 0, 0), (1, 0, 10), (2, 0, 0), (3, 0, 0)]
+        """
+        return self._wait(self._remote.queues(topic))
+
+    def info(self) -> Info:
+        """As :meth:`Store.info`, as far as a broker says it.
+
+        >>> remote.info().end_offset
+        156014
+        """
+        return self._wait(self._remote.info())
 
     def groups(self) -> list[Group]:
         """All consumer groups of a broker by name, with the offsets that they have committed."""

@@ -18,9 +18,12 @@ from broker.config import FRAME_LIMIT
 from broker.endpoint import Endpoint
 from protocol.bodies import (
     ConsumerOffsetTable,
+    KVTable,
     SubscriptionGroupTable,
     TopicConfigTable,
     TopicList,
+    TopicOffset,
+    TopicOffsets,
     TopicQueues,
     TopicRouteData,
     decode_json,
@@ -347,6 +350,19 @@ class Client:
         """How many queues each topic of a broker has."""
         answer = await self.call(endpoint, RequestCode.GET_ALL_TOPIC_CONFIG, {})
         return self._decoded(endpoint, answer, TopicConfigTable).topic_config_table
+
+    async def topic_offsets(self, endpoint: Endpoint, topic: str) -> dict[int, TopicOffset]:
+        """The first offset and the end of each queue of a topic, and when its last message was stored, by queue id."""
+        answer = await self.call(endpoint, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
+        try:
+            return self._decoded(endpoint, answer, TopicOffsets).by_queue()
+        except ProtocolError as error:
+            raise ClientError(f"{endpoint} answered what cannot be read: {error}") from error
+
+    async def runtime_figures(self, endpoint: Endpoint) -> dict[str, str]:
+        """The figures of a broker by name, as brokerStatus prints them."""
+        answer = await self.call(endpoint, RequestCode.GET_BROKER_RUNTIME_INFO, {})
+        return self._decoded(endpoint, answer, KVTable).table
 
     async def groups(self, endpoint: Endpoint) -> Sequence[str]:
         """The consumer groups that a broker is configured for, sorted."""
