@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
@@ -236,6 +236,20 @@ class AsyncRemoteStore:
         messages, notes = pulled(_decoded(server, answer.records), offset, wanted)
         reason = "" if messages else f"{server} has nothing for queue {queue_id} of topic {topic}: {answer.remark}"
         return PulledMessages(messages, None, notes, reason, answer.next_offset, answer.min_offset, answer.max_offset)
+
+    async def follow(
+        self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
+    ) -> AsyncGenerator[list[Message]]:
+        """As :meth:`RemoteStore.follow`, to be iterated over with ``async for``."""
+        from rocketlens.remote_following import RemoteFollowing
+
+        wanted, server = subscription(tag, sql), await self._broker_of(topic)
+        pieces = RemoteFollowing(self._client, server, topic, dict(offsets), wanted, self._group).pieces()
+        try:
+            async for piece in pieces:
+                yield piece
+        finally:
+            await pieces.aclose()
 
     def search(
         self,

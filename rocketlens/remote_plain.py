@@ -2,14 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from broker.cluster.client import TOOLS_GROUP
 from protocol.errors import RocketLensError
+from protocol.message import Message
 from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic
-from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time
+from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, subscription
 from rocketlens.remote import AsyncRemoteStore, connect_async
 
 if TYPE_CHECKING:
@@ -125,6 +126,36 @@ class RemoteStore:
         [0, 1, 2]
         """
         return self._wait(self._remote.pull(topic, queue_id, offset, maximum=maximum, tag=tag, sql=sql))
+
+    def follow(
+        self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
+    ) -> Iterator[list[Message]]:
+        """As :meth:`Store.follow`: a pull of each queue waits at the broker, and none of them commits anything.
+
+        >>> next(remote.follow("TopicTest", {0: 11, 1: 15, 2: 13, 3: 12}))[0].body
+        b'hot 38'
+        """
+        subscription(tag, sql)
+        following = self._remote.follow(topic, offsets, tag=tag, sql=sql)
+
+        async def piece() -> list[Message]:
+            return await anext(following)
+
+        def pieces() -> Iterator[list[Message]]:
+            try:
+                while True:
+                    yield self._wait(piece())
+            finally:
+                self._end(following)
+
+        return pieces()
+
+    def _end(self, following: AsyncGenerator[list[Message]]) -> None:
+        """End what is awaited for an iterator that nobody asks any more."""
+        with self._starting:
+            loop = self._loop
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(following.aclose(), loop).result()
 
     def search(
         self,

@@ -1,7 +1,7 @@
 """A store directory, opened for reading: what `rocketlens.open` returns."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -199,6 +199,22 @@ class Store:
         reason = "" if messages else _why_nothing_pulled(result, topic, queue_id, offset)
         offsets = result.next_begin_offset, result.min_offset, result.max_offset
         return PulledMessages(messages, None, notes, reason, *offsets)
+
+    def follow(
+        self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
+    ) -> Iterator[list[Message]]:
+        """The messages that come to a topic, piece by piece, as a broker stores them: an iterator without an end.
+
+        `offsets` are the queue offsets to begin at by queue id, 0 for those that are not named. `tag` and `sql` are
+        those of :meth:`pull`. A message is there some hundredths of a second after it was stored.
+
+        >>> next(store.follow("TopicTest", {0: 11, 1: 15, 2: 13, 3: 12}))[0].body
+        b'hot 38'
+        """
+        from rocketlens.following import StoreFollowing
+
+        wanted, store = subscription(tag, sql), self._opened(with_keys=False)
+        return StoreFollowing(store, topic, dict(offsets), wanted).pieces()
 
     def search(
         self,

@@ -33,6 +33,7 @@ COMMANDS = {
     "search": Later("broker.cli.search:search", "Search a store for messages by their content."),
     "serve": Later("broker.cli.serve:serve", "Answer RocketMQ clients and mqadmin from stores."),
     "space": Later("broker.cli.space:space", "Show what takes the disk, and until when there is room."),
+    "tail": Later("broker.cli.tail:tail", "List the newest messages of a topic, and those that come."),
     "topics": Later("broker.cli.topics:topics", "List topics, or the queues of one: counts, offsets and times."),
     "verify": Later("spark_jobs.verify_store:verify_store", "Check every message, queue unit and index entry."),
     "view": Later("broker.cli.view:view", "Show messages by their ids."),
