@@ -131,6 +131,20 @@ class TopicStatsTable(_Body):
     topic_put_tps: float = 0.0
 
 
+class TopicOffsets(_Body):
+    """Code 202 as it is read: its map by the compact JSON of a `MessageQueue`."""
+
+    offset_table: dict[str, TopicOffset]
+
+    def by_queue(self) -> dict[int, TopicOffset]:
+        """The map by queue id. Raises `BadCommand` for a key that names no queue."""
+        try:
+            queues = [msgspec.json.decode(key, type=MessageQueue) for key in self.offset_table]
+        except msgspec.DecodeError as error:
+            raise BadCommand(f"a key of the body names no queue: {error}") from error
+        return {queue.queue_id: each for queue, each in zip(queues, self.offset_table.values(), strict=True)}
+
+
 class OffsetWrapper(_Body):
     """How far a group is in one queue; `last_timestamp` is the store time in ms of the last message it consumed.
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from protocol.errors import RocketLensError as Error
     from protocol.host_address import HostAddress
     from protocol.message import Message
-    from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Reading, Space, Topic
+    from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Reading, Space, Topic
     from rocketlens.arrow_reader import DamageWarning, arrow
     from rocketlens.remote import AsyncRemoteStore, connect_async
     from rocketlens.remote_plain import RemoteStore, connect
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rocketlens.store import Store, open
     from storage.life.message_life import Event, MessageLife
     from storage.search.progress import ProgressReport
+    from storage.store.extents import QueueExtent
 
 _PLACES: Final = {
     "AsyncRemoteStore": "rocketlens.remote",
@@ -53,6 +54,7 @@ _PLACES: Final = {
     "FoundMessages": "rocketlens.answers",
     "Group": "rocketlens.answers",
     "HostAddress": "protocol.host_address",
+    "Info": "rocketlens.answers",
     "Message": "protocol.message",
     "MessageLife": "storage.life.message_life",
     "Messages": "rocketlens.answers",
@@ -60,6 +62,7 @@ _PLACES: Final = {
     "ProgressReport": "storage.search.progress",
     "ProtocolError": "protocol.errors",
     "PulledMessages": "rocketlens.answers",
+    "QueueExtent": "storage.store.extents",
     "Reading": "rocketlens.answers",
     "RemoteStore": "rocketlens.remote_plain",
     "ResponseError": "broker.cluster.client",
@@ -90,6 +93,7 @@ __all__ = [
     "FoundMessages",
     "Group",
     "HostAddress",
+    "Info",
     "Message",
     "MessageLife",
     "Messages",
@@ -97,6 +101,7 @@ __all__ = [
     "ProgressReport",
     "ProtocolError",
     "PulledMessages",
+    "QueueExtent",
     "Reading",
     "RemoteStore",
     "ResponseError",

@@ -102,6 +102,40 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Info:
+    """A store, or a broker that runs; None for what is not known, or is not for a broker to say.
+
+    >>> info = store.info()
+    >>> info.state, info.broker, info.min_offset, info.end_offset, info.segments
+    ('stopped', 'broker-a', 0, 156014, 2)
+    """
+
+    where: str
+    """The directory of the store, or the address of the broker."""
+    broker: str | None = None
+    cluster: str | None = None
+    state: str | None = None
+    """``live`` where a broker runs on the store, ``crashed`` where it did not stop cleanly, else ``stopped``."""
+    version: str | None = None
+    """The version of a broker that runs."""
+    min_offset: int = 0
+    """The physical offset at which the log begins."""
+    end_offset: int = 0
+    """The physical offset behind the log's last record."""
+    segments: int | None = None
+    first_timestamp: int | None = None
+    """When the first message was stored, in ms."""
+    last_timestamp: int | None = None
+    """When the last message was stored, in ms."""
+    index_files: int | None = None
+    index_bytes: int | None = None
+    topics: int | None = None
+    groups: int | None = None
+    problems: tuple[str, ...] = ()
+    """Sentences: what is missing or damaged."""
+
+
+@dataclass(frozen=True, slots=True)
 class Space:
     """What takes the disk in a store's log: messages, and the bytes of their records.
 

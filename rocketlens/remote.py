@@ -1,7 +1,8 @@
 """The messages of brokers that run, over the network: what `rocketlens.connect_async` returns."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
@@ -12,7 +13,7 @@ from protocol.codes import ResponseCode
 from protocol.errors import ConfigError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
 from protocol.message import Message, decode_message, decode_messages
-from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Reading, Topic
+from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Reading, Topic
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from rocketlens.searching import AsyncSearch
     from storage.search.step import Step
+    from storage.store.extents import QueueExtent
 
 Thing = TypeVar("Thing")
 Answer = TypeVar("Answer")
@@ -235,6 +237,20 @@ class AsyncRemoteStore:
         reason = "" if messages else f"{server} has nothing for queue {queue_id} of topic {topic}: {answer.remark}"
         return PulledMessages(messages, None, notes, reason, answer.next_offset, answer.min_offset, answer.max_offset)
 
+    async def follow(
+        self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
+    ) -> AsyncGenerator[list[Message]]:
+        """As :meth:`RemoteStore.follow`, to be iterated over with ``async for``."""
+        from rocketlens.remote_following import RemoteFollowing
+
+        wanted, server = subscription(tag, sql), await self._broker_of(topic)
+        pieces = RemoteFollowing(self._client, server, topic, dict(offsets), wanted, self._group).pieces()
+        try:
+            async for piece in pieces:
+                yield piece
+        finally:
+            await pieces.aclose()
+
     def search(
         self,
         *,
@@ -273,6 +289,40 @@ class AsyncRemoteStore:
                 raise
             return [Topic(name) for name in await self._client.topics(server)]
         return [Topic(name, found.read_queue_nums, found.write_queue_nums) for name, found in sorted(queues.items())]
+
+    async def queues(self, topic: str) -> "list[QueueExtent]":
+        """As :meth:`RemoteStore.queues`."""
+        from storage.store.extents import QueueExtent
+
+        try:
+            offsets = await self._client.topic_offsets(await self._broker_of(topic), topic)
+        except ResponseError as error:
+            if error.code not in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_ERROR):
+                raise
+            return []
+        return [
+            QueueExtent(queue_id, each.min_offset, each.max_offset, None, each.last_update_timestamp or None)
+            for queue_id, each in sorted(offsets.items())
+        ]
+
+    async def info(self) -> Info:
+        """As :meth:`RemoteStore.info`."""
+        server = self._named_server()
+        try:
+            figures = await self._client.runtime_figures(server)
+            groups = await self._client.groups(server)
+        except ResponseError as error:
+            raise _broker_error(server, error) from None
+        numbers = {name: int(text) for name, text in figures.items() if re.fullmatch(r"[0-9]{1,19}", text, re.ASCII)}
+        return Info(
+            where=str(server),
+            version=figures.get("brokerVersionDesc"),
+            min_offset=numbers.get("commitLogMinOffset", 0),
+            end_offset=numbers.get("commitLogMaxOffset", 0),
+            first_timestamp=numbers.get("earliestMessageTimeStamp"),
+            topics=len(await self._client.topics(server)),
+            groups=len(groups),
+        )
 
     async def groups(self) -> list[Group]:
         """As :meth:`RemoteStore.groups`."""

@@ -2,14 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from broker.cluster.client import TOOLS_GROUP
 from protocol.errors import RocketLensError
-from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
-from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time
+from protocol.message import Message
+from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic
+from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, subscription
 from rocketlens.remote import AsyncRemoteStore, connect_async
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from rocketlens.searching import Search
     from storage.search.step import Step
+    from storage.store.extents import QueueExtent
 
 Answer = TypeVar("Answer")
 
@@ -125,6 +127,36 @@ class RemoteStore:
         """
         return self._wait(self._remote.pull(topic, queue_id, offset, maximum=maximum, tag=tag, sql=sql))
 
+    def follow(
+        self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
+    ) -> Iterator[list[Message]]:
+        """As :meth:`Store.follow`: a pull of each queue waits at the broker, and none of them commits anything.
+
+        >>> next(remote.follow("TopicTest", {0: 11, 1: 15, 2: 13, 3: 12}))[0].body
+        b'hot 38'
+        """
+        subscription(tag, sql)
+        following = self._remote.follow(topic, offsets, tag=tag, sql=sql)
+
+        async def piece() -> list[Message]:
+            return await anext(following)
+
+        def pieces() -> Iterator[list[Message]]:
+            try:
+                while True:
+                    yield self._wait(piece())
+            finally:
+                self._end(following)
+
+        return pieces()
+
+    def _end(self, following: AsyncGenerator[list[Message]]) -> None:
+        """End what is awaited for an iterator that nobody asks any more."""
+        with self._starting:
+            loop = self._loop
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(following.aclose(), loop).result()
+
     def search(
         self,
         *,
@@ -151,6 +183,22 @@ class RemoteStore:
     def topics(self) -> list[Topic]:
         """All topics by name; a name server says no numbers of queues."""
         return self._wait(self._remote.topics())
+
+    def queues(self, topic: str) -> "list[QueueExtent]":
+        """As :meth:`Store.queues`; a broker does not say when the first message of a queue was stored.
+
+        >>> [(queue.queue_id, queue.min_offset, queue.max_offset) for queue in remote.queues("TopicBatch")]
+        [(0, 0, 0), (1, 0, 10), (2, 0, 0), (3, 0, 0)]
+        """
+        return self._wait(self._remote.queues(topic))
+
+    def info(self) -> Info:
+        """As :meth:`Store.info`, as far as a broker says it.
+
+        >>> remote.info().end_offset
+        156014
+        """
+        return self._wait(self._remote.info())
 
     def groups(self) -> list[Group]:
         """All consumer groups of a broker by name, with the offsets that they have committed."""

@@ -1,7 +1,7 @@
 """A store directory, opened for reading: what `rocketlens.open` returns."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ import msgspec
 from protocol.errors import RocketLensError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
 from protocol.message import Message, decode_message
-from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Reading, Space, Topic
+from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Reading, Space, Topic
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from storage.query.lookup_call import KeyQuery
     from storage.search.criteria import Criteria
     from storage.search.find import Finder
+    from storage.store.extents import QueueExtent
     from storage.store.message_store import MessageStore, QueryAnswer
 
 
@@ -199,6 +200,22 @@ class Store:
         offsets = result.next_begin_offset, result.min_offset, result.max_offset
         return PulledMessages(messages, None, notes, reason, *offsets)
 
+    def follow(
+        self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
+    ) -> Iterator[list[Message]]:
+        """The messages that come to a topic, piece by piece, as a broker stores them: an iterator without an end.
+
+        `offsets` are the queue offsets to begin at by queue id, 0 for those that are not named. `tag` and `sql` are
+        those of :meth:`pull`. A message is there some hundredths of a second after it was stored.
+
+        >>> next(store.follow("TopicTest", {0: 11, 1: 15, 2: 13, 3: 12}))[0].body
+        b'hot 38'
+        """
+        from rocketlens.following import StoreFollowing
+
+        wanted, store = subscription(tag, sql), self._opened(with_keys=False)
+        return StoreFollowing(store, topic, dict(offsets), wanted).pieces()
+
     def search(
         self,
         *,
@@ -314,6 +331,51 @@ class Store:
             found.append(Topic(name, *queues))
         return found
 
+    def queues(self, topic: str) -> "list[QueueExtent]":
+        """The queues of a topic by id, with their offsets and the times of their first and last messages.
+
+        Those in which no message was ever stored are among them. Nothing for a topic that the store does not have.
+
+        >>> [(queue.queue_id, queue.min_offset, queue.max_offset) for queue in store.queues("TopicBatch")]
+        [(0, 0, 0), (1, 0, 10), (2, 0, 0), (3, 0, 0)]
+        """
+        from storage.store.extents import QueueExtent, queue_extent
+        from storage.store.topic_catalog import find_topic
+
+        store = self._opened(with_keys=False)
+        config = find_topic(store, topic)
+        count = 0 if config is None else max(config.read_queue_nums, config.write_queue_nums)
+        stored = set(store.queues.queue_ids(topic))
+        return [
+            queue_extent(store, topic, queue_id) if queue_id in stored else QueueExtent(queue_id)
+            for queue_id in sorted(stored.union(range(count)))
+        ]
+
+    def info(self) -> Info:
+        """Which store this is, how far its log reaches, and what is missing or damaged."""
+        from storage.store.extents import log_extent
+        from storage.store.topic_catalog import topic_names
+
+        store = self._opened(with_keys=False)
+        snapshot, state = store.snapshot, store.snapshot.state
+        log, files = log_extent(snapshot), snapshot.index.files
+        return Info(
+            where=str(self.path),
+            broker=store.identity.broker_name,
+            cluster=store.identity.cluster,
+            state="live" if state.is_live else "crashed" if state.has_crashed else "stopped",
+            min_offset=log.minimum,
+            end_offset=log.end,
+            segments=log.segments,
+            first_timestamp=log.first_timestamp,
+            last_timestamp=log.last_timestamp,
+            index_files=len(files),
+            index_bytes=sum(each.index.file.size for each in files),
+            topics=_count(lambda: topic_names(store)),
+            groups=_count(self.groups),
+            problems=tuple(store.problems),
+        )
+
     def groups(self) -> list[Group]:
         """All consumer groups of the store by name, with the offsets that they had committed."""
         from storage.layout.store_config import GROUPS
@@ -389,6 +451,14 @@ def _found(finder: "Finder", text: str, topic: str | None, names: Sequence[str],
         tuple(Reading(each.kind, each.found, each.note) for each in finder.tried.values()),
         details=finder.details,
     )
+
+
+def _count(names: Callable[[], Sized]) -> int | None:
+    """How many names there are, None where that is not known."""
+    try:
+        return len(names())
+    except StoreError:
+        return None
 
 
 def message_store_of(store: Store, command: str | None = None, *, with_keys: bool = True) -> "MessageStore":

@@ -23,6 +23,8 @@ COMMANDS = {
     "fetch": Later("spark_jobs.fetch_store:fetch_store", "Bring what was rebuilt behind a URL into a store."),
     "filter": Later("broker.cli.filter:filter_", "List the messages that a consumer with a filter would get."),
     "find": Later("broker.cli.find:find", "Find the messages that a text names, whatever it is."),
+    "groups": Later("broker.cli.groups:groups", "List consumer groups: offsets, and how far they are behind."),
+    "info": Later("broker.cli.info:info", "Show which store or broker this is, and how far it reaches."),
     "life": Later("broker.cli.life:life", "Show everything that happened to one message."),
     "lookup": Later("broker.cli.lookup:lookup", "Look up many keys and ids in a store."),
     "pending": Later("broker.cli.pending:pending", "List the messages that wait for a time, by topic."),
@@ -31,6 +33,8 @@ COMMANDS = {
     "search": Later("broker.cli.search:search", "Search a store for messages by their content."),
     "serve": Later("broker.cli.serve:serve", "Answer RocketMQ clients and mqadmin from stores."),
     "space": Later("broker.cli.space:space", "Show what takes the disk, and until when there is room."),
+    "tail": Later("broker.cli.tail:tail", "List the newest messages of a topic, and those that come."),
+    "topics": Later("broker.cli.topics:topics", "List topics, or the queues of one: counts, offsets and times."),
     "verify": Later("spark_jobs.verify_store:verify_store", "Check every message, queue unit and index entry."),
     "view": Later("broker.cli.view:view", "Show messages by their ids."),
 }

@@ -1,11 +1,14 @@
 """Open what a command reads: a store, or a server that runs."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
-from broker.cli.server_options import ServerArguments
+from broker.cli.options import DIRECTORY, endpoint, gathered, store_options
+from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
 
@@ -45,6 +48,28 @@ def meant_instead(store: "Store", topic: str) -> str:
 
     proposed = similar_topics(message_store_of(store, with_keys=False), topic)
     return f"; {did_you_mean(proposed)}" if proposed else ""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """What a command reads, by its arguments: a store, or a server."""
+
+    store: Path | None
+    server: Endpoint | None
+    store_arguments: StoreArguments
+    server_arguments: ServerArguments
+
+    def open(self) -> "rocketlens.Store | rocketlens.RemoteStore":
+        """As `open_source`."""
+        return open_source(self.store, self.server, self.store_arguments, self.server_arguments)
+
+
+def source_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add STORE and --server with the options of each to a command; it gets them as `source`."""
+    command = store_options(server_options(gathered(source=Source)(command)))
+    command = click.option(
+        "--server", type=endpoint, metavar="HOST:PORT", help="Ask this broker instead of opening a store."
+    )(command)
+    return click.argument("store", type=DIRECTORY, required=False)(command)
 
 
 def open_source(

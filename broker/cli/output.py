@@ -39,7 +39,9 @@ LONGEST_BODY = 20_000
 CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Control characters, which no text contains; in UTF-8 these bytes are never part of another character."""
 
-NUMBERS = ("QUEUE", "OFFSET", "PHYSICAL")
+NUMBERS = (
+    *("QUEUE", "OFFSET", "PHYSICAL", "QUEUES", "MESSAGES", "BEHIND", "FIRST OFFSET", "END OFFSET", "NEXT OFFSET"),
+)
 """Columns of a table that are aligned to the right."""
 
 GROWING = ("MESSAGE ID", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY")
@@ -95,6 +97,11 @@ def time_text(timestamp: int) -> str:
     except (ValueError, OverflowError, OSError):
         return str(timestamp)
     return moment.replace(microsecond=timestamp % 1000 * 1000).isoformat(sep=" ", timespec="milliseconds")
+
+
+def optional_time(timestamp: int | None) -> str:
+    """As `time_text`; empty for a time that is not known."""
+    return "" if timestamp is None else time_text(timestamp)
 
 
 def json_fields(message: Message) -> Fields:
@@ -268,18 +275,23 @@ def print_table(
 
 def write_details(messages: Iterable[Message]) -> None:
     """Write each message as a block of one line a field."""
-    from rich.table import Table
-    from rich.text import Text
-
     for number, message in enumerate(messages):
         if number:
             _print("")
-        table = Table.grid(padding=(0, 2))
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column(overflow="fold")
-        for name, value in _details(message):
-            table.add_row(name, Text(printable(value)))
-        _print(table)
+        print_fields(_details(message))
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Write names and values, one of each on a line."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields:
+        table.add_row(name, Text(printable(value)))
+    _print(table)
 
 
 def writer(name: str, *, detailed: bool) -> Writer:

@@ -18,9 +18,12 @@ from broker.config import FRAME_LIMIT
 from broker.endpoint import Endpoint
 from protocol.bodies import (
     ConsumerOffsetTable,
+    KVTable,
     SubscriptionGroupTable,
     TopicConfigTable,
     TopicList,
+    TopicOffset,
+    TopicOffsets,
     TopicQueues,
     TopicRouteData,
     decode_json,
@@ -36,6 +39,8 @@ if TYPE_CHECKING:  # commands that ask a server in plain text do without it
 
 Body = TypeVar("Body")
 
+SUSPENDS: Final = 2
+"""The bit of a pull's sysFlag that says that the broker may hold the pull until there is a message."""
 SUBSCRIBES: Final = 4
 """The bit of a pull's sysFlag that says that the subscription is in the request."""
 
@@ -91,7 +96,10 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class QueueQuestion:
-    """Which messages of a queue are wanted, by which consumer group; `expression_type` is TAG or SQL92."""
+    """Which messages of a queue are wanted, by which consumer group; `expression_type` is TAG or SQL92.
+
+    Where there is none yet the broker may hold the answer for `suspended_milliseconds`.
+    """
 
     topic: str
     queue_id: int
@@ -100,18 +108,19 @@ class QueueQuestion:
     group: str = TOOLS_GROUP
     expression: str = "*"
     expression_type: str = "TAG"
+    suspended_milliseconds: int = 0
 
     def ext_fields(self) -> dict[str, str]:
-        """The request's header fields: nothing is committed, and nobody waits for messages."""
+        """The request's header fields: nothing is committed."""
         return {
             "consumerGroup": self.group,
             "topic": self.topic,
             "queueId": str(self.queue_id),
             "queueOffset": str(self.queue_offset),
             "maxMsgNums": str(self.maximum),
-            "sysFlag": str(SUBSCRIBES),
+            "sysFlag": str(SUBSCRIBES | (SUSPENDS if self.suspended_milliseconds else 0)),
             "commitOffset": "0",
-            "suspendTimeoutMillis": "0",
+            "suspendTimeoutMillis": str(self.suspended_milliseconds),
             "subscription": self.expression,
             "subVersion": "0",
             "expressionType": self.expression_type,
@@ -347,6 +356,19 @@ class Client:
         """How many queues each topic of a broker has."""
         answer = await self.call(endpoint, RequestCode.GET_ALL_TOPIC_CONFIG, {})
         return self._decoded(endpoint, answer, TopicConfigTable).topic_config_table
+
+    async def topic_offsets(self, endpoint: Endpoint, topic: str) -> dict[int, TopicOffset]:
+        """The first offset and the end of each queue of a topic, and when its last message was stored, by queue id."""
+        answer = await self.call(endpoint, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
+        try:
+            return self._decoded(endpoint, answer, TopicOffsets).by_queue()
+        except ProtocolError as error:
+            raise ClientError(f"{endpoint} answered what cannot be read: {error}") from error
+
+    async def runtime_figures(self, endpoint: Endpoint) -> dict[str, str]:
+        """The figures of a broker by name, as brokerStatus prints them."""
+        answer = await self.call(endpoint, RequestCode.GET_BROKER_RUNTIME_INFO, {})
+        return self._decoded(endpoint, answer, KVTable).table
 
     async def groups(self, endpoint: Endpoint) -> Sequence[str]:
         """The consumer groups that a broker is configured for, sorted."""

@@ -62,6 +62,15 @@ def stage_of(topic: str) -> Stage:
     return _WAITING.get(topic, Stage.DELIVERED)
 
 
+def kind_of(topic: str) -> str:
+    """What a topic is for: normal, retry, dead letter, or the broker's own."""
+    stage = stage_of(topic)
+    if stage in (Stage.RETRY, Stage.DEAD_LETTER):
+        return str(stage.value)
+    own = stage is not Stage.DELIVERED or topic.upper().startswith("RMQ_SYS_")
+    return "system" if own or topic in ("TBW102", "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC") else "normal"
+
+
 def origin_topic(message: Message) -> str:
     """The topic to which a message was sent; the one that it is stored under if it does not say."""
     properties, topic = message.properties, message.topic

@@ -3,6 +3,7 @@
 from typing import Final
 
 DOOR: Final = (
+    "extents",
     "file_sizes",
     "key_search",
     "message_store",

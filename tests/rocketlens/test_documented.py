@@ -50,9 +50,9 @@ def test_the_page(g1_store: Path, address: Endpoint) -> None:
 
 def test_the_page_names_all_that_is_promised() -> None:
     text = PAGE.read_text()
-    unnamed = {"AsyncRemoteStore", "AsyncSearch", "Event", "FoundMessages", "Group", "HostAddress", "Message"}
+    unnamed = {"AsyncRemoteStore", "AsyncSearch", "Event", "FoundMessages", "Group", "HostAddress", "Info", "Message"}
     unnamed |= {"MessageLife", "Messages", "ProgressReport", "ProtocolError", "PulledMessages", "Reading"}
-    unnamed |= {"RemoteStore", "Search", "Space", "Store", "Topic"}  # what the others return
+    unnamed |= {"RemoteStore", "QueueExtent", "Search", "Space", "Store", "Topic"}  # what the others return
     assert unnamed < set(rocketlens.__all__)
     assert [name for name in rocketlens.__all__ if name not in unnamed and f"`{name}" not in text and
             f"rocketlens.{name}" not in text] == []  # fmt: skip

@@ -62,7 +62,7 @@ def signature_of(method: object) -> list[tuple[str, object, object]]:
     return [(each.name, each.kind, each.default) for each in parameters]
 
 
-@pytest.mark.parametrize("name", ["view", "query", "find", "pull", "topics", "groups"])
+@pytest.mark.parametrize("name", ["view", "query", "find", "pull", "topics", "queues", "info", "groups"])
 def test_a_store_and_a_broker_are_asked_with_the_same_words(name: str) -> None:
     plain, awaited = getattr(rocketlens.RemoteStore, name), getattr(rocketlens.AsyncRemoteStore, name)
     assert signature_of(plain) == signature_of(awaited)

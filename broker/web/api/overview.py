@@ -9,6 +9,7 @@ from broker.web.api.request_context import RequestContext
 from broker.web.metrics_collector import installed_version
 from protocol.errors import StoreError
 from storage.layout.store_layout import recognise_with_tier
+from storage.store.extents import log_extent
 
 MOST_PROBLEMS: Final = 50
 
@@ -71,19 +72,16 @@ def store(context: RequestContext, _question: StoreQuestion) -> StoreAnswer:
 
 def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
     snapshot = context.store.snapshot
-    log, state = snapshot.commit_log, snapshot.state
-    first = log.first_timestamp()
-    newest = max((run.last for run in snapshot.tail.runs), default=-1)
-    last = max(log.store_timestamp_at(newest, 1) if newest >= 0 else 0, snapshot.index.last_update[0])
+    log, state = log_extent(snapshot), snapshot.state
     problems = [*_reason_not_to_follow(context), *context.store.problems]
     answer.state = "live" if state.is_live else "crashed" if state.has_crashed else "stopped"
     answer.store = str(snapshot.layout.root)
     answer.log = LogExtent(
         minimum=log.minimum,
         end=log.end,
-        segments=len(log.segments),
-        first_timestamp=first if first > 0 else None,
-        last_timestamp=last if last > 0 else None,
+        segments=log.segments,
+        first_timestamp=log.first_timestamp,
+        last_timestamp=log.last_timestamp,
     )
     answer.index_files = len(snapshot.index.files)
     answer.incomplete = snapshot.incomplete

@@ -9,8 +9,8 @@ from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Question, Topic
 from broker.web.api.request_context import RequestContext
 from protocol.errors import BeingSearched, RocketLensError, StoreError
-from storage.life.message_copies import Stage, stage_of
-from storage.queue.queue import Queue
+from storage.life.message_copies import kind_of
+from storage.store.extents import queue_extent
 
 MOST_OFFSETS: Final = 256
 """Queues of a topic for which a group's next offset is listed."""
@@ -145,15 +145,6 @@ def _groups_of(context: RequestContext, topic: str) -> tuple[list[str], str | No
         return [], str(error)
 
 
-def kind_of(topic: str) -> str:
-    """What a topic is for: normal, retry, dead letter, or the broker's own."""
-    stage = stage_of(topic)
-    if stage in (Stage.RETRY, Stage.DEAD_LETTER):
-        return str(stage.value)
-    own = stage is not Stage.DELIVERED or topic.upper().startswith("RMQ_SYS_")
-    return "system" if own or topic in ("TBW102", "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC") else "normal"
-
-
 def _queue_count(context: RequestContext, topic: str) -> int | None:
     try:
         return len(context.store.queues.queue_ids(topic))
@@ -177,27 +168,14 @@ def _count(context: RequestContext, line: TopicLine) -> None:
 
 def _queue_line(context: RequestContext, topic: str, queue_id: int) -> QueueLine:
     context.check()
-    try:
-        queue = context.store.queues.queue(topic, queue_id)
-        if queue is not None:
-            return _read_queue(queue)
-        problem = "its directory is gone"
-    except (StoreError, BeingSearched) as error:
-        problem = str(error)
+    found = queue_extent(context.store, topic, queue_id)
     return QueueLine(
-        queue_id=queue_id, min_offset=0, max_offset=0, first_timestamp=None, last_timestamp=None, problem=problem
-    )
-
-
-def _read_queue(queue: Queue) -> QueueLine:
-    first, end = queue.min_offset, queue.max_offset
-    times = [queue.store_timestamp_at(first), queue.store_timestamp_at(end - 1)] if end > first else [-1, -1]
-    return QueueLine(
-        queue_id=queue.queue_id,
-        min_offset=first,
-        max_offset=end,
-        first_timestamp=times[0] if times[0] >= 0 else None,
-        last_timestamp=times[1] if times[1] >= 0 else None,
+        queue_id=queue_id,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+        first_timestamp=found.first_timestamp,
+        last_timestamp=found.last_timestamp,
+        problem=found.problem or None,
     )
 
 

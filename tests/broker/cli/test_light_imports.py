@@ -68,6 +68,10 @@ def test_a_view_by_offset_loads_a_table_at_most(g1_store: Path) -> None:
         ("life", "STORE", "--unique-key", UNIQUE_KEY, "--json"),
         ("pending", "WAITING", "--json"),
         ("space", "STORE", "--json"),
+        ("tail", "STORE", "--topic", "TopicTest", "--json"),
+        ("topics", "STORE", "--json"),
+        ("groups", "STORE", "--json"),
+        ("info", "STORE", "--json"),
     ],
     ids=lambda arguments: str(arguments[0]),
 )

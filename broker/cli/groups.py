@@ -1,0 +1,146 @@
+"""`rocketlens groups`: how far consumer groups have come."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import click
+
+import rocketlens
+from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from broker.cli.opening import Source, source_options
+from broker.cli.output import format_options, print_table, write_maps
+from storage.names import did_you_mean, similar_names
+
+GROUP_HEADINGS: Final = ("GROUP", "TOPIC", "QUEUES", "BEHIND")
+QUEUE_HEADINGS: Final = ("GROUP", "TOPIC", "QUEUE", "NEXT OFFSET", "END OFFSET", "BEHIND")
+
+
+class QueueProgress(NamedTuple):
+    """How far a group has come in a queue: where it reads next, and where the queue ends, None if that is not known."""
+
+    queue_id: int
+    next_offset: int
+    end_offset: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """How many messages it has not consumed, None if that is not known."""
+        return None if self.end_offset is None else max(self.end_offset - self.next_offset, 0)
+
+
+class Progress(NamedTuple):
+    """How far a group has come in a topic; a group that has committed nothing has no topic."""
+
+    group: str
+    topic: str | None
+    queues: tuple[QueueProgress, ...] = ()
+
+    @property
+    def lag(self) -> int | None:
+        """How many messages of the topic it has not consumed, None if that of a queue is not known."""
+        each = [queue.lag for queue in self.queues]
+        return None if None in each else sum(lag for lag in each if lag is not None)
+
+
+@click.command()
+@click.option("--group", help="Only this group, queue by queue.")
+@click.option("--topic", help="Only what groups consume of this topic.")
+@format_options
+@source_options
+@plain_errors
+def groups(group: str | None, topic: str | None, output_format: str, source: Source) -> None:
+    """List the consumer groups of the store in STORE, or of a running broker, and how far they are behind.
+
+    For each group and topic: in how many queues it has committed offsets, and how many messages of these queues it has
+    not consumed. With --group queue by queue: the offset that it reads next, and the offset behind the last message. In
+    the store of a broker that runs or crashed, the last offsets may not have been written yet.
+
+    Exit code 0 if there are any, 1 if not.
+    """
+    with source.open() as opened:
+        found = opened.groups()
+        names = [each.name for each in found]
+        known_topics = {name for each in found for name in each.offsets}
+        listed = [each for each in found if group in (None, each.name)]
+        ends: dict[str, Mapping[int, int]] = {}
+        rows = [
+            _progress(opened, each.name, name, each.offsets[name], ends)
+            for each in listed
+            for name in sorted(each.offsets)
+            if topic in (None, name)
+        ]
+    rows += [Progress(each.name, None) for each in listed if not each.offsets and topic is None]
+    rows.sort(key=lambda each: (each.group, each.topic or ""))
+    if not rows:
+        say(_nothing(group, topic, names, known_topics))
+        sys.exit(NOT_FOUND)
+    if output_format != "table":
+        write_maps(output_format, map(_map, rows))
+    elif group is None:
+        print_table(GROUP_HEADINGS, map(_row, rows))
+    else:
+        print_table(
+            QUEUE_HEADINGS,
+            (
+                (
+                    row.group,
+                    row.topic or "",
+                    each.queue_id,
+                    each.next_offset,
+                    _number(each.end_offset),
+                    _number(each.lag),
+                )
+                for row in rows
+                for each in row.queues
+            ),
+        )
+    sys.exit(FOUND)
+
+
+def _progress(
+    opened: "rocketlens.Store | rocketlens.RemoteStore",
+    group: str,
+    topic: str,
+    offsets: Mapping[int, int],
+    ends: dict[str, Mapping[int, int]],
+) -> Progress:
+    """How far a group has come in a topic; `ends` keeps where the queues of each topic end."""
+    if topic not in ends:
+        try:
+            ends[topic] = {each.queue_id: each.max_offset for each in opened.queues(topic) if not each.problem}
+        except rocketlens.Error:  # the offsets are known even so
+            ends[topic] = {}
+    queues = (QueueProgress(queue_id, offsets[queue_id], ends[topic].get(queue_id)) for queue_id in sorted(offsets))
+    return Progress(group, topic, tuple(queues))
+
+
+def _nothing(group: str | None, topic: str | None, names: list[str], topics: set[str]) -> str:
+    """Why nothing is listed, with what may be meant."""
+    if group is not None and group not in names:
+        what, meant = f"there is no consumer group {group}", did_you_mean(similar_names(group, names))
+    elif topic is not None:
+        whose = "no group has committed an" if group is None else f"group {group} has committed no"
+        what = f"{whose} offset in topic {topic}"
+        meant = did_you_mean([] if topic in topics else similar_names(topic, sorted(topics)))
+    else:
+        what, meant = "there are no consumer groups", ""
+    return "; ".join(filter(None, (what, meant)))
+
+
+def _row(progress: Progress) -> tuple[str | int, ...]:
+    if progress.topic is None:
+        return progress.group, "", 0, ""
+    return progress.group, progress.topic, len(progress.queues), _number(progress.lag)
+
+
+def _number(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
+
+def _map(progress: Progress) -> dict[str, Any]:
+    queues = [
+        {"queueId": each.queue_id, "nextOffset": each.next_offset, "endOffset": each.end_offset, "lag": each.lag}
+        for each in progress.queues
+    ]
+    return {"group": progress.group, "topic": progress.topic, "lag": progress.lag, "queues": queues}

@@ -1,0 +1,73 @@
+"""How far a store, its log and its queues reach: offsets, sizes, and when the first and last messages were stored."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from protocol.errors import BeingSearched, StoreError
+
+if TYPE_CHECKING:  # what asks a server has these extents too, and starts without what opens stores
+    from storage.queue.queue import Queue
+    from storage.store.message_store import MessageStore
+    from storage.store.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class QueueExtent:
+    """A queue: the offsets of its first message and behind its last, and when these were stored (ms), None without any.
+
+    `problem` says why nothing is known of it; empty where something is.
+    """
+
+    queue_id: int
+    min_offset: int = 0
+    max_offset: int = 0
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+    problem: str = ""
+
+    @property
+    def messages(self) -> int:
+        """How many messages it has: queue offsets that may be read."""
+        return self.max_offset - self.min_offset
+
+
+@dataclass(frozen=True, slots=True)
+class LogExtent:
+    """Physical offsets of a log, and when its first and last messages were stored (ms), as far as that is known."""
+
+    minimum: int
+    end: int
+    segments: int
+    first_timestamp: int | None
+    last_timestamp: int | None
+
+
+def log_extent(snapshot: "Snapshot") -> LogExtent:
+    """How far the log of a store reaches. Waits for the disk."""
+    log = snapshot.commit_log
+    first = log.first_timestamp()
+    newest = max((run.last for run in snapshot.tail.runs), default=-1)
+    last = max(log.store_timestamp_at(newest, 1) if newest >= 0 else 0, snapshot.index.last_update[0])
+    return LogExtent(
+        minimum=log.minimum,
+        end=log.end,
+        segments=len(log.segments),
+        first_timestamp=first if first > 0 else None,
+        last_timestamp=last if last > 0 else None,
+    )
+
+
+def queue_extent(store: "MessageStore", topic: str, queue_id: int) -> QueueExtent:
+    """How far a queue reaches. Waits for the disk."""
+    try:
+        queue = store.queues.queue(topic, queue_id)
+        return QueueExtent(queue_id, problem="its directory is gone") if queue is None else _read(queue)
+    except (StoreError, BeingSearched) as error:
+        return QueueExtent(queue_id, problem=str(error))
+
+
+def _read(queue: "Queue") -> QueueExtent:
+    first, end = queue.min_offset, queue.max_offset
+    times = (queue.store_timestamp_at(first), queue.store_timestamp_at(end - 1)) if end > first else (-1, -1)
+    earliest, latest = (each if each >= 0 else None for each in times)
+    return QueueExtent(queue.queue_id, first, end, earliest, latest)

@@ -1,0 +1,159 @@
+"""`rocketlens topics`, `groups` and `info`: what mqadmin printed of the recorded broker."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.endpoint import Endpoint
+from broker_harness import service_of, serving_in_a_thread
+from command_line import Outcome, rocketlens
+from golden_store import G1
+from oracles import read_log
+from storage.store.message_store import MessageStore
+
+
+@pytest.fixture(scope="module")
+def server(g1_store: Path) -> Iterator[Endpoint]:
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="module", params=["store", "server"])
+def where(request: pytest.FixtureRequest, g1_store: Path, server: Endpoint) -> tuple[object, ...]:
+    """The arguments that name the same store in two ways."""
+    return (g1_store,) if request.param == "store" else ("--server", server)
+
+
+def printed(name: str) -> list[list[str]]:
+    """The rows that mqadmin printed under a heading."""
+    lines = (G1 / "mqadmin-out" / f"{name}.txt").read_text("utf-8").splitlines()
+    return [line.split() for line in lines if line.strip() and line[0] != "#"]
+
+
+def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
+    assert outcome.code == 0, outcome.errors
+    return outcome.messages
+
+
+def test_all_topics_of_mqadmin_are_listed(where: tuple[object, ...]) -> None:
+    listed = {each["topic"]: each for each in rows_of(rocketlens("topics", *where, "--json"))}
+    assert {name for (name, *_) in printed("topicList")} - set(listed) <= {"TBW102", "broker-a"}
+    kinds = {name: listed[name]["kind"] for name in ("TopicTest", "%RETRY%CG_SQL", "SCHEDULE_TOPIC_XXXX")}
+    assert kinds == {"TopicTest": "normal", "%RETRY%CG_SQL": "retry", "SCHEDULE_TOPIC_XXXX": "system"}
+
+
+def test_messages_are_counted_as_they_lie_in_the_log(where: tuple[object, ...], g1_store: Path) -> None:
+    listed = {each["topic"]: each for each in rows_of(rocketlens("topics", *where, "--contains", "topict", "--json"))}
+    records = [record for record in read_log(g1_store / "commitlog") if record.topic == "TopicTest"]
+    assert set(listed) == {"TopicTest", "TopicTx"}
+    assert listed["TopicTest"]["messages"] == len(records) > 50
+    assert listed["TopicTest"]["lastTimestamp"] == max(record.store_timestamp for record in records)
+
+
+def test_the_queues_of_a_topic_have_the_offsets_that_mqadmin_printed(where: tuple[object, ...]) -> None:
+    queues = rows_of(rocketlens("topics", *where, "--topic", "TopicTest", "--json"))
+    expected = [(int(row[1]), int(row[2]), int(row[3])) for row in printed("topicStatus") if row[0] == "broker-a"]
+    assert len(expected) == 4
+    assert [(each["queueId"], each["minOffset"], each["maxOffset"]) for each in queues] == expected
+    assert all(each["lastTimestamp"] for each in queues)
+
+
+def test_how_far_groups_are_behind_is_what_mqadmin_printed(where: tuple[object, ...]) -> None:
+    listed = rows_of(rocketlens("groups", *where, "--topic", "TopicTest", "--json"))
+    expected = {row[0]: int(row[-1]) for row in printed("consumerProgress")}
+    assert {each["group"]: each["lag"] for each in listed} == {name: expected[name] for name in ("CG_TAG", "CG_SQL")}
+    assert expected["CG_TAG"] == 44
+
+
+def test_a_group_is_shown_queue_by_queue(where: tuple[object, ...]) -> None:
+    (row,) = rows_of(rocketlens("groups", *where, "--group", "CG_TAG", "--json"))
+    expected = [[int(each) for each in line[2:6]] for line in printed("consumerProgress-gt") if line[1] == "broker-a"]
+    names = ("queueId", "endOffset", "nextOffset", "lag")
+    assert [[each[name] for name in names] for each in row["queues"]] == expected
+    assert len(expected) == 4
+    lines = rocketlens("groups", *where, "--group", "CG_TAG").text.splitlines()
+    assert [line.split()[1:] for line in lines[1:]] == [
+        ["TopicTest", *map(str, (queue_id, consumed, end, lag))] for queue_id, end, consumed, lag in expected
+    ]
+
+
+def test_groups_that_committed_nothing_are_listed_too(where: tuple[object, ...]) -> None:
+    listed = rows_of(rocketlens("groups", *where, "--json"))
+    assert {"CG_FAIL", "CG_TAG", "CG_SQL", "TOOLS_CONSUMER"} <= {each["group"] for each in listed}
+    assert [each["topic"] for each in listed if each["group"] == "TOOLS_CONSUMER"] == [None]
+
+
+def test_how_far_the_log_reaches_is_what_mqadmin_printed(where: tuple[object, ...]) -> None:
+    (info,) = rows_of(rocketlens("info", *where, "--json"))
+    lines = (G1 / "mqadmin-out" / "brokerStatus.txt").read_text().splitlines()
+    status = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    assert info["minOffset"] == int(status["commitLogMinOffset"])
+    assert info["endOffset"] == int(status["commitLogMaxOffset"])
+    assert info["firstTimestamp"] == int(status["earliestMessageTimeStamp"])
+    assert info["topics"] == len(rows_of(rocketlens("topics", *where, "--json")))
+    assert info["groups"] == len({each["group"] for each in rows_of(rocketlens("groups", *where, "--json"))})
+
+
+def test_a_store_says_its_names_its_state_and_its_sizes(g1_store: Path) -> None:
+    (info,) = rows_of(rocketlens("info", g1_store, "--json"))
+    assert (info["broker"], info["cluster"], info["state"]) == ("broker-a", "DefaultCluster", "stopped")
+    files = list((g1_store / "index").iterdir())
+    assert (info["indexFiles"], info["indexBytes"]) == (len(files), sum(each.stat().st_size for each in files))
+    assert info["segments"] == len(list((g1_store / "commitlog").iterdir()))
+    assert info["lastTimestamp"] == max(record.store_timestamp for record in read_log(g1_store / "commitlog"))
+    text = rocketlens("info", g1_store).text
+    for words in ("broker-a", "stopped", "physical offsets 0 to 156014", "10 files"):
+        assert words in text
+
+
+def test_the_problems_of_a_store_are_on_stderr(g1_crashed_store: Path) -> None:
+    outcome = rocketlens("info", g1_crashed_store)
+    assert outcome.code == 0
+    assert "crashed" in outcome.text
+    problems = json.loads(rocketlens("info", g1_crashed_store, "--json").output)["problems"]
+    assert outcome.errors.splitlines() == [f"rocketlens: {each}" for each in problems]
+
+
+def test_the_table_of_topics_has_a_line_a_topic(where: tuple[object, ...]) -> None:
+    head, line = rocketlens("topics", *where, "--contains", "TopicTest").text.splitlines()
+    assert head.split()[:4] == ["TOPIC", "KIND", "QUEUES", "MESSAGES"]
+    assert line.split()[:4] == ["TopicTest", "normal", "4", "52"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("topics", "--topic", "TopicTets"), "there is no topic TopicTets; did you mean TopicTest"),
+        (("topics", "--contains", "nowhere"), "no topic holds nowhere in its name"),
+        (("groups", "--group", "CG_TGA"), "there is no consumer group CG_TGA; did you mean CG_TAG"),
+        (("groups", "--topic", "TopicTets"), "an offset in topic TopicTets; did you mean TopicTest"),
+        (("groups", "--group", "CG_TAG", "--topic", "TopicBatch"), "group CG_TAG has committed no offset in topic"),
+    ],
+)
+def test_what_is_not_there_is_code_1_with_what_may_be_meant(
+    where: tuple[object, ...], arguments: tuple[str, ...], says: str
+) -> None:
+    outcome = rocketlens(arguments[0], *where, *arguments[1:])
+    assert (outcome.code, outcome.output) == (1, b"")
+    assert says in outcome.errors
+
+
+def test_wrong_usage_is_code_2(g1_store: Path) -> None:
+    for arguments, says in (
+        (("topics", g1_store, "--topic", "a", "--contains", "b"), "exclude each other"),
+        (("groups",), "expected either STORE or --server"),
+        (("info", g1_store, "--server", "127.0.0.1:1"), "expected either STORE or --server"),
+        (("info", g1_store, "--tls"), "are for a server, not for a STORE"),
+    ):
+        outcome = rocketlens(*arguments)
+        assert (outcome.code, outcome.output) == (2, b"")
+        assert says in outcome.errors
+
+
+def test_a_server_that_does_not_answer_is_code_3() -> None:
+    outcome = rocketlens("info", "--server", "127.0.0.1:1")
+    assert outcome.code == 3
+    assert "cannot connect to 127.0.0.1:1" in outcome.errors
