@@ -19,6 +19,7 @@ const VIEWS = {
   find: { text, topic: text },
   message: { offset: whole, topic: text, queueId: whole, queueOffset: whole, form: oneOf("JSON", "Text", "Hex") },
   topic: { topic: text, queueId: whole, offset: whole, begin: moment, end: moment, tag: text, sql: text, order: oneOf("newest", "oldest") },
+  tail: { topic: text, queueId: whole, tag: text, sql: text },
   search: {
     contains: text, regex: text, jsonPath: text, where: text, topic: text, tag: text, key: text, keyPrefix: text, bornHost: text,
     begin: moment, end: moment, minimumSize: whole, maximumSize: whole, place: oneOf("body", "properties", "any"),

@@ -16,7 +16,8 @@ export async function topicView(parameters, context) {
   const histogram = new Histogram(context, state, (change) => open({ ...state, ...change }));
   const list = browsing(context, state);
   context.main.append(
-    el("div", { class: "bar" }, el("h1", {}, foreign(topic)), about),
+    el("div", { class: "bar" }, el("h1", {}, foreign(topic)), about,
+      link("tail", { topic, queueId: state.queueId, tag: state.tag, sql: state.sql }, "Live")),
     histogram.node,
     filterBar(context, state),
     list.work.node, list.node);
