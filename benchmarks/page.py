@@ -38,6 +38,9 @@ ANSWERS = ("/api/v1/store", "/api/v1/topics?limit=100")
 VIEW = (
     "view_topics.js",
     "messages.js",
+    "links.js",
+    "complete.js",
+    "save.js",
     "router.js",
     "keyboard.js",
     "login.js",

@@ -19,7 +19,7 @@ from broker.web.api.errors import ApiError
 
 DIRECTORY: Final = Path(__file__).with_name("page")
 
-VIEWS: Final = ("/", "/find", "/message", "/topics", "/topic", "/search", "/pending", "/space", "/health")
+VIEWS: Final = ("/", "/find", "/message", "/topics", "/topic", "/tail", "/search", "/pending", "/space", "/health")
 
 TYPES: Final = {
     ".html": "text/html; charset=utf-8",

@@ -1,5 +1,6 @@
 """A page over stores, served on a thread beside a test."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
@@ -16,20 +17,25 @@ from broker_harness import LOOPBACK, in_a_thread
 
 
 @contextlib.asynccontextmanager
-async def _page(services: Sequence[BrokerService], accounts: Path | None) -> AsyncIterator[str]:
-    (listener,) = bind_listeners([LOOPBACK])
+async def _page(services: Sequence[BrokerService], accounts: Path | None, port: int) -> AsyncIterator[str]:
+    (listener,) = bind_listeners([LOOPBACK._replace(port=port)])
     api = Api(services, Access(accounts=None if accounts is None else watched_accounts(accounts)))
-    port = WebPort(Site(MetricsRows(), lambda _accept: (b"", "text/plain"), api), [listener])
+    web = WebPort(Site(MetricsRows(), lambda _accept: (b"", "text/plain"), api), [listener])
+    loop = asyncio.get_running_loop()
     try:
-        port.start()
+        for service in services:
+            service.polls.start(lambda work: loop.run_in_executor(None, work))
+        web.start()
         yield f"http://127.0.0.1:{listener.endpoint.port}"
     finally:
-        await port.stop()
+        await web.stop()
+        for service in services:
+            service.polls.stop()
         close_listeners([listener])
 
 
 @contextlib.contextmanager
-def serving_page(services: Sequence[BrokerService], accounts: Path | None = None) -> Iterator[str]:
-    """The origin of a page over stores, served on a thread."""
-    with in_a_thread(lambda: _page(services, accounts)) as origin:
+def serving_page(services: Sequence[BrokerService], accounts: Path | None = None, port: int = 0) -> Iterator[str]:
+    """The origin of a page over stores, served on a thread; on a free port, or on one that was free before."""
+    with in_a_thread(lambda: _page(services, accounts, port)) as origin:
         yield origin

@@ -6,10 +6,12 @@ to how many may wait. A client that goes away stops the work that was done for i
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from starlette.applications import Starlette
@@ -20,10 +22,11 @@ from starlette.routing import Route
 
 from broker.security.audit_log import AuditLog
 from broker.service.broker_service import BrokerService
+from broker.service.long_polling import HeldPull
 from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access, challenge
 from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse
-from broker.web.api.endpoint import Endpoint, Question
+from broker.web.api.endpoint import Awaited, Endpoint, Question
 from broker.web.api.errors import ApiError, ClientGone, not_found
 from broker.web.api.find import FindAnswer, FindQuestion, find
 from broker.web.api.health import Examinations, HealthAnswer, HealthQuestion
@@ -55,15 +58,21 @@ from broker.web.api.preview import PreviewAnswer, PreviewQuestion, filter_previe
 from broker.web.api.request_context import RequestContext
 from broker.web.api.search import SearchAnswer, SearchQuestion, search_content
 from broker.web.api.space import SpaceAnswer, SpaceCounts, SpaceQuestion
+from broker.web.api.tail import TailAnswer, TailQuestion, growth_questions, tail
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
 from broker.web.metrics_collector import installed_version
 from protocol.errors import RocketLensError
 
 logger = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
 THREADS: Final = 3
 MOST_WAITING: Final = 32
 """Requests that are answered or wait for a thread; further ones are refused."""
+
+MOST_HELD: Final = 24
+"""Requests that wait for messages; they hold a connection each, of which the port has some dozen."""
 
 ANSWER_SECONDS: Final = 18.0
 """How long an answer may take at most; the port closes connections some seconds later."""
@@ -98,6 +107,7 @@ class Api:
         self._waiting_messages = WaitingMessages()
         self._space_counts = SpaceCounts()
         self._working: set[RequestContext] = set()
+        self._held = 0
         self._audit_log = audit_log
         self.endpoints = (
             Endpoint("/store", StoreQuestion, StoreAnswer, store),
@@ -109,6 +119,7 @@ class Api:
             Endpoint("/topics", TopicsQuestion, TopicsAnswer, topics),
             Endpoint("/topic", TopicQuestion, TopicAnswer, topic),
             Endpoint("/messages", BrowseQuestion, BrowseAnswer, browse, shown_lines),
+            Endpoint("/tail", TailQuestion, TailAnswer, tail, shown_lines, growth_questions),
             Endpoint("/histogram", HistogramQuestion, HistogramAnswer, histogram),
             Endpoint("/filter", PreviewQuestion, PreviewAnswer, filter_preview, shown_nothing),
             Endpoint("/search", SearchQuestion, SearchAnswer, search_content, shown_lines),
@@ -163,6 +174,10 @@ class Api:
         )
         if len(self._pool) >= MOST_WAITING:
             raise ApiError(503, "busy", f"{MOST_WAITING} requests are being answered already; ask again in a moment")
+        if endpoint.awaits is not None:
+            # Of its own, since a context is done with when its work is.
+            before = replace(context, gone=threading.Event())
+            await self._wait_for(request, before, partial(endpoint.awaits, before, question))
         content = await self._run(request, context, partial(_work, endpoint, context, question, looker))
         if endpoint.answer is not bytes:
             return Response(content, 200, PLAIN, "application/json")
@@ -178,7 +193,32 @@ class Api:
             raise not_found(f"no store of a broker {question.broker} is served here", "broker")
         return service
 
-    async def _run(self, request: Request, context: RequestContext, work: Callable[[], bytes]) -> bytes:
+    async def _wait_for(self, request: Request, context: RequestContext, find: Callable[[], Awaited]) -> None:
+        """Wait until one of the questions that `find` gives on a thread has an answer, or the client is gone."""
+        awaited = await self._run(request, context, find)
+        if not awaited.questions:
+            return
+        if self._held >= MOST_HELD:
+            raise ApiError(503, "busy", f"{MOST_HELD} requests wait for messages already; ask again in a moment")
+        polls, queues = context.service.polls, context.store.queues
+        held = [polls.hold(each, awaited.seconds, queues) for each in awaited.questions]
+        waiting = [asyncio.ensure_future(_outcome(each)) for each in held if isinstance(each, HeldPull)]
+        gone = asyncio.ensure_future(_wait_until_gone(request))
+        self._held += 1
+        try:
+            if len(waiting) == len(held):
+                await asyncio.wait({gone, *waiting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._held -= 1
+            for each in (gone, *waiting):
+                each.cancel()
+            for pull in held:
+                if isinstance(pull, HeldPull):
+                    pull.give_up()
+        if gone.done() and not gone.cancelled():
+            raise ClientGone
+
+    async def _run(self, request: Request, context: RequestContext, work: Callable[[], Result]) -> Result:
         """Have a thread do the work, until it is done, the client is gone, or it takes too long."""
         owner = self.access.client_address(request)
         future: asyncio.Future[Any] = self._pool.run(owner, work)
@@ -187,7 +227,7 @@ class Api:
         try:
             await asyncio.wait({future, gone}, timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if future.done() and not future.cancelled():
-                return cast(bytes, future.result())
+                return cast(Result, future.result())
             if future.cancelled():
                 raise ApiError(503, "stopping", "the server stops")
             if gone.done():
@@ -210,6 +250,10 @@ def _work(endpoint: Endpoint, context: RequestContext, question: Any, looker: Lo
         raise
     looker.note(endpoint, context, question, [] if endpoint.shows is None else endpoint.shows(question, answer))
     return answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+
+
+async def _outcome(pull: HeldPull) -> None:
+    await pull
 
 
 async def _wait_until_gone(request: Request) -> None:

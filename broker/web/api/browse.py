@@ -93,7 +93,7 @@ def browse(context: RequestContext, question: BrowseQuestion) -> BrowseAnswer:
     parts = parts_of(context, spans)
     if start is not None:
         parts = [_from_place(part, start, is_backward=is_backward) for part in parts]
-    walk = _Walk(context, choice, question.limit)
+    walk = Walk(context, choice, question.limit)
     walk.run(parts, is_backward=is_backward)
     return BrowseAnswer(
         messages=walk.lines,
@@ -123,17 +123,22 @@ def _from_place(part: Part, place: int, *, is_backward: bool) -> Part:
     return replace(part, first=offset_behind(part.queue, physical_offset, part.first, part.end))
 
 
-class _Walk:
-    """One walk over parts of queues; `stopped_at` is the place of the message that it did not look at."""
+class Walk:
+    """One walk over parts of queues; `stopped_at` is the place of the message that it did not look at.
+
+    `reached` has the queue offset in each part that it came to.
+    """
 
     def __init__(self, context: RequestContext, choice: Choice | None, limit: int) -> None:
         self._context, self._choice, self._limit = context, choice, limit
         self.lines: list[MessageLine] = []
         self.looked_at = self.unreadable = self.left_out = 0
         self.stopped_at: int | None = None
+        self.reached: list[int] = []
 
     def run(self, parts: list[Part], *, is_backward: bool) -> None:
         """Walk until there is no room, no time, or no message."""
+        self.reached = [part.first if is_backward else part.end for part in parts]
         sign = -1 if is_backward else 1
         walks = [(_backward if is_backward else _forward)(part) for part in parts]
         heads = [
@@ -147,6 +152,8 @@ class _Walk:
             is_over = self.looked_at and not self.looked_at % LOOKS and self._context.is_time_up
             if is_over or len(self.lines) >= self._limit:
                 self.stopped_at = entry.physical_offset + parts[number].base
+                for _, part, left in heads:
+                    self.reached[part] = left.queue_offset
                 return
             self._look_at(parts[number].queue, entry)
             following = next(walks[number], None)

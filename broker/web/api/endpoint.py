@@ -1,12 +1,13 @@
 """What an endpoint is: a path, a question made of its query parameters, a function that answers it on a thread."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
+from broker.service.long_polling import PullQuestion
 from broker.web.api.errors import bad_parameter
 from broker.web.api.request_context import RequestContext
 
@@ -37,10 +38,19 @@ class Question(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_on
 
 
 @dataclass(frozen=True, slots=True)
+class Awaited:
+    """Questions of held pulls, one of which is to have an answer before a request is answered; for some seconds."""
+
+    questions: Sequence[PullQuestion] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """One path below `/api/v1`. `answer` bytes: the body as it is, to be downloaded.
 
-    `shows` gives the physical offsets of the messages that an answer shows; None where it shows none.
+    `shows` gives the physical offsets of the messages that an answer shows; None where it shows none. `awaits` gives
+    what is to happen before the question is answered, None where it is answered at once.
     """
 
     path: str
@@ -48,6 +58,7 @@ class Endpoint:
     answer: type[Any]
     work: Callable[[RequestContext, Any], Any]
     shows: Callable[[Any, Any], list[int]] | None = None
+    awaits: Callable[[RequestContext, Any], Awaited] | None = None
 
     @property
     def name(self) -> str:

@@ -31,8 +31,9 @@ class LogExtent(msgspec.Struct, rename="camel", kw_only=True):
 class StoreAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """The store. `state` is live, crashed or stopped; only administrators see what concerns all topics together.
 
-    `incomplete` says what any search may miss, `problems` what is missing or damaged. `access_key` is whose keys were
-    taken, `needs_keys` whether keys are required; `brokers` are those that can be selected here.
+    `incomplete` says what any search may miss, `problems` what is missing or damaged, `gone` why the store is not
+    there any more. `access_key` is whose keys were taken, `needs_keys` whether keys are required; `brokers` are those
+    that can be selected here.
     """
 
     broker_name: str
@@ -43,6 +44,7 @@ class StoreAnswer(msgspec.Struct, rename="camel", kw_only=True):
     is_admin: bool
     brokers: list[str]
     topics: int
+    gone: str | None = None
     state: str | None = None
     store: str | None = None
     log: LogExtent | None = None
@@ -64,6 +66,7 @@ def store(context: RequestContext, _question: StoreQuestion) -> StoreAnswer:
         is_admin=context.is_admin,
         brokers=list(context.brokers),
         topics=len(context.topics()),
+        gone=_reason_not_to_follow(context),
     )
     if context.is_admin:
         _add_whole_store(context, answer)
@@ -73,7 +76,7 @@ def store(context: RequestContext, _question: StoreQuestion) -> StoreAnswer:
 def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
     snapshot = context.store.snapshot
     log, state = log_extent(snapshot), snapshot.state
-    problems = [*_reason_not_to_follow(context), *context.store.problems]
+    problems = [*filter(None, [answer.gone]), *context.store.problems]
     answer.state = "live" if state.is_live else "crashed" if state.has_crashed else "stopped"
     answer.store = str(snapshot.layout.root)
     answer.log = LogExtent(
@@ -89,11 +92,15 @@ def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
     answer.problems_left_out = max(len(problems) - MOST_PROBLEMS, 0)
 
 
-def _reason_not_to_follow(context: RequestContext) -> list[str]:
-    """Why the directory is no store any more, so that answers are old: its disk was removed, or files were deleted."""
+def _reason_not_to_follow(context: RequestContext) -> str | None:
+    """Why the directory is no store any more, so that answers are old: its disk was removed, or files were deleted.
+
+    Only administrators learn where it was.
+    """
     try:
         options = context.service.options
         recognise_with_tier(context.store.layout.root, options.commit_log_directories, options.tier)
     except StoreError as error:
-        return [f"the store cannot be followed, answers are of what was read before: {error}"]
-    return []
+        text = "the store cannot be followed, answers are of what was read before"
+        return f"{text}: {error}" if context.is_admin else text
+    return None

@@ -1,5 +1,6 @@
 """Topics, their queues, and the groups that consume them."""
 
+import contextlib
 from typing import Annotated, Final
 
 import msgspec
@@ -45,9 +46,13 @@ class TopicsAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TopicQuestion(Question):
-    """A topic; its queues come in pieces, and so do the groups: `cursor` and `groupsCursor` go on with each."""
+    """A topic; its queues come in pieces, and so do the groups: `cursor` and `groupsCursor` go on with each.
+
+    Without a cursor the messages of all queues are counted, as far as there is time.
+    """
 
     topic: Topic
+    milliseconds: Milliseconds = 1000
     limit: Annotated[int, Meta(ge=1, le=2048)] = 256
     cursor: Cursor | None = None
     groups_limit: Annotated[int, Meta(ge=1, le=500)] = 100
@@ -80,12 +85,15 @@ class GroupLine(msgspec.Struct, rename="camel", kw_only=True):
 class TopicAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """A topic with its queues by id, and the groups that have committed offsets in it by name.
 
-    `groups_problem` says why it is not known which groups have.
+    `messages` are in `counted_queues` of its `queue_count` queues, listed here or not; both are None where a cursor was
+    given. `groups_problem` says why it is not known which groups have.
     """
 
     topic: str
     kind: str
     queue_count: int
+    messages: int | None
+    counted_queues: int | None
     queues: list[QueueLine]
     groups: list[GroupLine]
     group_count: int
@@ -116,7 +124,10 @@ def topics(context: RequestContext, question: TopicsQuestion) -> TopicsAnswer:
 def topic(context: RequestContext, question: TopicQuestion) -> TopicAnswer:
     """One topic: its queues, and how far consumer groups have come."""
     context.require_topic(question.topic)
+    context.allow(question.milliseconds)
     ids = context.store.queues.queue_ids(question.topic)
+    is_first = question.cursor is None and question.groups_cursor is None
+    messages, counted = _count_queues(context, question.topic, ids) if is_first else (None, None)
     after = -1 if question.cursor is None else decode_cursor(question.cursor, int)
     left = [queue_id for queue_id in ids if queue_id > after]
     page = left[: question.limit]
@@ -128,6 +139,8 @@ def topic(context: RequestContext, question: TopicQuestion) -> TopicAnswer:
         topic=question.topic,
         kind=kind_of(question.topic),
         queue_count=len(ids),
+        messages=messages,
+        counted_queues=counted,
         queues=[_queue_line(context, question.topic, queue_id) for queue_id in page],
         groups=[_group_line(context, group, question.topic) for group in shown],
         group_count=len(groups),
@@ -135,6 +148,21 @@ def topic(context: RequestContext, question: TopicQuestion) -> TopicAnswer:
         cursor=encode_cursor(page[-1]) if len(left) > len(page) else None,
         groups_problem=problem,
     )
+
+
+def _count_queues(context: RequestContext, topic: str, ids: tuple[int, ...]) -> tuple[int, int]:
+    """The messages of the queues of a topic that there was time for, and how many queues these are.
+
+    A queue that cannot be read counts without messages; its line says why.
+    """
+    messages = 0
+    for done, queue_id in enumerate(ids):
+        if done and context.is_time_up:
+            return messages, done
+        with contextlib.suppress(StoreError, BeingSearched):
+            queue = context.store.queues.queue(topic, queue_id)
+            messages += 0 if queue is None else queue.max_offset - queue.min_offset
+    return messages, len(ids)
 
 
 def _groups_of(context: RequestContext, topic: str) -> tuple[list[str], str | None]:

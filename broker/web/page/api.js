@@ -10,6 +10,9 @@ export class ApiError extends Error {
 }
 
 const KEYS = "rocketlens-keys";
+const ASK_AGAIN = 1000;
+const PROXY_ALONE = [502, 503, 504];
+let isAbsent = false; // whether the server did not answer last
 let keys = read();
 let broker = null; // whose store is asked, null for the first
 let askForKeys = null; // set by the login dialog: resolves when there are keys to try
@@ -36,15 +39,9 @@ export async function ask(path, parameters = {}, signal = undefined) {
   return answer.json();
 }
 
-// A body to be kept as a file; with keys a plain link could not fetch it.
-export async function download(path, parameters, name, signal = undefined) {
-  const answer = await request(path, parameters, signal);
-  const place = URL.createObjectURL(await answer.blob());
-  const anchor = document.createElement("a");
-  anchor.href = place;
-  anchor.download = name;
-  anchor.click();
-  setTimeout(() => URL.revokeObjectURL(place), 10_000);
+// A body, to be kept as a file; with keys a plain link could not fetch it.
+export async function askFile(path, parameters, signal = undefined) {
+  return (await request(path, parameters, signal)).blob();
 }
 
 async function request(path, parameters, signal) {
@@ -67,13 +64,39 @@ async function request(path, parameters, signal) {
   }
 }
 
+// A question waits until the server answers, so that each view goes on by itself when it is back; meanwhile all of them
+// say the same. A proxy that answers in the server's place counts as silence.
 async function reach(place, used, signal) {
-  try {
-    return await fetch(place, { signal, cache: "no-store", headers: used ? { Authorization: `Basic ${used}` } : {} });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ApiError(0, { code: "unreachable", message: "the server does not answer" });
+  for (;;) {
+    try {
+      const answer = await fetch(place, { signal, cache: "no-store", headers: used ? { Authorization: `Basic ${used}` } : {} });
+      if (!PROXY_ALONE.includes(answer.status) || answer.headers.get("Content-Type") === "application/json") {
+        noteAbsence(false);
+        return answer;
+      }
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+    }
+    noteAbsence(true);
+    await pause(ASK_AGAIN, signal);
   }
+}
+
+function noteAbsence(is) {
+  if (is === isAbsent) return;
+  isAbsent = is;
+  dispatchEvent(new CustomEvent("absence", { detail: is }));
+}
+
+// Wait for some milliseconds; ends with an AbortError as a question does.
+export function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const fail = () => reject(new DOMException("left", "AbortError"));
+    if (signal?.aborted) { fail(); return; }
+    const timer = setTimeout(() => { signal?.removeEventListener("abort", stop); resolve(); }, milliseconds);
+    function stop() { clearTimeout(timer); fail(); }
+    signal?.addEventListener("abort", stop, { once: true });
+  });
 }
 
 async function explained(answer) {

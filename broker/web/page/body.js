@@ -1,8 +1,10 @@
 // A body: as text, as JSON indented, in hex; as much of it as was sent, and all of it as a file.
 
-import { ask, download } from "./api.js";
-import { announce, clear, copyButton, el, foreign, notice } from "./dom.js";
+import { ask, askFile } from "./api.js";
+import { address, announce, clear, copyButton, el, foreign, notice } from "./dom.js";
 import { bytes, number } from "./format.js";
+import { rename } from "./router.js";
+import { keep } from "./save.js";
 
 const HEX_BYTES = 16 * 1024;
 const MORE_BYTES = 4 * 1024 * 1024;
@@ -17,11 +19,18 @@ export function bodyPanel(first, place, context) {
   const panel = el("section", { class: "panel body-panel" },
     el("div", { class: "bar" }, el("h2", {}, "Body"), tabs, size), shown, tools);
   let form = body.formatted !== null ? "JSON" : body.text !== null ? "Text" : "Hex";
+  if (place && offered(body).includes(context.parameters.form)) form = context.parameters.form;
+
+  // The chosen form is a part of the message's address.
+  function choose(name) {
+    form = name;
+    if (place) rename(address("message", Object.assign(context.parameters, { form })));
+    draw();
+  }
 
   function draw() {
-    const forms = [body.formatted !== null ? "JSON" : null, body.text !== null ? "Text" : null, body.kind === "empty" ? null : "Hex"].filter(Boolean);
-    clear(tabs, forms.map((name) => el("button", {
-      type: "button", role: "tab", "aria-selected": name === form ? "true" : "false", onclick: () => { form = name; draw(); },
+    clear(tabs, offered(body).map((name) => el("button", {
+      type: "button", role: "tab", "aria-selected": name === form ? "true" : "false", onclick: () => choose(name),
     }, name)));
     clear(size, described(body));
     clear(shown, body.error ? notice(`It cannot be decompressed: ${body.error}. This is what is stored.`, "error") : null, content(body, form));
@@ -41,13 +50,15 @@ export function bodyPanel(first, place, context) {
   }
 
   async function save() {
-    try { await download("/message/body", place, `message-${place.offset}${body.kind === "json" ? ".json" : body.kind === "text" ? ".txt" : ".bin"}`, context.signal); }
+    try { keep(await askFile("/message/body", place, context.signal), `message-${place.offset}${body.kind === "json" ? ".json" : body.kind === "text" ? ".txt" : ".bin"}`); }
     catch (error) { announce(error.message); }
   }
 
   draw();
   return panel;
 }
+
+const offered = (body) => [body.formatted !== null ? "JSON" : null, body.text !== null ? "Text" : null, body.kind === "empty" ? null : "Hex"].filter(Boolean);
 
 function described(body) {
   if (body.kind === "empty") return "empty";

@@ -7,6 +7,8 @@ import { Work } from "./work.js";
 
 const BUCKETS = 90, WIDTH = 1000, HEIGHT = 110;
 
+let refocus = false; // whether the next histogram is one that the keyboard zoomed into
+
 export class Histogram {
   // `choose` is called with the times of a bar: {begin, end}.
   constructor(context, state, choose) {
@@ -41,6 +43,9 @@ export class Histogram {
       return { cursor: answer.cursor, part: this.queues / (this.queues + answer.queuesLeft), text: `${number(this.queues)} of ${plural(this.queues + answer.queuesLeft, "queue")} counted` };
     });
     this.draw();
+    // Zooming by keyboard goes on from the new bars.
+    if (refocus && this.counts.length) this.drawing.focus();
+    refocus = false;
   }
 
   draw() {
@@ -51,11 +56,11 @@ export class Histogram {
       const height = count ? Math.max((count / highest) * (HEIGHT - 4), 2) : 0;
       const bar = svg("rect", { class: "bar", x: at * step + gap / 2, y: HEIGHT - height, width: step - gap, height });
       const target = svg("rect", { class: "target", x: at * step, y: 0, width: step, height: HEIGHT, "data-at": at }, svg("title", {}, this.textAt(at)));
-      if (count) target.addEventListener("click", () => this.take(at));
+      target.addEventListener("click", () => this.take(at));
       target.addEventListener("pointerenter", () => this.point(at, false));
       return [bar, target];
     }));
-    this.drawing.setAttribute("aria-label", `${plural(total, "message")} in bars of ${duration(this.width ?? 0)}. Arrow keys move, Enter takes a bar's time.`);
+    this.drawing.setAttribute("aria-label", `${plural(total, "message")} in bars of ${duration(this.width ?? 0)}. Arrow keys move, Enter zooms into a bar, Backspace shows all times.`);
     const last = this.begin + this.width * counts.length;
     clear(this.axis, counts.length && total ? [0, 0.25, 0.5, 0.75, 1].map((part) => el("span", {}, time(Math.round(this.begin + (last - this.begin) * part), this.width < 1000))) : null);
     clear(this.said, total ? `${plural(total, "message")}, a bar is ${duration(this.width)}` : "No messages here.");
@@ -73,7 +78,10 @@ export class Histogram {
     if (isLoud) announce(this.textAt(at));
   }
 
+  // Zoom into a bar's time; of one without messages, or as narrow as a time can be, there is no more to see.
   take(at) {
+    if (!this.counts[at] || (this.width === 1 && this.counts.length === 1)) { this.point(at, true); return; }
+    refocus = document.activeElement === this.drawing;
     const begin = this.begin + at * this.width;
     this.choose({ begin, end: begin + this.width - 1 });
   }
@@ -83,8 +91,8 @@ export class Histogram {
     if (!count) return;
     const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (move) this.point(Math.min(Math.max(this.active + move, 0), count - 1), true);
-    else if (event.key === "Enter" && this.active >= 0 && this.counts[this.active]) this.take(this.active);
-    else if (event.key === "Backspace" && !this.all.hidden) this.choose({ begin: null, end: null });
+    else if (event.key === "Enter" && this.active >= 0) this.take(this.active);
+    else if (event.key === "Backspace" && !this.all.hidden) { refocus = true; this.choose({ begin: null, end: null }); }
     else return;
     event.preventDefault();
   }

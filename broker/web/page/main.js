@@ -1,6 +1,7 @@
 // The start: views by name, the box, the colours, the footer.
 
 import { ask, currentBroker } from "./api.js";
+import { completeTopics } from "./complete.js";
 import { address, announce, clear, el, foreign } from "./dom.js";
 import { bytes, plural, time, zone } from "./format.js";
 import { listen as listenToKeyboard, showHelp } from "./keyboard.js";
@@ -8,13 +9,27 @@ import { listen as listenForKeys, showKeys } from "./login.js";
 import { go, register, start } from "./router.js";
 import { topicsView } from "./view_topics.js";
 
-// The first view comes with the page, the others when they are opened.
-const later = (file, name) => async (parameters, context) => (await import(`/page/${file}`))[name](parameters, context);
+// The first view comes with the page, the others when it is drawn, so that they are there also when the server is not.
+const OTHERS = [];
+
+function later(file, name) {
+  OTHERS.push(file);
+  return async (parameters, context) => {
+    let view;
+    try { view = (await import(`/page/${file}`))[name]; } catch {
+      await ask("/store", {}, context.signal); // waits until the server is back; what a browser failed to import stays failed
+      location.reload();
+      return;
+    }
+    await view(parameters, context);
+  };
+}
 
 register("topics", topicsView);
 register("find", later("view_find.js", "findView"));
 register("message", later("view_message.js", "messageView"));
 register("topic", later("view_topic.js", "topicView"));
+register("tail", later("view_tail.js", "tailView"));
 register("search", later("view_search.js", "searchView"));
 register("pending", later("view_pending.js", "pendingView"));
 register("space", later("view_space.js", "spaceView"));
@@ -32,6 +47,7 @@ function nextTheme() {
 
 function listenToBox() {
   const form = document.getElementById("box"), text = document.getElementById("text");
+  form.append(completeTopics(text, 2));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const wanted = text.value.trim();
@@ -39,14 +55,18 @@ function listenToBox() {
   });
 }
 
-// The store's line, on every view; requested again when another store is selected.
-let described = {};
+// The store's line, and whether server and store are there, on every view; asked for with each view and now and then.
+const DESCRIBE_AGAIN = 10_000;
+let describing = null, isAbsent = false, isRefused = false, gone = null;
 
 async function describeStore() {
-  if (described.broker === currentBroker()) return;
-  described = { broker: currentBroker() };
+  describing?.abort();
+  describing = new AbortController();
   try {
-    const store = await ask("/store");
+    const store = await ask("/store", {}, describing.signal);
+    gone = store.gone;
+    isRefused = false;
+    showState();
     chooseBroker(store);
     const parts = [`${store.brokerName} · ${store.cluster}`];
     if (store.state) parts.push({ live: "a broker runs on it", crashed: "crashed, or copied while live", stopped: "stopped" }[store.state]);
@@ -57,8 +77,25 @@ async function describeStore() {
     parts.push(`times: ${zone()}`, `RocketLens ${store.version}`);
     clear(document.getElementById("store"), foreign(parts.join("  ·  ")));
     showKeys(store.accessKey);
-  } catch (error) { document.getElementById("store").textContent = error.message; }
+  } catch (error) {
+    isRefused = error.status === 401; // then keys are not asked for again and again
+    if (error.name !== "AbortError") document.getElementById("store").textContent = error.message;
+  }
 }
+
+function showState() {
+  const said = isAbsent ? "The server does not answer. What is shown is what it said before; this page goes on when it is back."
+    : gone ? `The store is gone: ${gone}` : null;
+  const state = document.getElementById("state");
+  if (state.textContent !== (said ?? "")) clear(state, said === null ? null : el("p", { class: "notice error" }, foreign(said)));
+}
+
+addEventListener("absence", (event) => {
+  isAbsent = event.detail;
+  showState();
+  if (!isAbsent) { announce("the server answers again"); describeStore(); }
+});
+setInterval(() => { if (document.visibilityState === "visible" && !isAbsent && !isRefused) describeStore(); }, DESCRIBE_AGAIN);
 
 // Where several stores are served, which of them; the others are a choice away.
 function chooseBroker(store) {
@@ -83,3 +120,4 @@ listenToKeyboard();
 listenToBox();
 addEventListener("view", describeStore);
 start();
+setTimeout(() => { for (const file of OTHERS) import(`/page/${file}`).catch(() => {}); }, 1000);

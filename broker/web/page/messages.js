@@ -2,6 +2,7 @@
 
 import { address, clear, el, foreign, guarded, link } from "./dom.js";
 import { bytes, number, plural, time, utc } from "./format.js";
+import { saveButtons } from "./save.js";
 
 // `ask(cursor, signal)` gives {messages, cursor, text}; `columns` leaves out what all lines have in common.
 export class MessageList {
@@ -17,7 +18,10 @@ export class MessageList {
     this.end = el("p", { class: "end", role: "status" });
     this.more = el("button", { type: "button", class: "more", onclick: guarded(() => this.goOn()) }, "More");
     this.more.hidden = true;
-    this.node = el("div", { class: "list" }, this.table, this.end, this.more);
+    this.shown = []; // the lines as the API gave them
+    this.save = saveButtons("messages", () => this.shown);
+    this.save.hidden = true;
+    this.node = el("div", { class: "list" }, this.table, this.end, this.more, this.save);
   }
 
   head() {
@@ -40,7 +44,9 @@ export class MessageList {
   add(page, moveFocus = false) {
     const rows = page.messages.map((message) => this.row(message));
     this.body.append(...rows);
+    this.shown.push(...page.messages);
     this.count += rows.length;
+    this.save.hidden = this.count === 0;
     this.cursor = page.cursor;
     this.table.hidden = this.count === 0;
     this.more.hidden = this.cursor === null;
@@ -50,6 +56,16 @@ export class MessageList {
     clear(this.end, cut && this.count ? `${shown} shown; there may be more.` : cut ? "Nothing found so far." : this.count ? `${shown}, all there are.` : shown,
       page.text ? ` ${page.text}` : "");
     if (moveFocus) (rows[0]?.querySelector("a") ?? this.more).focus();
+  }
+
+  // Put messages, the oldest of them first, on top of all others; of more than `most` the oldest go.
+  addNewest(messages, most) {
+    this.body.prepend(...messages.map((message) => this.row(message)).reverse());
+    this.shown.unshift(...[...messages].reverse());
+    this.shown.length = Math.min(this.shown.length, most);
+    while (this.body.childNodes.length > most) this.body.lastChild.remove();
+    this.count = this.shown.length;
+    this.table.hidden = this.save.hidden = this.count === 0;
   }
 
   row(message) {

@@ -1,14 +1,15 @@
 // What is there of the log, and what queues and index know of it: over offsets, or over time.
 
-import { clear, el, svg } from "./dom.js";
+import { address, clear, el, svg } from "./dom.js";
 import { bytes, number, percent, time } from "./format.js";
+import { rename } from "./router.js";
 
 const WIDTH = 1000, LANE = 30, GAP = 14, SMALLEST = 2.5;
 
 export class Picture {
-  constructor(picture) {
+  constructor(picture, isByTime = false) {
     this.picture = picture;
-    this.isByTime = false;
+    this.isByTime = isByTime && picture.times.length > 1 && picture.times.at(-1)[1] > picture.times[0][1];
     this.shown = el("div");
     this.tabs = el("div", { role: "tablist", class: "tabs", "aria-label": "Over" });
     this.node = el("section", { class: "panel picture" }, el("div", { class: "bar" }, el("h2", {}, "Coverage"), this.tabs), this.shown);
@@ -21,7 +22,7 @@ export class Picture {
     if (length <= 0) { clear(this.shown, el("p", { class: "muted" }, "The log is empty.")); return; }
     const hasTimes = picture.times.length > 1 && picture.times.at(-1)[1] > picture.times[0][1];
     clear(this.tabs, [["over offsets", false], ["over time", true]].filter(([, byTime]) => !byTime || hasTimes).map(([name, byTime]) => el("button", {
-      type: "button", role: "tab", "aria-selected": byTime === this.isByTime ? "true" : "false", onclick: () => { this.isByTime = byTime; this.draw(); },
+      type: "button", role: "tab", "aria-selected": byTime === this.isByTime ? "true" : "false", onclick: () => { this.isByTime = byTime; rename(address("health", { over: byTime ? "time" : null })); this.draw(); },
     }, name)));
     const lanes = [["Log", picture.log, "log"], ["Queues", picture.queues, "queues"], ["Index", picture.index, "index"]];
     const at = this.isByTime ? (offset) => this.byTime(offset) : (offset) => ((offset - picture.minimum) / length) * WIDTH;

@@ -2,6 +2,7 @@
 
 import { setBroker } from "./api.js";
 import { announce, clear, notice } from "./dom.js";
+import { readLink } from "./links.js";
 
 const KEPT = 12;
 const views = new Map(); // name → function (parameters, context)
@@ -88,10 +89,10 @@ function show() {
     known.focus?.focus({ preventScroll: true });
     return;
   }
-  const parameters = Object.fromEntries(new URLSearchParams(location.search));
+  const { parameters, wrong } = readLink(name, location.search);
   const context = new Context(key, main, parameters);
   current = context;
-  clear(main);
+  clear(main, wrong.map((text) => notice(text, "error")));
   scrollTo(0, 0);
   document.title = "RocketLens";
   draw(views.get(name), context);

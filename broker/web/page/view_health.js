@@ -8,6 +8,8 @@ import { Picture } from "./picture.js";
 const STATES = { live: "a broker runs on it", crashed: "its broker crashed, or it was copied while the broker ran", stopped: "stopped cleanly" };
 const ASK_AGAIN = 700;
 
+const isByTime = () => new URLSearchParams(location.search).get("over") === "time";
+
 export async function healthView(_parameters, context) {
   document.title = "Health · RocketLens";
   const head = el("div", { class: "bar" }, el("h1", {}, "Health"));
@@ -36,12 +38,12 @@ export async function healthView(_parameters, context) {
           work.hidden = false;
           bar.value = answer.stepsDone / answer.steps;
           text.textContent = `examining ${answer.step}, ${duration(answer.seconds * 1000)}`;
-          if (answer.outcome && !shown.childNodes.length) draw(answer.outcome, summary, shown);
+          if (answer.outcome && !shown.childNodes.length) draw(answer.outcome, summary, shown, isByTime());
           await new Promise((resolve) => { setTimeout(resolve, ASK_AGAIN); });
           continue;
         }
         if (answer.state === "failed") clear(shown, notice(answer.problem, "error"));
-        else if (answer.outcome) draw(answer.outcome, summary, shown);
+        else if (answer.outcome) draw(answer.outcome, summary, shown, isByTime());
         else clear(shown, notice("Stopped before there was a result."));
         if (stopped) announce("stopped");
         return;
@@ -55,7 +57,7 @@ export async function healthView(_parameters, context) {
   await examine(30);
 }
 
-function draw(outcome, summary, shown) {
+function draw(outcome, summary, shown, isByTime) {
   const count = (severity) => outcome.findings.filter((finding) => finding.severity === severity).length;
   const verdict = outcome.isClean ? el("span", { class: "chip good" }, "nothing is wrong") : [
     count("error") ? el("span", { class: "chip error" }, plural(count("error"), "error")) : null,
@@ -63,7 +65,7 @@ function draw(outcome, summary, shown) {
   clear(summary, verdict, el("span", { class: "muted" }, ` ${STATES[outcome.state]}; ${plural(outcome.segments, "segment")}, ${plural(outcome.indexFiles, "index file")}`,
     outcome.unindexedMessages ? `, ${plural(outcome.unindexedMessages, "message")} not in the index` : "",
     `; examined ${time(outcome.examinedTimestamp, false)} in ${duration(outcome.seconds * 1000)}`));
-  clear(shown, new Picture(outcome.picture).node, findings(outcome.findings));
+  clear(shown, new Picture(outcome.picture, isByTime).node, findings(outcome.findings));
 }
 
 function findings(list) {

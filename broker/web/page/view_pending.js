@@ -1,9 +1,11 @@
 // The messages that wait for a delay level or a point in time: counted by the topic that they go to, listed by due time.
 
 import { ask } from "./api.js";
+import { completeTopics } from "./complete.js";
 import { address, clear, el, field, foreign, guarded, link, notice } from "./dom.js";
 import { bytes, number, parseTime, plural, time, utc } from "./format.js";
 import { go } from "./router.js";
+import { saveButtons } from "./save.js";
 
 const PAGE = 50;
 const ASK_AGAIN = 700;
@@ -20,9 +22,11 @@ export async function pendingView(parameters, context) {
   const table = el("table", { class: "messages pending" }, el("thead", {}, el("tr", {}, names.map((text) => el("th", { scope: "col", class: text === "Size" ? "size" : null }, text)))), body);
   const end = el("p", { class: "end", role: "status" });
   const more = el("button", { type: "button", class: "more", onclick: guarded(() => page()) }, "More");
-  table.hidden = more.hidden = true;
+  const lines = []; // what is listed, as the API gave it
+  const save = saveButtons("pending", () => lines.map(({ message, ...rest }) => ({ ...message, ...rest })));
+  table.hidden = more.hidden = save.hidden = true;
   context.main.append(el("div", { class: "bar" }, el("h1", {}, "Pending"), summary), form(parameters, problem), problem, notes, topics,
-    el("div", { class: "list" }, table, end, more));
+    el("div", { class: "list" }, table, end, more, save));
   let cursor = null, shown = 0;
 
   // Not asking again stops the reading: the server gives up what no client waits for.
@@ -50,7 +54,9 @@ export async function pendingView(parameters, context) {
     if (!cursor) clear(topics, topicTable(answer.topics, parameters));
     const rows = answer.messages.map(row);
     body.append(...rows);
+    lines.push(...answer.messages);
     shown += rows.length;
+    save.hidden = shown === 0;
     if (cursor) (rows[0]?.querySelector("a") ?? more).focus();
     cursor = answer.cursor;
     table.hidden = shown === 0;
@@ -65,7 +71,7 @@ export async function pendingView(parameters, context) {
 function form(parameters, problem) {
   const topic = el("input", { name: "topic", class: "mono", value: parameters.topic ?? "", placeholder: "all", maxlength: 255, autocomplete: "off", spellcheck: "false" });
   const times = ["dueAfter", "dueBefore"].map((name) => el("input", { name, class: "mono time", placeholder: "2026-11-21 06:45:05", value: parameters[name] ? time(Number(parameters[name])) : "" }));
-  const node = el("form", { class: "panel" }, el("div", { class: "search-form" }, field("Goes to topic", topic), field("Due from", times[0]), field("Due to", times[1])),
+  const node = el("form", { class: "panel" }, el("div", { class: "search-form" }, field("Goes to topic", topic), completeTopics(topic), field("Due from", times[0]), field("Due to", times[1])),
     el("div", { class: "row" }, el("button", { class: "primary" }, "Show")));
   node.addEventListener("submit", (event) => {
     event.preventDefault();

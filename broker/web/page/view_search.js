@@ -2,6 +2,7 @@
 // full, everything was searched, or it is stopped.
 
 import { ask } from "./api.js";
+import { completeTopics } from "./complete.js";
 import { address, clear, el, field, foreign, notice } from "./dom.js";
 import { bytes, number, parseTime, percent, time } from "./format.js";
 import { MessageList } from "./messages.js";
@@ -11,15 +12,16 @@ import { Work } from "./work.js";
 const PAGE = 50;
 const TEXTS = [
   ["contains", "Body contains", "a part of the text, as it is", "wide"],
+  ["topic", "Topic", "all", ""],
   ["regex", "Regular expression", "order-[0-9]+", "wide"],
   ["jsonPath", "JSONPath = value", "$.customer.id=4711", "wide"],
   ["where", "SQL92 on properties", "a > 5 AND region = 'hz'", "wide"],
-  ["topic", "Topic", "all", ""],
   ["tag", "Tag", "any", ""],
   ["key", "Key or unique key", "any", ""],
   ["keyPrefix", "Key begins with", "any", ""],
   ["bornHost", "Sent from", "10.1.2.3 or 10.1.0.0/16", ""],
 ];
+const FIRST = 2; // fields that are always there; the others fold
 const TIMES = [["begin", "Stored from"], ["end", "Stored to"]];
 const SIZES = [["minimumSize", "Body at least"], ["maximumSize", "Body at most"]];
 
@@ -46,8 +48,14 @@ function form(parameters, problem) {
     ...SIZES.map(([name, label]) => add(name, label, { placeholder: "bytes", inputmode: "numeric", pattern: "[0-9]*", value: parameters[name] ?? "" })),
   ];
   const place = el("select", {}, [["body", "in the body"], ["properties", "in properties"], ["any", "in both"]].map(([value, text]) => el("option", { value, selected: (parameters.place ?? "body") === value }, text)));
-  const node = el("form", { class: "panel" }, el("div", { class: "search-form" }, fields, field("Text and expression", place)),
+  // What is folded is open where the address has any of it, so that nothing restricts a search unseen.
+  const isMore = Object.keys(parameters).some((name) => !["contains", "topic", "broker"].includes(name));
+  const node = el("form", { class: "panel" },
+    el("div", { class: "search-form" }, fields.slice(0, FIRST), completeTopics(inputs.get("topic"))),
+    el("details", { class: "more-conditions", open: isMore }, el("summary", {}, "More conditions"),
+      el("div", { class: "search-form" }, fields.slice(FIRST), field("Text and expression", place))),
     el("div", { class: "row" }, el("button", { class: "primary" }, "Search"), el("span", { class: "muted" }, "A message must meet all conditions. With a topic, or a key, much less has to be read.")));
+  node.addEventListener("invalid", () => { node.querySelector("details").open = true; }, true); // it must be seen to be mended
   node.addEventListener("submit", (event) => {
     event.preventDefault();
     problem.hidden = true;

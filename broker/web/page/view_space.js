@@ -1,8 +1,9 @@
 // What takes the disk: messages and bytes by topic, queue, tag, sender and hour, the largest messages, and how long there is room.
 
 import { ask } from "./api.js";
-import { announce, clear, el, foreign, guarded, link, notice } from "./dom.js";
+import { address, announce, clear, el, foreign, guarded, link, notice } from "./dom.js";
 import { bytes, duration, number, percent, plural, time, utc } from "./format.js";
+import { rename } from "./router.js";
 
 const ASK_AGAIN = 700;
 const KEPT = 3600;
@@ -17,7 +18,7 @@ const TABLES = [
   ["hours", "By hour, the newest first", ["Hour"], (line) => [hourText(line.hourTimestamp)]],
 ];
 
-export async function spaceView(_parameters, context) {
+export async function spaceView(parameters, context) {
   document.title = "Space · RocketLens";
   const summary = el("span", { class: "muted", role: "status" });
   const bar = el("progress", { max: 1, value: 0, "aria-label": "Counting" });
@@ -25,16 +26,21 @@ export async function spaceView(_parameters, context) {
   const stop = el("button", { type: "button", class: "stop" }, "Stop");
   const work = el("div", { class: "work" }, bar, text, stop);
   const again = el("button", { type: "button" }, "Count again");
-  const more = el("button", { type: "button", class: "more", "aria-expanded": "false" }, "Show more of each");
+  const more = el("button", { type: "button", class: "more" });
   const shown = el("div");
-  let stopped = false, limit = SHORT;
+  let stopped = false, limit = parameters.more ? LONG : SHORT;
+  const sayMore = () => {
+    more.textContent = limit === SHORT ? "Show more of each" : "Show fewer of each";
+    more.setAttribute("aria-expanded", String(limit === LONG));
+  };
+  sayMore();
   work.hidden = more.hidden = true;
   stop.addEventListener("click", () => { stopped = true; });
   again.addEventListener("click", guarded(() => count(0)));
   more.addEventListener("click", guarded(() => {
     limit = limit === SHORT ? LONG : SHORT;
-    more.textContent = limit === SHORT ? "Show more of each" : "Show fewer of each";
-    more.setAttribute("aria-expanded", String(limit === LONG));
+    rename(address("space", { more: limit === LONG ? "1" : null }));
+    sayMore();
     return count(KEPT);
   }));
   context.main.append(el("div", { class: "bar" }, el("h1", {}, "Space"), summary, again, more), work, shown);

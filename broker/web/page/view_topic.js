@@ -16,7 +16,8 @@ export async function topicView(parameters, context) {
   const histogram = new Histogram(context, state, (change) => open({ ...state, ...change }));
   const list = browsing(context, state);
   context.main.append(
-    el("div", { class: "bar" }, el("h1", {}, foreign(topic)), about),
+    el("div", { class: "bar" }, el("h1", {}, foreign(topic)), about,
+      link("tail", { topic, queueId: state.queueId, tag: state.tag, sql: state.sql }, "Live")),
     histogram.node,
     filterBar(context, state),
     list.work.node, list.node);
@@ -152,11 +153,17 @@ async function countPassing(context, state, preview, work) {
 async function describe(context, state, about) {
   let answer;
   try { answer = await ask("/topic", { topic: state.topic }, context.signal); } catch (error) { failed(context, error); return; }
-  const messages = answer.queues.reduce((sum, queue) => sum + queue.maxOffset - queue.minOffset, 0);
-  clear(about, `${plural(answer.queueCount, "queue")}, ${answer.cursor ? "more than " : ""}${plural(messages, "message")}`);
+  const say = ({ queueCount, countedQueues, messages }) => clear(about, `${plural(queueCount, "queue")}, ${countedQueues < queueCount ? "more than " : ""}${plural(messages, "message")}`);
+  say(answer);
   const details = el("details", { class: "panel", open: answer.queueCount <= 8 && !state.tag && !state.sql && innerWidth > 900 },
     el("summary", {}, "Queues and groups"), el("div", { class: "columns even" }, queueTable(context, state, answer), groupTable(context, state, answer)));
   context.main.querySelector(".histogram")?.after(details);
+  // Of very many queues not all are counted in the time of one answer; those that were are counted sooner the next time.
+  for (let last = answer; last.countedQueues < last.queueCount;) {
+    const next = await ask("/topic", { topic: state.topic, limit: 1, groupsLimit: 1, milliseconds: 5000 }, context.signal).catch(() => last);
+    if (next.countedQueues <= last.countedQueues) return;
+    say(last = next);
+  }
 }
 
 function queueTable(context, state, first) {

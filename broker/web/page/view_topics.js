@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import { address, clear, el, foreign, guarded, link, notice } from "./dom.js";
 import { number, plural, time, utc } from "./format.js";
 import { rename } from "./router.js";
+import { saveButtons } from "./save.js";
 
 export async function topicsView(parameters, context) {
   document.title = "Topics · RocketLens";
@@ -14,6 +15,8 @@ export async function topicsView(parameters, context) {
   const body = el("tbody");
   const table = el("table", { class: "topics" }, el("thead", {}, el("tr", {}, ["Topic", "Kind", "Queues", "Messages", "Last stored"].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), body);
   const more = el("button", { type: "button", class: "more", onclick: guarded(() => page()) }, "More");
+  const save = saveButtons("topics", () => [...lines.values()]);
+  const lines = new Map(); // the topics that are shown, by name, as the API gave them
   let cursor = null, shown = 0, turn = 0;
 
   async function page() {
@@ -23,10 +26,11 @@ export async function topicsView(parameters, context) {
     if (mine !== turn) return;
     const rows = new Map(answer.topics.filter((topic) => own.checked || topic.kind !== "system").map((topic) => [topic.topic, row(topic)]));
     body.append(...rows.values());
+    for (const topic of answer.topics) if (rows.has(topic.topic)) lines.set(topic.topic, topic);
     shown += rows.size;
     cursor = answer.cursor;
     more.hidden = cursor === null;
-    table.hidden = shown === 0;
+    table.hidden = save.hidden = shown === 0;
     clear(count, `${number(shown)} of ${plural(answer.total, "topic")} shown${cursor ? "; there are more" : own.checked || shown === answer.total ? "" : ", the broker's own left out"}`);
     // Counting opens every queue, so it comes after what can be shown at once.
     // Ask again for the counts that there was no time for, as long as more of them come.
@@ -34,7 +38,7 @@ export async function topicsView(parameters, context) {
       const counted = await ask("/topics", { ...question, counts: true, milliseconds: 2000 }, context.signal);
       if (mine !== turn) return;
       const known = counted.topics.filter((topic) => topic.messages !== null);
-      for (const topic of known) if (rows.has(topic.topic)) fillCounts(rows.get(topic.topic), topic);
+      for (const topic of known) if (rows.has(topic.topic)) { fillCounts(rows.get(topic.topic), topic); lines.set(topic.topic, topic); }
       if (known.length <= done) return;
       done = known.length;
     }
@@ -45,6 +49,7 @@ export async function topicsView(parameters, context) {
     cursor = null;
     shown = 0;
     clear(body);
+    lines.clear();
     rename(address("topics", { contains: filter.value.trim(), system: own.checked ? "1" : null }));
     try { await page(); } catch (error) { if (error.name !== "AbortError") clear(count, error.message); }
   }
@@ -54,7 +59,7 @@ export async function topicsView(parameters, context) {
   more.hidden = true;
   context.main.append(
     el("div", { class: "bar" }, el("h1", {}, "Topics"), filter, el("label", { class: "check" }, own, "the broker's own"), count),
-    matter, table, more);
+    matter, table, more, save);
   ask("/store", {}, context.signal).then((store) => clear(matter, problems(store))).catch(() => {});
   await page();
 }
@@ -81,10 +86,11 @@ function fillCounts(line, topic) {
 function problems(store) {
   const lines = [];
   if (store.incomplete) lines.push(notice(`Searches may miss something: ${store.incomplete}`, "warning"));
-  if (store.problems.length) {
-    const count = store.problems.length + store.problemsLeftOut;
+  const problems = store.problems.filter((text) => text !== store.gone); // which stands above every view
+  if (problems.length) {
+    const count = problems.length + store.problemsLeftOut;
     lines.push(el("details", { class: "notice warning" }, el("summary", {}, `${plural(count, "problem")} with this store; `, link("health", {}, "what they mean")),
-      el("ul", {}, store.problems.map((text) => el("li", {}, foreign(text)))),
+      el("ul", {}, problems.map((text) => el("li", {}, foreign(text)))),
       store.problemsLeftOut ? el("p", {}, `${number(store.problemsLeftOut)} more are not listed.`) : null));
   }
   return lines;

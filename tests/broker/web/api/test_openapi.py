@@ -14,7 +14,7 @@ from web_questions import ApiOf
 
 PATHS = (
     "/store", "/find", "/message", "/message/body", "/message/life", "/queue/message", "/topics", "/topic", "/messages",
-    "/histogram", "/filter", "/search", "/pending", "/space", "/health",
+    "/tail", "/histogram", "/filter", "/search", "/pending", "/space", "/health",
 )  # fmt: skip
 
 THERE: dict[str, st.SearchStrategy[Any]] = {

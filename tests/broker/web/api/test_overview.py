@@ -15,13 +15,16 @@ def _api(root: Path) -> ApiOf:
 
 
 def test_a_store_that_is_there_has_no_problem_with_being_followed(tmp_path: Path) -> None:
-    assert not [each for each in _api(tmp_path / "store").get("/store")["problems"] if "followed" in each]
+    answer = _api(tmp_path / "store").get("/store")
+    assert answer["gone"] is None
+    assert not [each for each in answer["problems"] if "followed" in each]
 
 
 def test_a_store_that_was_taken_away_is_told(tmp_path: Path) -> None:
     api = _api(tmp_path / "store")
     shutil.rmtree(tmp_path / "store")
-    problem = api.get("/store")["problems"][0]
+    problem = api.get("/store")["gone"]
+    assert api.get("/store")["problems"][0] == problem
     assert problem.startswith("the store cannot be followed, answers are of what was read before: ")
     assert "found nothing there" in problem
     refused = api.ask("/search", regex="body")

@@ -1,0 +1,139 @@
+"""What is chosen is in the address, lists are saved as files, and forms begin small and complete names."""
+
+import csv
+import io
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from broker_harness import service_of
+from page_server import serving_page
+from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
+from web_browser import Browser
+
+CATCH = """
+    URL.createObjectURL = (blob) => { blob.text().then((text) => { window.savedText = text; }); return '#'; };
+    HTMLAnchorElement.prototype.click = function () { window.savedAs = this.download; };
+"""
+
+
+@pytest.fixture
+def lone(one_browser: Browser) -> Iterator[Browser]:
+    """The browser, pointed nowhere yet."""
+    yield one_browser
+    one_browser.driver.get("about:blank")
+    one_browser.complaints()
+
+
+def shown(browser: Browser, selector: str) -> list[str]:
+    """The names of the inputs that are to be seen."""
+    return [str(each.get_attribute("name")) for each in browser.all(selector) if each.is_displayed()]
+
+
+def test_a_search_starts_with_two_fields_and_unfolds_where_it_has_more(browser: Browser) -> None:
+    browser.open("search")
+    browser.see(".search-form")
+    assert shown(browser, ".search-form input") == ["contains", "topic"]
+    assert not [each for each in browser.all(".search-form select") if each.is_displayed()]
+    assert browser.violations() == []
+    browser.keep("search-small")
+    browser.open("search", contains="hot 1", topic="TopicTest")
+    browser.see(".list .end", "11 messages")
+    assert shown(browser, ".search-form input") == ["contains", "topic"]
+    # What restricts a search is never folded away.
+    browser.open("search", contains="hot 1", tag="TagA")
+    browser.see(".list .end", "Searched")
+    assert "tag" in shown(browser, ".search-form input")
+    browser.open("search")
+    browser.click("summary", "More conditions")
+    browser.see("input[name=keyPrefix]").send_keys("OrderID18", Keys.ENTER)
+    browser.until(lambda: "keyPrefix=OrderID18" in browser.place)
+    browser.see(".messages tbody tr", "OrderID188")
+    assert browser.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("view", "selector"), [("search", "input[name=topic]"), ("pending", "input[name=topic]"), ("topics", "#text")]
+)
+def test_topics_complete_as_they_are_typed(browser: Browser, view: str, selector: str) -> None:
+    browser.open(view)
+    field = browser.see(selector)
+    field.send_keys("opicte")
+    name = field.get_attribute("list")
+    offered = f"return [...document.querySelectorAll('#{name} option')].map((each) => each.value)"
+    browser.until(lambda: browser.run(offered) == ["TopicTest"])
+    field.send_keys("-none-such")
+    browser.until(lambda: browser.run(offered) == [])
+
+
+@pytest.fixture(scope="module")
+def hostile_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    writer = StoreWriter(tmp_path_factory.mktemp("hostile") / "store")
+    for key, body in (("=1+1", b'say "hi", twice\r\nand go'), ("+31", b"@SUM(A1)"), ("plain", "größe".encode())):
+        writer.append("orders", body, keys=key, tags="-tag")
+    writer.close()
+    return writer.root
+
+
+def test_a_list_is_saved_as_json_as_the_api_gave_it_and_as_csv_that_runs_nothing(
+    lone: Browser, hostile_root: Path
+) -> None:
+    def saved(form: str) -> str:
+        lone.run("window.savedText = window.savedAs = null;")
+        lone.click(".save button", form)
+        lone.until(lambda: lone.run("return window.savedText"))
+        assert lone.run("return window.savedAs") == f"messages.{form.lower()}"
+        return str(lone.run("return window.savedText"))
+
+    with serving_page([service_of(MessageStore.open(hostile_root))]) as origin:
+        lone.server = origin
+        lone.open("topic", topic="orders", order="oldest")
+        lone.see(".list .end", "3 messages")
+        lone.run(CATCH)
+        with urllib.request.urlopen(f"{origin}/api/v1/messages?topic=orders", timeout=60) as answer:
+            messages: list[dict[str, Any]] = json.load(answer)["messages"]
+        assert len(messages) == 3
+        assert json.loads(saved("JSON")) == messages
+        rows = list(csv.DictReader(io.StringIO(saved("CSV"), newline="")))
+        assert [row["keys"] for row in rows] == ["'=1+1", "'+31", "plain"]
+        assert [row["tags"] for row in rows] == ["'-tag"] * 3
+        previews = [each["preview"] for each in messages]
+        assert [row["preview"] for row in rows] == [previews[0], f"'{previews[1]}", previews[2]]
+        for name in ("physicalOffset", "queueOffset", "storeTimestamp", "offsetMessageId"):
+            assert [row[name] for row in rows] == [str(each[name]) for each in messages]
+        lone.open("topics")
+        lone.see(".topics .count", "3")
+        lone.run(CATCH)
+        lone.click(".save button", "JSON")
+        saved_topics = json.loads(lone.until(lambda: lone.run("return window.savedText")))
+        assert [each["topic"] for each in saved_topics] == lone.texts(".topics a.open")
+        assert {each["topic"]: each["messages"] for each in saved_topics}["orders"] == 3
+        assert lone.complaints() == []
+
+
+def test_what_is_chosen_in_a_view_is_there_again_after_a_reload(browser: Browser) -> None:
+    browser.open("message", offset=3568)
+    browser.click(".body-panel .tabs button", "Hex")
+    browser.see("pre.hex")
+    assert "form=Hex" in browser.place
+    browser.open("health")
+    browser.click(".picture button", "over time")
+    assert browser.place == "/health?over=time"
+    browser.open("space")
+    browser.click("button.more", "Show more of each")
+    browser.until(lambda: browser.place == "/space?more=1")
+    for view, parameters, selector, text in (
+        ("message", {"offset": 3568, "form": "Hex"}, "pre.hex", "00000000"),
+        ("health", {"over": "time"}, ".picture button[aria-selected=true]", "over time"),
+        ("space", {"more": 1}, "button.more", "Show fewer of each"),
+    ):
+        browser.open(view, **parameters)
+        browser.see(selector, text)
+        browser.driver.refresh()
+        browser.see(selector, text)
