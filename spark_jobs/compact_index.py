@@ -9,6 +9,7 @@ from spark_jobs.commands.command_options import (
     built_out_options,
     compact_options,
     drop_backup_option,
+    dry_run_option,
     exchange_option,
     fresh_option,
     index_options,
@@ -33,6 +34,7 @@ from spark_jobs.commands.command_run import check_sent, compact, run_command
 @storage_option
 @exchange_option
 @fresh_option
+@dry_run_option
 @job_options
 def compact_index(**options: Any) -> None:
     """Make the index of the store in STORE smaller and faster to read.

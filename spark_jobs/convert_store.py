@@ -7,6 +7,7 @@ import click
 from spark_jobs.commands.command_options import (
     DIRECTORY,
     delay_levels_option,
+    dry_run_option,
     fresh_option,
     index_options,
     job_options,
@@ -41,6 +42,7 @@ def check(options: JobOptions) -> None:
 @work_option("beside --out, with .rocketlens-work at the end of its name")
 @storage_option
 @fresh_option
+@dry_run_option
 @job_options
 def convert_store(**options: Any) -> None:
     """Make a plain store of the DLedger store in STORE, on which a broker starts without enableDLegerCommitLog.

@@ -8,6 +8,7 @@ from spark_jobs.commands.command_options import (
     allow_fewer_option,
     built_out_options,
     drop_backup_option,
+    dry_run_option,
     exchange_option,
     fresh_option,
     from_offset_option,
@@ -35,6 +36,7 @@ from spark_jobs.commands.command_run import check_sent, rebuild, run_command
 @storage_option
 @exchange_option
 @fresh_option
+@dry_run_option
 @job_options
 def rebuild_all(**options: Any) -> None:
     """Build the index files and the queues of the store in STORE anew, from one pass over its commit log.

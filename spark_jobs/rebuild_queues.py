@@ -8,6 +8,7 @@ from spark_jobs.commands.command_options import (
     allow_fewer_option,
     built_out_options,
     drop_backup_option,
+    dry_run_option,
     exchange_option,
     fresh_option,
     job_options,
@@ -29,6 +30,7 @@ from spark_jobs.commands.command_run import check_sent, rebuild, run_command
 @storage_option
 @exchange_option
 @fresh_option
+@dry_run_option
 @job_options
 def rebuild_queues(**options: Any) -> None:
     """Build the queues of the store in STORE anew, from its commit log: consumequeue, batchconsumequeue and

@@ -195,7 +195,7 @@ def queue_details(plan: QueuePlan, bundles: Sequence[BuiltQueues], carried: dict
 
 def queue_notes(plan: QueuePlan, details: QueueDetails) -> list[str]:
     """Return sentences about queues that are not as a broker would have them."""
-    notes = list(plan.problems)
+    notes = [*plan.problems, *plan.guesses]
     notes += [f"{count} {text}" for name, text in _NOTES.items() if (count := getattr(details, name))]
     notes += [f"{counted(count, 'queue')} of the log: {what}" for what, count in details.left_out.items()]
     if count := details.unknown_topic_count:

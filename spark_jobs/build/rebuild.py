@@ -67,7 +67,7 @@ class Rebuild:
         """Prepare a rebuild; nothing is read yet. `moved`: the store's own queues are of where records were before."""
         self._request, self._source, self._work = request, source, work
         self._context, self._exchange, self._moved = context, exchange, moved
-        self._queue_plan = _queue_plan(request, source.layout.root) if request.queues else None
+        self._queue_plan = plan_queues(request, source.layout.root) if request.queues else None
 
     def run(self) -> Rebuilt:
         """Rebuild, up to finished files in the work directory."""
@@ -161,7 +161,8 @@ class Rebuild:
         ]
 
 
-def _queue_plan(request: RebuildRequest, root: Path) -> QueuePlan:
+def plan_queues(request: RebuildRequest, root: Path) -> QueuePlan:
+    """How the queues of a store will be after a rebuild; raises as QueuePlan.of."""
     options = QueueOptions(
         topics=frozenset(request.topics),
         drop_unknown_topics=request.drop_unknown_topics,
@@ -170,5 +171,6 @@ def _queue_plan(request: RebuildRequest, root: Path) -> QueuePlan:
         consume_queue_file_size=request.queue_file_size,
         batch_file_size=request.batch_queue_file_size,
         ext_file_size=request.ext_file_size,
+        guess=True,
     )
     return QueuePlan.of(root, options)

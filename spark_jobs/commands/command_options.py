@@ -228,6 +228,13 @@ exchange_option = click.option(
     "by Spark's own shuffle. With shuffle and a URL for --out no disk is shared, and --work is not needed.",
 )
 
+dry_run_option = click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only say what would be read and written, the disk and the time that it takes, and which sizes were chosen "
+    "and why. Nothing is changed, and no Spark is needed.",
+)
+
 fresh_option = click.option("--fresh", is_flag=True, help="Start over instead of continuing an earlier run.")
 
 limit_option = click.option(

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -25,6 +26,7 @@ from storage.layout.store_layout import recognise_store
 from storage.layout.tier_layout import is_tier
 
 if TYPE_CHECKING:  # only for types: a usage error must not wait for what runs a job
+    from spark_jobs.build.build_request import BuildRequest
     from spark_jobs.run.launch import Launch
     from spark_jobs.run.progress import JobProgress
     from spark_jobs.run.report import AnyReport
@@ -111,12 +113,17 @@ def run_command(
     goes_on: bool = True,
     reads_tier: bool = False,
     check: Check | None = None,
+    dry_run: bool = False,
     **options: Any,
 ) -> NoReturn:
     """Run a job with the options of its request, report on stdout and end with the exit code.
 
-    `goes_on`: another run goes on where one was stopped. `reads_tier`: STORE may be tiered files alone.
+    `goes_on`: another run goes on where one was stopped. `reads_tier`: STORE may be tiered files alone. `dry_run`:
+    only the plan of the job is printed.
     """
+    if dry_run:
+        _print_plan(job, check, options, as_json=as_json)
+        sys.exit(0)
     report = run_job(job, as_json=as_json, goes_on=goes_on, reads_tier=reads_tier, check=check, **options)
     from spark_jobs.commands.show_report import print_report
 
@@ -134,19 +141,44 @@ def run_job(
     **options: Any,
 ) -> "AnyReport":
     """Run a job with the options of its request; what ends it early ends the process, with a line and a code."""
+    started = time.monotonic()
     with ending_with_a_line(goes_on=goes_on):
-        if "storage" in options:
-            options["store"] = local_path(options["store"])
-        check_places(options)
-        if check is not None:
-            check(options)
-        if not reads_tier:
-            refuse_tier(options["store"], options.get("commit_log_directories", ()))
+        _check(options, check, reads_tier=reads_tier)
         check_spark()
         progress = progress_of(as_json=as_json)
         with _launched(options, progress) as launch:
-            return job(options, progress, launch)
+            report = job(options, progress, launch)
+        # Deleting the work directory and ending the JVM take their time too, and the person waits for them.
+        report.seconds = time.monotonic() - started
+        return report
     raise AssertionError
+
+
+def _check(options: JobOptions, check: Check | None, *, reads_tier: bool) -> None:
+    """Raise a RocketLensError for what cannot be, before anything is started."""
+    if "storage" in options:
+        options["store"] = local_path(options["store"])
+    check_places(options)
+    if check is not None:
+        check(options)
+    if not reads_tier:
+        refuse_tier(options["store"], options.get("commit_log_directories", ()))
+
+
+def _print_plan(job: Job, check: Check | None, options: JobOptions, *, as_json: bool) -> None:
+    """Print what a job would do, which needs no Spark; what cannot be ends the process as it would end the job."""
+    with ending_with_a_line(goes_on=False):
+        _check(options, check, reads_tier=False)
+        from spark_jobs.build.rebuild_request import RebuildRequest
+        from spark_jobs.commands.run import plan_job
+        from spark_jobs.commands.show_report import print_plan
+        from spark_jobs.compact.compact_request import CompactRequest
+        from spark_jobs.convert.convert_request import ConvertRequest
+
+        kinds: dict[Job, type[BuildRequest]]
+        kinds = {rebuild: RebuildRequest, compact: CompactRequest, convert: ConvertRequest}
+        plan = plan_job(job.__name__, kinds[job](**options))
+        print_plan(plan, as_json=as_json)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from spark_jobs.build.index_profiles import TAGGED_PROFILE
 from spark_jobs.build.rebuild import Rebuild
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.build.shuffle_exchange import ShuffleExchange, Target
+from spark_jobs.commands.job_plan import JobPlan, make_plan, plan_lines
 from spark_jobs.commands.store_report import StoreReport, compacted_report, converted_report, rebuilt_report
 from spark_jobs.compact.compact import Compact
 from spark_jobs.compact.compact_request import CompactRequest
@@ -120,6 +121,16 @@ def run_convert(request: ConvertRequest, progress: JobProgress, launch: Launch |
     return _run("convert", request, progress, make, launch, check=_check_converted)
 
 
+def plan_job(command: str, request: BuildRequest) -> JobPlan:
+    """Plan a job as it would run now, and change nothing; raises what the job raises before it starts."""
+    with opened_source(request.store, request.commit_log_directories, request.storage) as source:
+        if isinstance(request, ConvertRequest):
+            _check_converted(source)
+        elif isinstance(request, RebuildRequest) and request.queues:
+            _check_rocksdb(request, source)
+        return make_plan(command, request, source)
+
+
 def _check_converted(source: StoreSource) -> None:
     """Raise a RocketLensError for a store that cannot be converted, before what another run left is given up for it."""
     check_source(source)
@@ -196,6 +207,8 @@ def _run(
             _check_rocksdb(request, source)
         for problem in source.problems:
             progress.note(problem)
+        for line in plan_lines(make_plan(command, request, source)):
+            progress.note(line)
         identity = {"command": command, "request": request.identity(), "source": source.identity()}
         with contextlib.closing(WorkDirectory.open(base, identity, fresh=request.fresh)) as work:
             resumed = any((work.root / "done").iterdir())

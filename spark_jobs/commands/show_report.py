@@ -1,7 +1,9 @@
 """Print the report of a job, for people or for programs."""
 
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -9,9 +11,12 @@ import msgspec
 
 from protocol.printable import as_text, one_line
 from spark_jobs.build.place_queues import OTHER_TOPICS, WITHOUT_RECORDS, QueueDetails
+from spark_jobs.commands.job_plan import JobPlan, plan_lines
 from spark_jobs.commands.store_report import IndexDetails, StoreDetails
+from spark_jobs.compact.index_cost import IndexCost
 from spark_jobs.convert.convert import ConvertDetails
 from spark_jobs.export.export_request import ExportDetails
+from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run.report import AnyReport
 from spark_jobs.verify.verify_request import VerifyDetails
@@ -37,6 +42,15 @@ def print_report(report: AnyReport, *, as_json: bool) -> None:
         return
     for line in report_lines(report):
         click.echo(line)
+
+
+def print_plan(plan: JobPlan, *, as_json: bool) -> None:
+    """Write the plan of a job to stdout, as lines or as one object."""
+    if as_json:
+        print_json(msgspec.json.encode(as_texts(msgspec.to_builtins(plan))))
+        return
+    for line in plan_lines(plan):
+        click.echo(one_line(line))
 
 
 def print_json(data: bytes) -> None:
@@ -79,6 +93,28 @@ def _lines(report: AnyReport) -> Iterator[str]:
     yield from (f"note: {note}" for note in report.notes)
     if isinstance(details, StoreDetails):
         yield from (f"backup: {path}" for path in details.backups or ())
+        yield from _ways_back(report, details)
+
+
+def _ways_back(report: AnyReport, details: StoreDetails) -> Iterator[str]:
+    """The lines to undo what was done, and to delete what is not needed any more, as a shell takes them."""
+    if report.command == "fetch" or has_scheme(report.out) or not details.published:
+        return
+    if report.out != report.store:
+        made = [report.out] if details.converted else [f"{report.out}/{name}" for name in details.published]
+        yield f"to undo: rm -r {shlex.join(made)}"
+        return
+    kept = {Path(path).name.partition(".")[0]: path for path in details.backups or ()}
+    if not kept:
+        return  # --drop-backup: there is no way back
+    steps = []
+    for name in details.published:
+        place = f"{report.store}/{name}"
+        steps.append(shlex.join(["mv", place, f"{place}.rebuilt"]))
+        if name in kept:
+            steps.append(shlex.join(["mv", kept[name], place]))
+    yield f"to undo, while no broker runs: {' && '.join(steps)}"
+    yield f"to clean up, once all is well: rm -r {shlex.join(kept.values())}"
 
 
 def _head(report: AnyReport) -> str:
@@ -119,6 +155,16 @@ def _index(details: IndexDetails | None) -> Iterator[str]:
         f"profile {details.profile}"
     )
     yield from (f"index: {reason}" for reason in details.reasons or ())
+    if details.before is not None and details.after is not None:
+        yield f"before: {_cost(details.before)}"
+        yield f"after: {_cost(details.after)}"
+
+
+def _cost(cost: IndexCost) -> str:
+    return (
+        f"{counted(cost.files, 'index file')}, {counted(cost.entries, 'entry')}, {bytes_text(cost.bytes)}; "
+        f"a look-up of a key reads {cost.pages:,.1f} pages"
+    )
 
 
 def _queues(details: QueueDetails | None) -> Iterator[str]:

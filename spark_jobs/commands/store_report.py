@@ -21,6 +21,7 @@ from spark_jobs.build.rebuild import Rebuilt
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.compact.compact import Compacted
 from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.compact.index_cost import IndexCost, index_cost
 from spark_jobs.convert.convert import ConvertDetails, Converted
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.publish.deliver import stage_index
@@ -35,6 +36,7 @@ from spark_jobs.scan.segment_walk import WalkSummary
 from spark_jobs.scan.source import StoreSource
 from storage.index.index_file import IndexHeader
 from storage.layout.checkpoint import Checkpoint
+from storage.layout.store_layout import INDEX
 
 
 class ScanDetails(msgspec.Struct, kw_only=True, rename="camel"):
@@ -49,7 +51,8 @@ class IndexDetails(msgspec.Struct, kw_only=True, omit_defaults=True, rename="cam
     """The index files: counts and profile of each, and the names of those that were `built`.
 
     A rebuild names those that it `kept` and the `reasons` why others were not; a compaction says how many entries it
-    `read`, and how many it `dropped` for each reason.
+    `read`, how many it `dropped` for each reason, and what the index cost `before` and costs `after`, where the files
+    are on this machine.
     """
 
     slots: int
@@ -59,6 +62,8 @@ class IndexDetails(msgspec.Struct, kw_only=True, omit_defaults=True, rename="cam
     built: list[str]
     reasons: list[str] | None = None
     read: int | None = None
+    before: IndexCost | None = None
+    after: IndexCost | None = None
     dropped: dict[str, int] | None = None
 
 
@@ -180,6 +185,9 @@ def compacted_report(
         read=compacted.read,
         dropped=compacted.dropped,
     )
+    if source.tree is None and request.sent_to is None:
+        report.details.index.before = index_cost(source.layout.index)
+        report.details.index.after = index_cost(work.staged / INDEX)
     return report, stage_index(request, source, work, (), end_timestamps(compacted.index_files))
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from protocol.errors import ConfigError
 from storage.build.queue_ext_builder import END_ROOM
+from storage.build.queue_guesses import guess_ext, guess_light, size_in_backup
 from storage.files.mapped_file import list_segment_files
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, find_rocksdb_queues
@@ -64,7 +65,11 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """Options of a rebuild of queues. Sizes are in bytes; empty `topics` means all."""
+    """Options of a rebuild of queues. Sizes are in bytes; empty `topics` means all.
+
+    With `guess` what the queue directories no longer show is inferred from what else is left: light queues from names
+    of topics and from offsets, extensions from units that point into one, sizes from backups.
+    """
 
     topics: frozenset[str] = frozenset()
     drop_unknown_topics: bool = False
@@ -73,6 +78,7 @@ class QueueOptions:
     consume_queue_file_size: int | None = None
     batch_file_size: int | None = None
     ext_file_size: int | None = None
+    guess: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ class QueuePlan:
 
     `batch_topics`: their queues hold batches. `known_topics`: None where there is no topics.json. `existing`: the
     queue directories that the store has now. `misplaced`: those of them in the tree of the other kind, with which a
-    broker does not start.
+    broker does not start. `guesses` are sentences about what was inferred.
     """
 
     root: Path
@@ -94,6 +100,7 @@ class QueuePlan:
     existing: frozenset[QueueKey]
     misplaced: frozenset[QueueKey]
     problems: tuple[str, ...]
+    guesses: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, root: Path, options: QueueOptions = QueueOptions()) -> "QueuePlan":
@@ -112,17 +119,27 @@ class QueuePlan:
             for key in sorted(misplaced)
             if not options.topics or key.topic in options.topics
         )
+        lmq = options.lmq or any(key.topic.startswith(LIGHT_PREFIX) for key in existing) or in_rocksdb
+        ext = options.ext or (root / CONSUME_QUEUE_EXT).is_dir()
+        plain = (key.path for key in existing if key.tree == CONSUME_QUEUE)
+        light_guess = guess_light(config) if options.guess and not lmq else ""
+        ext_guess = guess_ext(root, plain) if options.guess and not ext else ""
+        guesses = [guess for guess in (light_guess, ext_guess) if guess]
+        sizes = _file_sizes(root, existing, options, problems)
+        if options.guess:
+            guesses += _guess_sizes(root, sizes)
         return cls(
             root=root,
             options=options,
-            file_sizes=_file_sizes(root, existing, options, problems),
+            file_sizes={tree: size or DEFAULT_FILE_SIZES[tree] for tree, size in sizes.items()},
             batch_topics=batch,
             known_topics=known,
-            lmq=options.lmq or any(key.topic.startswith(LIGHT_PREFIX) for key in existing) or in_rocksdb,
-            ext=options.ext or (root / CONSUME_QUEUE_EXT).is_dir(),
+            lmq=lmq or bool(light_guess),
+            ext=ext or bool(ext_guess),
             existing=existing,
             misplaced=misplaced,
             problems=tuple(problems),
+            guesses=tuple(guesses),
         )
 
     def key(self, topic: bytes, queue_id: int) -> QueueKey | None:
@@ -201,7 +218,7 @@ def directory_name(topic: bytes) -> str | None:
 
 
 def _file_sizes(root: Path, existing: Iterable[QueueKey], options: QueueOptions, problems: list[str]) -> dict[str, int]:
-    """Bytes of the files of each tree: as asked for, else as most files have, else a broker's default."""
+    """Bytes of the files of each tree: as asked for, else as most files have; 0 where there is none."""
     keys = [*existing, *_queues(root, CONSUME_QUEUE_EXT)]
     asked = {
         # As a broker's getter does; batch sizes it takes as they are, and would never fill such a file.
@@ -213,8 +230,18 @@ def _file_sizes(root: Path, existing: Iterable[QueueKey], options: QueueOptions,
     for tree, unit in _UNIT_SIZES.items():
         lengths = Counter(length for key in keys if key.tree == tree for length in _lengths(root / key.path))
         sizes[tree] = _checked(tree, unit, asked[tree]) or _usual(root / tree, unit, lengths, problems)
-        sizes[tree] = sizes[tree] or DEFAULT_FILE_SIZES[tree]
     return sizes
+
+
+def _guess_sizes(root: Path, sizes: dict[str, int]) -> list[str]:
+    """Put sizes of backups in the place of those that no file shows; returns what was guessed."""
+    said = []
+    for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
+        size, backup = (0, "") if sizes[tree] else size_in_backup(root, tree)
+        if size and size % _UNIT_SIZES[tree] == 0:
+            sizes[tree] = size
+            said.append(f"files of {tree} get {size:,} bytes, as those of {backup} have (guessed: no other is left)")
+    return said
 
 
 def _lengths(directory: Path) -> Iterator[int]:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,7 +14,10 @@ from bulk_jobs import StandIn, stand_in
 from command_line import rocketlens
 from protocol.errors import ConfigError, NotAStore, StoreError
 from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.commands import command_run
+from spark_jobs.commands.store_report import IndexDetails, StoreDetails
 from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.compact.index_cost import IndexCost
 from spark_jobs.run.report import Damage, Details, Report
 from spark_jobs.verify.verify_request import VerifyRequest
 
@@ -292,3 +296,48 @@ def test_help_and_usage_errors_import_neither_numpy_nor_spark(arguments: list[st
         [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "heavy:"
+
+
+def test_the_time_is_that_until_the_command_ends(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes behind the job is waited for too: 68 of 251 seconds were not reported."""
+    clock = iter([100.0, 351.0])
+    monkeypatch.setattr(command_run, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    job.report.seconds = 183.0
+    outcome = rocketlens("rebuild", "index", "/store")
+    assert " in 0:04:11: " in outcome.text
+
+
+def test_at_the_end_are_the_lines_to_undo_and_to_clean_up(job: StandIn) -> None:
+    backups = ["/a store/index.bak-20260102030405", "/a store/checkpoint.bak-20260102030405"]
+    details = StoreDetails(published=["index", "checkpoint", "consumequeue"], backups=backups)
+    job.report = Report(command="rebuild", store="/a store", out="/a store", details=details)
+    assert rocketlens("rebuild", "all", "/a store").text.splitlines()[-2:] == [
+        "to undo, while no broker runs: mv '/a store/index' '/a store/index.rebuilt' && "
+        "mv '/a store/index.bak-20260102030405' '/a store/index' && "
+        "mv '/a store/checkpoint' '/a store/checkpoint.rebuilt' && "
+        "mv '/a store/checkpoint.bak-20260102030405' '/a store/checkpoint' && "
+        "mv '/a store/consumequeue' '/a store/consumequeue.rebuilt'",
+        "to clean up, once all is well: rm -r '/a store/index.bak-20260102030405' "
+        "'/a store/checkpoint.bak-20260102030405'",
+    ]
+
+
+def test_what_was_written_elsewhere_is_undone_by_deleting_it(job: StandIn) -> None:
+    job.report = Report(command="rebuild", store="/s", out="/o", details=StoreDetails(published=["index"]))
+    assert rocketlens("rebuild", "index", "/s", "--out", "/o").text.splitlines()[-1] == "to undo: rm -r /o/index"
+
+
+def test_a_compaction_says_what_a_look_up_costs_before_and_after(job: StandIn) -> None:
+    index = IndexDetails(
+        slots=97,
+        entries=150,
+        profile="5.5",
+        built=["20260101000000000"],
+        before=IndexCost(files=10, bytes=34_300, entries=1472, pages=35.4),
+        after=IndexCost(files=9, bytes=30_900, entries=1310, pages=18.0),
+    )
+    job.report = Report(command="compact", store="/s", out="/s", details=StoreDetails(index=index))
+    assert rocketlens("compact", "index", "/s").text.splitlines()[-2:] == [
+        "before: 10 index files, 1,472 entries, 34.3 kB; a look-up of a key reads 35.4 pages",
+        "after: 9 index files, 1,310 entries, 30.9 kB; a look-up of a key reads 18.0 pages",
+    ]

@@ -1,0 +1,261 @@
+"""What a job that writes is going to do: what it reads and writes, disk and time that it takes, and the sizes chosen.
+
+A plan is made in a second or two, without Spark: of the files' sizes, one index file, and the first records of a few
+segments. It is shown before a job starts, and is all that `--dry-run` does.
+"""
+
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from spark_jobs.build.build_request import BuildRequest
+from spark_jobs.build.kept_index import IndexShapeWanted, choose_shape
+from spark_jobs.build.rebuild import plan_queues
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.compact.index_cost import index_cost
+from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.scan.probe_store import IndexFileFacts, LogReader, SegmentPlace, check_index_file
+from spark_jobs.scan.segment_window import SegmentWindow
+from spark_jobs.scan.source import StoreSource
+from storage.amounts import bytes_text, count_text, counted, duration_text
+from storage.build.dispatch_scan import DispatchOptions, DispatchScan
+from storage.build.queue_plan import QueuePlan
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from storage.queue.consume_queue import UNIT
+
+SAMPLED_SEGMENTS: Final = 3
+SAMPLED_BYTES: Final = 1024 * 1024
+LOOKED_AT: Final = 3
+"""Index files that are read, from the newest on, until one shows its counts and whether it has entries of tags."""
+
+START_SECONDS: Final = 10
+READ_RATE: Final = 250_000_000
+"""Bytes of log a second and core, where the disk delivers as many."""
+BUILD_RATE: Final = 1_000_000
+"""Index entries or queue units a second and core."""
+BLOCK_BYTES: Final = 35
+"""Bytes of packed blocks in the work directory for a message, and `ENTRY_BLOCK_BYTES` for each of its entries."""
+ENTRY_BLOCK_BYTES: Final = 4
+
+
+class JobPlan(msgspec.Struct, kw_only=True, rename="camel"):
+    """What a job is going to do. Bytes, numbers and seconds are estimates but for `free_bytes`.
+
+    `index_files` is the number of those that are read in the place of the log. `chosen` are sentences: each size or
+    kind that was chosen, and why. `seconds` is None on a cluster.
+    """
+
+    command: str
+    store: str
+    out: str
+    segments: int
+    index_files: int
+    read_bytes: int
+    messages: int
+    entries: int
+    units: int
+    written_bytes: int
+    work: str
+    work_bytes: int
+    free_bytes: int
+    seconds: float | None
+    is_live: bool
+    chosen: list[str]
+
+    @property
+    def replaces(self) -> bool:
+        """Whether files of the store are replaced."""
+        return self.out == self.store
+
+
+def make_plan(command: str, request: BuildRequest, source: StoreSource) -> JobPlan:
+    """Plan a job; raises what the job would raise for a store or options with which it cannot start."""
+    chosen: list[str] = []
+    makes_index = not isinstance(request, RebuildRequest) or request.index
+    makes_queues = isinstance(request, RebuildRequest) and request.queues
+    shape = _choose_index(request, source, chosen) if makes_index else None
+    by_index = isinstance(request, CompactRequest) and not request.from_log
+    used = [_used_bytes(place) for place in source.segments]
+    messages, entries = _estimate(source, used, tags=shape is None or shape.tags)
+    read = sum(used)
+    if by_index:
+        read, entries = _size_of_index(source)
+    entries = entries if makes_index else 0
+    units = messages if makes_queues else 0
+    if isinstance(request, RebuildRequest) and request.queues:
+        _choose_queues(request, plan_queues(request, source.layout.root), chosen)
+    written = UNIT.size * units
+    if shape is not None:
+        files = math.ceil(entries / max(shape.capacity - 1, 1))
+        written += files * (INDEX_HEADER + SLOT_BYTES * shape.slots) + ENTRY_BYTES * entries
+    written += read if isinstance(request, ConvertRequest) else 0
+    work = Path(tempfile.gettempdir()) if request.sent_to is not None and request.work is None else request.work_base
+    blocks = (0 if by_index else BLOCK_BYTES * messages) + ENTRY_BLOCK_BYTES * entries
+    return JobPlan(
+        command=command,
+        store=request.store,
+        out=request.target,
+        segments=len(source.segments),
+        index_files=len(source.index_files) if by_index else 0,
+        read_bytes=read,
+        messages=messages,
+        entries=entries,
+        units=units,
+        written_bytes=written,
+        work=str(work),
+        work_bytes=written + blocks,
+        free_bytes=_free(work),
+        seconds=_seconds(request.master, read, entries + units, len(source.segments)),
+        is_live=source.is_live,
+        chosen=chosen,
+    )
+
+
+def plan_lines(plan: JobPlan) -> Iterator[str]:
+    """Line by line, for a person."""
+    what = [text for text, count in (
+        (f"about {counted(plan.entries, 'index entry')}", plan.entries),
+        (f"about {counted(plan.units, 'queue unit')}", plan.units),
+    ) if count]  # fmt: skip
+    read_from = counted(plan.segments, "segment")
+    if plan.index_files:
+        read_from = f"{counted(plan.index_files, 'index file')}, and the messages that they lead to"
+    yield (
+        f"plan: {plan.command} {plan.store}: reads {bytes_text(plan.read_bytes)} of "
+        f"{read_from}, writes {' and '.join(what) or 'nothing'}, "
+        f"about {bytes_text(plan.written_bytes)}"
+    )
+    if plan.replaces:
+        yield "plan: replaces the store's own directories in one step each, and keeps the old ones as NAME.bak-TIME"
+        if plan.is_live:
+            yield "plan: a broker runs on the store: it has to be stopped first, or give --out DIR"
+    else:
+        yield f"plan: writes into {plan.out}; the store stays as it is"
+    room = f"plan: disk: about {bytes_text(plan.work_bytes)} at {plan.work}, of {bytes_text(plan.free_bytes)} free"
+    yield room + ("; that is NOT ENOUGH" if plan.work_bytes > plan.free_bytes else "")
+    if plan.seconds is None:
+        yield "plan: time: depends on the cluster"
+    else:
+        yield f"plan: time: about {duration_text(round(plan.seconds))}, longer where the disk is slow or others use it"
+    yield from (f"plan: {sentence}" for sentence in plan.chosen)
+
+
+def _choose_index(request: BuildRequest, source: StoreSource, chosen: list[str]) -> IndexShapeWanted:
+    """Counts of index files as the job is going to choose them, with why."""
+    facts: list[IndexFileFacts] = []
+    names = [] if source.tree is not None else list(reversed(source.index_files))[:LOOKED_AT]
+    for name in names:
+        path = source.layout.index / name
+        facts.insert(0, check_index_file(path, LogReader(source.segments), request.slots or 0))
+        if "slots" in facts[0] and facts[0].get("has_tags") is not None:
+            break
+    shape = choose_shape(facts, profile=request.profile, slots=request.slots, capacity=request.entries)
+    size = INDEX_HEADER + SLOT_BYTES * shape.slots + ENTRY_BYTES * shape.capacity
+    files = f"index files of {count_text(shape.slots)} slots and {count_text(shape.capacity)} entries"
+    readable = [each["name"] for each in facts if "slots" in each]
+    if request.slots and request.entries:
+        why = "as asked for"
+    elif readable:
+        why = f"as {readable[-1]} has"
+    elif source.tree is not None:
+        why = "a broker's defaults unless the index files at the URL, which the job reads, have others"
+    else:
+        why = (
+            "a broker's defaults (guessed: no index file is left that shows its own; --slots and --entries give the "
+            "broker's maxHashSlotNum and maxIndexNum)"
+        )
+    chosen.append(f"{files}, {bytes_text(size)} each whatever it holds: {why}")
+    chosen.append(f"profile {shape.profile}: {_why_profile(request, facts)}")
+    return shape
+
+
+def _why_profile(request: BuildRequest, facts: list[IndexFileFacts]) -> str:
+    if request.profile != "auto":
+        return "as asked for"
+    named = [each["name"] for each in facts if each.get("has_tags") is not None]
+    if named:
+        return f"as {named[-1]} was written"
+    return "a broker's from 5.4 on (guessed: no index file shows it; --profile gives another)"
+
+
+def _choose_queues(request: RebuildRequest, plan: QueuePlan, chosen: list[str]) -> None:
+    asked = {CONSUME_QUEUE: request.queue_file_size, BATCH_CONSUME_QUEUE: request.batch_queue_file_size}
+    for tree, size in plan.file_sizes.items():
+        if tree not in asked or (tree == BATCH_CONSUME_QUEUE and not plan.batch_topics):
+            continue
+        if any(tree in guess for guess in plan.guesses):
+            continue  # the guess says it
+        if asked[tree]:
+            why = "as asked for"
+        elif any(key.tree == tree for key in plan.existing):
+            why = "as most of the store's files have"
+        else:
+            option = "--queue-file-size" if tree == CONSUME_QUEUE else "--batch-queue-file-size"
+            why = f"a broker's default (guessed: no file of {tree} is left; {option} gives another)"
+        chosen.append(f"files of {count_text(size)} bytes in {tree}: {why}")
+    chosen += plan.guesses
+
+
+def _used_bytes(place: SegmentPlace) -> int:
+    """Bytes of a segment that the disk holds: brokers make files as long as they will be, with holes."""
+    if place.remote is not None:
+        return place.size
+    try:
+        return min(place.size, os.stat(place.path).st_blocks * 512)
+    except OSError:  # a running broker deletes the oldest ones
+        return 0
+
+
+def _estimate(source: StoreSource, used: list[int], *, tags: bool) -> tuple[int, int]:
+    """Messages and index entries of the log, by the first records of a few segments."""
+    places = source.segments
+    numbers = sorted({len(places) * part // SAMPLED_SEGMENTS for part in range(SAMPLED_SEGMENTS)})
+    size = records = entries = 0
+    for number in numbers:
+        place = places[number]
+        with SegmentWindow(place.path, place.base_offset, place.remote, SAMPLED_BYTES) as window:
+            window.show(0, min(SAMPLED_BYTES, window.size))
+            at = window.record_start(0) - window.start
+            scan = DispatchScan(DispatchOptions(tags=tags, units=False))
+            scan.run(window.region, at, window.filled, window.base_offset + window.start, 0, window.filled)
+            block = scan.take()
+        size += block.end_offset - block.first_offset
+        records += block.records
+        entries += int(block.record_entries.sum())
+    if not size:
+        return 0, 0
+    share = sum(used) / size
+    return round(records * share), round(entries * share)
+
+
+def _size_of_index(source: StoreSource) -> tuple[int, int]:
+    """Bytes and entries of the index files that there are, by their headers; behind a URL by their sizes."""
+    if source.tree is not None:
+        remote = (source.index_file(name)[1] for name in source.index_files)
+        size = sum(each.size for each in remote if each is not None)
+        return size, size // ENTRY_BYTES
+    cost = index_cost(source.layout.index)
+    return cost.bytes, cost.entries
+
+
+def _free(path: Path) -> int:
+    there = path
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    return shutil.disk_usage(there).free
+
+
+def _seconds(master: str, read: int, built: int, segments: int) -> float | None:
+    if master and not master.startswith("local"):
+        return None
+    cores = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
+    cores = max(cores or 1, 1)
+    return START_SECONDS + read / (READ_RATE * min(cores, segments)) + built / (BUILD_RATE * cores)

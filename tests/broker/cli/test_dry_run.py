@@ -1,0 +1,156 @@
+"""`--dry-run` of rebuild, compact and convert: what is printed; nothing is changed, and no Spark is needed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import golden_store
+import read_only
+from command_line import rocketlens
+from spark_jobs.commands import command_run
+from store_writer import StoreWriter
+
+SLOTS, ENTRIES, QUEUE_FILE = 97, 150, 2000
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise AssertionError("a plan asks for Spark")
+
+    monkeypatch.setattr(command_run, "check_spark", fail)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    writer = StoreWriter(
+        tmp_path / "store",
+        segment_size=1 << 17,
+        index_slots=SLOTS,
+        index_entries=ENTRIES,
+        queue_file_size=QUEUE_FILE,
+    )
+    for number in range(400):
+        writer.append("T", b"body", keys=f"k{number}", unique_key=f"u{number}", tags="t")
+    writer.close()
+    return tmp_path / "store"
+
+
+def plan(*arguments: object) -> list[str]:
+    outcome = rocketlens(*arguments, "--dry-run")
+    assert (outcome.code, outcome.errors) == (0, "")
+    return outcome.text.splitlines()
+
+
+def test_sizes_are_those_of_the_store_and_nothing_is_changed(root: Path) -> None:
+    before = read_only.state_of(root)
+    newest = max(path.name for path in (root / "index").iterdir())
+    lines = plan("rebuild", "all", root)
+    assert lines[0].startswith(f"plan: rebuild {root}: reads ")
+    assert (
+        lines[1]
+        == "plan: replaces the store's own directories in one step each, and keeps the old ones as NAME.bak-TIME"
+    )
+    assert lines[2].startswith("plan: disk: about ")
+    assert f" at {root}/.rocketlens-work, of " in lines[2]
+    assert lines[3].startswith("plan: time: about ")
+    assert lines[4:] == [
+        f"plan: index files of 97 slots and 150 entries, 3.43 kB each whatever it holds: as {newest} has",
+        f"plan: profile 5.5: as {newest} was written",
+        "plan: files of 2,000 bytes in consumequeue: as most of the store's files have",
+    ]
+    assert read_only.difference(before, read_only.state_of(root)) == {}
+
+
+def test_what_nothing_shows_any_more_is_called_a_guess_with_its_option(root: Path) -> None:
+    for name in ("index", "consumequeue"):
+        shutil.rmtree(root / name)
+    assert plan("rebuild", "all", root, "--out", root.parent / "out")[4:] == [
+        "plan: index files of 5,000,000 slots and 20,000,000 entries, 420 MB each whatever it holds: a broker's "
+        "defaults (guessed: no index file is left that shows its own; --slots and --entries give the broker's "
+        "maxHashSlotNum and maxIndexNum)",
+        "plan: profile 5.5: a broker's from 5.4 on (guessed: no index file shows it; --profile gives another)",
+        "plan: files of 6,000,000 bytes in consumequeue: a broker's default (guessed: no file of consumequeue is left; "
+        "--queue-file-size gives another)",
+    ]
+    assert not (root.parent / "out").exists()
+
+
+def test_sizes_that_were_given_are_named_as_such(root: Path) -> None:
+    lines = plan(
+        "rebuild", "all", root, "--slots", 11, "--entries", 13, "--profile", "classic", "--queue-file-size", 40
+    )
+    assert [line.rpartition(": ")[2] for line in lines[4:]] == ["as asked for"] * 3
+
+
+def test_light_queues_extensions_and_sizes_are_inferred_from_what_is_left(root: Path) -> None:
+    shutil.move(root / "consumequeue", root / "consumequeue.bak-20260102030405")
+    topics = json.loads((root / "config" / "topics.json").read_text())
+    table = topics["topicConfigTable"]
+    table["%LMQ%light"] = table["T"] | {"topicName": "%LMQ%light"}
+    (root / "config" / "topics.json").write_text(json.dumps(topics))
+    assert plan("rebuild", "queues", root)[4:] == [
+        "plan: light queues are made, since config/topics.json has %LMQ%light (guessed: none is left in the store)",
+        "plan: files of consumequeue get 2,000 bytes, as those of consumequeue.bak-20260102030405 have (guessed: no "
+        "other is left)",
+    ]
+
+
+def test_units_that_point_into_an_extension_show_that_there_was_one(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", ext_bit_map=b"")
+    writer.append("T", b"body", tags="t")
+    writer.close()
+    shutil.rmtree(writer.root / "consumequeue_ext")
+    (line,) = (line for line in plan("rebuild", "queues", writer.root) if "consumequeue_ext" in line)
+    assert line == (
+        "plan: consumequeue_ext is made, since units of consumequeue/T/0 point into it (guessed: it is not there)"
+    )
+
+
+def test_a_program_gets_the_plan_as_an_object_with_numbers_near_the_truth(root: Path) -> None:
+    outcome = rocketlens("rebuild", "all", root, "--dry-run", "--json")
+    found = json.loads(outcome.output)
+    assert (found["command"], found["segments"], found["isLive"]) == ("rebuild", 1, False)
+    assert 400 <= found["messages"] < 1000
+    assert found["entries"] == pytest.approx(3 * found["messages"], abs=2)
+    assert found["workBytes"] > found["writtenBytes"] > 20 * 400
+
+
+def test_a_compaction_reads_the_index(root: Path) -> None:
+    files = len(list((root / "index").iterdir()))
+    first = plan("compact", "index", root)[0]
+    assert f" of {files} index files, and the messages that they lead to, writes about 1,200 index entries, " in first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["rebuild", "all"], 3, "is no store that can be served"),
+        (["convert", "--out", "OUT"], 3, "is no store that can be served"),
+    ],
+)
+def test_what_the_job_refuses_the_plan_refuses(tmp_path: Path, arguments: list[str], code: int, text: str) -> None:
+    (tmp_path / "empty").mkdir()
+    outcome = rocketlens(
+        *[word.replace("OUT", str(tmp_path / "o")) for word in arguments], tmp_path / "empty", "--dry-run"
+    )
+    assert (outcome.code, outcome.output) == (code, b"")
+    assert text in outcome.errors
+
+
+def test_offsets_of_light_queues_show_that_there_were_some(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+    offsets = {"offsetTable": {"%LMQ%light@G": {"0": 1}}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    (line,) = (line for line in plan("rebuild", "queues", root) if "light queues" in line)
+    assert line.startswith("plan: light queues are made, since group G has an offset of %LMQ%light (guessed: ")
+
+
+def test_a_conversion_is_planned_with_its_new_log(tmp_path: Path) -> None:
+    root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / "g2-dledger")
+    lines = plan("convert", root, "--out", tmp_path / "plain")
+    assert lines[0].startswith(f"plan: convert {root}: reads ")
+    assert lines[1] == f"plan: writes into {tmp_path}/plain; the store stays as it is"
+    assert not (tmp_path / "plain").exists()
