@@ -4,6 +4,7 @@ from typing import Final
 
 DOOR: Final = (
     "export",
+    "export_formats",
     "export_place",
     "export_request",
 )

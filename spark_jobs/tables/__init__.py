@@ -1,0 +1,8 @@
+"""Tables that grow: each run appends what came to the log since the last one, and commits its position with it."""
+
+from typing import Final
+
+DOOR: Final = (
+    "table",
+    "table_request",
+)
