@@ -3,6 +3,10 @@
 from typing import Final
 
 DOOR: Final = (
+    "append",
+    "every",
+    "days",
     "table",
+    "table_names",
     "table_request",
 )

@@ -20,13 +20,8 @@ from storage.filter.tag import parse_tag_expression
 TABLE_VERSION: Final = 1
 """Of the commits that this release writes; one with another version is refused."""
 
-TOPIC: Final = "topic"
-DATE: Final = "date"
-PARTITIONS: Final = (TOPIC, DATE)
-"""What a table may be partitioned by: a message's topic, and the day in UTC on which it was stored."""
 
-
-class LogMark(msgspec.Struct, frozen=True):
+class KnownLog(msgspec.Struct, frozen=True):
     """By what the log that a table was made of is known again, as long as it has the segment in which a run ended.
 
     `base_offset` is where that segment starts; the digests are of the first bytes of the segment, and of the last ones
@@ -42,7 +37,7 @@ class Position(msgspec.Struct, frozen=True):
     """How far a table has come: the physical offset behind the last record that was read, and of which log."""
 
     physical_offset: int
-    mark: LogMark
+    mark: KnownLog
 
 
 class TableShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +93,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did: bytes [start, stop) of the log by physical offset became `rows` in files of `bytes`.
 
     `gap` are the bytes [from, to) that had expired when the run came to them; `damage` are the places of the log that
-    hold no message that counts, holes too, and `more_damage` counts those that are not listed. Times are in ms.
-    `command` is what was done: `append`, `compact` or `drop`.
+    hold no message that counts, holes too, and `more_damage` counts those that are not listed. `removed_files` are no
+    more from then on. Times are in ms. `command` is what was done: `append`, `compact` or `drop`.
     """
 
     command: str
@@ -107,6 +102,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     stop: int
     rows: int = 0
     bytes: int = 0
+    removed_files: int = 0
     gap: tuple[int, int] | None = None
     damage: tuple[Problem, ...] = ()
     more_damage: int = 0
@@ -135,6 +131,11 @@ class Table(Protocol):
     """
 
     where: str
+    is_hidden: bool
+    """Whether tasks name objects so that no reader takes them for data, until they are committed."""
+
+    keeps_partitions: bool
+    """Whether columns that the table is partitioned by are in its files too."""
 
     def last(self) -> TableCommit | None:
         """What was committed last, None where there is no table yet; what an earlier run left to do is done first.
@@ -146,7 +147,7 @@ class Table(Protocol):
         """Begin a run on top of what :meth:`last` said: where its tasks write."""
 
     def commit(self, files: Sequence[DataFile], commit: TableCommit) -> None:
-        """Make the files part of the table; raises StoreError, with none of them in it, if another run has committed."""
+        """Make the files part of the table; raises StoreError, with none of them in it, if another run was first."""
 
     def drop_before(self, day: date) -> TableCommit | None:
         """Take out the files whose messages were all stored before a day (UTC); None where there is none."""

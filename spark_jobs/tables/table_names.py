@@ -12,3 +12,8 @@ LOCAL: Final = "local"
 SPARK: Final = "spark"
 ENGINES: Final = (AUTO, LOCAL, SPARK)
 """What reads and writes: threads of this process, Spark, or that which suits the number of new bytes."""
+
+TOPIC: Final = "topic"
+DATE: Final = "date"
+PARTITIONS: Final = (TOPIC, DATE)
+"""What a table may be partitioned by: a message's topic, and the day in UTC on which it was stored."""

@@ -15,7 +15,7 @@ class TableRequest(msgspec.Struct, frozen=True, kw_only=True):
     `store` and `table` are directories or URLs, `storage` and `out_storage` the options of their file systems as JSON;
     without the latter they are the same. `catalog` are the properties of an Iceberg catalog, `name` is the table's in
     it. Without `columns` all are written. `compact_bytes` are the bytes of a file that small ones are put together to,
-    0 where they stay; `drop_before` is a date as ISO 8601.
+    0 where they stay; `drop_before` is a day or `7d`, as :func:`spark_jobs.tables.days.parse_day` reads it.
     """
 
     store: str
