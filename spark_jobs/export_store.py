@@ -241,7 +241,7 @@ def export_store(**options: Any) -> None:
     if metrics is not None and every is None:
         raise click.UsageError("--metrics is for --every")
     options |= {"out": table} | {name: value for name, value in given.items() if value is not None}
-    needs_spark = given["engine"] == SPARK
+    needs_spark = given["engine"] == SPARK or (given["engine"] == AUTO and bool(options["master"]))
     if every is not None:
         run_command_every(append, every, metrics, needs_spark=needs_spark, check=check_append, **options)
     run_command(append, needs_spark=needs_spark, reads_tier=True, check=check_append, **options)

@@ -6,6 +6,7 @@ came, nothing is committed, and no Spark is started.
 """
 
 import contextlib
+import importlib.util
 import os
 import tempfile
 import time
@@ -22,6 +23,7 @@ from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.placed_run import this_process
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.run.attempt import RunTasks, run_phase
+from spark_jobs.run.class_archive import find_java
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Damage, Report
@@ -221,8 +223,8 @@ class _Run:
         """What runs tasks, Spark if it is to be, which is started once in a run."""
         if self._tasks_by is None:
             request = self._request
-            is_large = size > LOCAL_BYTES or request.master
-            if request.engine == SPARK or (request.engine == AUTO and is_large):
+            is_large = size > LOCAL_BYTES and _has_spark()
+            if request.engine == SPARK or (request.engine == AUTO and (is_large or request.master)):
                 self._engine = SPARK
                 context = self._stack.enter_context(
                     spark_context(
@@ -242,6 +244,11 @@ class _Run:
 
     def _directory(self) -> Path:
         return Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=COPIES)))
+
+
+def _has_spark() -> bool:
+    """Whether Spark can be started here; where it cannot, this process reads a large log as well, only not as fast."""
+    return importlib.util.find_spec("pyspark") is not None and find_java() is not None
 
 
 def run_here(_name: str, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:
