@@ -53,21 +53,25 @@ _WRITTEN_BYTES: Final = 8
 """Bytes behind the last record that are zero as long as nothing follows it."""
 
 
-def run_append(request: TableRequest, progress: JobProgress, launch: Launch | None = None) -> Report[TableDetails]:
+def run_append(
+    request: TableRequest, progress: JobProgress, launch: Launch | None = None, *, until: int | None = None
+) -> Report[TableDetails]:
     """Append what is new, then drop what is old, then put small files together, as far as that is asked for.
+
+    With `until` only what lies before this physical offset, behind a record, is new.
 
     Raises a RocketLensError for options that cannot be, for another log than the table's, and where another run has
     committed meanwhile; nothing of this run is left then.
     """
-    with _Run(request, progress, launch) as run:
+    with _Run(request, progress, launch, until) as run:
         return run.report()
 
 
 class _Run:
     """One run, with what it needs for its tasks."""
 
-    def __init__(self, request: TableRequest, progress: JobProgress, launch: Launch | None) -> None:
-        self._request, self._progress, self._launch = request, progress, launch
+    def __init__(self, request: TableRequest, progress: JobProgress, launch: Launch | None, until: int | None) -> None:
+        self._request, self._progress, self._launch, self._until = request, progress, launch, until
         self._started, self._began = time.monotonic(), _now()
         self._stack = contextlib.ExitStack()
         self._table: Table = open_table(request, self._run_all)
@@ -103,7 +107,7 @@ class _Run:
 
     def _new(self, found: LogRanges, start: int) -> list[LogRange]:
         """The stretches that are new."""
-        pieces = list(found.within(start, found.end))
+        pieces = list(found.within(start, found.end if self._until is None else min(found.end, self._until)))
         if len(pieces) == 1 and pieces[0].is_last and not _is_followed(pieces[0]):
             return []
         return pieces

@@ -394,3 +394,32 @@ def test_spark_and_arrow_read_the_directory(spark: "SparkContext", store: StoreW
     table = ds.dataset(place.url.removeprefix("file://") + "/data", partitioning="hive").to_table()
     found = table.sort_by("physical_offset").select(["topic", "date", "unique_key"]).to_pylist()
     assert [tuple(row.values()) for row in found] == expected_keys
+
+
+def test_a_stream_and_the_command_grow_one_table_in_turns(
+    spark: "SparkContext", store: StoreWriter, place: OutputPlace, tmp_path: Path
+) -> None:
+    from pyspark.sql import SparkSession
+
+    import rocketlens
+
+    session = rocketlens.spark(SparkSession(spark))
+    grow = rocketlens.append_batches(
+        store.root, place.url.removeprefix("file://"), format="jsonl", partition_by=("topic", "date"), engine="local"
+    )
+
+    def follow() -> None:
+        frame = session.readStream.format("rocketlens").option("columns", "physical_offset,size").load(str(store.root))
+        writer = frame.writeStream.foreachBatch(grow).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(180)
+        query.stop()
+
+    follow()
+    assert rows_of_table(place) == expected(store)
+    write(store, 3, 36)
+    append(store, place)
+    write(store, 4, 39)
+    follow()
+    assert rows_of_table(place) == expected(store)
+    assert [each.record.rows for each in commits(place)] == [36, 3, 4]
