@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from protocol.message import Message
     from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Reading, Space, Topic
     from rocketlens.arrow_reader import DamageWarning, arrow
+    from rocketlens.growing_table import append_batches
     from rocketlens.remote import AsyncRemoteStore, connect_async
     from rocketlens.remote_plain import RemoteStore, connect
     from rocketlens.searching import AsyncSearch, Search
@@ -71,6 +72,7 @@ _PLACES: Final = {
     "Store": "rocketlens.store",
     "StoreError": "protocol.errors",
     "Topic": "rocketlens.answers",
+    "append_batches": "rocketlens.growing_table",
     "arrow": "rocketlens.arrow_reader",
     "connect": "rocketlens.remote_plain",
     "connect_async": "rocketlens.remote",
@@ -110,6 +112,7 @@ __all__ = [
     "Store",
     "StoreError",
     "Topic",
+    "append_batches",
     "arrow",
     "connect",
     "connect_async",

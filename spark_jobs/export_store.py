@@ -5,7 +5,7 @@ Late imports: pyspark, NumPy and the kernels come along with them, and help and 
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,17 +16,34 @@ from spark_jobs.commands.command_options import (
     job_options,
     storage_option_where,
 )
-from spark_jobs.commands.command_run import EXTRA, JobOptions, run_command
+from spark_jobs.commands.command_run import EXTRA, JobOptions, run_command, run_command_every
 from spark_jobs.export.export_place import COMPRESSIONS, check_place
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import FORMAT_NAMES
+from spark_jobs.tables.days import parse_day, parse_pause
+from spark_jobs.tables.table_names import AUTO, ENGINES, FILE_FORMATS, PARTITIONS, SPARK
 from storage.columns.names import check_names, masked_names
 from storage.times import parse_time
+
+TABLE_OPTIONS: Final = {
+    "since_last": "--since-last",
+    "partition_by": "--partition-by",
+    "drop_before": "--drop-before",
+    "compact_bytes": "--compact-files",
+    "every": "--every",
+    "metrics": "--metrics",
+    "engine": "--engine",
+}
+"""Options that only tables have, by their parameters."""
+
+COMPACTED_BYTES: Final = 256 * 1024 * 1024
+LARGEST_PORT: Final = 65535
 
 if TYPE_CHECKING:
     from spark_jobs.run.launch import Launch
     from spark_jobs.run.progress import JobProgress
     from spark_jobs.run.report import AnyReport
+    from spark_jobs.tables.table_request import TableRequest
 
 
 def export(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
@@ -37,8 +54,42 @@ def export(options: JobOptions, progress: "JobProgress", launch: "Launch | None"
     return run_export(ExportRequest(**options), progress, launch)
 
 
+def append(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+    """Append what is new to a table."""
+    from spark_jobs.tables.append import run_append
+
+    return run_append(_table_request(options), progress, launch)
+
+
+def _table_request(options: JobOptions) -> "TableRequest":
+    """The options of a run that appends; `out` is where the table is."""
+    from spark_jobs.tables.table_request import TableRequest
+
+    names = set(TableRequest.__struct_fields__)
+    return TableRequest(table=options["out"], **{name: value for name, value in options.items() if name in names})
+
+
 def check(options: JobOptions) -> None:
     """Raise ConfigError for errors that can be found before Spark is started."""
+    _check_options(options)
+    if has_scheme(options["out"]):
+        from spark_jobs.places.placed_run import check_url
+
+        check_url(options["out"], options["out_storage"] or options["storage"], fresh=options["fresh"])
+    else:
+        check_place(Path(options["out"]), fresh=options["fresh"])
+
+
+def check_append(options: JobOptions) -> None:
+    """Raise ConfigError for errors of a table's options."""
+    _check_options(options)
+    if options["format"] not in FILE_FORMATS:
+        raise ConfigError(f"--format {options['format']}: a table is of {', '.join(FILE_FORMATS)}")
+    if options["fresh"]:
+        raise ConfigError("--fresh and --to cannot be combined: a table is appended to, never written anew")
+
+
+def _check_options(options: JobOptions) -> None:
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
@@ -46,12 +97,42 @@ def check(options: JobOptions) -> None:
         raise ConfigError(f"--format parquet needs pyarrow: pip install '{EXTRA}'")
     if options["format"] != "parquet" and options["compression"] != COMPRESSIONS[0]:
         raise ConfigError(f"--compression {options['compression']} is for --format parquet")
-    if has_scheme(options["out"]):
-        from spark_jobs.places.placed_run import check_url
 
-        check_url(options["out"], options["out_storage"] or options["storage"], fresh=options["fresh"])
-    else:
-        check_place(Path(options["out"]), fresh=options["fresh"])
+
+def _to(texts: tuple[str, ...]) -> tuple[int | None, str | None]:
+    """A time, and the place of a table: what begins with a digit and has no slash is a time."""
+    end: int | None = None
+    table: str | None = None
+    for text in texts:
+        if text[:1].isdigit() and "/" not in text:
+            if end is not None:
+                raise ConfigError("two times")
+            end = parse_time(text)
+        elif table is not None or not text:
+            raise ConfigError("expected one place" if text else "it is empty")
+        else:
+            table = text
+    return end, table
+
+
+def _partition_by(text: str) -> tuple[str, ...]:
+    names = tuple(piece for each in text.split(",") if (piece := each.strip()))
+    unknown = [name for name in names if name not in PARTITIONS]
+    if unknown or len(set(names)) != len(names):
+        raise ConfigError(f"{text!r}: expected {', '.join(PARTITIONS)}, each once")
+    return names
+
+
+def _day(text: str) -> str:
+    parse_day(text)
+    return text
+
+
+def _metrics(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > LARGEST_PORT or (colon and not host):
+        raise ConfigError(f"{text!r} is no [HOST:]PORT")
+    return host or "127.0.0.1", int(port)
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -84,7 +165,11 @@ def _where(text: str) -> str:
 @click.option(
     "--from", "begin", callback=checked(parse_time), metavar="TIME", help="Stored at or after this: ms or ISO 8601."
 )
-@click.option("--to", "end", callback=checked(parse_time), metavar="TIME", help="Stored at or before this.")
+@click.option(
+    "--to", "to", multiple=True, callback=checked(_to), metavar="TIME|DIR|URL",
+    help="A time: stored at or before this. A directory or a URL: the table to append to, instead of --out. What "
+    "begins with a digit and has no slash is a time.",
+)  # fmt: skip
 @click.option("--tag", callback=checked(_tag), metavar="EXPRESSION", help="A tag subscription: 'TagA || TagB'.")
 @click.option(
     "--where",
@@ -96,7 +181,7 @@ def _where(text: str) -> str:
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default=COMPRESSIONS[0], show_default=True,
               help="The codec of Parquet files.")  # fmt: skip
 @click.option(
-    "--out", required=True, metavar="DIR",
+    "--out", metavar="DIR",
     help=("An empty directory, or that of an export that was stopped; on a cluster all machines must see it "
          "under this path. Or a URL (s3://, gs://, hdfs://, file://), for which no disk is shared."),
 )  # fmt: skip
@@ -110,12 +195,30 @@ def _where(text: str) -> str:
 @click.option("--mask", "masked", multiple=True, callback=checked(_mask), metavar="FIELD",
               help="Replace by asterisks: body, keys, tags, unique_key, hosts, born_host, store_host, "
                    "properties or properties.NAME; repeatable.")  # fmt: skip
+@click.option("--since-last", is_flag=True, help="Append to the table what came since the last run.")
+@click.option("--partition-by", default="", callback=checked(_partition_by), metavar="topic,date",
+              help="A directory of the table for each topic, each day (UTC) of the store time, or both.")  # fmt: skip
+@click.option("--drop-before", default=None, callback=checked(_day), metavar="DAY|Nd",
+              help="Then drop from the table what was stored before a day, or so many days ago: 7d.")  # fmt: skip
+@click.option("--compact-files", "compact_bytes", type=click.IntRange(1), is_flag=False, flag_value=COMPACTED_BYTES,
+              metavar="[BYTES]", help="Then put the table's small files together, to files of at most this. "
+              f"[without BYTES: {COMPACTED_BYTES}]")  # fmt: skip
+@click.option("--every", callback=checked(parse_pause), metavar="30s|5m|1h",
+              help="Append again and again, beside a live store, until the command is stopped.")  # fmt: skip
+@click.option("--metrics", callback=checked(_metrics), metavar="[HOST:]PORT",
+              help="With --every: answer /metrics (Prometheus) there, by default on 127.0.0.1.")  # fmt: skip
+@click.option("--engine", type=click.Choice(ENGINES), default=AUTO, show_default=True,
+              help="What appends to a table: threads of this process, or Spark; auto takes Spark with --master, and "
+                   "where more than 1 GB of log is new.")  # fmt: skip
 @storage_option_where("STORE or --out is a URL")
-@storage_option_where("--out is a URL that needs others", "--out-storage-options", "out_storage")
+@storage_option_where("--out or --to is a URL that needs others", "--out-storage-options", "out_storage")
 @fresh_option
 @job_options
 def export_store(**options: Any) -> None:
     """Write the messages of the store in STORE, a directory or a URL such as s3://bucket/store, into files.
+
+    With --out that is done once, into an empty place. With --to a table grows: each run with --since-last appends what
+    came since the last one, also where that was killed (docs/tables.md). The rest of this text is about --out.
 
     There is one file for each segment of the log with selected messages, and _manifest.json, written last, with
     counts and checksums. Run the same command again to continue a run that was stopped. Bodies are decompressed;
@@ -124,7 +227,24 @@ def export_store(**options: Any) -> None:
 
     Exit code 1: done, but no message matches. 4: done, but the log is damaged; report and manifest name the places.
     """
-    run_command(export, reads_tier=True, check=check, **options)
+    options["end"], table = options.pop("to")
+    if (table is None) == (options["out"] is None):
+        raise click.UsageError("either --out DIR, or --to with the DIR or URL of a table, is needed")
+    given = {name: options.pop(name) for name in TABLE_OPTIONS}
+    if table is None:
+        for name, value in given.items():
+            if value and value != AUTO:
+                flag = TABLE_OPTIONS[name]
+                raise click.UsageError(f"{flag} is for a table, which --to names")
+        run_command(export, reads_tier=True, check=check, **options)
+    every, metrics = given.pop("every"), given.pop("metrics")
+    if metrics is not None and every is None:
+        raise click.UsageError("--metrics is for --every")
+    options |= {"out": table} | {name: value for name, value in given.items() if value is not None}
+    needs_spark = given["engine"] == SPARK or (given["engine"] == AUTO and bool(options["master"]))
+    if every is not None:
+        run_command_every(append, every, metrics, needs_spark=needs_spark, check=check_append, **options)
+    run_command(append, needs_spark=needs_spark, reads_tier=True, check=check_append, **options)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import click
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # only for types: a usage error must not wait for what runs a
     from spark_jobs.build.build_request import BuildRequest
     from spark_jobs.run.launch import Launch
     from spark_jobs.run.progress import JobProgress
-    from spark_jobs.run.report import AnyReport
+    from spark_jobs.run.report import AnyReport, Report
+    from spark_jobs.tables.table_request import TableDetails
 
 USAGE: Final = 2
 STORE_ERROR: Final = 3
@@ -112,6 +113,7 @@ def run_command(
     as_json: bool,
     goes_on: bool = True,
     reads_tier: bool = False,
+    needs_spark: bool = True,
     check: Check | None = None,
     dry_run: bool = False,
     **options: Any,
@@ -119,16 +121,62 @@ def run_command(
     """Run a job with the options of its request, report on stdout and end with the exit code.
 
     `goes_on`: another run goes on where one was stopped. `reads_tier`: STORE may be tiered files alone. `dry_run`:
-    only the plan of the job is printed.
+    only the plan of the job is printed. A job that has no sure need of Spark starts it itself.
     """
     if dry_run:
         _print_plan(job, check, options, as_json=as_json)
         sys.exit(0)
-    report = run_job(job, as_json=as_json, goes_on=goes_on, reads_tier=reads_tier, check=check, **options)
+    ways = {"goes_on": goes_on, "reads_tier": reads_tier, "needs_spark": needs_spark}
+    report = run_job(job, as_json=as_json, **ways, check=check, **options)
     from spark_jobs.commands.show_report import print_report
 
     print_report(report, as_json=as_json)
     sys.exit(report.exit_code)
+
+
+def run_command_every(
+    job: Job,
+    seconds: int,
+    metrics: tuple[str, int] | None,
+    *,
+    as_json: bool,
+    needs_spark: bool,
+    check: Check,
+    **options: Any,
+) -> NoReturn:
+    """Run a job that appends to a table again and again, reporting each run, until SIGINT or SIGTERM ends it.
+
+    `metrics` are the host and the port for Prometheus. What cannot succeed later ends the process, with a line and a
+    code.
+    """
+    from spark_jobs.commands.show_report import print_report
+    from spark_jobs.tables.every import TableMetrics, append_every, served
+
+    table = TableMetrics()
+
+    def run() -> "Report[TableDetails]":
+        return cast("Report[TableDetails]", job(options, progress, None))
+
+    def show(outcome: "Report[TableDetails] | RocketLensError") -> None:
+        if isinstance(outcome, RocketLensError):
+            click.echo(f"rocketlens: {one_line(str(outcome))}", err=True)
+        else:
+            print_report(cast("AnyReport", outcome), as_json=as_json)
+            sys.stdout.flush()
+
+    with ending_with_a_line(goes_on=True):
+        _check(options, check, reads_tier=True)
+        if needs_spark:
+            check_spark()
+        progress = progress_of(as_json=as_json)
+        with contextlib.ExitStack() as stack:
+            if metrics is not None:
+                port = stack.enter_context(served(table, *metrics))
+                click.echo(f"rocketlens: metrics on http://{metrics[0]}:{port}/metrics", err=True)
+            # Stopping is how this ends: nothing of a run that is broken off is left, and the next one goes on.
+            with contextlib.suppress(KeyboardInterrupt):
+                append_every(run, seconds, table, show)
+    sys.exit(0)
 
 
 def run_job(
@@ -137,6 +185,7 @@ def run_job(
     as_json: bool,
     goes_on: bool = True,
     reads_tier: bool = False,
+    needs_spark: bool = True,
     check: Check | None = None,
     **options: Any,
 ) -> "AnyReport":
@@ -144,9 +193,10 @@ def run_job(
     started = time.monotonic()
     with ending_with_a_line(goes_on=goes_on):
         _check(options, check, reads_tier=reads_tier)
-        check_spark()
+        if needs_spark:
+            check_spark()
         progress = progress_of(as_json=as_json)
-        with _launched(options, progress) as launch:
+        with _launched(options, progress) if needs_spark else contextlib.nullcontext() as launch:
             report = job(options, progress, launch)
         # Deleting the work directory and ending the JVM take their time too, and the person waits for them.
         report.seconds = time.monotonic() - started

@@ -19,6 +19,7 @@ from spark_jobs.export.export_request import ExportDetails
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run.report import AnyReport
+from spark_jobs.tables.table_request import TableDetails
 from spark_jobs.verify.verify_request import VerifyDetails
 from storage.amounts import bytes_text, count_text, counted, duration_text, rate_text
 
@@ -85,6 +86,8 @@ def _lines(report: AnyReport) -> Iterator[str]:
         yield from _findings(details)
     elif isinstance(details, ExportDetails):
         yield f"{counted(details.parts, 'file')} of {details.format}, {bytes_text(details.part_bytes)}, and {MANIFEST}"
+    elif isinstance(details, TableDetails):
+        yield from _table(details)
     elif isinstance(details, StoreDetails):
         yield from _converted(details.converted)
         yield from _index(details.index)
@@ -129,6 +132,18 @@ def _head(report: AnyReport) -> str:
         rates += [rate_text(report.entries / report.steady_seconds, "entries")] if report.entries else []
         head += f" ({', '.join(rates)})"
     return head + ("; continued from an earlier run" if report.resumed else "")
+
+
+def _table(details: TableDetails) -> Iterator[str]:
+    if details.is_empty:
+        yield f"nothing new behind physical offset {details.start}: nothing was committed"
+    else:
+        yield (
+            f"{counted(details.files, 'file')} of {details.format}, {bytes_text(details.file_bytes)}, of physical "
+            f"offsets {details.start} to {details.stop}, written by {details.engine}"
+        )
+    if details.removed_files:
+        yield f"{counted(details.removed_files, 'older file')} dropped or put together"
 
 
 def _converted(details: ConvertDetails | None) -> Iterator[str]:

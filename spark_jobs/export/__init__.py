@@ -4,6 +4,8 @@ from typing import Final
 
 DOOR: Final = (
     "export",
+    "export_formats",
+    "export_part",
     "export_place",
     "export_request",
 )

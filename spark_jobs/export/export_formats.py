@@ -31,53 +31,82 @@ class PartWriter(Protocol):
         """Write the messages of one block."""
         ...
 
+    def flush(self) -> None:
+        """Write what is held."""
+        ...
+
     def close(self) -> None:
         """Write what is left; the file itself stays open."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in memory that are not written yet."""
         ...
 
 
 class ParquetPart:
     """Row groups of some tens of megabytes."""
 
-    def __init__(self, file: IO[bytes], names: Sequence[str], compression: str) -> None:
+    def __init__(self, file: IO[bytes], names: Sequence[str], compression: str, schema: Any = None) -> None:
+        """`schema` is that of the batches, where they are not made of columns."""
         import pyarrow as pa  # imported here: other formats do not need it
         import pyarrow.parquet as pq
 
         from spark_jobs.read.arrow_columns import arrow_schema, record_batch, word_paths
 
         self._record_batch, self._table = record_batch, pa.Table
-        self._schema = arrow_schema(names, words=True)
+        with_words = arrow_schema(names, words=True)
+        self._schema = with_words if schema is None else schema
         self._writer = pq.ParquetWriter(
             file, self._schema, compression=compression, compression_level=LEVELS.get(compression),
-            use_dictionary=word_paths(self._schema),
+            use_dictionary=word_paths(with_words),
             column_encoding={name: "DELTA_BINARY_PACKED" for name in ENCODED_BY_DIFFERENCE if name in names},
             write_statistics=[name for name in names if name not in ("body", "properties")],
             store_schema=False,  # dictionaries are how the file is written, not what is in it
         )  # fmt: skip
         self._held: list[Any] = []
-        self._bytes = 0
+        self.held_bytes = 0
+        """Bytes of the row group that is being gathered."""
 
     def write(self, columns: Columns) -> None:
         """Write the messages of one block."""
-        batch = self._record_batch(columns, self._schema)
-        self._held.append(batch)
-        self._bytes += batch.nbytes
-        if self._bytes >= ROW_GROUP_BYTES:
-            self._write_group()
+        self.write_batch(self._record_batch(columns, self._schema))
 
-    def _write_group(self) -> None:
+    def write_batch(self, batch: Any) -> None:
+        """Write a batch of the schema."""
+        self._held.append(batch)
+        self.held_bytes += batch.nbytes
+        if self.held_bytes >= ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """End the row group."""
+        if not self._held:
+            return
         table = self._table.from_batches(self._held, self._schema).unify_dictionaries()
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
-        self._held, self._bytes = [], 0
+        self._held, self.held_bytes = [], 0
 
     def close(self) -> None:
         """The last group and the footer."""
-        if self._held:
-            self._write_group()
+        self.flush()
         self._writer.close()
 
 
-class LinesPart:
+class _Direct:
+    """Holds nothing back."""
+
+    held_bytes = 0
+
+    def flush(self) -> None:
+        """Nothing is held."""
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+class LinesPart(_Direct):
     """An object a line."""
 
     def __init__(self, file: IO[bytes], names: Sequence[str], _compression: str) -> None:
@@ -87,16 +116,13 @@ class LinesPart:
         """Write the messages of one block."""
         self._file.write(self._encoder.encode_lines(with_text(row) for row in python_rows(columns)))
 
-    def close(self) -> None:
-        """Nothing is left."""
 
-
-class CsvPart:
+class CsvPart(_Direct):
     """A header, then a line a message, more where a body has line ends."""
 
     def __init__(self, file: IO[bytes], names: Sequence[str], _compression: str) -> None:
         self._file = file
-        self._names = [each for name in names for each in ((name, "body_encoding") if name == "body" else (name,))]
+        self._names = csv_names(names)
         self._write_rows([self._names])
 
     def write(self, columns: Columns) -> None:
@@ -109,11 +135,8 @@ class CsvPart:
         csv.writer(text, lineterminator="\r\n").writerows(rows)
         self._file.write(text.getvalue().encode())
 
-    def close(self) -> None:
-        """Nothing is left."""
 
-
-class MsgpackPart:
+class MsgpackPart(_Direct):
     """Maps one behind the other."""
 
     def __init__(self, file: IO[bytes], names: Sequence[str], _compression: str) -> None:
@@ -124,17 +147,20 @@ class MsgpackPart:
         encode = self._encoder.encode
         self._file.write(b"".join(encode(row) for row in python_rows(columns)))
 
-    def close(self) -> None:
-        """Nothing is left."""
-
 
 FORMATS: Final[dict[str, Callable[[IO[bytes], Sequence[str], str], PartWriter]]] = {
     "parquet": ParquetPart,
     "ndjson": LinesPart,
+    "jsonl": LinesPart,
     "csv": CsvPart,
     "msgpack": MsgpackPart,
 }
 """By the name that is also the ending of their files; made of the file, the names of columns, and Parquet's codec."""
+
+
+def csv_names(names: Sequence[str]) -> list[str]:
+    """The header of CSV for some columns: behind the body it says how that is encoded."""
+    return [each for name in names for each in ((name, "body_encoding") if name == "body" else (name,))]
 
 
 def with_text(row: MessageRow) -> MessageRow:

@@ -129,7 +129,7 @@ def _export(task: ExportTask, attempt: Attempt, notify: Notify) -> ExportedPart:
 
 
 def _export_object(task: ExportTask, attempt: PlacedAttempt) -> PlacedRecord:
-    with _reported(task, attempt) as notify, attempt.writing(task.part) as (file, commit):
+    with reported(task.work, attempt) as notify, attempt.writing(task.part) as (file, commit):
         record = _write(task, file, notify)
         if record["records"]:
             commit()
@@ -138,10 +138,10 @@ def _export_object(task: ExportTask, attempt: PlacedAttempt) -> PlacedRecord:
 
 
 @contextlib.contextmanager
-def _reported(task: ExportTask, attempt: PlacedAttempt) -> Iterator[Notify]:
+def reported(work: str, attempt: PlacedAttempt) -> Iterator[Notify]:
     """Report how far the attempt is where the driver's directory is seen, which it need not be."""
     try:
-        progress = WorkDirectory(Path(task.work)).report(os.path.basename(attempt.directory))
+        progress = WorkDirectory(Path(work)).report(os.path.basename(attempt.directory))
     except OSError:
         yield lambda *_: None
         return

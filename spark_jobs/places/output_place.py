@@ -12,14 +12,19 @@ import secrets
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from protocol.errors import ConfigError, RocketLensError, StoreError
 from spark_jobs.places.file_systems import TIMES, file_system, said
+from storage.files.direct_writer import fsync_directory
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _FIRST_MILLISECONDS: Final = 100_000_000_000
 """A time from this number on is in ms since 1970, as Hadoop's are: in s it would not be before the year 5138."""
+
+_MOVES: Final = 3
+"""How often a file is tried to be moved into a directory that others remove when it is empty."""
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -59,15 +64,15 @@ class OutputPlace:
         """The URL of an object, as an error names it."""
         return f"{self.url}/{name}" if name else self.url
 
-    def names(self) -> list[str]:
-        """What lies directly below the URL: objects, and directories or what looks like one."""
-        with self._named(""):
+    def names(self, below: str = "") -> list[str]:
+        """What lies directly below the URL, or a directory there: objects, and directories or what looks like one."""
+        with self._named(below):
             self._system.invalidate_cache()
             try:
-                found = self._system.ls(self._root, detail=False)
+                found = self._system.ls(self._inner(below), detail=False)
             except FileNotFoundError:
                 return []
-            return sorted(name for each in found if (name := self._relative(each)))
+            return sorted(name for each in found if (name := self._relative(each)) != below)
 
     def objects(self, below: str) -> dict[str, Stored]:
         """All objects whose names begin with that of a directory, by name."""
@@ -127,6 +132,40 @@ class OutputPlace:
         with self._named(name):
             self._make_directory(name)
             return NewObject(self, name, self._system.open(self._inner(name), "wb"))
+
+    def move(self, name: str, to: str, size: int) -> None:
+        """Give an object of some bytes another name; nothing is done where it bears that already.
+
+        In directories the object is seen under one of the names at any time. An object store copies it, without its
+        bytes coming here. Raises StoreError where it is under neither of the names.
+        """
+        with self._named(to):
+            for _ in range(_MOVES):
+                self._make_directory(to)
+                try:
+                    if self._kind is _Kind.OBJECTS:
+                        self._system.cp_file(self._inner(name), self._inner(to))
+                        self._system.rm_file(self._inner(name))
+                    else:
+                        self._take_place(self._inner(name), self._inner(to))
+                except FileNotFoundError:
+                    if self.size(to) == size:
+                        break
+                    if self.size(name) != size:
+                        raise
+                else:
+                    break  # else another process removed the directory when it was empty
+            else:
+                raise FileNotFoundError("its directory is removed again and again")
+        if self._kind is _Kind.FILES:
+            fsync_directory(Path(os.path.dirname(self._inner(to))))
+            self._remove_empty(os.path.dirname(name))
+
+    def _take_place(self, path: str, to: str) -> None:
+        if self._kind is _Kind.FILES:
+            os.rename(path, to)
+        else:
+            self._system.mv(path, to)
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects; some of them may be gone."""

@@ -12,7 +12,7 @@ MANIFEST: Final = "_manifest.json"
 ATTEMPTS: Final = "_attempts"
 """Behind a URL, what attempts of tasks have written."""
 
-FORMAT_NAMES: Final = ("parquet", "ndjson", "csv", "msgpack")
+FORMAT_NAMES: Final = ("parquet", "ndjson", "jsonl", "csv", "msgpack")
 PART: Final = re.compile(rf"part-[0-9]{{20}}(-[0-9a-f]{{16}})?\.({'|'.join(FORMAT_NAMES)})")
 """A part of an export into a directory; the 16 digits stand for the queue of a tier."""
 

@@ -198,27 +198,14 @@ class Driver:
         return driver
 
     def _enter(self) -> None:
-        """Say who is here, and see by it that nothing is created twice."""
-        name = f"{self.run.directory}/{RUN}"
-        who = Committed(command=self._command, run=self.run.token, host=_here(), written=_now())
-        if self.place.read(name) is None:
-            self.place.create(name, msgspec.json.encode(who))
-        before = self.place.read(name)
-        with contextlib.suppress(StoreError):
-            self.place.create(name, b"{}")
-        if self.place.read(name) != before:
-            self.place.remove([name])
-            raise ConfigError(
-                f"--out {self.run.url}: this object store ignores If-None-Match, so two runs could each believe to be "
-                "the only one: write elsewhere"
-            )
+        enter(self.place, self.run, self._command)
 
     def commit(self, manifest: dict[str, Any]) -> None:
         """Create the manifest, whose `parts` are objects of attempts, then remove what it does not name of this run.
 
         Raises StoreError, with nothing of this run left, where another run has committed before.
         """
-        committed = Committed(command=self._command, run=self.run.token, host=_here(), written=_now())
+        committed = Committed(command=self._command, run=self.run.token, host=this_process(), written=_now())
         header = {name: value for name, value in msgspec.to_builtins(committed).items() if name != "parts"}
         whole = {**header, **manifest, **header}
         named = msgspec.convert(whole["parts"], tuple[PlacedObject, ...])
@@ -285,6 +272,23 @@ class Driver:
         raise AssertionError
 
 
+def enter(place: OutputPlace, run: PlacedRun, command: str) -> None:
+    """Say who makes a run, and see by it that nothing is created twice; raises ConfigError where it is."""
+    name = f"{run.directory}/{RUN}"
+    who = Committed(command=command, run=run.token, host=this_process(), written=_now())
+    if place.read(name) is None:
+        place.create(name, msgspec.json.encode(who))
+    before = place.read(name)
+    with contextlib.suppress(StoreError):
+        place.create(name, b"{}")
+    if place.read(name) != before:
+        place.remove([name])
+        raise ConfigError(
+            f"{run.url}: this object store ignores If-None-Match, so two runs could each believe to be "
+            "the only one: write elsewhere"
+        )
+
+
 def check_url(url: str, storage: str, *, fresh: bool, run: str | None = None) -> tuple[OutputPlace, Committed | None]:
     """The place, and what is committed there; nothing is made.
 
@@ -337,7 +341,8 @@ def described(committed: Committed) -> str:
     return f"{committed.run} of {committed.host}, written at {committed.written}"
 
 
-def _here() -> str:
+def this_process() -> str:
+    """The machine and the number of this process."""
     return f"{socket.gethostname()} (process {os.getpid()})"
 
 

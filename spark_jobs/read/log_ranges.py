@@ -121,6 +121,10 @@ class LogRanges:
             return self.ranges
         return tuple(each for each in self.ranges if each.topic.encode() in topics)
 
+    def problems_within(self, start: int, stop: int) -> tuple[Problem, ...]:
+        """What is known to be missing and ends in (start, stop] by physical offset."""
+        return tuple(each for each in self.problems if start < each.physical_offset + each.length <= stop)
+
     def within(self, start: int, stop: int) -> tuple[LogRange, ...]:
         """The parts of the ranges in [start, stop) by physical offset, where a record starts at `start`, if in any."""
         cut = (

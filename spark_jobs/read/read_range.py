@@ -1,8 +1,8 @@
 """Read one stretch of the log for Spark: batches of messages, or what of it is damaged."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from spark_jobs.read.arrow_columns import record_batch
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem
 from storage.amounts import counted
 from storage.columns.message_columns import Columns, gather, needs_names
-from storage.columns.rows import RowReader
+from storage.columns.rows import MessageRows, RowReader
 from storage.columns.texts import Texts
 from storage.columns.wanted import Wanted
 from storage.log.damaged_ranges import DamagedRange, reason_of
@@ -23,9 +23,13 @@ MOST_REPORTED: Final = 5
 Notify: TypeAlias = Callable[[Sequence[Problem]], None]
 """Names damage that was passed over."""
 
+Part = TypeVar("Part")
+
 
 class RangeReader:
     """One stretch, read once; afterwards `problems` says what of it is damaged, and `messages` how many there were.
+
+    `end` is the physical offset behind what was read.
 
     With `fails_fast` damage is raised instead, as CorruptRecord, where it is come to.
     """
@@ -36,20 +40,30 @@ class RangeReader:
         self._names = tuple(columns)
         self.problems: list[Problem] = []
         self.messages = 0
+        self.end = range_.base_offset + range_.start
 
     def read(self) -> Iterator[Columns]:
         """The messages that are wanted, in blocks of columns."""
+        for _, columns in self.read_split(_not_split):
+            yield columns
+
+    def read_split(
+        self, split: Callable[[MessageRows], Iterable[tuple[Part, MessageRows]]]
+    ) -> Iterator[tuple[Part, Columns]]:
+        """The messages that are wanted, each block of rows split into parts, in blocks of columns beside their part."""
         range_ = self._range
         with range_.open() as window:
             names, boundary = needs_names(self._names), range_.boundary
             reader = RowReader(window, self._wanted, names=names, is_last=range_.is_last, boundary=boundary)
             for rows in reader.read(range_.start, range_.stop):
                 self._check(reader.damage)
-                for columns in gather(rows, self._names):
-                    self._check_bodies(columns)
-                    self.messages += columns.count
-                    yield columns
+                for part, chosen in split(rows):
+                    for columns in gather(chosen, self._names):
+                        self._check_bodies(columns)
+                        self.messages += columns.count
+                        yield part, columns
             self._check(reader.damage)
+            self.end = range_.base_offset + (reader.position if range_.is_last else range_.stop)
 
     def _check(self, damage: list[DamagedRange]) -> None:
         """Take over the damage that is new."""
@@ -62,6 +76,10 @@ class RangeReader:
         bodies = columns.get("body")
         if self._fails_fast and isinstance(bodies, Texts) and bodies.present is not None:
             raise CorruptRecord(self._range.path, what="a body cannot be decompressed; body_error says why")
+
+
+def _not_split(rows: MessageRows) -> Iterator[tuple[None, MessageRows]]:
+    yield None, rows
 
 
 def read_messages(

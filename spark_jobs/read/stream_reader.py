@@ -128,5 +128,4 @@ class MessageStreamReader(Travelling, DataSourceStreamReader, SupportsTriggerAva
 
 def _within(found: LogRanges, start: int, end: int) -> LogRanges:
     """Leave out the problems that do not end between two physical offsets."""
-    problems = (each for each in found.problems if start < each.physical_offset + each.length <= end)
-    return LogRanges(found.ranges, tuple(problems))
+    return LogRanges(found.ranges, found.problems_within(start, end))

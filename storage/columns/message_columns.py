@@ -104,7 +104,7 @@ def gather(rows: MessageRows, names: Sequence[str]) -> Iterator[Columns]:
     if "body" not in names and "body_error" not in names:
         yield _gather(rows, names, {}, {})
         return
-    flags = _numbers(rows, "sys_flag")
+    flags = numbers_of(rows, "sys_flag")
     compressed = np.flatnonzero((flags & _COMPRESSED != 0) & (rows.table["body_length"] > 0)).tolist()
     start, held = 0, 0
     bodies: dict[int, bytes] = {}
@@ -134,7 +134,7 @@ def _gather(rows: MessageRows, names: Sequence[str], bodies: dict[int, bytes], e
             places = _places(rows, name) if properties is None else properties.of(PROPERTIES_OF[name].encode())
             columns[name] = _NAMED[name](places)
         elif name in _NUMBERS:
-            columns[name] = _sized(name, _numbers(rows, name))
+            columns[name] = _sized(name, numbers_of(rows, name))
         elif properties is not None and name == "properties":
             columns[name] = properties.maps()
         else:
@@ -142,7 +142,8 @@ def _gather(rows: MessageRows, names: Sequence[str], bodies: dict[int, bytes], e
     return Columns(len(rows), columns)
 
 
-def _numbers(rows: MessageRows, name: str) -> Numbers:
+def numbers_of(rows: MessageRows, name: str) -> Numbers:
+    """One of the columns of numbers, as 64 bits."""
     field, distance, bits = _NUMBERS[name]
     numbers = np.empty(len(rows), np.int64)
     kernel.load_numbers(rows.region, rows.column(field), distance, bits, numbers)
@@ -157,7 +158,8 @@ def _size(rows: MessageRows) -> Column:
     return _sized("size", rows.column("size"))
 
 
-def _topic(rows: MessageRows) -> Column:
+def topics_of(rows: MessageRows) -> AnyTexts:
+    """The topics."""
     return _places(rows, "topic").gather_repeated_utf8()
 
 
@@ -171,14 +173,14 @@ def _properties(rows: MessageRows) -> Properties:
 
 def _hosts(field: str, bit: int) -> Callable[[MessageRows], Column]:
     def gather_them(rows: MessageRows) -> Column:
-        return gather_hosts(rows.region, rows.column(field).copy(), _numbers(rows, "sys_flag") & bit != 0)
+        return gather_hosts(rows.region, rows.column(field).copy(), numbers_of(rows, "sys_flag") & bit != 0)
 
     return gather_them
 
 
 _GATHER: Final[dict[str, Callable[[MessageRows], Column]]] = {
     "size": _size,
-    "topic": _topic,
+    "topic": topics_of,
     "store_host": _hosts("store_host", codes.STORE_HOST_V6),
     "born_host": _hosts("born_host", codes.BORN_HOST_V6),
 }

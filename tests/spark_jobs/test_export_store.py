@@ -16,6 +16,7 @@ from process import COMMAND, ROOT
 from spark_jobs.commands import command_run
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
 from spark_jobs.run.report import Damage, Report
+from spark_jobs.tables.table_request import TableDetails, TableRequest
 from store_writer import StoreWriter
 
 START_SECONDS = 180
@@ -139,3 +140,72 @@ def test_a_killed_export_goes_on(tmp_path: Path) -> None:
     assert [json.loads(line)["physical_offset"] for line in lines] == [
         row["physical_offset"] for row in expected_rows(writer.records)
     ]
+
+
+TABLE_OPTIONS = {
+    "--since-last": {"since_last": True},
+    "--partition-by topic,date": {"partition_by": ("topic", "date")},
+    "--drop-before 7d": {"drop_before": "7d"},
+    "--compact-files": {"compact_bytes": 256 * 1024 * 1024},
+    "--compact-files 1000": {"compact_bytes": 1000},
+    "--engine local": {"engine": "local"},
+    "--to 1970-01-01T00:00:01+00:00": {"end": 1000},
+    "--topic A --columns topic,body": {"topics": ("A",), "columns": ("topic", "body")},
+}
+
+
+class TestTable:
+    @pytest.fixture
+    def requests(self, monkeypatch: pytest.MonkeyPatch) -> list[TableRequest]:
+        """What was asked for; nothing is run, nor looked for Spark."""
+        found: list[TableRequest] = []
+
+        def run(request: TableRequest, progress: object, launch: object) -> Report[TableDetails]:
+            found.append(request)
+            details = TableDetails(
+                format=request.format, start=5, stop=9, files=2, file_bytes=10, engine="local", is_empty=False
+            )
+            return Report(command="export", store=request.store, out=request.table, details=details)
+
+        monkeypatch.setattr("spark_jobs.tables.append.run_append", run)
+        monkeypatch.setattr(command_run, "check_spark", lambda: pytest.fail("no Spark is needed"))
+        monkeypatch.setattr(command_run.signal, "signal", lambda number, handler: None)
+        return found
+
+    @pytest.mark.parametrize("options", [*TABLE_OPTIONS, ""])
+    def test_an_option_reaches_the_request(self, requests: list[TableRequest], tmp_path: Path, options: str) -> None:
+        store, table = str(tmp_path / "none"), str(tmp_path / "table")
+        outcome = rocketlens("export", store, "--format", "jsonl", "--to", table, *options.split())
+        assert (outcome.code, outcome.errors) == (0, "")
+        assert requests == [TableRequest(store=store, table=table, format="jsonl", **TABLE_OPTIONS.get(options, {}))]
+        assert "2 files of jsonl, 10 bytes, of physical offsets 5 to 9, written by local" in outcome.text
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["--format", "csv"], "either --out DIR, or --to"),
+            (["--format", "csv", "--to", "5"], "either --out DIR, or --to"),
+            (["--format", "csv", "--to", "a", "--to", "b"], "expected one place"),
+            (["--format", "csv", "--to", "5", "--to", "6", "--out", "o"], "two times"),
+            (["--format", "csv", "--to", "2026-13-01"], "is neither milliseconds nor a time"),
+            (["--format", "csv", "--out", "o", "--since-last"], "--since-last is for a table"),
+            (["--format", "csv", "--out", "o", "--every", "5m"], "--every is for a table"),
+            (["--format", "csv", "--to", "t", "--metrics", "9000"], "--metrics is for --every"),
+            (["--format", "csv", "--to", "t", "--fresh"], "--fresh and --to cannot be combined"),
+            (["--format", "csv", "--to", "t", "--every", "5"], "is no time like 30s"),
+            (["--format", "csv", "--to", "t", "--every", "5m", "--metrics", "host"], "is no [HOST:]PORT"),
+            (["--format", "csv", "--to", "t", "--drop-before", "soon"], "neither a day like"),
+            (["--format", "csv", "--to", "t", "--partition-by", "tag"], "expected topic, date"),
+            (["--format", "msgpack", "--to", "t"], "a table is of parquet, jsonl, ndjson, csv"),
+        ],
+    )
+    def test_wrong_usage_is_named(
+        self, requests: list[TableRequest], g1_store: Path, words: list[str], said: str
+    ) -> None:
+        outcome = rocketlens("export", g1_store, *words)
+        assert (outcome.code, said in outcome.errors) == (2, True), outcome.errors
+        assert requests == []
+
+    def test_a_table_inside_the_store_is_refused(self, requests: list[TableRequest], g1_store: Path) -> None:
+        assert rocketlens("export", g1_store, "--format", "csv", "--to", g1_store / "table").code == 2
+        assert requests == []

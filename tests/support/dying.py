@@ -1,6 +1,6 @@
 """Have a driver, or a task, die at its n-th step at a URL: before the step is done, or as soon as it is.
 
-A step is whatever changes what lies there: an object that is created, committed or removed. What died does nothing
+A step is whatever changes what lies there: an object is created, committed, moved or removed. What died does nothing
 any more, so that no `finally` of it tidies up. It dies within its process, which goes on as somebody else.
 """
 
@@ -40,6 +40,7 @@ class Death:
 def arrange(patch: pytest.MonkeyPatch, death: Death) -> None:
     """Make death wait for what writes to a URL from now on, until the patch is undone."""
     create, commit, remove = OutputPlace.create, NewObject.commit, OutputPlace.remove
+    move = OutputPlace.move
 
     def remove_each(self: OutputPlace, names: Iterable[str]) -> None:
         for name in sorted(names):
@@ -47,18 +48,19 @@ def arrange(patch: pytest.MonkeyPatch, death: Death) -> None:
 
     patch.setattr(OutputPlace, "create", lambda *each: death.step(lambda: create(*each)))
     patch.setattr(NewObject, "commit", lambda *each: death.step(lambda: commit(*each)))
+    patch.setattr(OutputPlace, "move", lambda *each: death.step(lambda: move(*each)))
     patch.setattr(OutputPlace, "remove", remove_each)
 
 
-def every_death(work: Callable[[], Any], patch: pytest.MonkeyPatch) -> Iterator[str]:
+def every_death(work: Callable[[], Any], patch: pytest.MonkeyPatch, each: int = 1) -> Iterator[str]:
     """Have `work` die at its first step, its second, and so on; yields after each death, ends when it outlives them.
 
-    The caller puts everything back to where it was before the next round.
+    `each`: of so many steps one. The caller puts everything back to where it was before the next round.
     """
     for after in (False, True):
-        number = 0
+        number = 1 - each
         while True:
-            number += 1
+            number += each
             death = Death(number, after=after)
             with patch.context() as patched:
                 arrange(patched, death)

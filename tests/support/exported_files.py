@@ -57,7 +57,7 @@ def read_csv(data: bytes) -> Iterator[Row]:
             if name in ("keys", "properties"):
                 row[name] = json.loads(text) if name == "properties" else text.split()
             elif name not in TEXTS:
-                row[name] = int(text)
+                row[name] = int(text) if text else None
             elif not text and name != "body":
                 row[name] = None
         yield with_bytes(row)
@@ -68,6 +68,8 @@ TEXTS = ("topic", "store_host", "born_host", "unique_key", "tags", "body", "body
 
 def with_bytes(row: Row) -> Row:
     """The body as bytes again."""
+    if "body" not in row:
+        return row
     encoding = row.pop("body_encoding")
     if encoding is None:
         return row | {"body": None}

@@ -1,0 +1,141 @@
+"""What a run costs that appends to a table, beside an export of the same log: seconds of a processor, and of the clock.
+
+    python -m benchmarks.tables                   2,000,000 messages, 1.1 GB of log
+    python -m benchmarks.tables --count 500000
+
+Each round takes the same log four times, in the order A B B A, where A are the tasks of `rocketlens export --out` and
+B those of a run that appends to a new table without partitions, Parquet both, in a process of their own without Spark.
+A table in partitions, and runs that find nothing new, are measured besides.
+"""
+
+import contextlib
+import json
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
+from benchmarks.report import machine
+from benchmarks.store_plan import StoreParameters, StorePlan
+
+EXPORT: Final = "export"
+TABLE: Final = "table"
+PARTITIONS: Final = "table by topic and date"
+
+
+def export_once(store: Path, out: Path) -> int:
+    """Export by this process; the number of messages."""
+    from spark_jobs.export import export as job
+    from spark_jobs.export.export_request import ExportRequest
+    from spark_jobs.run.progress import Silence
+
+    def run(_context: object, _name: str, tasks: list[Any], do: Callable[[Any], Any]) -> list[Any]:
+        return [do(each) for each in tasks]
+
+    job.spark_context = lambda *_, **__: contextlib.nullcontext()  # type: ignore[attr-defined,assignment]
+    job.run_tasks = run  # type: ignore[attr-defined,assignment]
+    return job.run_export(ExportRequest(store=str(store), out=str(out), format="parquet"), Silence()).messages
+
+
+def append_once(store: Path, out: Path, partition_by: tuple[str, ...] = ()) -> int:
+    """Append to a new table by this process; the number of messages."""
+    from spark_jobs.run.progress import Silence
+    from spark_jobs.tables import append as job
+    from spark_jobs.tables.table_request import TableRequest
+
+    job.MOST_THREADS = 1  # type: ignore[misc]  # as the export: one task after the other
+    request = TableRequest(
+        store=str(store), table=str(out), format="parquet", engine="local", since_last=True, partition_by=partition_by
+    )
+    return job.run_append(request, Silence()).messages
+
+
+WAYS: Final[dict[str, Callable[[Path, Path], int]]] = {
+    EXPORT: export_once,
+    TABLE: append_once,
+    PARTITIONS: lambda store, out: append_once(store, out, ("topic", "date")),
+}
+
+
+def measure(way: str, store: Path, out: Path) -> dict[str, float]:
+    """One run in a process of its own: what it says of itself."""
+    shutil.rmtree(out, ignore_errors=True)
+    command = [sys.executable, "-m", "benchmarks.tables", "--way", way, "--store-dir", str(store), "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        raise click.ClickException(done.stderr.decode()[-2000:])
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def run_way(way: str, store: Path, out: Path) -> None:
+    """Do it, and print seconds and messages."""
+    before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    messages = WAYS[way](store, out)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(json.dumps({"cpu": cpu, "clock": time.perf_counter() - began, "messages": messages}))
+
+
+def measure_empty(store: Path, out: Path) -> dict[str, float]:
+    """The whole command on a table that has everything, by its user and system time."""
+    command = [
+        *(sys.executable, "-m", "rocketlens", "export", str(store), "--to", str(out), "--format", "parquet"),
+        "--since-last",
+    ]
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode or "nothing was committed" not in done.stdout:
+        raise click.ClickException(done.stdout + done.stderr)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"cpu": cpu, "clock": time.perf_counter() - began}
+
+
+@click.command()
+@click.option("--store-dir", type=click.Path(path_type=Path), default=DEFAULT_STORE_DIRECTORY, show_default=True)
+@click.option("--count", default=2_000_000, show_default=True, help="Messages.")
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--way", type=click.Choice(list(WAYS)), hidden=True)
+@click.option("--out", type=click.Path(path_type=Path), hidden=True)
+def main(store_dir: Path, count: int, rounds: int, way: str | None, out: Path | None) -> None:
+    """Measure, and print the table."""
+    if way is not None and out is not None:
+        run_way(way, store_dir, out)
+        return
+    store = make_store(store_dir, StoreParameters(count=count), None)
+    size = StorePlan.load(store).end_of_log
+    scratch = Path(tempfile.mkdtemp(prefix="tables-", dir=store_dir))
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
+    try:
+        for _ in range(rounds):
+            for name in (EXPORT, TABLE, TABLE, EXPORT, PARTITIONS):
+                found[name].append(measure(name, store, scratch / "out"))
+        measure(TABLE, store, scratch / "out")
+        empty = [measure_empty(store, scratch / "out") for _ in range(rounds)]
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if {each["messages"] for runs in found.values() for each in runs} != {count}:
+        raise click.ClickException("not every run had all messages")
+    where = machine()
+    print(f"Log: {count:,} messages, {size / 1e9:.2f} GB, in memory; {where['cpu']}, Python {where['python']}.\n")
+    print("| | CPU s | of the export's | s by the clock |\n|---|---|---|---|")
+    cpu = {name: statistics.median(each["cpu"] for each in runs) for name, runs in found.items()}
+    for name, runs in found.items():
+        clock = statistics.median(each["clock"] for each in runs)
+        print(f"| {name} | {cpu[name]:.2f} | {100 * cpu[name] / cpu[EXPORT]:.1f} % | {clock:.1f} |")
+    nothing, clock = (statistics.median(each[name] for each in empty) for name in ("cpu", "clock"))
+    print(f"| the whole command where nothing is new | {nothing:.2f} |  | {clock:.1f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""Append to a table what came to the log since the last run: `rocketlens export STORE --to TABLE --since-last`.
+
+A run reads from the position that the table has to the log's end as found at its start, a task a segment, by threads of
+this process or by Spark. What all tasks have written is committed at once, with the position behind it. Where nothing
+came, nothing is committed, and no Spark is started.
+"""
+
+import contextlib
+import importlib.util
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from protocol.errors import ConfigError
+from spark_jobs.places.place_names import COPIES
+from spark_jobs.places.placed_run import this_process
+from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
+from spark_jobs.run.attempt import RunTasks, run_phase
+from spark_jobs.run.class_archive import find_java
+from spark_jobs.run.launch import Launch
+from spark_jobs.run.progress import JobProgress, Phase
+from spark_jobs.run.report import Damage, Report
+from spark_jobs.run.session import run_tasks, spark_context
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.tables.append_task import PHASE, AppendedRange, AppendTask, append_range, files_of
+from spark_jobs.tables.days import parse_day
+from spark_jobs.tables.known_log import check_log, position_at
+from spark_jobs.tables.open_table import open_table
+from spark_jobs.tables.table import RunRecord, Table, TableCommit, TableShape
+from spark_jobs.tables.table_names import AUTO, LOCAL, SPARK
+from spark_jobs.tables.table_request import TableDetails, TableRequest
+from storage.columns.mask import read_mask
+from storage.ordered_threads import in_ordered_threads
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+LOCAL_BYTES: Final = 1_000_000_000
+"""Up to so many bytes of log this process reads them itself, unless another engine is asked for."""
+
+MOST_THREADS: Final = 4
+MOST_DAMAGE: Final = 1000
+"""Places of damage that the record of a run lists; more are counted."""
+
+_WRITTEN_BYTES: Final = 8
+"""Bytes behind the last record that are zero as long as nothing follows it."""
+
+
+def run_append(
+    request: TableRequest, progress: JobProgress, launch: Launch | None = None, *, until: int | None = None
+) -> Report[TableDetails]:
+    """Append what is new, then drop what is old, then put small files together, as far as that is asked for.
+
+    With `until` only what lies before this physical offset, behind a record, is new.
+
+    Raises a RocketLensError for options that cannot be, for another log than the table's, and where another run has
+    committed meanwhile; nothing of this run is left then.
+    """
+    with _Run(request, progress, launch, until) as run:
+        return run.report()
+
+
+class _Run:
+    """One run, with what it needs for its tasks."""
+
+    def __init__(self, request: TableRequest, progress: JobProgress, launch: Launch | None, until: int | None) -> None:
+        self._request, self._progress, self._launch, self._until = request, progress, launch, until
+        self._started, self._began = time.monotonic(), _now()
+        self._stack = contextlib.ExitStack()
+        self._table: Table = open_table(request, self._run_all)
+        self._tasks_by: RunTasks | None = None
+        self._engine = LOCAL
+
+    def __enter__(self) -> "_Run":
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        with self._stack:
+            self._table.close()
+
+    def report(self) -> Report[TableDetails]:
+        """Do all of it."""
+        request = self._request
+        day = parse_day(request.drop_before) if request.drop_before else None
+        if request.masked:
+            read_mask(request.masked)
+        found = find_ranges(request.store, request.commit_log_directories, request.storage)
+        if found.tier is not None:
+            raise ConfigError(
+                f"{request.store} holds tiered files, a log for each queue: a table is made of one log; use --out"
+            )
+        last = self._table.last()
+        shape = shape_of(request, last)
+        start, gap = _where_to_begin(request, found, last)
+        pieces = self._new(found, start)
+        appended = self._append(pieces, shape) if pieces else []
+        commit = self._commit(found, shape, (start, gap), appended)
+        removed = self._keep_house(day)
+        return self._made(commit, start, appended, removed)
+
+    def _new(self, found: LogRanges, start: int) -> list[LogRange]:
+        """The stretches that are new."""
+        pieces = list(found.within(start, found.end if self._until is None else min(found.end, self._until)))
+        if len(pieces) == 1 and pieces[0].is_last and not _is_followed(pieces[0]):
+            return []
+        return pieces
+
+    def _append(self, pieces: Sequence[LogRange], shape: TableShape) -> list[AppendedRange]:
+        table, request = self._table, self._request
+        columns = shape.columns
+        if not table.keeps_partitions:
+            columns = tuple(name for name in columns if name not in shape.partition_by)
+        total = sum(each.size for each in pieces)
+        run = self._runner(total)
+        work = WorkDirectory.open(self._directory() / "append", {"command": PHASE})
+        self._stack.callback(work.close)
+        placed = table.begin()
+        tasks = [
+            AppendTask(
+                name=f"{PHASE}-{each.base_offset + each.start:020d}",
+                work=str(work.root),
+                placed=placed,
+                range=each,
+                shape=shape,
+                columns=columns,
+                compression=request.compression,
+                is_hidden=table.is_hidden,
+            )
+            for each in pieces
+        ]
+        return run_phase(run, work, self._progress, Phase(PHASE, total, "bytes"), tasks, append_range)
+
+    def _commit(
+        self,
+        found: LogRanges,
+        shape: TableShape,
+        begin: tuple[int, tuple[int, int] | None],
+        ranges: list[AppendedRange],
+    ) -> TableCommit | None:
+        """Commit what the tasks have written; None where there was nothing new."""
+        start, gap = begin
+        stop = ranges[-1]["end"] if ranges else start
+        if stop == start:
+            return None
+        files = list(files_of(ranges))
+        problems = [
+            *found.problems_within(start, stop),
+            *(Problem(**each) for one in ranges for each in one["problems"]),
+        ]
+        more = sum(each["more_problems"] for each in ranges) + max(len(problems) - MOST_DAMAGE, 0)
+        record = RunRecord(
+            command=PHASE,
+            start=start,
+            stop=stop,
+            rows=sum(each.rows for each in files),
+            bytes=sum(each.bytes for each in files),
+            gap=gap,
+            damage=tuple(problems[:MOST_DAMAGE]),
+            more_damage=more,
+            began_timestamp=self._began,
+            ended_timestamp=_now(),
+            host=this_process(),
+        )
+        commit = TableCommit(run="", shape=shape, position=position_at(found, stop), record=record)
+        self._table.commit(files, commit)
+        return commit
+
+    def _keep_house(self, day: date | None) -> int:
+        """Drop and put together as asked for; how many files are no more."""
+        removed = 0
+        for change in (
+            *([partial(self._table.drop_before, day)] if day is not None else []),
+            *([partial(self._table.compact, self._request.compact_bytes)] if self._request.compact_bytes else []),
+        ):
+            self._table.last()
+            made = change()
+            removed += 0 if made is None else made.record.removed_files
+        return removed
+
+    def _made(
+        self, commit: TableCommit | None, start: int, ranges: list[AppendedRange], removed: int
+    ) -> Report[TableDetails]:
+        record = None if commit is None else commit.record
+        gap = None if record is None else record.gap
+        damages = [] if record is None else [_damage(each) for each in record.damage]
+        if gap is not None:
+            lost = Damage(
+                self._request.store, gap[0], gap[1] - gap[0], "messages since the last run", "expired segments"
+            )
+            damages.insert(0, lost)
+        seconds = time.monotonic() - self._started
+        return Report(
+            command="export",
+            store=self._request.store,
+            out=self._request.table,
+            bytes=sum(each["log_bytes"] for each in ranges),
+            messages=sum(each["records"] for each in ranges),
+            seconds=seconds,
+            steady_seconds=seconds,
+            details=TableDetails(
+                format=self._request.format,
+                start=start,
+                stop=start if record is None else record.stop,
+                files=sum(len(each["written"]) for each in ranges),
+                file_bytes=0 if record is None else record.bytes,
+                engine=self._engine,
+                is_empty=commit is None,
+                gap=gap,
+                removed_files=removed,
+            ),
+            damages=damages,
+            more_damages=0 if record is None else record.more_damage,
+        )
+
+    def _run_all(self, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:
+        """Run tasks that have no progress to show."""
+        return self._runner(0)("compact", tasks, function)
+
+    def _runner(self, size: int) -> RunTasks:
+        """What runs tasks, Spark if it is to be, which is started once in a run."""
+        if self._tasks_by is None:
+            request = self._request
+            is_large = size > LOCAL_BYTES and _has_spark()
+            if request.engine == SPARK or (request.engine == AUTO and (is_large or request.master)):
+                self._engine = SPARK
+                context = self._stack.enter_context(
+                    spark_context(
+                        "export",
+                        request.master,
+                        self._directory(),
+                        request.settings,
+                        launch=self._launch,
+                        warm=append_range.__module__,
+                        notify=self._progress.note,
+                    )
+                )
+                self._tasks_by = partial(run_tasks, context)
+            else:
+                self._tasks_by = run_here
+        return self._tasks_by
+
+    def _directory(self) -> Path:
+        return Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=COPIES)))
+
+
+def _has_spark() -> bool:
+    """Whether Spark can be started here; where it cannot, this process reads a large log as well, only not as fast."""
+    return importlib.util.find_spec("pyspark") is not None and find_java() is not None
+
+
+def run_here(_name: str, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:
+    """Run tasks by a few threads of this process."""
+    threads = min(MOST_THREADS, len(os.sched_getaffinity(0)), max(len(tasks), 1))
+    return list(in_ordered_threads("tasks", function, tasks, threads))
+
+
+def shape_of(request: TableRequest, last: TableCommit | None) -> TableShape:
+    """What the rows are from this run on; raises ConfigError where they would not be those of the table.
+
+    Columns may come, and none may go. A release with more columns than the one before it adds them by itself.
+    """
+    asked = request.shape
+    if last is None:
+        return asked
+    if not request.since_last:
+        raise ConfigError(
+            f"--to {request.table}: there is a table already: --since-last appends what came since, or choose another"
+        )
+    known = last.shape
+    for name in TableShape.__struct_fields__:
+        if name != "columns" and getattr(asked, name) != getattr(known, name):
+            said = [str(msgspec.to_builtins(getattr(each, name))) for each in (known, asked)]
+            raise ConfigError(f"--to {request.table}: the table was made with {name} {said[0]}, not {said[1]}")
+    gone = [name for name in known.columns if name not in asked.columns]
+    if gone:
+        raise ConfigError(f"--to {request.table}: the table has a column {gone[0]}: name it in --columns too")
+    come = tuple(name for name in asked.columns if name not in known.columns)
+    return msgspec.structs.replace(asked, columns=known.columns + come)
+
+
+def _where_to_begin(
+    request: TableRequest, found: LogRanges, last: TableCommit | None
+) -> tuple[int, tuple[int, int] | None]:
+    """The physical offset to read from, and the bytes before it that have expired; raises ConfigError."""
+    if last is None:
+        return found.minimum, None
+    at = last.position.physical_offset
+    check_log(found, last.position, request.table)
+    return (found.minimum, (at, found.minimum)) if at < found.minimum else (at, None)
+
+
+def _is_followed(rest: LogRange) -> bool:
+    """Whether anything is written at the start of a stretch."""
+    source = rest.source()
+    head = bytearray(min(_WRITTEN_BYTES, rest.size))
+    try:
+        source.read_into(memoryview(head), rest.start)
+    finally:
+        source.close()
+    return any(head)
+
+
+def _damage(problem: Problem) -> Damage:
+    return Damage(problem.path, problem.physical_offset, problem.length, "an intact record", problem.reason)
+
+
+def _now() -> int:
+    return round(time.time() * 1000)

@@ -1,0 +1,159 @@
+"""What all tables have, whatever their format: data files, the position committed with them, and the record of a run.
+
+A run reads the log from the position that was committed last to the log's end as found now. Tasks write data files
+under names of attempts, which no reader of the table sees; one commit makes all of them part of the table, and the new
+position with them. So what is in the table is what lies before its position, once, wherever a run was killed.
+"""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Final, Protocol
+
+import msgspec
+
+from spark_jobs.places.placed_run import PlacedRun
+from spark_jobs.read.log_ranges import Problem
+from storage.columns.names import check_names
+from storage.columns.wanted import HIGHEST, LOWEST, Wanted
+from storage.filter.tag import parse_tag_expression
+
+TABLE_VERSION: Final = 1
+"""Of the commits that this release writes; one with another version is refused."""
+
+
+class KnownLog(msgspec.Struct, frozen=True):
+    """By what the log that a table was made of is known again, as long as it has the segment in which a run ended.
+
+    `base_offset` is where that segment starts; the digests are of the first bytes of the segment, and of the last ones
+    before the position.
+    """
+
+    base_offset: int
+    head: str
+    tail: str
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far a table has come: the physical offset behind the last record that was read, and of which log."""
+
+    physical_offset: int
+    mark: KnownLog
+
+
+class TableShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rows of a table are, the same in each run; but columns may come later.
+
+    `begin` and `end` bound store times in ms, both included.
+    """
+
+    format: str
+    columns: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    begin: int | None = None
+    end: int | None = None
+    tag: str | None = None
+    where: str | None = None
+    masked: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for columns that are none."""
+        check_names(self.columns)
+
+    @property
+    def wanted(self) -> Wanted:
+        """The messages; raises FilterSyntaxError."""
+        tags = parse_tag_expression(self.tag)
+        return Wanted(
+            topics=frozenset(topic.encode() for topic in self.topics) or None,
+            tags=None if tags.matches_everything else frozenset(tag.encode() for tag in tags.tags),
+            times=(LOWEST if self.begin is None else self.begin, HIGHEST if self.end is None else self.end),
+            where=self.where,
+        )
+
+
+class DataFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of rows of one partition.
+
+    `name` is where it belongs, in directories named as Hive does; `written` is where the attempt left it, relative to
+    the URL of its run. `partition` has the values, None for a date that no timestamp has. `bounds` are the lowest and
+    the highest value of columns of numbers, times in ms; the physical offset is always one of them.
+    """
+
+    name: str
+    written: str
+    partition: dict[str, str | None]
+    rows: int
+    bytes: int
+    sha256: str
+    bounds: dict[str, tuple[int, int]]
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did: bytes [start, stop) of the log by physical offset became `rows` in files of `bytes`.
+
+    `gap` are the bytes [from, to) that had expired when the run came to them; `damage` are the places of the log that
+    hold no message that counts, holes too, and `more_damage` counts those that are not listed. `removed_files` are no
+    more from then on. Times are in ms. `command` is what was done: `append`, `compact` or `drop`.
+    """
+
+    command: str
+    start: int
+    stop: int
+    rows: int = 0
+    bytes: int = 0
+    removed_files: int = 0
+    gap: tuple[int, int] | None = None
+    damage: tuple[Problem, ...] = ()
+    more_damage: int = 0
+    began_timestamp: int = 0
+    ended_timestamp: int = 0
+    host: str = ""
+
+
+class TableCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """What is committed with the data: shape and position of the table from then on, and what the run did.
+
+    As JSON it is what a table keeps, in a file of its own or in the properties of a snapshot.
+    """
+
+    version: int = TABLE_VERSION
+    run: str
+    shape: TableShape
+    position: Position
+    record: RunRecord
+
+
+class Table(Protocol):
+    """A table of one format at one place. Every method raises StoreError where the place cannot be used.
+
+    A run is `last`, `begin`, tasks, `commit`, `close`; between them another run may commit, and then `commit` raises.
+    """
+
+    where: str
+    is_hidden: bool
+    """Whether tasks name objects so that no reader takes them for data, until they are committed."""
+
+    keeps_partitions: bool
+    """Whether columns that the table is partitioned by are in its files too."""
+
+    def last(self) -> TableCommit | None:
+        """What was committed last, None where there is no table yet; what an earlier run left to do is done first.
+
+        Raises StoreError for what somebody else has written there, or a newer release.
+        """
+
+    def begin(self) -> PlacedRun:
+        """Begin a run on top of what :meth:`last` said: where its tasks write."""
+
+    def commit(self, files: Sequence[DataFile], commit: TableCommit) -> None:
+        """Make the files part of the table; raises StoreError, with none of them in it, if another run was first."""
+
+    def drop_before(self, day: date) -> TableCommit | None:
+        """Take out the files whose messages were all stored before a day (UTC); None where there is none."""
+
+    def compact(self, target_bytes: int) -> TableCommit | None:
+        """Write small files of a partition as few that are as large as that; None where nothing is to be done."""
+
+    def close(self) -> None:
+        """End a run: what it wrote is removed, unless it was committed."""

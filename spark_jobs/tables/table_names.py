@@ -1,0 +1,19 @@
+"""The names that the options of tables have; apart because commands need them before anything is loaded."""
+
+from typing import Final
+
+FILE_FORMATS: Final = ("parquet", "jsonl", "ndjson", "csv")
+"""Tables whose files are listed by commits of our own."""
+
+TABLE_FORMATS: Final = (*FILE_FORMATS, "iceberg", "delta")
+
+AUTO: Final = "auto"
+LOCAL: Final = "local"
+SPARK: Final = "spark"
+ENGINES: Final = (AUTO, LOCAL, SPARK)
+"""What reads and writes: threads of this process, Spark, or that which suits the number of new bytes."""
+
+TOPIC: Final = "topic"
+DATE: Final = "date"
+PARTITIONS: Final = (TOPIC, DATE)
+"""What a table may be partitioned by: a message's topic, and the day in UTC on which it was stored."""

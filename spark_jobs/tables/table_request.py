@@ -1,0 +1,76 @@
+"""The options of a run that appends to a table, and the details of its report."""
+
+import msgspec
+
+from spark_jobs.export.export_place import COMPRESSIONS
+from spark_jobs.run.report import Details
+from spark_jobs.tables.table import TableShape
+from spark_jobs.tables.table_names import AUTO
+from storage.columns.names import KINDS
+
+
+class TableRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a run. `begin` and `end` bound store times in ms, both included; `masked` are fields to mask.
+
+    `store` and `table` are directories or URLs, `storage` and `out_storage` the options of their file systems as JSON;
+    without the latter they are the same. `catalog` are the properties of an Iceberg catalog, `name` is the table's in
+    it. Without `columns` all are written. `compact_bytes` are the bytes of a file that small ones are put together to,
+    0 where they stay; `drop_before` is a day or `7d`, as :func:`spark_jobs.tables.days.parse_day` reads it.
+    """
+
+    store: str
+    table: str
+    format: str
+    compression: str = COMPRESSIONS[0]
+    partition_by: tuple[str, ...] = ()
+    since_last: bool = False
+    topics: tuple[str, ...] = ()
+    begin: int | None = None
+    end: int | None = None
+    tag: str | None = None
+    where: str | None = None
+    columns: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()
+    commit_log_directories: tuple[str, ...] = ()
+    storage: str = ""
+    out_storage: str = ""
+    catalog: dict[str, str] = {}
+    name: str = ""
+    engine: str = AUTO
+    compact_bytes: int = 0
+    drop_before: str = ""
+    master: str = ""
+    settings: dict[str, str] = {}
+
+    @property
+    def shape(self) -> TableShape:
+        """What the rows are that a run of these options writes."""
+        return TableShape(
+            format=self.format,
+            columns=self.columns or tuple(KINDS),
+            partition_by=self.partition_by,
+            topics=self.topics,
+            begin=self.begin,
+            end=self.end,
+            tag=self.tag,
+            where=self.where,
+            masked=self.masked,
+        )
+
+
+class TableDetails(Details, kw_only=True):
+    """What a run says of the table: the bytes [start, stop) of the log that it read, by physical offset.
+
+    `gap` are those that had expired before; `files` and `file_bytes` what was appended, `engine` by what. `is_empty`:
+    nothing was new, and nothing was committed. `removed_files` are those that were dropped or put together.
+    """
+
+    format: str
+    start: int
+    stop: int
+    files: int
+    file_bytes: int
+    engine: str
+    is_empty: bool
+    gap: tuple[int, int] | None = None
+    removed_files: int = 0

@@ -1,0 +1,425 @@
+"""Runs that append: each message once, whatever was killed, and whatever the log has become since the last run."""
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from column_rows import expected_rows
+from dying import every_death
+from exported_files import Row
+from grown_tables import DAY, append, rows_of_table, with_date
+from object_store import ObjectStore, object_store
+from protocol.errors import ConfigError, StoreError
+from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.tables.files_table import FilesCommit, FilesTable
+from spark_jobs.tables.table import DataFile
+from storage.columns.names import KINDS
+from store_writer import START_TIMESTAMP, StoreWriter
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Fresh = Callable[[], OutputPlace]
+FORMATS = ("parquet", "jsonl", "csv")
+TOPICS = ("Orders", "%RETRY%payments")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StoreWriter:
+    """Two segments: messages of two topics and three days."""
+    writer = StoreWriter(tmp_path / "store", segment_size=4096)
+    write(writer, 36)
+    return writer
+
+
+def write(writer: StoreWriter, count: int, start: int = 0) -> None:
+    """Messages of two topics, twelve of each day."""
+    for number in range(start, start + count):
+        writer.append(
+            TOPICS[number % 2],
+            b"body \n%d" % number,
+            unique_key=f"U{number}",
+            keys=f"k{number}",
+            store_timestamp=START_TIMESTAMP + number // 12 * DAY + number,
+        )
+    writer.flush()
+
+
+@pytest.fixture(scope="module")
+def objects() -> Iterator[ObjectStore]:
+    with object_store() as objects:
+        yield objects
+
+
+@pytest.fixture(params=["s3", "file"])
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
+    """Empty places, one after the other."""
+    numbers = itertools.count()
+    if request.param == "file":
+        return lambda: OutputPlace(f"file://{tmp_path}/table{next(numbers)}")
+    objects = request.getfixturevalue("objects")
+    return lambda: OutputPlace(f"s3://stores/{tmp_path.name}/{next(numbers)}", objects.options)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> OutputPlace:
+    return OutputPlace(f"file://{tmp_path}/table")
+
+
+def expected(store: StoreWriter, start: int = 0) -> list[Row]:
+    return [with_date(row) for row in expected_rows(store.records) if row["physical_offset"] >= start]
+
+
+def commits(place: OutputPlace) -> list[FilesCommit]:
+    names = sorted(place.objects("_rocketlens/commits"))
+    return [msgspec.json.decode(place.read(name) or b"", type=FilesCommit) for name in names]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_each_run_appends_what_came_since_the_last_one(store: StoreWriter, place: OutputPlace, format_: str) -> None:
+    first = append(store, place, format=format_)
+    assert rows_of_table(place, format_) == expected(store)
+    end = first.details.stop
+    write(store, 7, 36)
+    second = append(store, place, format=format_)
+    assert (first.messages, second.messages) == (36, 7)
+    assert second.details.start == end == store.written[36].physical_offset
+    assert rows_of_table(place, format_) == expected(store)
+    assert [(each.record.start, each.record.stop, each.record.rows) for each in commits(place)] == [
+        (0, end, 36),
+        (end, second.details.stop, 7),
+    ]
+
+
+def test_a_run_that_finds_nothing_new_commits_nothing(store: StoreWriter, new_place: Fresh) -> None:
+    place = new_place()
+    append(store, place)
+    before = place.objects("")
+    report = append(store, place)
+    assert (report.details.is_empty, report.messages, report.exit_code) == (True, 0, 0)
+    assert place.objects("") == before
+
+
+def test_a_store_and_a_table_behind_urls(store: StoreWriter, objects: ObjectStore, tmp_path: Path) -> None:
+    place = OutputPlace(f"s3://stores/{tmp_path.name}/table", objects.options)
+    store.root, local = tmp_path / "copy", store.root
+    for count in (0, 9):
+        store.root = local
+        write(store, count, 36)
+        rows = expected(store)
+        objects.put(local, f"{tmp_path.name}/store")
+        url = f"s3://stores/{tmp_path.name}/store"
+        found = [append_from(url, place, objects.options) for _ in range(2)]
+        assert [each[1] for each in found] == [False, True]
+        assert rows_of_table(place) == rows
+    assert [each.record.rows for each in commits(place)] == [36, 9]
+
+
+def append_from(url: str, place: OutputPlace, storage: str) -> tuple[int, bool]:
+    from spark_jobs.run.progress import Silence
+    from spark_jobs.tables.append import run_append
+    from spark_jobs.tables.table_request import TableRequest
+
+    request = TableRequest(
+        store=url, table=place.url, storage=storage, format="jsonl", partition_by=("topic", "date"), since_last=True
+    )
+    report = run_append(request, Silence())
+    return report.messages, report.details.is_empty
+
+
+def die_everywhere(
+    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch, earlier: Path, each: int
+) -> Iterator[str]:
+    """Two runs, the second of a log that has grown, then one that puts files together; death at each of their steps.
+
+    Yields after what was left was examined, and the same command run again.
+    """
+    shutil.copytree(store.root, earlier)
+    write(store, 14, 36)
+    every = expected(store)
+    old = StoreWriter(earlier.with_name("unused"))
+    old.root = earlier
+    places: list[OutputPlace] = []
+    options = {"partition_by": ("date",), "columns": ("unique_key", "physical_offset", "store_timestamp")}
+
+    def work() -> None:
+        places.append(new_place())
+        append(old, places[-1], **options)
+        append(store, places[-1], **options)
+        append(store, places[-1], **options, compact_bytes=1 << 20)
+
+    keys = [row["unique_key"] for row in every]
+    for death in every_death(work, monkeypatch, each):
+        place = places[-1]
+        seen = [row["unique_key"] for row in rows_of_table(place)]
+        done = len(commits(place))
+        assert seen == [key for key in keys if key in set(seen)], death
+        assert set(seen) <= set(keys[: (0, 36, 50, 50)[done]]), death
+        append(store, place, **options)
+        found = rows_of_table(place)
+        assert [row["unique_key"] for row in found] == keys, death
+        assert [row["date"] for row in found] == [row["date"] for row in every], death
+        assert sum(each.record.rows for each in commits(place)) == len(keys), death
+        left = {name.split("/")[2][:18] for name in place.objects("_rocketlens/_attempts")}
+        assert left <= {f"{len(commits(place)):018d}"}, "what can count no more is removed by the run that commits"
+        assert done == 2 or not left, death
+        yield death
+
+
+def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
+    store: StoreWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    places = (OutputPlace(f"file://{tmp_path}/table{number}") for number in itertools.count())
+    deaths = list(die_everywhere(store, lambda: next(places), monkeypatch, tmp_path / "earlier", 5))
+    assert len(deaths) > 12
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["s3", "file"])
+def test_wherever_a_run_dies_at_any_step_the_next_one_leaves_each_message_once(
+    store: StoreWriter, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    objects = request.getfixturevalue("objects") if kind == "s3" else None
+    root, options = (f"file://{tmp_path}", "") if objects is None else (f"s3://stores/{tmp_path.name}", objects.options)
+    places = (OutputPlace(f"{root}/table{number}", options) for number in itertools.count())
+    deaths = list(die_everywhere(store, lambda: next(places), monkeypatch, tmp_path / "earlier", 1))
+    assert len(deaths) > 60
+
+
+def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
+    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = new_place()
+    commit = FilesTable.commit
+
+    def commit_second(self: FilesTable, files: list[DataFile], made: FilesCommit) -> None:
+        monkeypatch.setattr(FilesTable, "commit", commit)
+        append(store, place)
+        commit(self, files, made)
+
+    monkeypatch.setattr(FilesTable, "commit", commit_second)
+    with pytest.raises(
+        StoreError, match=r"01\.json: is that of another run: [0-9a-f-]+ of .*; what this run .* removed"
+    ):
+        append(store, place)
+    assert rows_of_table(place) == expected(store)
+    assert place.objects("_rocketlens/_attempts") == {}
+
+
+class TestLog:
+    def test_damage_is_in_the_record_and_the_report(self, store: StoreWriter, place: OutputPlace) -> None:
+        broken = store.written[5]
+        store.overwrite(broken.physical_offset + 8, b"\xff" * 12)
+        report = append(store, place)
+        assert report.exit_code == 4
+        assert [(each.physical_offset, each.length) for each in report.damages] == [
+            (broken.physical_offset, broken.size)
+        ]
+        (commit,) = commits(place)
+        assert [(each.physical_offset, each.length) for each in commit.record.damage] == [
+            (broken.physical_offset, broken.size)
+        ]
+        assert [row["unique_key"] for row in rows_of_table(place)] == [f"U{n}" for n in range(36) if n != 5]
+
+    def test_a_segment_that_is_missing_is_a_hole(self, store: StoreWriter, place: OutputPlace) -> None:
+        append(store, place)
+        write(store, 90, 36)
+        rows = [row for row in expected(store) if not 8192 <= row["physical_offset"] < 12288]
+        (store.root / "commitlog" / f"{8192:020d}").unlink()
+        report = append(store, place)
+        (damage,) = report.damages
+        assert (damage.physical_offset, damage.length, damage.found) == (8192, 4096, "no segment is there")
+        assert [each.physical_offset for each in commits(place)[-1].record.damage] == [8192]
+        assert rows_of_table(place) == rows
+
+    def test_segments_that_expired_between_two_runs_are_a_gap(self, store: StoreWriter, place: OutputPlace) -> None:
+        end = append(store, place).details.stop
+        before = expected(store)
+        write(store, 90, 36)
+        after = expected(store, 8192)
+        for name in (0, 4096):
+            (store.root / "commitlog" / f"{name:020d}").unlink()
+        assert 4096 < end < 8192
+        report = append(store, place)
+        assert (report.exit_code, report.details.gap) == (4, (end, 8192))
+        assert [(each.physical_offset, each.length, each.found) for each in report.damages] == [
+            (end, 8192 - end, "expired segments")
+        ]
+        assert commits(place)[-1].record.gap == (end, 8192)
+        assert rows_of_table(place) == before + after
+        assert append(store, place).details.is_empty
+
+    def test_the_log_of_another_store_is_refused(self, store: StoreWriter, place: OutputPlace, tmp_path: Path) -> None:
+        append(store, place)
+        other = StoreWriter(tmp_path / "other", segment_size=4096)
+        write(other, 60, 1)
+        with pytest.raises(ConfigError, match="is the log of another store, or was truncated and written anew"):
+            append(other, place)
+        assert rows_of_table(place) == expected(store)
+
+    def test_a_log_that_was_truncated_is_refused_even_when_it_has_grown_again(
+        self, store: StoreWriter, place: OutputPlace, tmp_path: Path
+    ) -> None:
+        append(store, place)
+        cut = StoreWriter(tmp_path / "cut", segment_size=4096)
+        write(cut, 30)
+        with pytest.raises(
+            ConfigError, match=r"the log ends at \d+, but .* has its messages up to \d+: it was truncated"
+        ):
+            append(cut, place)
+        write(cut, 30, 50)
+        with pytest.raises(ConfigError, match="was truncated and written anew"):
+            append(cut, place)
+
+
+class TestShape:
+    def test_a_table_that_is_there_is_appended_to_only_when_that_is_asked_for(
+        self, store: StoreWriter, place: OutputPlace
+    ) -> None:
+        append(store, place, since_last=False)
+        with pytest.raises(ConfigError, match="there is a table already: --since-last"):
+            append(store, place, since_last=False)
+
+    @pytest.mark.parametrize(
+        ("more", "said"),
+        [
+            ({"partition_by": ()}, "partition_by"),
+            ({"format": "csv"}, "format jsonl, not csv"),
+            ({"topics": ("Orders",)}, "topics"),
+            ({"masked": ("body",)}, "masked"),
+            ({"columns": ("topic", "body")}, "the table has a column queue_id"),
+        ],
+    )
+    def test_other_rows_than_those_of_the_table_are_refused(
+        self, store: StoreWriter, place: OutputPlace, more: Row, said: str
+    ) -> None:
+        append(store, place)
+        with pytest.raises(ConfigError, match=said):
+            append(store, place, **more)
+
+    def test_somebody_elses_files_are_refused(self, store: StoreWriter, new_place: Fresh) -> None:
+        place = new_place()
+        place.create("precious", b"x")
+        with pytest.raises(ConfigError, match="it contains precious, and no table"):
+            append(store, place)
+        assert list(place.objects("")) == ["precious"]
+
+    @pytest.mark.parametrize("format_", FORMATS)
+    def test_a_column_may_come_later(self, store: StoreWriter, place: OutputPlace, format_: str) -> None:
+        some = ("physical_offset", "unique_key", "store_timestamp", "body")
+        more = ("topic", *some, "tags", "queue_id")
+        append(store, place, format=format_, columns=some, partition_by=("date",))
+        write(store, 12, 24)
+        append(store, place, format=format_, columns=more, partition_by=("date",))
+        assert commits(place)[-1].shape.columns == (*some, "topic", "tags", "queue_id")
+        found = rows_of_table(place, format_)
+        assert [set(row) - {"date"} for row in found] == [set(some)] * 36 + [set(more)] * 12
+        assert [row["topic"] for row in found[36:]] == [TOPICS[n % 2] for n in range(24, 36)]
+        append(store, place, format=format_, columns=more, partition_by=("date",), compact_bytes=1 << 20)
+        compacted = rows_of_table(place, format_)
+        assert [row["unique_key"] for row in compacted] == [row["unique_key"] for row in found]
+        assert [row["topic"] for row in compacted[36:]] == [row["topic"] for row in found[36:]]
+
+
+class TestHousekeeping:
+    @pytest.mark.parametrize("format_", FORMATS)
+    def test_small_files_are_put_together(self, store: StoreWriter, place: OutputPlace, format_: str) -> None:
+        append(store, place, format=format_)
+        for count in range(3):
+            write(store, 6, 36 + count * 6)
+            append(store, place, format=format_)
+        many = len(place.objects("data"))
+        report = append(store, place, format=format_, compact_bytes=1 << 20)
+        partitions = {(row["topic"], row["date"]) for row in expected(store)}
+        assert len(place.objects("data")) == len(partitions) < many
+        assert report.details.removed_files > many - len(partitions)
+        assert rows_of_table(place, format_) == expected(store)
+        assert append(store, place, format=format_, compact_bytes=1 << 20).details.removed_files == 0
+        write(store, 3, 54)
+        append(store, place, format=format_)
+        assert rows_of_table(place, format_) == expected(store)
+
+    def test_days_before_another_are_dropped(self, store: StoreWriter, place: OutputPlace) -> None:
+        append(store, place)
+        days = sorted({row["date"] for row in expected(store)})
+        assert len(days) == 3
+        append(store, place, drop_before=days[1])
+        assert rows_of_table(place) == [row for row in expected(store) if row["date"] >= days[1]]
+        write(store, 5, 36)
+        append(store, place)
+        assert rows_of_table(place) == [row for row in expected(store) if row["date"] >= days[1]]
+
+    def test_a_table_of_many_commits_is_listed_by_some_of_them(
+        self, store: StoreWriter, place: OutputPlace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("spark_jobs.tables.files_table.LISTED", 5)
+        for number in range(7):
+            write(store, 1, 36 + number)
+            append(store, place, partition_by=(), columns=("physical_offset", "unique_key"))
+        listed = [each.number for each in commits(place) if each.live is not None]
+        assert listed == [5]
+        append(store, place, partition_by=(), columns=("physical_offset", "unique_key"), compact_bytes=1 << 20)
+        assert len(place.objects("data")) == 1
+        assert [row["unique_key"] for row in rows_of_table(place)] == [f"U{number}" for number in range(43)]
+
+
+@pytest.mark.parametrize("where", ["s3", "file"])
+def test_spark_writes_the_same_table(
+    spark: "SparkContext", store: StoreWriter, objects: ObjectStore, tmp_path: Path, where: str
+) -> None:
+    url, options = (
+        (f"s3://stores/{tmp_path.name}/t", objects.options) if where == "s3" else (f"file://{tmp_path}/t", "")
+    )
+    place = OutputPlace(url, options)
+    assert append(store, place, format="parquet", engine="spark").details.engine == "spark"
+    write(store, 5, 36)
+    append(store, place, format="parquet", engine="local")
+    assert rows_of_table(place, "parquet") == expected(store)
+
+
+def test_spark_and_arrow_read_the_directory(spark: "SparkContext", store: StoreWriter, place: OutputPlace) -> None:
+    import pyarrow.dataset as ds
+    from pyspark.sql import SparkSession
+
+    append(store, place, format="parquet")
+    expected_keys = [(row["topic"], row["date"], row["unique_key"]) for row in expected(store)]
+    frame = SparkSession(spark).read.parquet(f"{place.url}/data").orderBy("physical_offset")
+    assert [(row.topic, row.date.isoformat(), row.unique_key) for row in frame.collect()] == expected_keys
+    assert set(frame.columns) == {*KINDS, "date"}
+    table = ds.dataset(place.url.removeprefix("file://") + "/data", partitioning="hive").to_table()
+    found = table.sort_by("physical_offset").select(["topic", "date", "unique_key"]).to_pylist()
+    assert [tuple(row.values()) for row in found] == expected_keys
+
+
+def test_a_stream_and_the_command_grow_one_table_in_turns(
+    spark: "SparkContext", store: StoreWriter, place: OutputPlace, tmp_path: Path
+) -> None:
+    from pyspark.sql import SparkSession
+
+    import rocketlens
+
+    session = rocketlens.spark(SparkSession(spark))
+    grow = rocketlens.append_batches(
+        store.root, place.url.removeprefix("file://"), format="jsonl", partition_by=("topic", "date"), engine="local"
+    )
+
+    def follow() -> None:
+        frame = session.readStream.format("rocketlens").option("columns", "physical_offset,size").load(str(store.root))
+        writer = frame.writeStream.foreachBatch(grow).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(180)
+        query.stop()
+
+    follow()
+    assert rows_of_table(place) == expected(store)
+    write(store, 3, 36)
+    append(store, place)
+    write(store, 4, 39)
+    follow()
+    assert rows_of_table(place) == expected(store)
+    assert [each.record.rows for each in commits(place)] == [36, 3, 4]
