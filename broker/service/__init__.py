@@ -8,6 +8,7 @@ DOOR: Final = (
     "dispatcher",
     "following_threads",
     "hole_search",
+    "long_polling",
     "long_work",
     "lookup_pool",
     "pending_reply",

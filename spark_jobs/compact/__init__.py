@@ -5,4 +5,5 @@ from typing import Final
 DOOR: Final = (
     "compact",
     "compact_request",
+    "index_cost",
 )
