@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -138,24 +138,33 @@ class RemoteStore:
         subscription(tag, sql)
         following = self._remote.follow(topic, offsets, tag=tag, sql=sql)
 
+        lock = asyncio.Lock()
+
         async def piece() -> list[Message]:
-            return await anext(following)
+            async with lock:
+                return await anext(following)
+
+        async def end() -> None:
+            async with lock:  # a piece that is not waited for any more is being given up
+                await following.aclose()
 
         def pieces() -> Iterator[list[Message]]:
             try:
                 while True:
                     yield self._wait(piece())
             finally:
-                self._end(following)
+                self._end(end())
 
         return pieces()
 
-    def _end(self, following: AsyncGenerator[list[Message]]) -> None:
+    def _end(self, ending: Coroutine[Any, Any, None]) -> None:
         """End what is awaited for an iterator that nobody asks any more."""
         with self._starting:
             loop = self._loop
-        if loop is not None:
-            asyncio.run_coroutine_threadsafe(following.aclose(), loop).result()
+        if loop is None:
+            ending.close()
+        else:
+            asyncio.run_coroutine_threadsafe(ending, loop).result()
 
     def search(
         self,
