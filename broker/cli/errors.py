@@ -70,9 +70,23 @@ def plain_errors(command: Callable[Parameters, Result]) -> Callable[Parameters, 
         except ConfigError as error:
             fail(str(error), USAGE)
         except RocketLensError as error:
-            fail(str(error), USAGE if is_out_of_room(error) else STORE_ERROR)
+            fail(str(error) + hint_of_rights(error), USAGE if is_out_of_room(error) else STORE_ERROR)
 
     return run
+
+
+def hint_of_rights(error: BaseException) -> str:
+    """What to do about files that this process may not read, "" for an error of another kind."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, PermissionError):
+        cause = cause.__cause__
+    if cause is None:
+        return ""
+    user = os.geteuid()
+    return (
+        f"; this process runs as UID {user}, which may not read {cause.filename or 'it'}: run it as the files' owner "
+        f"(docker run --user, runAsUser), or give it the right to read (setfacl -R -m u:{user}:rX STORE)"
+    )
 
 
 @contextlib.contextmanager

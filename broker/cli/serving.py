@@ -1,6 +1,7 @@
 """The life of `rocketlens serve`: bind, load, then serve in worker processes under a supervisor, or here."""
 
 import asyncio
+import contextlib
 import gc
 import importlib
 import logging
@@ -165,7 +166,8 @@ def _work(all_options: AllOptions, shared: Shared, number: int, announce: Callab
 
 
 def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], None], number: int = 0) -> None:
-    stores = [_open(options, number) for options in all_options]
+    with _answering(shared.http):
+        stores = [_open(options, number) for options in all_options]
     _require_descriptors()
     if len(stores) > 1:
         identities = [store.identity for store in stores]
@@ -193,6 +195,15 @@ def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], 
             logging.shutdown()
             sys.stdout.flush()
             os._exit(0)
+
+
+def _answering(http: "list[Listener]") -> contextlib.AbstractContextManager[None]:
+    """Say over HTTP that the server starts, while stores are opened."""
+    if not http:
+        return contextlib.nullcontext()
+    from broker.web.starting import answering
+
+    return answering(http)
 
 
 def _require_descriptors() -> None:

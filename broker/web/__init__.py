@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("api", "metrics_collector", "metrics_store", "port", "site")
+DOOR: Final = ("api", "metrics_collector", "metrics_store", "port", "site", "starting")

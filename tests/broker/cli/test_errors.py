@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.errors import ending_with_the_reader
+from broker.cli.errors import ending_with_the_reader, hint_of_rights
 from broker.cli.main import main
+from command_line import rocketlens
+from protocol.errors import NotAStore, StoreError
+from store_writer import StoreWriter
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 
@@ -85,3 +88,35 @@ def test_a_command_that_is_stopped_does_not_end_as_one_that_found_nothing(
 def test_a_connection_that_breaks_elsewhere_is_no_quiet_end() -> None:
     with pytest.raises(BrokenPipeError), ending_with_the_reader():
         raise BrokenPipeError
+
+
+def test_files_that_may_not_be_read_come_with_the_user_and_a_way(tmp_path: Path) -> None:
+    refused = PermissionError(13, "Permission denied", str(tmp_path))
+    error = NotAStore(tmp_path, expected="a store", found="a directory that cannot be read")
+    error.__cause__ = StoreError(tmp_path, what="cannot be listed")
+    error.__cause__.__cause__ = refused
+    assert hint_of_rights(error) == (
+        f"; this process runs as UID {os.geteuid()}, which may not read {tmp_path}: run it as the files' owner "
+        f"(docker run --user, runAsUser), or give it the right to read (setfacl -R -m u:{os.geteuid()}:rX STORE)"
+    )
+    assert hint_of_rights(NotAStore(tmp_path, expected="a store", found="nothing there")) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize("closed", [".", "commitlog"])
+def test_another_user_learns_why_a_store_cannot_be_read(tmp_path: Path, closed: str) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", b"x")
+    writer.close()
+    for path in (*tmp_path.parents, tmp_path):
+        if path.stat().st_uid == os.geteuid() and path != Path("/"):
+            path.chmod(path.stat().st_mode | 0o055)
+    (writer.root / closed).chmod(0o700)
+    try:
+        os.seteuid(10001)
+        outcome = rocketlens("view", writer.root, 0)
+    finally:
+        os.seteuid(0)
+    assert (outcome.code, outcome.output) == (3, b"")
+    assert "this process runs as UID 10001, which may not read" in outcome.errors
+    assert outcome.errors.count("\n") == 1

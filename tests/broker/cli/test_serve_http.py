@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, SECRETS, write_accounts
+from benchmarks.server_process import free_port
 from broker.endpoint import Endpoint
 from lane_requests import query, view
 from metric_figures import Figures, figure, read_figures
@@ -154,3 +155,61 @@ def test_several_workers_serve_one_page_that_asks_for_the_keys_of_the_port(g1_st
         assert api_status(server, "/health", **keys(ADMIN, ADMIN_SECRET)) == 200
         assert server.stop() == 0
         assert not any(secret in server.errors.read_text() for secret in SECRETS)
+
+
+OPENS_LATE = """
+import os, sys, time
+from broker.cli import serving
+from broker.cli.main import main
+
+gate, opened = sys.argv.pop(), serving._open
+
+def open_late(*arguments):
+    while not os.path.exists(gate):
+        time.sleep(0.01)
+    return opened(*arguments)
+
+serving._open = open_late
+main(prog_name="rocketlens")
+"""
+
+
+def test_health_answers_while_the_store_is_being_opened(tmp_path: Path, g1_store: Path) -> None:
+    port, gate = free_port(), tmp_path / "gate"
+    arguments = [
+        "serve",
+        g1_store,
+        "--listen",
+        "127.0.0.1:0",
+        "--http",
+        f"127.0.0.1:{port}",
+        "--state-dir",
+        tmp_path / "s",
+    ]
+    command = [sys.executable, "-c", OPENS_LATE, *map(str, arguments), str(gate)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert answer_of(port, "/healthz")[0] == 200
+            code, text = answer_of(port, "/readyz")
+            assert (code, text.startswith("starting: opening the store, ")) == (503, True)
+            gate.touch()
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("rocketlens: serving ")
+            assert answer_of(port, "/readyz")[0] == 200
+        finally:
+            process.terminate()
+
+
+def answer_of(port: int, path: str) -> tuple[int, str]:
+    """Status and text, once the port answers."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=DEADLINE_SECONDS) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            assert time.monotonic() < end
+            time.sleep(0.02)

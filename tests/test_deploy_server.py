@@ -1,0 +1,162 @@
+"""The unit, the manifest and the alerts of the server: each fits its own tool or schema, and names what there is."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from broker.cli.serve import serve
+from compose import COMPOSE_FILE, dockerfile_stages
+from protocol.codes import ResponseCode
+
+ROOT = Path(__file__).parent.parent
+UNIT = ROOT / "deploy" / "rocketlens.service"
+MANIFEST = ROOT / "deploy" / "kubernetes-server.yaml"
+ALERTS = ROOT / "deploy" / "alerts.yaml"
+RUNBOOK = "https://docs.example.org/rocketlens/"
+MOST_EXPOSED = 2.0
+"""What `systemd-analyze security` may say at most; 0 is best, 10 is worst."""
+
+Document = dict[str, Any]
+
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+
+
+def unit_with(tmp_path: Path, **changes: str) -> Path:
+    """A copy of the unit whose command is there, with other texts in it."""
+    text = UNIT.read_text().replace("/opt/rocketlens/bin/rocketlens ", "/bin/true ")
+    for right, wrong in changes.items():
+        assert right in text
+        text = text.replace(right, wrong)
+    (tmp_path / UNIT.name).write_text(text)
+    return tmp_path / UNIT.name
+
+
+def analyzed(*words: object) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@needs_systemd
+def test_systemd_verifies_the_unit(tmp_path: Path) -> None:
+    outcome = analyzed("verify", unit_with(tmp_path))
+    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "", "")
+
+
+@needs_systemd
+def test_systemd_notices_a_word_that_is_none(tmp_path: Path) -> None:
+    assert "ProtectSysten" in analyzed("verify", unit_with(tmp_path, ProtectSystem="ProtectSysten")).stderr
+
+
+@needs_systemd
+def test_systemd_calls_the_unit_hardened(tmp_path: Path) -> None:
+    said = analyzed("security", "--offline=yes", unit_with(tmp_path)).stdout
+    exposure = re.search(r"Overall exposure level for \S+: ([0-9.]+)", said)
+    assert exposure is not None, said
+    assert float(exposure[1]) <= MOST_EXPOSED
+
+
+def options_of(words: list[str]) -> Document:
+    """What `rocketlens serve` makes of its arguments; a usage error fails the test."""
+    assert words[0] == "serve"
+    found: Document = serve.make_context("serve", words[1:]).params
+    return found
+
+
+def unit_value(name: str) -> str:
+    (value,) = re.findall(rf"^{name}=(.*)$", UNIT.read_text(), re.MULTILINE)
+    return str(value)
+
+
+def test_the_unit_starts_the_server_and_opens_the_store_read_only() -> None:
+    program, *words = unit_value("ExecStart").split()
+    assert program == "/opt/rocketlens/bin/rocketlens"
+    (store,) = map(str, options_of(words)["stores"])
+    assert store == unit_value("ReadOnlyPaths") == unit_value("RequiresMountsFor")
+    assert words[words.index("--state-dir") + 1] == f"/var/lib/{unit_value('StateDirectory')}"
+    assert unit_value("ProtectSystem") == "strict"
+
+
+def objects() -> dict[str, Document]:
+    return {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.read_text())}
+
+
+@pytest.mark.parametrize("version", ["1.31", "1.37"])
+def test_every_object_of_the_manifest_fits_the_schema_of_kubernetes(version: str) -> None:
+    assert set(objects()) == {"Service", "StatefulSet"}
+    for each in objects().values():
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_the_manifest_mounts_the_store_read_only_and_probes_what_the_server_answers() -> None:
+    pod = objects()["StatefulSet"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    options = options_of(container["args"])
+    assert options
+    mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
+    assert container["args"][1] == "/store"
+    assert mounts["/store"]["readOnly"] is True
+    (volume,) = (each for each in pod["spec"]["volumes"] if each["name"] == mounts["/store"]["name"])
+    assert volume["persistentVolumeClaim"]["readOnly"] is True
+    assert mounts[container["args"][container["args"].index("--state-dir") + 1]]["name"] == "state"
+    paths = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "readiness", "liveness")}
+    assert paths == {"startup": "/readyz", "readiness": "/readyz", "liveness": "/healthz"}
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    for name, option in (("remoting", "--listen"), ("http", "--http")):
+        assert container["args"][container["args"].index(option) + 1].endswith(f":{ports[name]}")
+    service = objects()["Service"]["spec"]
+    assert {each["targetPort"] for each in service["ports"]} == set(ports)
+    assert service["selector"] == pod["metadata"]["labels"]
+
+
+def test_the_images_health_check_is_that_of_compose() -> None:
+    (line,) = (each for each in dockerfile_stages()["server"] if each.startswith("HEALTHCHECK "))
+    wanted = yaml.safe_load(COMPOSE_FILE.read_text())["services"]["rocketlens"]["healthcheck"]["test"]
+    assert json.loads(line.partition(" CMD ")[2] or line.partition("CMD ")[2]) == wanted[1:]
+
+
+def rules() -> list[Document]:
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    found: list[Document] = group["rules"]
+    return found
+
+
+def test_every_alert_has_a_severity_a_summary_and_a_runbook_that_is_there() -> None:
+    names = [rule["alert"] for rule in rules()]
+    assert len(names) == len(set(names)) >= 10
+    for rule in rules():
+        assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+        assert set(rule["annotations"]) == {"summary", "runbook_url"}
+        page, _, anchor = rule["annotations"]["runbook_url"].removeprefix(RUNBOOK).partition("/#")
+        headings = re.findall(r"^## (.+)$", (ROOT / f"{page}.md").read_text(), re.MULTILINE)
+        assert anchor == rule["alert"].lower()
+        assert rule["alert"] in headings
+
+
+def test_the_runbook_has_no_alert_that_there_is_not() -> None:
+    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
+    assert headings == [rule["alert"] for rule in rules()]
+
+
+def test_every_metric_label_and_value_of_an_alert_is_one_that_the_server_exposes() -> None:
+    """By the table of docs/metrics.md, which tests/broker/web/test_metrics_store.py holds against the server."""
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    rows = dict(re.findall(r"^\| `(rocketlens_\w+)` \| \w+ \| (.*?) \|", text, re.MULTILINE))
+    named = {name for rule in rules() for name in re.findall(r"\brocketlens_\w+", rule["expr"])}
+    assert len(named) >= 9
+    assert named <= set(rows)
+    for rule in rules():
+        metrics = re.findall(r"\brocketlens_\w+", rule["expr"])
+        known = {label for name in metrics for label in re.findall(r"`(\w+)`", rows[name])} | {"instance", "job"}
+        compared = re.findall(r"(\w+)=~?\"([^\"]+)\"", rule["expr"])
+        shown = re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])
+        assert {name for name, _ in compared} | set(shown) <= known, rule["alert"]
+        values = {value for name, values in compared if name != "job" for value in values.split("|")}
+        assert all(f"`{value}`" in text or value in ResponseCode.__members__ for value in values), rule["alert"]
