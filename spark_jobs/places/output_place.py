@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
 from protocol.errors import ConfigError, RocketLensError, StoreError
@@ -158,8 +158,16 @@ class OutputPlace:
             else:
                 raise FileNotFoundError("its directory is removed again and again")
         if self._kind is _Kind.FILES:
-            fsync_directory(Path(os.path.dirname(self._inner(to))))
             self._remove_empty(os.path.dirname(name))
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Bring the names of objects to the disk, with those of their directories; elsewhere they are kept at once."""
+        if self._kind is not _Kind.FILES:
+            return
+        directories = {str(parent) for name in names for parent in PurePosixPath(name).parents}
+        for each in sorted(directories):
+            with self._named(each):
+                fsync_directory(Path(self._root, each))
 
     def _take_place(self, path: str, to: str) -> None:
         if self._kind is _Kind.FILES:

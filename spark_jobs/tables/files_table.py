@@ -209,6 +209,8 @@ class FilesTable:
             if winner is None:
                 raise
             return winner
+        # Whoever finds the commit after the power has failed must find what it names.
+        self._place.sync(f"{HIDDEN}/{each.written}" for each in files)
         return self._create(made)
 
     def _confirm(self, run: PlacedRun, files: Iterable[DataFile]) -> None:
@@ -236,6 +238,7 @@ class FilesTable:
                 error = found
             there = self._read(commit.number)
             if there is not None:
+                self._place.sync([_name(commit.number)])
                 return there
         raise error or StoreError(self._place.path(_name(commit.number)), what="was removed as soon as it was written")
 
@@ -253,6 +256,7 @@ class FilesTable:
                 written = f"{HIDDEN}/{each.written}"
                 if written in there:
                     self._place.move(written, f"{DATA_DIRECTORY}/{each.name}", each.bytes)
+            self._place.sync(f"{DATA_DIRECTORY}/{each.name}" for each in commit.files)
         except StoreError:
             # Another process may have done it, and even put the files together by now.
             if self._place.read(_name(commit.number + 1)) is None:
