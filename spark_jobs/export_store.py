@@ -21,7 +21,7 @@ from spark_jobs.export.export_place import COMPRESSIONS, check_place
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import FORMAT_NAMES
 from spark_jobs.tables.days import parse_day, parse_pause
-from spark_jobs.tables.table_names import AUTO, ENGINES, FILE_FORMATS, PARTITIONS, SPARK
+from spark_jobs.tables.table_names import AUTO, DELTA, ENGINES, ICEBERG, PARTITIONS, SPARK, TABLE_FORMATS
 from storage.columns.names import check_names, masked_names
 from storage.times import parse_time
 
@@ -33,8 +33,13 @@ TABLE_OPTIONS: Final = {
     "every": "--every",
     "metrics": "--metrics",
     "engine": "--engine",
+    "catalog": "--catalog",
+    "name": "--table",
 }
 """Options that only tables have, by their parameters."""
+
+LIBRARIES: Final = {ICEBERG: "pyiceberg", DELTA: "deltalake"}
+"""What tables need that are no mere files, by their formats, which are the names of the extras too."""
 
 COMPACTED_BYTES: Final = 256 * 1024 * 1024
 LARGEST_PORT: Final = 65535
@@ -72,6 +77,8 @@ def _table_request(options: JobOptions) -> "TableRequest":
 def check(options: JobOptions) -> None:
     """Raise ConfigError for errors that can be found before Spark is started."""
     _check_options(options)
+    if options["format"] not in FORMAT_NAMES:
+        raise ConfigError(f"--format {options['format']} is for a table, which --to names")
     if has_scheme(options["out"]):
         from spark_jobs.places.placed_run import check_url
 
@@ -83,8 +90,10 @@ def check(options: JobOptions) -> None:
 def check_append(options: JobOptions) -> None:
     """Raise ConfigError for errors of a table's options."""
     _check_options(options)
-    if options["format"] not in FILE_FORMATS:
-        raise ConfigError(f"--format {options['format']}: a table is of {', '.join(FILE_FORMATS)}")
+    if options["format"] not in TABLE_FORMATS:
+        raise ConfigError(f"--format {options['format']}: a table is of {', '.join(TABLE_FORMATS)}")
+    if options["format"] != ICEBERG and (options["catalog"] or options["name"]):
+        raise ConfigError(f"--catalog and --table are for --format {ICEBERG}")
     if options["fresh"]:
         raise ConfigError("--fresh and --to cannot be combined: a table is appended to, never written anew")
 
@@ -93,9 +102,14 @@ def _check_options(options: JobOptions) -> None:
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
+    library = LIBRARIES.get(options["format"])
+    if library is not None and importlib.util.find_spec(library) is None:
+        raise ConfigError(
+            f"--format {options['format']} needs {library}: pip install 'rocketlens[{options['format']}]'"
+        )
     if options["format"] == "parquet" and importlib.util.find_spec("pyarrow") is None:
         raise ConfigError(f"--format parquet needs pyarrow: pip install '{EXTRA}'")
-    if options["format"] != "parquet" and options["compression"] != COMPRESSIONS[0]:
+    if options["format"] not in ("parquet", *LIBRARIES) and options["compression"] != COMPRESSIONS[0]:
         raise ConfigError(f"--compression {options['compression']} is for --format parquet")
 
 
@@ -121,6 +135,13 @@ def _partition_by(text: str) -> tuple[str, ...]:
     if unknown or len(set(names)) != len(names):
         raise ConfigError(f"{text!r}: expected {', '.join(PARTITIONS)}, each once")
     return names
+
+
+def _catalog(texts: tuple[str, ...]) -> dict[str, str]:
+    wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
+    if wrong:
+        raise ConfigError(f"{wrong[0]!r} is no NAME=VALUE")
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def _day(text: str) -> str:
@@ -177,7 +198,8 @@ def _where(text: str) -> str:
     metavar="EXPRESSION",
     help="A SQL92 expression over properties: \"a > 5 AND b = 'x'\".",
 )
-@click.option("--format", "format", type=click.Choice(FORMAT_NAMES), required=True, help="Format of the files.")
+@click.option("--format", "format", type=click.Choice((*FORMAT_NAMES, ICEBERG, DELTA)), required=True,
+              help="Format of the files; iceberg and delta are for --to.")  # fmt: skip
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default=COMPRESSIONS[0], show_default=True,
               help="The codec of Parquet files.")  # fmt: skip
 @click.option(
@@ -210,6 +232,11 @@ def _where(text: str) -> str:
 @click.option("--engine", type=click.Choice(ENGINES), default=AUTO, show_default=True,
               help="What appends to a table: threads of this process, or Spark; auto takes Spark with --master, and "
                    "where more than 1 GB of log is new.")  # fmt: skip
+@click.option("--catalog", multiple=True, callback=checked(_catalog), metavar="NAME=VALUE",
+              help="A property of the catalog of an Iceberg table, as pyiceberg names them: uri=https://... for REST, "
+                   "uri=sqlite:///FILE, token=..., catalog=NAME; repeatable. [default: DIR/catalog.db]")  # fmt: skip
+@click.option("--table", "name", default="", metavar="NAMESPACE.NAME",
+              help="What the catalog calls an Iceberg table. [default: rocketmq.messages]")  # fmt: skip
 @storage_option_where("STORE or --out is a URL")
 @storage_option_where("--out or --to is a URL that needs others", "--out-storage-options", "out_storage")
 @fresh_option

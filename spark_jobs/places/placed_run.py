@@ -62,11 +62,12 @@ Kind = TypeVar("Kind", bound=Committed)
 
 
 class PlacedRun(msgspec.Struct, frozen=True):
-    """A run as its tasks get it: where it writes, and under which name."""
+    """A run as its tasks get it: where it writes, and under which name, in which directory `below` the URL."""
 
     url: str
     storage: str
     token: str
+    below: str = ATTEMPTS
 
     def place(self) -> OutputPlace:
         """Open the place."""
@@ -75,7 +76,7 @@ class PlacedRun(msgspec.Struct, frozen=True):
     @property
     def directory(self) -> str:
         """Where all of the run lies but the manifest."""
-        return f"{ATTEMPTS}/{self.token}"
+        return f"{self.below}/{self.token}"
 
 
 class PlacedAttempt:

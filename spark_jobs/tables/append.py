@@ -121,6 +121,7 @@ class _Run:
         run = self._runner(total)
         work = WorkDirectory.open(self._directory() / "append", {"command": PHASE})
         self._stack.callback(work.close)
+        layout = table.layout(shape)
         placed = table.begin()
         tasks = [
             AppendTask(
@@ -132,6 +133,7 @@ class _Run:
                 columns=columns,
                 compression=request.compression,
                 is_hidden=table.is_hidden,
+                layout=layout,
             )
             for each in pieces
         ]

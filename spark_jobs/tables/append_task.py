@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from spark_jobs.export.export_formats import FORMATS, PartWriter
+from spark_jobs.export.export_formats import FORMATS, ParquetPart, PartWriter
 from spark_jobs.export.export_part import MOST_PROBLEMS, PartProblem, reported
 from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.places.placed_run import PlacedAttempt, PlacedRecord, PlacedRun, run_placed
@@ -15,7 +15,7 @@ from spark_jobs.read.log_ranges import LogRange
 from spark_jobs.read.read_range import RangeReader
 from spark_jobs.run.attempt import AttemptRecord
 from spark_jobs.tables.partitions import Partition, directory_of, splitter
-from spark_jobs.tables.table import DataFile, TableShape
+from spark_jobs.tables.table import DataFile, FileLayout, TableShape
 from storage.columns.mask import read_mask
 from storage.columns.message_columns import Columns
 
@@ -29,7 +29,8 @@ MOST_OPEN: Final = 128
 MOST_HELD_BYTES: Final = 256 * 1024 * 1024
 """What a task holds in memory for all its files; the one that holds most is written first."""
 
-ENDINGS: Final = {"iceberg": "parquet", "delta": "parquet"}
+PARQUET: Final = "parquet"
+ENDINGS: Final = {"iceberg": PARQUET, "delta": PARQUET}
 """How names of files end, and what is written, where that is not the format's own name."""
 
 
@@ -48,6 +49,7 @@ class AppendTask(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...]
     compression: str
     is_hidden: bool
+    layout: FileLayout = FileLayout()
 
     @property
     def ending(self) -> str:
@@ -121,7 +123,7 @@ class _OpenFile:
         self._written = f"{attempt.directory}/{own}"
         file, self._commit = self._stack.enter_context(attempt.writing(own))
         self._file: HashedFile = file
-        self.writer: PartWriter = FORMATS[task.ending](cast("Any", file), task.columns, task.compression)
+        self.writer = _writer(task, cast("Any", file))
 
     def write(self, columns: Columns, bounds: dict[str, tuple[int, int]]) -> None:
         """Write some rows."""
@@ -149,6 +151,14 @@ class _OpenFile:
     def discard(self) -> None:
         """Leave nothing of it."""
         self._stack.close()
+
+
+def _writer(task: AppendTask, file: Any) -> PartWriter:
+    if task.ending != PARQUET:
+        return FORMATS[task.ending](file, task.columns, task.compression)
+    from spark_jobs.tables.parquet_layout import parquet_schema  # other formats need no pyarrow
+
+    return ParquetPart(file, task.columns, task.compression, parquet_schema(task.columns, task.layout))
 
 
 class _PartitionFiles:

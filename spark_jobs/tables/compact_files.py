@@ -8,8 +8,8 @@ import csv
 import io
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Any, Final, TypedDict, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any, Final, TypeAlias, TypedDict, cast
 
 import msgspec
 
@@ -17,13 +17,15 @@ from protocol.errors import StoreError
 from spark_jobs.export.export_formats import ParquetPart, csv_names
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.placed_run import PlacedAttempt, PlacedRecord, PlacedRun, run_placed
-from spark_jobs.tables.table import DataFile
+from spark_jobs.tables.partitions import directory_of
+from spark_jobs.tables.table import DataFile, FileLayout
 
 SMALL: Final = 2
 """A file is small where at least so many of it would fit into one of the bytes that are wanted."""
 
 DATA_DIRECTORY: Final = "data"
 """Where in a table of files that lies which readers read."""
+PLACE: Final = "physical_offset"
 _BLOCK: Final = 8 * 1024 * 1024
 LARGEST_FIELD: Final = 2**31 - 1
 """Bytes of a body, beyond what Python's reader of CSV takes by itself."""
@@ -39,6 +41,7 @@ class CompactTask(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...]
     format: str
     compression: str
+    layout: FileLayout = FileLayout()
 
 
 class CompactedFile(TypedDict):
@@ -47,16 +50,20 @@ class CompactedFile(TypedDict):
     file: dict[str, Any]
 
 
+RunAll: TypeAlias = Callable[[Sequence[CompactTask], Callable[[CompactTask], CompactedFile]], list[CompactedFile]]
+"""Runs tasks that put files together."""
+
+
 def choose_files(files: Iterable[DataFile], target_bytes: int) -> list[list[DataFile]]:
     """Small files that become one of at most `target_bytes` each, in the order of the log; none that stays alone."""
     partitions: defaultdict[str, list[DataFile]] = defaultdict(list)
     for each in files:
         if each.bytes * SMALL <= target_bytes:
-            partitions[os.path.dirname(each.name)].append(each)
+            partitions[directory_of(each.partition)].append(each)
     chosen: list[list[DataFile]] = []
     for small in partitions.values():
         group: list[DataFile] = []
-        for each in sorted(small, key=lambda file: file.bounds["physical_offset"]):
+        for each in sorted(small, key=lambda file: (file.bounds.get(PLACE, (0, 0)), file.name)):
             if sum(file.bytes for file in group) + each.bytes > target_bytes:
                 chosen.append(group)
                 group = []
@@ -78,7 +85,7 @@ def _compact(task: CompactTask, attempt: PlacedAttempt) -> CompactedFile:
     place = OutputPlace(task.table, task.placed.storage)
     first = task.files[0]
     token = os.path.basename(attempt.directory).rpartition(".")[2]
-    begin = first.bounds["physical_offset"][0]
+    begin = first.bounds.get(PLACE, (0, 0))[0]
     name = os.path.join(os.path.dirname(first.name), f"part-{begin:020d}-{token}-00000.{task.format}")
     with attempt.writing("00000") as (file, commit):
         rows = _WRITE[task.format](place, task, cast("IO[bytes]", file))
@@ -116,12 +123,12 @@ def _write_parquet(place: OutputPlace, task: CompactTask, file: IO[bytes]) -> in
     import pyarrow as pa  # other formats do not need it
     import pyarrow.parquet as pq
 
-    from spark_jobs.read.arrow_columns import arrow_schema
+    from spark_jobs.tables.parquet_layout import parquet_schema
 
     everywhere = set(task.columns)
     for source in _opened(place, task.files):
         everywhere &= set(pq.read_schema(source).names)
-    fields = arrow_schema(task.columns)
+    fields = parquet_schema(task.columns, task.layout)
     schema = pa.schema([each.with_nullable(each.nullable or each.name not in everywhere) for each in fields])
     rows = 0
     writer = ParquetPart(file, task.columns, task.compression, schema)

@@ -15,9 +15,9 @@ can count any more, and the next run to commit removes it: nobody has to guess b
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -25,9 +25,9 @@ from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import ATTEMPTS
 from spark_jobs.places.placed_run import PlacedRun, enter, new_token, this_process
-from spark_jobs.tables.compact_files import DATA_DIRECTORY, CompactedFile, CompactTask, choose_files, compact_files
+from spark_jobs.tables.compact_files import DATA_DIRECTORY, CompactTask, RunAll, choose_files, compact_files
 from spark_jobs.tables.days import start_of
-from spark_jobs.tables.table import TABLE_VERSION, DataFile, RunRecord, TableCommit
+from spark_jobs.tables.table import TABLE_VERSION, DataFile, FileLayout, RunRecord, TableCommit, TableShape
 
 HIDDEN: Final = "_rocketlens"
 COMMITS: Final = f"{HIDDEN}/commits"
@@ -38,8 +38,6 @@ LISTED: Final = 100
 """Each commit with a number that this divides lists all files of the table, so that nobody reads further back."""
 
 _TRIES: Final = 3
-
-RunAll: TypeAlias = Callable[[Sequence[CompactTask], Callable[[CompactTask], CompactedFile]], list[CompactedFile]]
 
 
 class FilesCommit(TableCommit, frozen=True, kw_only=True):
@@ -82,6 +80,10 @@ class FilesTable:
             return None
         self._settle(self._head)
         return self._head
+
+    def layout(self, shape: TableShape) -> FileLayout:
+        """See :class:`spark_jobs.tables.table.Table`."""
+        return FileLayout()
 
     def begin(self) -> PlacedRun:
         """See :class:`spark_jobs.tables.table.Table`."""

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from protocol.errors import ConfigError
 from spark_jobs.places.file_systems import has_scheme
-from spark_jobs.tables.files_table import FilesTable, RunAll
+from spark_jobs.tables.compact_files import RunAll
+from spark_jobs.tables.files_table import FilesTable
 from spark_jobs.tables.table import Table
-from spark_jobs.tables.table_names import FILE_FORMATS
+from spark_jobs.tables.table_names import FILE_FORMATS, ICEBERG
 from spark_jobs.tables.table_request import TableRequest
 
 
@@ -20,4 +20,10 @@ def open_table(request: TableRequest, run_all: RunAll) -> Table:
     if request.format in FILE_FORMATS:
         columns = [name for name in request.shape.columns if name not in request.partition_by]
         return FilesTable(url, storage, run_all, columns, request.compression)
-    raise ConfigError(f"--format {request.format}: no table of this format can be made here")
+    if request.format == ICEBERG:
+        from spark_jobs.tables.iceberg_table import IcebergTable  # pyiceberg takes a second to load
+
+        return IcebergTable(url, storage, run_all, request.compression, request.catalog, request.name)
+    from spark_jobs.tables.delta_table import DeltaTable  # as above
+
+    return DeltaTable(url, storage, run_all, request.compression)

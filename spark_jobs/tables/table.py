@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.placed_run import PlacedRun
 from spark_jobs.read.log_ranges import Problem
 from storage.columns.names import check_names
@@ -124,6 +125,33 @@ class TableCommit(msgspec.Struct, frozen=True, kw_only=True):
     record: RunRecord
 
 
+class _Versioned(msgspec.Struct):
+    version: int = 0
+
+
+def read_commit(text: str | bytes, where: str) -> TableCommit:
+    """A commit from its JSON; raises StoreError for what is none, or is a newer release's."""
+    try:
+        version = msgspec.json.decode(text, type=_Versioned).version
+        if version != TABLE_VERSION:
+            raise StoreError(
+                where, what="was written by another version: version", expected=TABLE_VERSION, found=version
+            )
+        return msgspec.json.decode(text, type=TableCommit)
+    except (msgspec.MsgspecError, ConfigError) as error:
+        raise StoreError(where, what=f"has no commit of RocketLens: {error}") from error
+
+
+class FileLayout(msgspec.Struct, frozen=True):
+    """What Parquet files of a table must be: times in microseconds, for formats that know no milliseconds.
+
+    `field_ids` are Iceberg's numbers of the fields, by path (`keys`, `keys.element`).
+    """
+
+    microseconds: bool = False
+    field_ids: dict[str, int] = {}
+
+
 class Table(Protocol):
     """A table of one format at one place. Every method raises StoreError where the place cannot be used.
 
@@ -142,6 +170,9 @@ class Table(Protocol):
 
         Raises StoreError for what somebody else has written there, or a newer release.
         """
+
+    def layout(self, shape: TableShape) -> FileLayout:
+        """What the files of a run must be; a table that needs it is made first, or gets the columns that are new."""
 
     def begin(self) -> PlacedRun:
         """Begin a run on top of what :meth:`last` said: where its tasks write."""

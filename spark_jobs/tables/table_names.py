@@ -5,7 +5,9 @@ from typing import Final
 FILE_FORMATS: Final = ("parquet", "jsonl", "ndjson", "csv")
 """Tables whose files are listed by commits of our own."""
 
-TABLE_FORMATS: Final = (*FILE_FORMATS, "iceberg", "delta")
+ICEBERG: Final = "iceberg"
+DELTA: Final = "delta"
+TABLE_FORMATS: Final = (*FILE_FORMATS, ICEBERG, DELTA)
 
 AUTO: Final = "auto"
 LOCAL: Final = "local"

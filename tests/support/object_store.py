@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,18 @@ def object_store() -> Iterator[ObjectStore]:
         yield ObjectStore(json.dumps(options))
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def object_store_process(work: Path) -> Iterator[ObjectStore]:
+    """Run one in a process of its own, for clients that hold Python's lock while they ask."""
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    with _running([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], work):
+        wait_until(lambda: _answers(f"{endpoint}/moto-api/data.json"), f"an object store at {endpoint}", START_SECONDS)
+        options = {"endpoint_url": endpoint, "key": "test", "secret": "test"}
+        s3fs.S3FileSystem(**options).mkdir("stores")
+        yield ObjectStore(json.dumps(options))
 
 
 @contextlib.contextmanager

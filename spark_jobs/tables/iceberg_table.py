@@ -1,0 +1,444 @@
+"""An Iceberg table, whose snapshots have the position: `--format iceberg`.
+
+Each run appends one snapshot. Its summary has the commit of the run as JSON, `rocketlens.commit`, and the table's
+property of the same name has it too, without the places of damage, for when the snapshot has been expired. Both are
+changed in one step of the catalog, which is bound to the snapshot that the run is based on: pyiceberg's own way, to
+append once more to whatever the table has become, would write what another run has written already.
+
+The catalog is a file of SQLite in the table's directory, unless properties name another: `uri`, and what pyiceberg
+knows besides. `catalog` is the name that a catalog in SQL distinguishes it by, `default` without it.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus
+from pyiceberg.table import Table as PyTable
+from pyiceberg.table.snapshots import Snapshot
+
+from protocol.errors import ConfigError, RocketLensError, StoreError
+from spark_jobs.places.file_systems import has_scheme, local_path, said
+from spark_jobs.places.placed_run import PlacedRun
+from spark_jobs.tables.compact_files import (
+    DATA_DIRECTORY,
+    CompactTask,
+    RunAll,
+    choose_files,
+    compact_files,
+)
+from spark_jobs.tables.days import start_of
+from spark_jobs.tables.iceberg_schema import (
+    STORED,
+    field_ids,
+    iceberg_schema,
+    partition_names,
+    partition_record,
+    partition_spec,
+    partition_values,
+    type_of,
+)
+from spark_jobs.tables.lake_options import iceberg_options
+from spark_jobs.tables.lake_runs import LakeRuns, Winner, base_of, follow
+from spark_jobs.tables.table import DataFile, FileLayout, TableCommit, TableShape, read_commit
+
+COMMIT: Final = "rocketlens.commit"
+SEQUENCE: Final = "rocketlens.commit-sequence-number"
+"""The table's property beside that of the commit: the sequence number of the snapshot it came with."""
+
+CATALOG: Final = "catalog.db"
+DEFAULT_NAME: Final = "rocketmq.messages"
+_NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
+_NEW: Final = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    **{f"write.metadata.metrics.column.{path}": "none" for path in ("keys.element", "properties.key", "body")},
+    "write.metadata.metrics.column.properties.value": "none",
+}
+"""Of long texts and bytes the files have no bounds, nor is anybody to make some."""
+_IN_MILLISECOND: Final = 1000
+
+
+class IcebergTable:
+    """An Iceberg table at a directory or a URL; see :class:`spark_jobs.tables.table.Table`."""
+
+    is_hidden = False
+    keeps_partitions = True
+
+    def __init__(
+        self, url: str, storage: str, run_all: RunAll, compression: str, catalog: dict[str, str], name: str
+    ) -> None:
+        """Name the place, and the table in its catalog; nothing is read.
+
+        Raises ConfigError where nothing can be written, or no catalog can be.
+        """
+        self.where = url
+        self._runs = LakeRuns(url, storage)
+        self._run_all, self._compression = run_all, compression
+        self._identifier = name or DEFAULT_NAME
+        if "." not in self._identifier:
+            raise ConfigError(f"--table {self._identifier}: a table of Iceberg has a namespace: NAMESPACE.TABLE")
+        self._file: Path | None = None
+        properties = {**iceberg_options(url, storage), **catalog}
+        if "uri" not in properties and "type" not in properties:
+            if has_scheme(url) and not url.startswith("file://"):
+                raise ConfigError(f"--to {url}: name the catalog of the table: --catalog uri=URI")
+            self._file = Path(local_path(url)) / CATALOG
+            properties["uri"] = f"sqlite:///{self._file}"
+        self._catalog_name = properties.pop("catalog", "default")
+        self._properties = properties
+        self._stack = contextlib.ExitStack()
+        self._opened: Catalog | None = None
+        self._table: PyTable | None = None
+        self._commit: TableCommit | None = None
+        self._run: PlacedRun | None = None
+
+    def last(self) -> TableCommit | None:
+        """See :class:`spark_jobs.tables.table.Table`."""
+        with self._errors():
+            self._table = self._load()
+            if self._table is None:
+                self._runs.refuse_foreign([CATALOG, f"{CATALOG}-journal"])
+                return None
+            if self._table.location().rstrip("/") != self._runs.url:
+                raise ConfigError(f"--to {self.where}: the catalog has {self._identifier} at {self._table.location()}")
+            self._commit = _committed(self._table)
+            self._runs.sweep(_sequence(self._table), self._winner_after)
+            return self._commit
+
+    def layout(self, shape: TableShape) -> FileLayout:
+        """See :class:`spark_jobs.tables.table.Table`."""
+        with self._errors():
+            base = _head(self._table)
+            table = self._table or self._create(shape)
+            if partition_names(table.spec()) != shape.partition_by:
+                found = ",".join(partition_names(table.spec())) or "nothing"
+                raise ConfigError(f"--to {self.where}: the table is partitioned by {found}")
+            missing = [name for name in shape.columns if name not in table.schema().column_names]
+            if missing:
+                with table.update_schema() as update:
+                    for name in missing:
+                        update.add_column(name, type_of(name, count(1)), required=False)
+                table = table.refresh()
+            if _head(table) != base:
+                raise self._moved(table)
+            self._table = table
+            return FileLayout(microseconds=True, field_ids=field_ids(table.schema()))
+
+    def begin(self) -> PlacedRun:
+        """See :class:`spark_jobs.tables.table.Table`."""
+        self._run = self._runs.begin(_sequence(self._known))
+        return self._run
+
+    def commit(self, files: Sequence[DataFile], commit: TableCommit) -> None:
+        """See :class:`spark_jobs.tables.table.Table`."""
+        with self._errors():
+            self._change([self._described(each) for each in files], (), files, commit)
+
+    def drop_before(self, day: date) -> TableCommit | None:
+        """See :class:`spark_jobs.tables.table.Table`."""
+        limit = start_of(day)
+        with self._errors():
+            old = [each for each in self._live() if (highest := self._bound(each, STORED, 1)) and highest < limit]
+            if not old:
+                return None
+            self.begin()
+            return self._change((), old, (), follow("drop", self._known_commit, len(old)))
+
+    def compact(self, target_bytes: int) -> TableCommit | None:
+        """See :class:`spark_jobs.tables.table.Table`."""
+        with self._errors():
+            ours = {name: each for each in self._live(whole=True) if (name := self._name(each))}
+            chosen = choose_files([self._data_file(name, each) for name, each in ours.items()], target_bytes)
+        if not chosen:
+            return None
+        shape = self._known_commit.shape
+        layout = self.layout(shape)
+        run = self.begin()
+        tasks = [
+            CompactTask(
+                name=f"compact-{number:05d}",
+                placed=run,
+                table=self._runs.url,
+                files=tuple(each),
+                columns=shape.columns,
+                format="parquet",
+                compression=self._compression,
+                layout=layout,
+            )
+            for number, each in enumerate(chosen)
+        ]
+        try:
+            made = [msgspec.convert(each["file"], DataFile) for each in self._run_all(tasks, compact_files)]
+            old = [ours[each.name] for group in chosen for each in group]
+            with self._errors():
+                new = [self._described(each) for each in made]
+                return self._change(new, old, made, follow("compact", self._known_commit, len(old)))
+        finally:
+            self._leave()
+
+    def close(self) -> None:
+        """See :class:`spark_jobs.tables.table.Table`."""
+        self._leave()
+        self._stack.close()
+        self._opened = None
+
+    def _leave(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            self._runs.discard(run.token)
+
+    @property
+    def _known(self) -> PyTable:
+        assert self._table is not None, "the table is made before a run begins"
+        return self._table
+
+    @property
+    def _known_commit(self) -> TableCommit:
+        assert self._commit is not None, "there is no table yet"
+        return self._commit
+
+    def _catalog(self) -> Catalog:
+        if self._opened is None:
+            self._opened = load_catalog(self._catalog_name, **self._properties)
+            self._stack.callback(self._opened.close)
+        return self._opened
+
+    def _load(self) -> PyTable | None:
+        if self._file is not None and not self._file.exists():
+            return None
+        try:
+            return self._catalog().load_table(self._identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+
+    def _create(self, shape: TableShape) -> PyTable:
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+        schema = iceberg_schema(shape.columns)
+        spec = partition_spec(schema, shape.partition_by)
+        with contextlib.suppress(NamespaceAlreadyExistsError):
+            self._catalog().create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
+        with contextlib.suppress(TableAlreadyExistsError):
+            return self._catalog().create_table(
+                self._identifier, schema, location=self._runs.url, partition_spec=spec, properties=_NEW
+            )
+        return self._catalog().load_table(self._identifier)
+
+    def _change(
+        self, new: Sequence[IcebergFile], old: Sequence[IcebergFile], files: Sequence[DataFile], commit: TableCommit
+    ) -> TableCommit:
+        """Commit all of a run; raises StoreError where another run was first, or where nobody can say."""
+        run = self._run
+        assert run is not None, "a run begins before it commits"
+        made = msgspec.structs.replace(commit, run=run.token)
+        table = _without_retries(self._known)
+        try:
+            self._runs.confirm(run, files)
+            self._publish(table, new, old, made)
+        except Exception as error:  # whatever the catalog and the network have; what became of it is looked at
+            self._judge(run, files, error)
+        self._run, self._commit = None, made
+        self._runs.finish(run.token, {each.written for each in files})
+        self._runs.sweep(base_of(run) + 1, self._winner_after)
+        return made
+
+    def _publish(
+        self, table: PyTable, new: Iterable[IcebergFile], old: Sequence[IcebergFile], commit: TableCommit
+    ) -> None:
+        text = msgspec.json.encode(commit).decode()
+        short = msgspec.structs.replace(commit, record=msgspec.structs.replace(commit.record, damage=()))
+        sequence = _sequence(table) + 1
+        with table.transaction() as transaction:
+            transaction.set_properties({COMMIT: msgspec.json.encode(short).decode(), SEQUENCE: str(sequence)})
+            update = transaction.update_snapshot(snapshot_properties={COMMIT: text})
+            with update.overwrite() if old else update.merge_append() as snapshot:
+                for each in new:
+                    snapshot.append_data_file(each)
+                for each in old:
+                    snapshot.delete_data_file(each)
+
+    def _judge(self, run: PlacedRun, files: Iterable[DataFile], error: Exception) -> None:
+        """Raise StoreError, unless the table has the commit although there was an error."""
+        base = base_of(run)
+        try:
+            self._table = self._load()
+            winner = self._winner_after(base)
+        except Exception:  # as above
+            winner = None
+        if winner is not None and winner.run == run.token:
+            return
+        if winner is not None or isinstance(error, CommitFailedException):
+            self._leave()
+            raise self._moved(self._known) from error
+        if isinstance(error, RocketLensError):
+            raise error
+        self._run = None  # the catalog may yet do it; the next run but one cleans up otherwise
+        raise StoreError(
+            self.where,
+            what=f"it is not known whether the catalog has the commit: {said(error)}; the next run finds out",
+        ) from error
+
+    def _moved(self, table: PyTable) -> StoreError:
+        """Return the error of a run that another one was quicker than."""
+        commit = _committed(table)
+        who = "another program" if commit is None else f"the run {commit.run} of {commit.record.host}"
+        return StoreError(self.where, what=f"was changed by {who} meanwhile; what this run had written is removed")
+
+    def _winner_after(self, base: int) -> Winner | None:
+        """Who made the snapshot that came after the one of a sequence number."""
+        table = self._known
+        found = next((each for each in table.metadata.snapshots if each.sequence_number == base + 1), None)
+        if found is None:
+            return None
+        commit = _commit_of(found)
+        return Winner("" if commit is None else commit.run, frozenset(self._added(table, found)))
+
+    def _added(self, table: PyTable, snapshot: Snapshot) -> Iterator[str]:
+        for manifest in snapshot.manifests(table.io):
+            if manifest.added_snapshot_id != snapshot.snapshot_id:
+                continue
+            for entry in manifest.fetch_manifest_entry(table.io):
+                if entry.status == ManifestEntryStatus.ADDED:
+                    yield entry.data_file.file_path.removeprefix(f"{self._runs.url}/")
+
+    def _live(self, *, whole: bool = False) -> list[IcebergFile]:
+        """All data files of the table; `whole`: those of which no program has deleted rows."""
+        tasks = self._known.scan().plan_files()
+        return [task.file for task in tasks if not (whole and task.delete_files)]
+
+    def _name(self, file: IcebergFile) -> str:
+        """The name of a data file that a run of ours wrote, relative to where they lie; else ""."""
+        start = f"{self._runs.url}/{DATA_DIRECTORY}/"
+        return file.file_path.removeprefix(start) if file.file_path.startswith(start) else ""
+
+    def _data_file(self, name: str, file: IcebergFile) -> DataFile:
+        bounds = {}
+        for column in ("physical_offset", STORED):
+            low, high = self._bound(file, column, 0), self._bound(file, column, 1)
+            if low is not None and high is not None:
+                bounds[column] = low, high
+        return DataFile(
+            name=name,
+            written=f"{DATA_DIRECTORY}/{name}",
+            partition=partition_values(self._known.specs()[file.spec_id], file.partition),
+            rows=file.record_count,
+            bytes=file.file_size_in_bytes,
+            sha256="",
+            bounds=bounds,
+        )
+
+    def _bound(self, file: IcebergFile, column: str, which: int) -> int | None:
+        """The lowest (0) or highest (1) value of a column in a file, times in ms; None where none is known."""
+        schema = self._known.schema()
+        if column not in schema.column_names:
+            return None
+        field = schema.find_field(column)
+        value = ((file.lower_bounds, file.upper_bounds)[which] or {}).get(field.field_id)
+        if value is None:
+            return None
+        found = int(from_bytes(field.field_type, value))  # type: ignore[arg-type]
+        return found // _IN_MILLISECOND if column == STORED else found
+
+    def _described(self, file: DataFile) -> IcebergFile:
+        """A data file as a manifest has it, with what its footer says of its columns."""
+        table = self._known
+        path = self._runs.path(file)
+        source = table.io.new_input(path)
+        with source.open() as opened:
+            footer = pq.read_metadata(opened)
+        found = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=footer,
+            stats_columns=compute_statistics_plan(table.schema(), table.metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(table.schema()),
+        )
+        return IcebergFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=path,
+            file_format=FileFormat.PARQUET,
+            partition=partition_record(table.spec(), file.partition),
+            file_size_in_bytes=file.bytes,
+            sort_order_id=None,
+            spec_id=table.spec().spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **found.to_serialized_dict(),
+        )
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise what the catalog, or the file system below it, refuses as StoreError."""
+        try:
+            yield
+        except RocketLensError:
+            raise
+        except Exception as error:  # each catalog and each file system has errors of its own
+            raise StoreError(self.where, what=f"the Iceberg table cannot be used: {said(error)}") from error
+
+
+def _head(table: PyTable | None) -> int | None:
+    """The snapshot that a table is at."""
+    return None if table is None else table.metadata.current_snapshot_id
+
+
+def _sequence(table: PyTable) -> int:
+    """The number of the last change of a table's files; a table of the first version of the format has none."""
+    metadata = table.metadata
+    if metadata.format_version == 1:
+        raise ConfigError(f"{table.location()}: the table is of version 1 of Iceberg's format: upgrade it to version 2")
+    return metadata.last_sequence_number
+
+
+def _without_retries(table: PyTable) -> PyTable:
+    """Keep pyiceberg from appending once more to a table that has become another; it asks the properties it knows."""
+    properties = {**table.metadata.properties, **_NO_RETRIES}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
+    return table
+
+
+def _commit_of(snapshot: Snapshot) -> TableCommit | None:
+    text = snapshot.summary.additional_properties.get(COMMIT) if snapshot.summary is not None else None
+    return None if text is None else read_commit(text, f"snapshot {snapshot.snapshot_id}")
+
+
+def _committed(table: PyTable) -> TableCommit | None:
+    """The commit of the last run, None of an empty table; raises ConfigError for one that no run of ours wrote."""
+    snapshot = table.metadata.current_snapshot()
+    if snapshot is None:
+        return None
+    at: Snapshot | None = snapshot
+    while at is not None:
+        commit = _commit_of(at)
+        if commit is not None:
+            return commit
+        parent = at.parent_snapshot_id
+        at = None if parent is None else table.metadata.snapshot_by_id(parent)
+    text, sequence = (table.metadata.properties.get(name) for name in (COMMIT, SEQUENCE))
+    if text is None or sequence is None:
+        raise ConfigError(f"{table.location()}: no run of RocketLens has written this Iceberg table: choose another")
+    if int(sequence) > (snapshot.sequence_number or 0):
+        raise ConfigError(
+            f"{table.location()}: the table was set back to snapshot {snapshot.snapshot_id}, and the snapshot of its "
+            "position has expired: export into another table"
+        )
+    return read_commit(text, table.location())

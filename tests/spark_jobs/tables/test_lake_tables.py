@@ -1,0 +1,358 @@
+"""Iceberg and Delta tables: each message once, whatever was killed, whoever else writes, wherever they are."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from column_rows import expected_rows
+from dying import every_death
+from exported_files import Row
+from grown_tables import DAY, append
+from lake_tables import Lake, with_moto
+from object_store import ObjectStore, object_store_process
+from protocol.errors import ConfigError, StoreError
+from rest_catalog import RestCatalog, rest_catalog
+from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.tables.delta_table import DeltaTable
+from spark_jobs.tables.iceberg_table import IcebergTable
+from store_writer import START_TIMESTAMP, StoreWriter
+
+TOPICS = ("Orders", "%RETRY%payments")
+FEW = ("physical_offset", "unique_key", "store_timestamp")
+LAKES = ("iceberg", "delta")
+TABLES = {"iceberg": IcebergTable, "delta": DeltaTable}
+
+NewLake = Callable[[], Lake]
+
+
+def write(writer: StoreWriter, count: int, start: int = 0) -> None:
+    """Messages of two topics, twelve of each day; some have neither key nor tag."""
+    for number in range(start, start + count):
+        more = {} if number % 5 == 0 else {"unique_key": f"U{number}", "keys": f"k{number} both", "tags": "TagA"}
+        writer.append(
+            TOPICS[number % 2],
+            b"" if number % 7 == 0 else b"body \xff%d" % number,
+            store_timestamp=START_TIMESTAMP + number // 12 * DAY + number,
+            **more,
+        )
+    writer.flush()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StoreWriter:
+    """Two segments: messages of two topics and three days."""
+    writer = StoreWriter(tmp_path / "store", segment_size=4096)
+    write(writer, 36)
+    return writer
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """One in a process of its own: deltalake holds Python's lock while it asks."""
+    with object_store_process(tmp_path_factory.mktemp("moto")) as objects:
+        yield objects
+
+
+@pytest.fixture
+def new_lake(format_: str, tmp_path: Path) -> NewLake:
+    """Empty places for tables of the test's format, in directories, one after the other."""
+    numbers = itertools.count()
+    return lambda: Lake(format_, OutputPlace(f"file://{tmp_path}/table{next(numbers)}"))
+
+
+@pytest.fixture
+def lake(new_lake: NewLake) -> Lake:
+    return new_lake()
+
+
+def expected(store: StoreWriter, start: int = 0) -> list[Row]:
+    return [row for row in expected_rows(store.records) if row["physical_offset"] >= start]
+
+
+@pytest.mark.parametrize("format_", LAKES)
+@pytest.mark.parametrize("partition_by", [(), ("topic",), ("topic", "date")])
+def test_each_run_appends_what_came_since_the_last_one(
+    store: StoreWriter, lake: Lake, partition_by: tuple[str, ...]
+) -> None:
+    options = {**lake.options, "partition_by": partition_by}
+    first = append(store, lake.place, **options)
+    assert lake.rows() == expected(store)
+    write(store, 7, 36)
+    second = append(store, lake.place, **options)
+    assert (first.messages, second.messages) == (36, 7)
+    assert lake.rows() == expected(store)
+    before = lake.place.objects("")
+    assert append(store, lake.place, **options).details.is_empty
+    assert lake.place.objects("") == before
+    end = first.details.stop
+    assert [(each.record.start, each.record.stop, each.record.rows) for each in lake.commits()] == [
+        (0, end, 36),
+        (end, second.details.stop, 7),
+    ]
+    assert lake.unnamed_files() == set()
+
+
+@pytest.mark.parametrize("format_", LAKES)
+def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
+    store: StoreWriter, new_lake: NewLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lakes: list[Lake] = []
+
+    def work() -> None:
+        lakes.append(new_lake())
+        append(store, lakes[-1].place, **lakes[-1].options, columns=FEW, partition_by=())
+
+    write(store, 12, 36)
+    keys = [row["physical_offset"] for row in expected(store)]
+    assert len({each // 4096 for each in keys}) == 2, "two tasks"
+    deaths = []
+    for death in every_death(work, monkeypatch):
+        lake = lakes[-1]
+        append(store, lake.place, **lake.options, columns=FEW, partition_by=())
+        assert [row["physical_offset"] for row in lake.rows()] == keys, death
+        assert len(lake.commits()) == 1, death
+        assert lake.unnamed_files() == set(), death
+        assert lake.place.objects("_rocketlens") == {}, death
+        deaths.append(death)
+    assert len(deaths) == 2 * 9, deaths
+
+
+@pytest.mark.parametrize("format_", LAKES)
+def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
+    store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = TABLES[lake.format]
+    append(store, lake.place, **lake.options)
+    write(store, 9, 36)
+    change = kind._change
+
+    def change_second(self: object, *rest: object) -> object:
+        monkeypatch.setattr(kind, "_change", change)
+        append(store, lake.place, **lake.options)
+        return change(self, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kind, "_change", change_second)
+    with pytest.raises(StoreError, match=r"was changed by the run [0-9a-f-]+ of .* meanwhile; what .* is removed"):
+        append(store, lake.place, **lake.options)
+    assert lake.rows() == expected(store)
+    assert lake.unnamed_files() == set()
+    assert lake.place.objects("_rocketlens") == {}
+
+
+@pytest.mark.parametrize("format_", LAKES)
+def test_of_two_first_runs_at_once_one_wins(store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = TABLES[lake.format]
+    layout = kind.layout
+
+    def layout_second(self: object, shape: object) -> object:
+        monkeypatch.setattr(kind, "layout", layout)
+        append(store, lake.place, **lake.options)
+        return layout(self, shape)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kind, "layout", layout_second)
+    with pytest.raises(StoreError, match="was changed by the run"):
+        append(store, lake.place, **lake.options)
+    assert lake.rows() == expected(store)
+
+
+@pytest.mark.parametrize("format_", LAKES)
+class TestLog:
+    def test_damage_and_a_gap_are_in_the_record(self, store: StoreWriter, lake: Lake) -> None:
+        broken = store.written[5]
+        store.overwrite(broken.physical_offset + 8, b"\xff" * 12)
+        end = append(store, lake.place, **lake.options).details.stop
+        (first,) = lake.commits()
+        places = [(each.physical_offset, each.length) for each in first.record.damage]
+        assert places == [(broken.physical_offset, broken.size)]
+        write(store, 90, 36)
+        for name in (0, 4096):
+            (store.root / "commitlog" / f"{name:020d}").unlink()
+        assert 4096 < end < 8192
+        report = append(store, lake.place, **lake.options)
+        assert (report.exit_code, report.details.gap) == (4, (end, 8192))
+        assert lake.commits()[-1].record.gap == (end, 8192)
+        seen = [row["physical_offset"] for row in lake.rows()]
+        written = [each.physical_offset for each in store.written]
+        assert seen == [each for each in written if each != broken.physical_offset and not end <= each < 8192]
+
+    def test_the_log_of_another_store_is_refused(self, store: StoreWriter, lake: Lake, tmp_path: Path) -> None:
+        append(store, lake.place, **lake.options)
+        other = StoreWriter(tmp_path / "other", segment_size=4096)
+        write(other, 60, 1)
+        with pytest.raises(ConfigError, match="is the log of another store, or was truncated and written anew"):
+            append(other, lake.place, **lake.options)
+        assert lake.rows() == expected(store)
+
+
+@pytest.mark.parametrize("format_", LAKES)
+class TestShape:
+    def test_a_column_may_come_later(self, store: StoreWriter, lake: Lake) -> None:
+        more = ("topic", *FEW, "tags", "queue_id", "keys", "properties")
+        append(store, lake.place, **lake.options, columns=FEW, partition_by=("date",))
+        write(store, 12, 36)
+        append(store, lake.place, **lake.options, columns=more, partition_by=("date",))
+        came = (*FEW, "topic", "tags", "queue_id", "keys", "properties")
+        assert lake.commits()[-1].shape.columns == came
+        rows = [
+            {name: row[name] if number >= 36 or name in FEW else None for name in came}
+            for number, row in enumerate(expected(store))
+        ]
+        assert lake.rows() == rows
+        append(store, lake.place, **lake.options, columns=more, partition_by=("date",), compact_bytes=1 << 20)
+        assert lake.rows() == rows
+
+    def test_somebody_elses_files_are_refused(self, store: StoreWriter, lake: Lake) -> None:
+        lake.place.create("precious", b"x")
+        with pytest.raises(ConfigError, match="it contains precious, and no table"):
+            append(store, lake.place, **lake.options)
+        assert list(lake.place.objects("")) == ["precious"]
+
+    def test_other_partitions_than_those_of_the_table_are_refused(self, store: StoreWriter, lake: Lake) -> None:
+        append(store, lake.place, **lake.options, partition_by=("date",))
+        with pytest.raises(ConfigError, match="partition_by"):
+            append(store, lake.place, **lake.options, partition_by=("topic",))
+
+
+@pytest.mark.parametrize("format_", LAKES)
+class TestHousekeeping:
+    def test_small_files_are_put_together(self, store: StoreWriter, lake: Lake) -> None:
+        append(store, lake.place, **lake.options)
+        write(store, 6, 36)
+        append(store, lake.place, **lake.options)
+        many = len(lake.files())
+        report = append(store, lake.place, **lake.options, compact_bytes=1 << 20)
+        partitions = {(row["topic"], row["store_timestamp"] // DAY) for row in expected(store)}
+        assert len(lake.files()) == len(partitions) < many
+        assert report.details.removed_files > many - len(partitions)
+        assert lake.rows() == expected(store)
+        assert append(store, lake.place, **lake.options, compact_bytes=1 << 20).details.removed_files == 0
+        write(store, 3, 42)
+        append(store, lake.place, **lake.options)
+        assert lake.rows() == expected(store)
+
+    @pytest.mark.parametrize("partition_by", [("date",), ()])
+    def test_days_before_another_are_dropped(
+        self, store: StoreWriter, lake: Lake, partition_by: tuple[str, ...]
+    ) -> None:
+        options = {**lake.options, "partition_by": partition_by}
+        append(store, lake.place, **options)
+        write(store, 12, 60)
+        append(store, lake.place, **options)
+        day = (START_TIMESTAMP + 5 * DAY) // DAY
+        dropped = append(store, lake.place, **options, drop_before=f"{_date(day)}")
+        assert dropped.details.removed_files > 0
+        assert lake.rows() == [row for row in expected(store) if row["store_timestamp"] // DAY >= day]
+        write(store, 5, 72)
+        append(store, lake.place, **options)
+        assert lake.rows() == [row for row in expected(store) if row["store_timestamp"] // DAY >= day]
+
+
+def _date(day: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
+
+
+@pytest.mark.parametrize("format_", LAKES)
+def test_what_other_programs_commit_between_changes_no_position(store: StoreWriter, lake: Lake) -> None:
+    append(store, lake.place, **lake.options)
+    if lake.format == "delta":
+        lake.delta().optimize.compact()
+    else:
+        table = lake.iceberg()
+        ours = table.metadata.current_snapshot_id
+        table.append(lake.arrow().slice(0, 0))
+        table.maintenance.expire_snapshots().by_id(ours).commit()
+        assert lake.commits() == [], "the snapshot with the position has expired"
+    write(store, 7, 36)
+    assert append(store, lake.place, **lake.options).messages == 7
+    assert lake.rows() == expected(store)
+
+
+def test_a_delta_table_that_was_set_back_is_refused(store: StoreWriter, tmp_path: Path) -> None:
+    lake = Lake("delta", OutputPlace(f"file://{tmp_path}/table"))
+    append(store, lake.place, **lake.options)
+    write(store, 7, 36)
+    append(store, lake.place, **lake.options)
+    lake.delta().restore(1)
+    with pytest.raises(ConfigError, match="was set back by RESTORE"):
+        append(store, lake.place, **lake.options)
+
+
+def test_an_iceberg_table_that_was_set_back_is_filled_again(store: StoreWriter, tmp_path: Path) -> None:
+    lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"))
+    append(store, lake.place, **lake.options)
+    first = lake.iceberg().metadata.current_snapshot_id
+    write(store, 7, 36)
+    append(store, lake.place, **lake.options)
+    lake.iceberg().manage_snapshots().rollback_to_snapshot(first).commit()  # type: ignore[arg-type]
+    assert append(store, lake.place, **lake.options).messages == 7
+    assert lake.rows() == expected(store)
+
+
+@pytest.mark.parametrize("format_", LAKES)
+def test_a_table_behind_a_url(store: StoreWriter, objects: ObjectStore, tmp_path: Path, format_: str) -> None:
+    catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db"} if format_ == "iceberg" else {}
+    lake = Lake(format_, with_moto(objects, f"{tmp_path.name}/table"), catalog)
+    append(store, lake.place, **lake.options)
+    write(store, 7, 36)
+    append(store, lake.place, **lake.options, compact_bytes=1 << 20)
+    assert lake.rows() == expected(store)
+    assert [each.record.rows for each in lake.commits()] == [36, 7, 0]
+    assert lake.place.objects("_rocketlens") == {}
+
+
+def test_iceberg_behind_a_url_needs_a_catalog(store: StoreWriter, objects: ObjectStore, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="name the catalog of the table"):
+        append(store, with_moto(objects, tmp_path.name), format="iceberg")
+
+
+class TestRest:
+    @pytest.fixture
+    def rest(self, tmp_path: Path) -> Iterator[RestCatalog]:
+        with rest_catalog(tmp_path / "rest") as rest:
+            yield rest
+
+    @pytest.fixture
+    def lake(self, rest: RestCatalog, tmp_path: Path) -> Lake:
+        return Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"), {"uri": rest.uri})
+
+    def test_each_run_appends_what_came_since_the_last_one(self, store: StoreWriter, lake: Lake) -> None:
+        append(store, lake.place, **lake.options)
+        write(store, 7, 36)
+        assert append(store, lake.place, **lake.options).messages == 7
+        assert lake.rows() == expected(store)
+        assert append(store, lake.place, **lake.options).details.is_empty
+
+    def test_a_commit_that_was_made_and_answered_500_is_found(
+        self, store: StoreWriter, lake: Lake, rest: RestCatalog
+    ) -> None:
+        append(store, lake.place, **lake.options)
+        write(store, 7, 36)
+
+        def make_and_fail(make: Callable[[], None]) -> Response:
+            make()
+            return JSONResponse({"error": {"message": "lost", "type": "Lost", "code": 500}}, 500)
+
+        rest.fault = make_and_fail
+        assert append(store, lake.place, **lake.options).messages == 7
+        assert lake.rows() == expected(store)
+        assert lake.unnamed_files() == set()
+
+    def test_a_commit_of_which_nothing_is_known_leaves_its_files_to_a_later_run(
+        self, store: StoreWriter, lake: Lake, rest: RestCatalog
+    ) -> None:
+        append(store, lake.place, **lake.options)
+        write(store, 7, 36)
+        rest.fault = lambda _make: JSONResponse({"error": {"message": "?", "type": "X", "code": 500}}, 500)
+        with pytest.raises(StoreError, match="it is not known whether the catalog has the commit"):
+            append(store, lake.place, **lake.options)
+        assert len(lake.unnamed_files()) == 3, "two files, and the record of the task"
+        rest.fault = lambda _make: None
+        assert append(store, lake.place, **lake.options).messages == 7
+        assert append(store, lake.place, **lake.options).details.is_empty
+        assert lake.rows() == expected(store)
+        assert lake.unnamed_files() == set()
+        assert lake.place.objects("_rocketlens") == {}

@@ -1,0 +1,109 @@
+"""Tables of Iceberg and Delta read back by the libraries of these formats, and by nothing of ours."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import deltalake
+import msgspec
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+
+from exported_files import Row
+from object_store import ObjectStore
+from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.tables.table import TableCommit
+
+TIMES = ("store_timestamp", "born_timestamp")
+NAME = "rocketmq.messages"
+
+
+def iceberg_options(storage: str) -> dict[str, str]:
+    """What pyiceberg needs for the object store of a test."""
+    known = msgspec.json.decode(storage or "{}")
+    names = {"s3.endpoint": "endpoint_url", "s3.access-key-id": "key", "s3.secret-access-key": "secret"}
+    return {name: known[each] for name, each in names.items()} | {"s3.region": "us-east-1"} if known else {}
+
+
+def delta_options(storage: str) -> dict[str, str]:
+    """What deltalake needs for the object store of a test."""
+    known = msgspec.json.decode(storage or "{}")
+    names = {"AWS_ENDPOINT_URL": "endpoint_url", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    more = {"AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}
+    return {name: known[each] for name, each in names.items()} | more if known else {}
+
+
+class Lake:
+    """One table, as others see it; `catalog` are the properties of Iceberg's catalog, if it is no file beside it."""
+
+    def __init__(self, format_: str, place: OutputPlace, catalog: dict[str, str] | None = None) -> None:
+        self.format, self.place, self.catalog = format_, place, catalog or {}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of a run that writes it."""
+        return {"format": self.format, "catalog": self.catalog}
+
+    def iceberg(self) -> Table:
+        """The table by pyiceberg."""
+        directory = self.place.url.removeprefix("file://")
+        uri = {"uri": f"sqlite:///{directory}/catalog.db"}
+        catalog = load_catalog("default", **(uri | self.catalog | iceberg_options(self.place.storage)))
+        try:
+            return catalog.load_table(NAME)
+        finally:
+            catalog.close()
+
+    def delta(self) -> deltalake.DeltaTable:
+        """The table by deltalake."""
+        return deltalake.DeltaTable(self.place.url, storage_options=delta_options(self.place.storage))
+
+    def arrow(self) -> pa.Table:
+        """All rows."""
+        if self.format == "iceberg":
+            return self.iceberg().scan().to_arrow()
+        return self.delta().to_pyarrow_table()
+
+    def rows(self) -> list[Row]:
+        """All rows in the order of the log, with times in ms; without the column of the day, which Delta has."""
+        found = self.arrow().to_pylist(maps_as_pydicts="strict")
+        for row in found:
+            row.pop("date", None)
+            for name in TIMES:
+                if row.get(name) is not None:
+                    row[name] = milliseconds(row[name])
+        return sorted(found, key=lambda row: int(row["physical_offset"]))
+
+    def commits(self) -> list[TableCommit]:
+        """What the runs have committed, the first one first."""
+        if self.format == "iceberg":
+            snapshots = sorted(self.iceberg().metadata.snapshots, key=lambda each: each.sequence_number or 0)
+            texts = [each.summary.additional_properties.get("rocketlens.commit") for each in snapshots if each.summary]
+        else:
+            texts = [each.get("rocketlens.commit") for each in reversed(self.delta().history())]
+        return [msgspec.json.decode(text, type=TableCommit) for text in texts if text is not None]
+
+    def files(self) -> set[str]:
+        """The data files that the table names, relative to its place."""
+        if self.format == "iceberg":
+            paths = [task.file.file_path for task in self.iceberg().scan().plan_files()]
+        else:
+            paths = self.delta().file_uris()
+        start = self.place.url.removeprefix("file://")
+        return {path.removeprefix("file://").removeprefix(start).lstrip("/") for path in paths}
+
+    def unnamed_files(self) -> set[str]:
+        """Data files that lie there, and are not in the table."""
+        return set(self.place.objects("data")) - self.files()
+
+
+def milliseconds(time: datetime) -> int:
+    """A time as ms since 1970; it has to be a whole number of them, and of UTC."""
+    assert time.utcoffset() == UTC.utcoffset(None), time
+    assert time.microsecond % 1000 == 0, time
+    return round(time.timestamp() * 1000)
+
+
+def with_moto(objects: ObjectStore, name: str) -> OutputPlace:
+    """A place in the object store of a test."""
+    return OutputPlace(f"{objects.root}/{name}", objects.options)

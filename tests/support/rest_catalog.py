@@ -1,0 +1,139 @@
+"""A catalog of Iceberg behind REST, on the loopback address, as far as pyiceberg and Spark ask one for tables.
+
+It answers by the catalog in SQLite below: requirements that are not met are 409, and a test may answer a commit 500,
+whether it is made or not.
+"""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from pyiceberg.catalog.rest import CreateTableRequest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import CommitTableRequest, Table
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+START_SECONDS = 60
+
+
+@dataclass
+class RestCatalog:
+    """Where it listens; `fault` is called with each commit that is to be made, and may answer it instead."""
+
+    uri: str = ""
+    fault: Callable[[Callable[[], None]], Response | None] = field(default=lambda _make: None)
+
+
+@contextlib.contextmanager
+def rest_catalog(directory: Path) -> Iterator[RestCatalog]:
+    """Run one whose tables are known below a directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    known = SqlCatalog("rest", uri=f"sqlite:///{directory}/rest.db", warehouse=f"file://{directory}")
+    catalog = RestCatalog()
+    server = uvicorn.Server(uvicorn.Config(_application(known, catalog), port=0, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        until = time.monotonic() + START_SECONDS
+        while not server.started:
+            assert time.monotonic() < until, "the catalog does not come up"
+            time.sleep(0.01)
+        host, port = server.servers[0].sockets[0].getsockname()[:2]
+        catalog.uri = f"http://{host}:{port}"
+        yield catalog
+    finally:
+        server.should_exit = True
+        thread.join()
+        known.close()
+
+
+def _application(known: SqlCatalog, catalog: RestCatalog) -> Starlette:
+    def config(_request: Request) -> Response:
+        return JSONResponse({"defaults": {}, "overrides": {}})
+
+    def namespaces(request: Request, body: dict[str, Any]) -> Response:
+        known.create_namespace_if_not_exists(tuple(body["namespace"]))
+        return JSONResponse({"namespace": body["namespace"], "properties": {}})
+
+    def namespace(request: Request) -> Response:
+        return JSONResponse({"namespace": [request.path_params["namespace"]], "properties": {}})
+
+    def create(request: Request, body: dict[str, Any]) -> Response:
+        wanted = CreateTableRequest.model_validate(body)
+        table = known.create_table(
+            (request.path_params["namespace"], wanted.name),
+            wanted.table_schema,
+            location=wanted.location,
+            partition_spec=wanted.partition_spec or UNPARTITIONED_PARTITION_SPEC,
+            properties=wanted.properties,
+        )
+        return _answer(table)
+
+    def load(request: Request) -> Response:
+        return _answer(known.load_table(_identifier(request)))
+
+    def commit(request: Request, body: dict[str, Any]) -> Response:
+        # The name is in the path; Spark does not repeat it.
+        name = {"namespace": [request.path_params["namespace"]], "name": request.path_params["table"]}
+        wanted = CommitTableRequest.model_validate({**body, "identifier": name})
+
+        def make() -> None:
+            known.commit_table(known.load_table(_identifier(request)), wanted.requirements, wanted.updates)
+
+        spoiled = catalog.fault(make)
+        if spoiled is not None:
+            return spoiled
+        make()
+        return _answer(known.load_table(_identifier(request)))
+
+    return Starlette(
+        routes=[
+            Route("/v1/config", config),
+            Route("/v1/namespaces", _with_body(namespaces), methods=["POST"]),
+            Route("/v1/namespaces/{namespace}", namespace),
+            Route("/v1/namespaces/{namespace}/tables", _with_body(create), methods=["POST"]),
+            Route("/v1/namespaces/{namespace}/tables/{table}", load),
+            Route("/v1/namespaces/{namespace}/tables/{table}", _with_body(commit), methods=["POST"]),
+        ],
+        exception_handlers={
+            NoSuchTableError: _refusal(404),
+            NoSuchNamespaceError: _refusal(404),
+            TableAlreadyExistsError: _refusal(409),
+            CommitFailedException: _refusal(409),
+        },
+    )
+
+
+def _with_body(answer: Callable[[Request, dict[str, Any]], Response]) -> Callable[[Request], Any]:
+    async def read(request: Request) -> Response:
+        return answer(request, json.loads(await request.body()))
+
+    return read
+
+
+def _identifier(request: Request) -> tuple[str, str]:
+    return request.path_params["namespace"], request.path_params["table"]
+
+
+def _answer(table: Table) -> Response:
+    metadata = json.loads(table.metadata.model_dump_json())
+    return JSONResponse({"metadata-location": table.metadata_location, "metadata": metadata, "config": {}})
+
+
+def _refusal(status: int) -> Callable[[Request, Exception], Response]:
+    def refuse(_request: Request, error: Exception) -> Response:
+        said = {"message": str(error), "type": type(error).__name__, "code": status}
+        return JSONResponse({"error": said}, status)
+
+    return refuse
