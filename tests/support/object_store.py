@@ -55,7 +55,6 @@ class ObjectStore:
 @contextlib.contextmanager
 def object_store() -> Iterator[ObjectStore]:
     """Run one."""
-    import s3fs
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -64,9 +63,7 @@ def object_store() -> Iterator[ObjectStore]:
     try:
         # What an earlier one in this process held is kept by moto.
         urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/reset", data=b"", timeout=60).close()
-        options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "test", "secret": "test"}
-        s3fs.S3FileSystem(**options).mkdir("stores")
-        yield ObjectStore(json.dumps(options))
+        yield _with_bucket(f"http://127.0.0.1:{port}")
     finally:
         server.stop()
 
@@ -78,9 +75,15 @@ def object_store_process(work: Path) -> Iterator[ObjectStore]:
     endpoint = f"http://127.0.0.1:{port}"
     with _running([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], work):
         wait_until(lambda: _answers(f"{endpoint}/moto-api/data.json"), f"an object store at {endpoint}", START_SECONDS)
-        options = {"endpoint_url": endpoint, "key": "test", "secret": "test"}
-        s3fs.S3FileSystem(**options).mkdir("stores")
-        yield ObjectStore(json.dumps(options))
+        yield _with_bucket(endpoint)
+
+
+def _with_bucket(endpoint: str) -> ObjectStore:
+    import s3fs
+
+    options = {"endpoint_url": endpoint, "key": "test", "secret": "test"}
+    s3fs.S3FileSystem(**options).mkdir("stores")
+    return ObjectStore(json.dumps(options))
 
 
 @contextlib.contextmanager
