@@ -138,12 +138,12 @@ def find_ranges(path: str, commit_log: Sequence[str] = (), storage: str = "") ->
     """Look at a store: a directory or a URL, of the store or of its commit log; raises StoreError or ConfigError.
 
     A directory may also be that of a tier: the segments of all its queues' logs, in the order of topics and queues.
-    `commit_log` are the directories of the log where it does not lie in the store; `storage` are options of the file
-    system as JSON.
+    `commit_log` are the directories or URLs of the log where it does not lie in the store; `storage` are options of the
+    file system as JSON.
     """
-    if is_url(path):
+    if any(map(is_url, (path, *commit_log))):
         return _remote_ranges(path, commit_log, storage)
-    return _local_ranges(Path(local_path(path)), commit_log)
+    return _local_ranges(Path(local_path(path)), tuple(map(local_path, commit_log)))
 
 
 _MISSING: Final = "no segment is there"
@@ -287,7 +287,7 @@ def _list_all(directories: Iterable[str], storage: str) -> list[tuple[int, int, 
 
 
 def _list_remote(directory: str, storage: str) -> list[tuple[int, int, str]]:
-    """Base offset, size and URL of the segments in a directory, in order; those without a byte are left out."""
+    """Base offset, size and URL, or path, of a directory's segments, in order; those without a byte are left out."""
     system, path = file_system(directory, storage)
     try:
         system.invalidate_cache()
@@ -299,7 +299,9 @@ def _list_remote(directory: str, storage: str) -> list[tuple[int, int, str]]:
     files = [(_offset_of(entry["name"]), entry["size"], entry["name"]) for entry in entries if entry["type"] == "file"]
     for base, size, name in files:
         refuse_beyond(base, size or 0, system.unstrip_protocol(name))
-    return sorted((base, size, system.unstrip_protocol(name)) for base, size, name in files if base >= 0 and size)
+    return sorted(
+        (base, size, local_path(system.unstrip_protocol(name))) for base, size, name in files if base >= 0 and size
+    )
 
 
 def _remote_ledger(url: str, storage: str) -> str | None:

@@ -59,6 +59,16 @@ class TestOfThisMachine:
         assert find_ranges(str(store.root / "commitlog")) == expected
         assert find_ranges(f"file://{store.root}") == expected
         assert find_ranges(str(store.root), [str(store.root / "commitlog")]) == expected
+        assert find_ranges(str(store.root), [f"file://{store.root}/commitlog"]) == expected
+
+    def test_the_log_of_a_directory_may_lie_behind_a_url(self, store: StoreWriter, memory: str) -> None:
+        """A part of it, or all."""
+        upload(store.root / "commitlog", f"{memory}/log")
+        rows = expected_rows(store.records)
+        assert read(find_ranges(str(store.root), [f"{memory}/log"])) == rows
+        first = next(iter(store.log.segments.values()))
+        os.remove(first)
+        assert read(find_ranges(str(store.root), [str(store.root / "commitlog"), f"{memory}/log"])) == rows
 
     def test_a_part_of_the_log_is_cut_out(self, store: StoreWriter) -> None:
         found = find_ranges(str(store.root))
