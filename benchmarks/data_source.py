@@ -18,11 +18,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
+from benchmarks.rebuild import command_line, descendants
 from benchmarks.report import machine
 from benchmarks.store_plan import StoreParameters, StorePlan
 from storage.columns.names import KINDS
@@ -34,14 +35,40 @@ COUNTED = {
 }
 
 
-def timed(function: Callable[[], int], rounds: int) -> tuple[int, float]:
-    """What a function returns, and the median of its seconds."""
-    seconds, result = [], 0
+class Timed(NamedTuple):
+    """What a function returns; medians of its seconds, and of the CPU seconds of the JVM and of Python's workers."""
+
+    result: int
+    seconds: float
+    jvm: float
+    workers: float
+
+
+def timed(function: Callable[[], int], rounds: int) -> Timed:
+    """Call a function several times."""
+    measured, result = [], 0
     for _ in range(rounds):
-        began = time.perf_counter()
+        began, (jvm, workers) = time.perf_counter(), cpu_seconds()
         result = function()
-        seconds.append(time.perf_counter() - began)
-    return result, statistics.median(seconds)
+        seconds, (jvm_then, workers_then) = time.perf_counter() - began, cpu_seconds()
+        measured.append((seconds, jvm_then - jvm, workers_then - workers))
+    return Timed(result, *map(statistics.median, zip(*measured, strict=True)))
+
+
+def cpu_seconds() -> tuple[float, float]:
+    """CPU time so far of the JVM below this process, and of all other processes there, those that have ended too."""
+    jvm = others = 0.0
+    for pid in descendants(os.getpid()):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        own, ended = (sum(map(int, fields[at : at + 2])) / os.sysconf("SC_CLK_TCK") for at in (11, 13))
+        if command_line(pid).split(b"\0")[0].endswith(b"java"):
+            jvm += own
+        else:
+            others += own + ended
+    return jvm, others
 
 
 def count_messages(store: Path, scratch: Path, rounds: int) -> dict[str, Any]:
@@ -69,10 +96,10 @@ def count_messages(store: Path, scratch: Path, rounds: int) -> dict[str, Any]:
             return int(session.read.format("rocketlens").options(**options).load(str(store)).count())
 
         for name, columns in COUNTED.items():
-            found, seconds = timed(lambda columns=columns: count(columns), rounds)  # type: ignore[misc]
-            if found != expected:
-                raise click.ClickException(f"{found} messages of {topic} with {name}, expected {expected}")
-            results[name] = seconds
+            found = timed(lambda columns=columns: count(columns), rounds)  # type: ignore[misc]
+            if found.result != expected:
+                raise click.ClickException(f"{found.result} messages of {topic} with {name}, expected {expected}")
+            results[name] = found
     finally:
         session.stop()
     return results
@@ -111,16 +138,16 @@ def main(store_dir: Path, count: int, rounds: int) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
     where = machine()
     print(f"Log: {count:,} messages, {size / 1e9:.1f} GB, in memory; {where['cpu']}, Python {where['python']}.\n")
-    print("| | seconds | MB/s of log | aim |\n|---|---|---|---|")
+    print("| | seconds | MB/s of log | aim | CPU-s: workers | JVM |\n|---|---|---|---|---|---|")
     for name in COUNTED:
-        seconds = counted[name]
+        _, seconds, jvm, workers = counted[name]
         print(f"| count a topic of {counted['messages']:,}, {name}, 2 cores | {seconds:.1f} "
-              f"| {size / 1e6 / seconds:.0f} | 500 |")  # fmt: skip
+              f"| {size / 1e6 / seconds:.0f} | 500 | {workers:.1f} | {jvm:.1f} |")  # fmt: skip
     for name, seconds in (
         ("by the clock", exported["steadySeconds"]),
         ("its parts", exported["details"]["partSeconds"]),
     ):
-        print(f"| export to Parquet, 1 core, {name} | {seconds:.1f} | {size / 1e6 / seconds:.0f} | 200 |")
+        print(f"| export to Parquet, 1 core, {name} | {seconds:.1f} | {size / 1e6 / seconds:.0f} | 200 | | |")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@
 The Java broker rebuilds by replaying its log after a crash without queues, index and checkpoint; its rate is taken from
 the first entry it writes to the moment it answers, so that neither side's start is in it. Ours is `rocketlens rebuild
 all`; its rate is from the first byte read to the last file published, and that of the whole command is listed beside
-it; so is the CPU time of all its processes for each GB of log, for blocks that go through files and through Spark's
-shuffle. What was built, either way, is compared byte for byte before any figure is printed.
+it; so is the CPU time of all its processes for each GB of log, beside that of the broker from its start on, for blocks
+that go through files and through Spark's shuffle. What was built, either way, is compared byte for byte before any
+figure is printed.
 """
 
 import json
@@ -31,6 +32,7 @@ from benchmarks import java_broker
 from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
 from benchmarks.measure import copy_for_java, warm_kernel_cache
 from benchmarks.report import machine
+from benchmarks.server_process import cpu_ns
 from benchmarks.store_plan import StoreParameters, StorePlan
 from storage.files.direct_writer import GrowingFile, aligned_memory
 
@@ -105,7 +107,7 @@ class Usage(threading.Thread):
             for pid in (self._root, *descendants(self._root)):
                 self.cpu_seconds[pid] = max(self.cpu_seconds.get(pid, 0.0), _cpu_seconds(pid))
                 fields = _status(pid)
-                if b"pyspark" in _command_line(pid):
+                if b"pyspark" in command_line(pid):
                     held = int(fields.get("RssAnon", "0 kB").split()[0]) * 1024
                     self.workers[pid] = max(self.workers.get(pid, 0), held)
 
@@ -148,7 +150,8 @@ def _status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def _command_line(pid: int) -> bytes:
+def command_line(pid: int) -> bytes:
+    """The arguments of a process, a NUL behind each; empty for one that is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -158,7 +161,7 @@ def _command_line(pid: int) -> bytes:
 def run_java(
     store: Path, work: Path, jars: Path, end_of_log: int, entries: int, segment_size: int = 1 << 30
 ) -> dict[str, float]:
-    """Let the official broker replay the log; from its first entry to its first answer."""
+    """Let the official broker replay the log; from its first entry to its first answer. Seconds, and those of CPU."""
     copy = copy_for_java(store, work)
     for name in ("index", "consumequeue", "checkpoint"):
         target = copy / name
@@ -169,8 +172,13 @@ def run_java(
     with java_broker.JavaBroker(copy, jars, settings) as broker:
         first = _wait_for_first_entry(copy / "index", broker)
         broker.wait_until_dispatched(end_of_log, timeout_seconds=3000)
-        ended = time.perf_counter()
-    return {"whole_seconds": ended - began, "steady_seconds": ended - first, "steady_rate": entries / (ended - first)}
+        ended, cpu_seconds = time.perf_counter(), cpu_ns(broker.process.pid) / 1e9
+    return {
+        "whole_seconds": ended - began,
+        "steady_seconds": ended - first,
+        "steady_rate": entries / (ended - first),
+        "cpu_seconds": cpu_seconds,
+    }
 
 
 def _wait_for_first_entry(index: Path, broker: java_broker.JavaBroker) -> float:
@@ -264,10 +272,11 @@ def markdown(results: Mapping[str, Any]) -> str:
         f"checksums by {where['checksums']}.",
         f"Command: `{results['command']}`",
         "",
-        "| | entries/s, steady | × Java | whole command, s | × Java | CPU-s a GB of log | scan, GB/s a core | "
-        "memory a task, MB |",
-        "|---|---|---|---|---|---|---|---|",
-        f"| Java broker 5.5.0 | {java['steady_rate'] / 1e6:.2f} M | 1 | {java['whole_seconds']:.1f} | 1 | | | |",
+        "| | entries/s, steady | × Java | whole command, s | × Java | CPU-s a GB of log | × Java | "
+        "scan, GB/s a core | memory a task, MB |",
+        "|---|---|---|---|---|---|---|---|---|",
+        f"| Java broker 5.5.0 | {java['steady_rate'] / 1e6:.2f} M | 1 | {java['whole_seconds']:.1f} | 1 | "
+        f"{java['cpu_seconds'] / (results['log_bytes'] / 1e9):.2f} | 1 | | |",
     ]
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for run in results["runs"]:
@@ -275,12 +284,13 @@ def markdown(results: Mapping[str, Any]) -> str:
     for (command, master), runs in groups.items():
         rate = statistics.median(run["steady_rate"] for run in runs)
         whole = statistics.median(run["whole_seconds"] for run in runs)
-        cpu = statistics.median(run["cpu_seconds"] for run in runs) / (results["log_bytes"] / 1e9)
+        cpu = statistics.median(run["cpu_seconds"] for run in runs)
         scan = statistics.median(run["scan_bytes_a_core"] for run in runs)
         memory = max(run["peak_task_bytes"] for run in runs)
         lines.append(
             f"| {command}, {master} | {rate / 1e6:.2f} M | {rate / java['steady_rate']:.1f} | {whole:.1f} | "
-            f"{java['whole_seconds'] / whole:.1f} | {cpu:.2f} | {scan / 1e9:.2f} | {memory / 1e6:.0f} |"
+            f"{java['whole_seconds'] / whole:.1f} | {cpu / (results['log_bytes'] / 1e9):.2f} | "
+            f"{java['cpu_seconds'] / cpu:.1f} | {scan / 1e9:.2f} | {memory / 1e6:.0f} |"
         )
     disk = results["disk"]
     lines += ["", f"The disk itself: {disk['buffered'] / 1e9:.2f} GB/s written through the page cache and fsynced, "
