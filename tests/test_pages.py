@@ -12,6 +12,7 @@ import pytest
 
 from broker.web import metrics_families
 from cli_reference import commands
+from spark_jobs.tables import every
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -188,7 +189,7 @@ def test_every_option_that_a_page_names_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
 def test_every_metric_that_a_page_names_exists(page: Path) -> None:
-    source = Path(metrics_families.__file__).read_text()
+    source = "".join(Path(each.__file__).read_text() for each in (metrics_families, every))
     for name in named_metrics(page):
         assert name.removesuffix("_total") in source, name
 
