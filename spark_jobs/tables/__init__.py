@@ -6,7 +6,6 @@ DOOR: Final = (
     "append",
     "every",
     "days",
-    "table",
     "table_names",
     "table_request",
 )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -29,19 +29,22 @@ from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Damage, Report
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.tables.append_task import PHASE, AppendedRange, AppendTask, append_range, files_of
 from spark_jobs.tables.days import parse_day
 from spark_jobs.tables.known_log import check_log, position_at
 from spark_jobs.tables.open_table import open_table
-from spark_jobs.tables.table import RunRecord, Table, TableCommit, TableShape
+from spark_jobs.tables.table import DataFile, RunRecord, Table, TableCommit, TableShape
 from spark_jobs.tables.table_names import AUTO, LOCAL, SPARK
 from spark_jobs.tables.table_request import TableDetails, TableRequest
-from storage.columns.mask import read_mask
+from storage.columns.names import masked_names
 from storage.ordered_threads import in_ordered_threads
+
+if TYPE_CHECKING:  # what reads and writes messages is loaded when there is something new
+    from spark_jobs.tables.append_task import AppendedRange
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+PHASE: Final = "append"
 LOCAL_BYTES: Final = 1_000_000_000
 """Up to so many bytes of log this process reads them itself, unless another engine is asked for."""
 
@@ -89,8 +92,7 @@ class _Run:
         """Do all of it."""
         request = self._request
         day = parse_day(request.drop_before) if request.drop_before else None
-        if request.masked:
-            read_mask(request.masked)
+        masked_names(request.masked)
         found = find_ranges(request.store, request.commit_log_directories, request.storage)
         if found.tier is not None:
             raise ConfigError(
@@ -112,7 +114,9 @@ class _Run:
             return []
         return pieces
 
-    def _append(self, pieces: Sequence[LogRange], shape: TableShape) -> list[AppendedRange]:
+    def _append(self, pieces: Sequence[LogRange], shape: TableShape) -> "list[AppendedRange]":
+        from spark_jobs.tables.append_task import AppendTask, append_range  # as above
+
         table, request = self._table, self._request
         columns = shape.columns
         if not table.keeps_partitions:
@@ -144,14 +148,14 @@ class _Run:
         found: LogRanges,
         shape: TableShape,
         begin: tuple[int, tuple[int, int] | None],
-        ranges: list[AppendedRange],
+        ranges: "list[AppendedRange]",
     ) -> TableCommit | None:
         """Commit what the tasks have written; None where there was nothing new."""
         start, gap = begin
         stop = ranges[-1]["end"] if ranges else start
         if stop == start:
             return None
-        files = list(files_of(ranges))
+        files = [msgspec.convert(file, DataFile) for one in ranges for file in one["written"]]
         problems = [
             *found.problems_within(start, stop),
             *(Problem(**each) for one in ranges for each in one["problems"]),
@@ -187,7 +191,7 @@ class _Run:
         return removed
 
     def _made(
-        self, commit: TableCommit | None, start: int, ranges: list[AppendedRange], removed: int
+        self, commit: TableCommit | None, start: int, ranges: "list[AppendedRange]", removed: int
     ) -> Report[TableDetails]:
         record = None if commit is None else commit.record
         gap = None if record is None else record.gap
@@ -239,7 +243,7 @@ class _Run:
                         self._directory(),
                         request.settings,
                         launch=self._launch,
-                        warm=append_range.__module__,
+                        warm="spark_jobs.tables.append_task",
                         notify=self._progress.note,
                     )
                 )

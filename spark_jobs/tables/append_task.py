@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 import msgspec
@@ -19,7 +19,6 @@ from spark_jobs.tables.table import DataFile, FileLayout, TableShape
 from storage.columns.mask import read_mask
 from storage.columns.message_columns import Columns
 
-PHASE: Final = "append"
 BOUNDS: Final = ("physical_offset", "store_timestamp")
 """Columns of which each file has bounds."""
 
@@ -202,9 +201,3 @@ class _PartitionFiles:
         """Leave nothing of files that were not ended."""
         for file in self._open.values():
             file.discard()
-
-
-def files_of(appended: list[AppendedRange]) -> Iterator[DataFile]:
-    """All files of a run."""
-    for each in appended:
-        yield from (msgspec.convert(file, DataFile) for file in each["written"])

@@ -23,14 +23,24 @@ class TableMetrics:
         """All of them are 0."""
         self.registry = CollectorRegistry()
         self._runs = Counter("rocketlens_table_runs", "Runs by what came of them.", ["result"], registry=self.registry)
-        self._messages = self._counter("messages", "Messages that were appended.")
-        self._log_bytes = self._counter("log_bytes", "Bytes of the log that were read.")
-        self._file_bytes = self._counter("file_bytes", "Bytes of the files that were appended.")
-        self._damage = self._counter("damaged_places", "Places of the log that hold no message that counts.")
-        self._gap_bytes = self._counter("gap_bytes", "Bytes of the log that had expired when a run came to them.")
-        self._position = self._gauge("position", "Physical offset up to which the table has the messages.")
-        self._last = self._gauge("last_success_timestamp_seconds", "When the last run ended that did not fail.")
-        self._seconds = self._gauge("last_run_seconds", "How long the last run that did not fail took.")
+        self._messages = self._counter("rocketlens_table_messages", "Messages that were appended.")
+        self._log_bytes = self._counter("rocketlens_table_log_bytes", "Bytes of the log that were read.")
+        self._file_bytes = self._counter("rocketlens_table_file_bytes", "Bytes of the files that were appended.")
+        self._damage = self._counter(
+            "rocketlens_table_damaged_places", "Places of the log that hold no message that counts."
+        )
+        self._gap_bytes = self._counter(
+            "rocketlens_table_gap_bytes", "Bytes of the log that had expired when a run came to them."
+        )
+        self._position = self._gauge(
+            "rocketlens_table_position", "Physical offset up to which the table has the messages."
+        )
+        self._last = self._gauge(
+            "rocketlens_table_last_success_timestamp_seconds", "When the last run ended that did not fail."
+        )
+        self._seconds = self._gauge(
+            "rocketlens_table_last_run_seconds", "How long the last run that did not fail took."
+        )
         for result in (COMMITTED, EMPTY, FAILED):
             self._runs.labels(result)
 
@@ -53,10 +63,10 @@ class TableMetrics:
         self._runs.labels(FAILED).inc()
 
     def _counter(self, name: str, meaning: str) -> Counter:
-        return Counter(f"rocketlens_table_{name}", meaning, registry=self.registry)
+        return Counter(name, meaning, registry=self.registry)
 
     def _gauge(self, name: str, meaning: str) -> Gauge:
-        return Gauge(f"rocketlens_table_{name}", meaning, registry=self.registry)
+        return Gauge(name, meaning, registry=self.registry)
 
 
 @contextlib.contextmanager

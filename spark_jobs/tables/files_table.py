@@ -211,7 +211,7 @@ class FilesTable:
             if winner is None:
                 raise
             return winner
-        # Whoever finds the commit after the power has failed must find what it names.
+        # A run that finds the commit after the power has failed must find what it names.
         self._place.sync(f"{HIDDEN}/{each.written}" for each in files)
         return self._create(made)
 
