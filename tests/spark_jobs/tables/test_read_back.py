@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import deltalake
@@ -33,6 +33,9 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.tables.append import run_append
 from spark_jobs.tables.table_request import TableRequest
 from storage.columns.names import KINDS, ColumnKind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TIMES = tuple(name for name, kind in KINDS.items() if kind is ColumnKind.TIME)
 PARTITIONS = ("topic", "date")
@@ -172,6 +175,17 @@ def test_polars_reads_lines(golden: Golden) -> None:
         for row in pl.read_ndjson(path, infer_schema_length=None).to_dicts():
             properties = {name: value for name, value in row["properties"].items() if value is not None}
             rows.append(with_bytes(row | {"topic": named["topic"], "properties": properties}))
+    assert sorted(rows, key=_place) == golden.rows
+
+
+def test_spark_reads_parquet(golden: Golden, session: "SparkSession") -> None:
+    frame = session.read.parquet(f"{golden.table('parquet')}/data")
+    types = dict(frame.dtypes)
+    assert [types[each] for each in (*TIMES, "date", "topic", "keys", "properties", "body")] == [
+        "timestamp", "timestamp", "date", "string", "array<string>", "map<string,string>", "binary",
+    ]  # fmt: skip
+    rows = [_plain(row) for row in frame.toArrow().to_pylist()]
+    assert [row.pop("date").isoformat() for row in rows] == [_day(row) for row in rows]
     assert sorted(rows, key=_place) == golden.rows
 
 
