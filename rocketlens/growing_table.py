@@ -25,6 +25,8 @@ class TableOptions(TypedDict, total=False):
     storage_options: Mapping[str, object] | None
     table_storage_options: Mapping[str, object] | None
     engine: str
+    catalog: Mapping[str, str]
+    name: str
 
 
 def append_batches(
@@ -36,7 +38,8 @@ def append_batches(
     `rocketlens export --to TABLE --since-last` makes: both may write to it in turns, and a batch that Spark runs again
     appends nothing twice. So the stream says when and how far, these options say what; let its own columns be
     `physical_offset,size`, which are read quickly. `format` is `parquet` unless another is named; `partition_by` are
-    `topic`, `date` or both.
+    `topic`, `date` or both. Of an Iceberg table `catalog` are the properties of its catalog, and `name` is what that
+    calls it.
 
     The function raises :class:`ConfigError` for options that cannot be, a frame without these columns, and another log
     than the table's, :class:`StoreError` where another run has committed meanwhile. Needs pyspark.
@@ -65,6 +68,8 @@ def append_batches(
         storage="" if storage is None else json.dumps(dict(storage)),
         out_storage="" if table_storage is None else json.dumps(dict(table_storage)),
         engine=options.get("engine", "auto"),
+        catalog=dict(options.get("catalog", {})),
+        name=options.get("name", ""),
     )
 
     def append(frame: "DataFrame", _batch: int) -> None:

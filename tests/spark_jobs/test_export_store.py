@@ -180,6 +180,24 @@ class TestTable:
         assert requests == [TableRequest(store=store, table=table, format="jsonl", **TABLE_OPTIONS.get(options, {}))]
         assert "2 files of jsonl, 10 bytes, of physical offsets 5 to 9, written by local" in outcome.text
 
+    def test_a_catalog_and_a_name_reach_the_request(self, requests: list[TableRequest], tmp_path: Path) -> None:
+        table = str(tmp_path / "table")
+        named = ["--catalog", "uri=http://c/?a=b", "--catalog", "token=t", "--table", "a.b"]
+        outcome = rocketlens("export", tmp_path / "none", "--format", "iceberg", "--to", table, *named)
+        assert (outcome.code, outcome.errors) == (0, "")
+        (request,) = requests
+        assert (request.catalog, request.name) == ({"uri": "http://c/?a=b", "token": "t"}, "a.b")
+
+    @pytest.mark.parametrize("format_", ["iceberg", "delta"])
+    def test_a_library_that_is_missing_is_named_with_its_extra(
+        self, requests: list[TableRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+    ) -> None:
+        monkeypatch.setattr("spark_jobs.export_store.importlib.util.find_spec", lambda _name: None)
+        outcome = rocketlens("export", tmp_path / "none", "--format", format_, "--to", tmp_path / "table")
+        assert outcome.code == 2
+        assert f"pip install 'rocketlens[{format_}]'" in outcome.errors
+        assert requests == []
+
     @pytest.mark.parametrize(
         ("words", "said"),
         [
@@ -196,7 +214,11 @@ class TestTable:
             (["--format", "csv", "--to", "t", "--every", "5m", "--metrics", "host"], "is no [HOST:]PORT"),
             (["--format", "csv", "--to", "t", "--drop-before", "soon"], "neither a day like"),
             (["--format", "csv", "--to", "t", "--partition-by", "tag"], "expected topic, date"),
-            (["--format", "msgpack", "--to", "t"], "a table is of parquet, jsonl, ndjson, csv"),
+            (["--format", "msgpack", "--to", "t"], "a table is of parquet, jsonl, ndjson, csv, iceberg, delta"),
+            (["--format", "delta", "--out", "o"], "--format delta is for a table, which --to names"),
+            (["--format", "delta", "--to", "t", "--table", "a.b"], "--catalog and --table are for --format iceberg"),
+            (["--format", "iceberg", "--to", "t", "--catalog", "http://c"], "'http://c' is no NAME=VALUE"),
+            (["--format", "csv", "--out", "o", "--catalog", "uri=c"], "--catalog is for a table"),
         ],
     )
     def test_wrong_usage_is_named(

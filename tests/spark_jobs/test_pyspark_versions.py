@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from other_pyspark import pyspark_of
+
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("4.0.5", "4.1.4", "4.2.1")
 SECONDS = 1800
@@ -43,11 +45,7 @@ def test_the_requirement_admits_the_lines_that_are_run_and_no_others() -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("number", VERSIONS)
 def test_jobs_and_the_data_source_run_with_a_version(number: str) -> None:
-    place = Path(sys.prefix) / "cache" / f"pyspark-{number}"
-    if not (place / f"pyspark-{number}.dist-info").exists():
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(place)]
-        subprocess.run([*install, f"pyspark=={number}"], check=True, timeout=SECONDS)
-    environment = os.environ | {"PYTHONPATH": str(place)}
+    environment = os.environ | {"PYTHONPATH": str(pyspark_of(number))}
     seen = subprocess.run(
         [sys.executable, "-c", "import pyspark; print(pyspark.__version__)"],
         env=environment, capture_output=True, text=True, check=True,

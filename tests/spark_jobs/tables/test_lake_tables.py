@@ -4,10 +4,12 @@ import itertools
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from starlette.responses import JSONResponse, Response
 
+import rocketlens
 from column_rows import expected_rows
 from dying import every_death
 from exported_files import Row
@@ -20,6 +22,10 @@ from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.tables.delta_table import DeltaTable
 from spark_jobs.tables.iceberg_table import IcebergTable
 from store_writer import START_TIMESTAMP, StoreWriter
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 TOPICS = ("Orders", "%RETRY%payments")
 FEW = ("physical_offset", "unique_key", "store_timestamp")
@@ -307,6 +313,30 @@ def test_a_table_behind_a_url(store: StoreWriter, objects: ObjectStore, tmp_path
 def test_iceberg_behind_a_url_needs_a_catalog(store: StoreWriter, objects: ObjectStore, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name the catalog of the table"):
         append(store, with_moto(objects, tmp_path.name), format="iceberg")
+
+
+@pytest.mark.parametrize("format_", LAKES)
+def test_spark_writes_the_same_table(spark: "SparkContext", store: StoreWriter, lake: Lake) -> None:
+    options = {**lake.options, "partition_by": ("topic", "date")}
+    assert append(store, lake.place, **options, engine="spark").details.engine == "spark"
+    write(store, 7, 36)
+    append(store, lake.place, **options, engine="local", compact_bytes=1 << 20)
+    assert lake.rows() == expected(store)
+    assert lake.place.objects("_rocketlens") == {}
+
+
+def test_batches_of_a_stream_grow_an_iceberg_table(session: "SparkSession", store: StoreWriter, tmp_path: Path) -> None:
+    catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db"}
+    grow = rocketlens.append_batches(
+        store.root, tmp_path / "table", format="iceberg", catalog=catalog, name="rocketmq.messages", engine="local"
+    )
+    lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"), catalog)
+    end = store.written[-1].physical_offset + store.written[-1].size
+    frame = session.range(1).selectExpr("0L AS physical_offset", f"{end} AS size")
+    for batch in (0, 0, 1):
+        grow(frame, batch)
+    assert lake.rows() == expected(store)
+    assert [each.record.rows for each in lake.commits()] == [36]
 
 
 class TestRest:

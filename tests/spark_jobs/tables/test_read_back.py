@@ -1,0 +1,313 @@
+"""The messages of a recorded store, in a table of each format, as other programs read it: rows, types, times, nulls."""
+
+import base64
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import deltalake
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from pyiceberg.catalog import load_catalog
+
+import oracles
+from column_rows import expected_rows
+from exported_files import Row, with_bytes
+from golden_store import unpack
+from interop.jars import cached, copy_jars
+from other_pyspark import pyspark_of
+from rest_catalog import rest_catalog
+from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.run.progress import Silence
+from spark_jobs.tables.append import run_append
+from spark_jobs.tables.table_request import TableRequest
+from storage.columns.names import KINDS, ColumnKind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIMES = tuple(name for name, kind in KINDS.items() if kind is ColumnKind.TIME)
+PARTITIONS = ("topic", "date")
+SPARK = {
+    "iceberg": ("4.1.4", ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")),
+    "delta": ("4.2.1", ("io.delta", "delta-spark_4.2_2.13", "4.4.0")),
+}
+"""The newest runtimes that there are, and the PySpark that each of them is for: there is none for the pinned one."""
+
+SUPPORT = Path(__file__).parents[2] / "support"
+LAKES_POM = SUPPORT / "lakes-pom.xml"
+SPARK_PROGRAM = SUPPORT / "spark_lakes.py"
+SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A recorded store, and tables of it by format, made when they are first asked for."""
+
+    store: Path
+    rows: list[Row]
+    directory: Path
+
+    def table(self, format_: str) -> Path:
+        """The directory of a table in two runs' files."""
+        table = self.directory / format_
+        if not table.exists():
+            request = TableRequest(
+                store=str(self.store), table=str(table), format=format_, partition_by=PARTITIONS, since_last=True
+            )
+            assert run_append(request, Silence()).messages == len(self.rows)
+        return table
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    directory = tmp_path_factory.mktemp("golden")
+    store = unpack("store", directory)
+    rows = expected_rows(oracles.read_log(store / "commitlog"))
+    assert len(rows) > 100
+    assert {row["unique_key"] is None for row in rows} == {True, False}, "there are messages with and without keys"
+    return Golden(store, sorted(rows, key=_place), directory / "tables")
+
+
+def by_pyarrow(table: Path) -> pa.Table:
+    schema = pa.schema([("topic", pa.string()), ("date", pa.date32())])
+    partitioning = ds.partitioning(schema, flavor="hive")
+    return ds.dataset(table / "data", format="parquet", partitioning=partitioning).to_table()
+
+
+def by_polars(table: Path) -> pa.Table:
+    schema = {"topic": pl.String, "date": pl.Date}
+    return pl.scan_parquet(table / "data", hive_partitioning=True, hive_schema=schema).collect().to_arrow()
+
+
+def by_duckdb(table: Path) -> pa.Table:
+    types = "hive_partitioning = true, hive_types = {'topic': VARCHAR, 'date': DATE}"
+    return _duckdb(f"SELECT * FROM read_parquet('{table}/data/**/*.parquet', {types})")
+
+
+def lines_by_duckdb(table: Path) -> pa.Table:
+    types = "hive_partitioning = true, hive_types = {'topic': VARCHAR, 'date': DATE}"
+    columns = ", ".join(f"{name}: '{_sql_type(name)}'" for name in _text_columns())
+    return _duckdb(f"SELECT * FROM read_json('{table}/data/**/*.jsonl', columns = {{{columns}}}, {types})")
+
+
+def csv_by_duckdb(table: Path) -> pa.Table:
+    types = "hive_partitioning = true, hive_types = {'topic': VARCHAR, 'date': DATE}"
+    columns = ", ".join(f"{name}: 'VARCHAR'" for name in _text_columns())
+    return _duckdb(
+        f"SELECT * FROM read_csv('{table}/data/**/*.csv', columns = {{{columns}}}, header = true, {types}, "
+        "quote = '\"', escape = '\"', new_line = '\\r\\n', max_line_size = 10000000, parallel = false)"
+    )
+
+
+def by_pyiceberg(table: Path) -> pa.Table:
+    return _iceberg(table).scan().to_arrow()
+
+
+def iceberg_by_polars(table: Path) -> pa.Table:
+    return pl.scan_iceberg(_iceberg(table)).collect().to_arrow()
+
+
+def by_deltalake(table: Path) -> pa.Table:
+    return deltalake.DeltaTable(table).to_pyarrow_table()
+
+
+def delta_by_polars(table: Path) -> pa.Table:
+    return pl.scan_delta(str(table)).collect().to_arrow()
+
+
+READERS: dict[tuple[str, str], Callable[[Path], pa.Table]] = {
+    ("parquet", "pyarrow"): by_pyarrow,
+    ("parquet", "Polars"): by_polars,
+    ("parquet", "DuckDB"): by_duckdb,
+    ("iceberg", "pyiceberg"): by_pyiceberg,
+    ("iceberg", "Polars"): iceberg_by_polars,
+    ("delta", "deltalake"): by_deltalake,
+    ("delta", "Polars"): delta_by_polars,
+}
+"""Readers that know types, by format."""
+
+
+@pytest.mark.filterwarnings("ignore:Iceberg scan planning")
+@pytest.mark.parametrize(("format_", "reader"), READERS)
+def test_a_table_has_the_messages_of_the_log_for_every_reader(golden: Golden, format_: str, reader: str) -> None:
+    found = READERS[format_, reader](golden.table(format_))
+    unit = "ms" if format_ == "parquet" and reader != "DuckDB" else "us"
+    for name in TIMES:
+        assert found.schema.field(name).type == pa.timestamp(unit, tz="UTC"), name
+    assert found.schema.field("physical_offset").type == pa.int64()
+    assert found.schema.field("queue_id").type == pa.int32()
+    assert found.schema.field("body").type in (pa.binary(), pa.large_binary(), pa.binary_view())
+    rows = [_plain(row) for row in found.to_pylist()]
+    days = [row.pop("date") for row in rows] if format_ != "iceberg" else []
+    assert sorted(rows, key=_place) == golden.rows
+    assert [day.isoformat() for day in days] == [_day(row) for row in rows if days]
+
+
+def test_duckdb_reads_lines(golden: Golden) -> None:
+    rows = [with_bytes(_plain(row)) for row in lines_by_duckdb(golden.table("jsonl")).to_pylist()]
+    assert [row.pop("date").isoformat() for row in rows] == [_day(row) for row in rows]
+    assert sorted(rows, key=_place) == golden.rows
+
+
+def test_duckdb_reads_csv(golden: Golden) -> None:
+    found = csv_by_duckdb(golden.table("csv")).to_pylist()
+    rows = [with_bytes(_of_texts(row)) for row in found]
+    assert [row.pop("date").isoformat() for row in rows] == [_day(row) for row in rows]
+    assert sorted(rows, key=_place) == golden.rows
+
+
+def test_polars_reads_lines(golden: Golden) -> None:
+    rows: list[Row] = []
+    for path in _files(golden.table("jsonl"), "jsonl"):
+        named = dict(map(unquote, part.split("=")) for part in path.parts[-3:-1])
+        for row in pl.read_ndjson(path, infer_schema_length=None).to_dicts():
+            properties = {name: value for name, value in row["properties"].items() if value is not None}
+            rows.append(with_bytes(row | {"topic": named["topic"], "properties": properties}))
+    assert sorted(rows, key=_place) == golden.rows
+
+
+def test_spark_reads_parquet(golden: Golden, session: "SparkSession") -> None:
+    frame = session.read.parquet(f"{golden.table('parquet')}/data")
+    types = dict(frame.dtypes)
+    assert [types[each] for each in (*TIMES, "date", "topic", "keys", "properties", "body")] == [
+        "timestamp", "timestamp", "date", "string", "array<string>", "map<string,string>", "binary",
+    ]  # fmt: skip
+    rows = [_plain(row) for row in frame.toArrow().to_pylist()]
+    assert [row.pop("date").isoformat() for row in rows] == [_day(row) for row in rows]
+    assert sorted(rows, key=_place) == golden.rows
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("format_", SPARK)
+def test_spark_with_its_runtime_reads_the_same(golden: Golden, tmp_path: Path, format_: str) -> None:
+    version, artifact = SPARK[format_]
+    group, name, number = artifact
+    options = ("-DincludeScope=runtime", f"-DincludeGroupIds={group}", f"-Dlake.group={group}")
+    more = (*options, f"-Dlake.artifact={name}", f"-Dlake.version={number}")
+    jars = cached(f"{name}-{number}", lambda folder: copy_jars(LAKES_POM, folder, *more))
+    pyspark = pyspark_of(version)
+    with contextlib.ExitStack() as stack:
+        if format_ == "iceberg":
+            catalog = stack.enter_context(rest_catalog(tmp_path / "rest")).uri
+            place = OutputPlace(f"file://{tmp_path}/table")
+            request = TableRequest(
+                store=str(golden.store),
+                table=place.url,
+                format=format_,
+                partition_by=PARTITIONS,
+                catalog={"uri": catalog},
+            )
+            run_append(request, Silence())
+            table = ("rocketmq.messages", str(jars), catalog)
+        else:
+            table = (str(golden.table(format_)), str(jars))
+        ended = subprocess.run(
+            [sys.executable, str(SPARK_PROGRAM), format_, *table],
+            env=os.environ | {"PYTHONPATH": str(pyspark), "TZ": "UTC"},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=SECONDS,
+        )
+    types, *rows = map(json.loads, ended.stdout.splitlines())
+    assert [types[each] for each in (*TIMES, "keys", "properties", "body", "queue_id", "physical_offset")] == [
+        "timestamp", "timestamp", "array<string>", "map<string,string>", "binary", "int", "bigint",
+    ]  # fmt: skip
+    found = [
+        row
+        | {name: _milliseconds(datetime.fromisoformat(row[name]).replace(tzinfo=UTC)) for name in TIMES}
+        | {"body": None if row["body"] is None else base64.b64decode(row["body"])}
+        for row in rows
+    ]
+    assert [row.pop("date") for row in found if "date" in row] == [_day(row) for row in found if format_ == "delta"]
+    assert sorted(found, key=_place) == golden.rows
+
+
+def _files(table: Path, ending: str) -> Iterator[Path]:
+    found = sorted((table / "data").rglob(f"*.{ending}"))
+    assert found
+    yield from found
+
+
+def _text_columns() -> list[str]:
+    names = [name for name in KINDS if name not in PARTITIONS]
+    at = names.index("body") + 1
+    return [*names[:at], "body_encoding", *names[at:]]
+
+
+def _sql_type(name: str) -> str:
+    kind = KINDS.get(name, ColumnKind.TEXT)
+    types = {
+        ColumnKind.INT: "INTEGER",
+        ColumnKind.LONG: "BIGINT",
+        ColumnKind.TIME: "BIGINT",
+        ColumnKind.TEXTS: "VARCHAR[]",
+        ColumnKind.MAP: "MAP(VARCHAR, VARCHAR)",
+    }
+    return types.get(kind, "VARCHAR")
+
+
+def _duckdb(query: str) -> pa.Table:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection.sql(query).to_arrow_table()
+
+
+def _iceberg(table: Path) -> Any:
+    catalog = load_catalog("default", uri=f"sqlite:///{table}/catalog.db")
+    try:
+        return catalog.load_table("rocketmq.messages")
+    finally:
+        catalog.close()
+
+
+def _plain(row: Row) -> Row:
+    """A row as the oracle has it: times in ms, which have to be whole ones, and properties as one dictionary."""
+    found = dict(row)
+    for name in TIMES:
+        time = found[name]
+        if isinstance(time, datetime):
+            found[name] = _milliseconds(time)
+    pairs = found["properties"]
+    if not isinstance(pairs, dict):
+        found["properties"] = dict(each.values() if isinstance(each, dict) else each for each in pairs)
+    return found
+
+
+def _milliseconds(time: datetime) -> int:
+    assert (time.utcoffset(), time.microsecond % 1000) == (UTC.utcoffset(None), 0), time
+    return round(time.timestamp() * 1000)
+
+
+def _of_texts(row: Row) -> Row:
+    """A row of CSV, in which an empty field is null unless it is a text that is always there."""
+    found = dict(row)
+    for name, kind in KINDS.items():
+        text = found.get(name)
+        if kind is ColumnKind.MAP:
+            found[name] = json.loads(text or "{}")
+        elif kind is ColumnKind.TEXTS:
+            found[name] = (text or "").split()
+        elif kind in (ColumnKind.INT, ColumnKind.LONG, ColumnKind.TIME):
+            found[name] = int(text)
+    return found | {"body": found["body"] or ""}
+
+
+def _day(row: Row) -> str:
+    return datetime.fromtimestamp(row["store_timestamp"] / 1000, UTC).date().isoformat()
+
+
+def _place(row: Row) -> int:
+    return int(row["physical_offset"])
