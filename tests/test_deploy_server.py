@@ -7,10 +7,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import click
 import kubernetes_validate
 import pytest
 import yaml
 
+from broker.cli.main import main
 from broker.cli.serve import serve
 from compose import COMPOSE_FILE, dockerfile_stages
 from protocol.codes import ResponseCode
@@ -65,7 +67,8 @@ def test_systemd_calls_the_unit_hardened(tmp_path: Path) -> None:
 def options_of(words: list[str]) -> Document:
     """What `rocketlens serve` makes of its arguments; a usage error fails the test."""
     assert words[0] == "serve"
-    found: Document = serve.make_context("serve", words[1:]).params
+    parent = click.Context(main, **main.context_settings)
+    found: Document = serve.make_context("serve", words[1:], parent=parent).params
     return found
 
 

@@ -101,21 +101,22 @@ def _lines(report: AnyReport) -> Iterator[str]:
 
 def _ways_back(report: AnyReport, details: StoreDetails) -> Iterator[str]:
     """The lines to undo what was done, and to delete what is not needed any more, as a shell takes them."""
-    if report.command == "fetch" or has_scheme(report.out) or not details.published:
-        return
-    if report.out != report.store:
-        made = [report.out] if details.converted else [f"{report.out}/{name}" for name in details.published]
-        yield f"to undo: rm -r {shlex.join(made)}"
-        return
+    published = details.published or []
     kept = {Path(path).name.partition(".")[0]: path for path in details.backups or ()}
-    if not kept:
-        return  # --drop-backup: there is no way back
-    steps = []
-    for name in details.published:
-        place = f"{report.store}/{name}"
+    if not kept:  # with --drop-backup there is no way back
+        is_beside = report.out != report.store and report.command != "fetch" and not has_scheme(report.out)
+        if is_beside and published:
+            made = [report.out] if details.converted else [f"{report.out}/{name}" for name in published]
+            yield f"to undo: rm -r {shlex.join(made)}"
+        return
+    steps: list[str] = []
+    for name in published:
+        place = f"{report.out}/{name}"
         steps.append(shlex.join(["mv", place, f"{place}.rebuilt"]))
         if name in kept:
             steps.append(shlex.join(["mv", kept[name], place]))
+    if not steps:
+        return
     yield f"to undo, while no broker runs: {' && '.join(steps)}"
     yield f"to clean up, once all is well: rm -r {shlex.join(kept.values())}"
 

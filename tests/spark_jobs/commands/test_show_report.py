@@ -54,6 +54,16 @@ def test_a_rebuild_of_the_index() -> None:
     ]
 
 
+def test_what_was_fetched_into_a_store_has_a_way_back() -> None:
+    details = StoreDetails(published=["index"], backups=["/store/index.bak-20260102030405"])
+    fetched = report(command="fetch", store="s3://bucket/o", out="/store", details=details)
+    assert list(report_lines(fetched))[-2:] == [
+        "to undo, while no broker runs: mv /store/index /store/index.rebuilt && "
+        "mv /store/index.bak-20260102030405 /store/index",
+        "to clean up, once all is well: rm -r /store/index.bak-20260102030405",
+    ]
+
+
 def test_a_rebuild_of_queues_into_another_directory_that_went_on() -> None:
     numbers = dict.fromkeys((name for name, kind in QueueDetails.__annotations__.items() if kind is int), 0)
     numbers |= {"queues": 17, "batch_queues": 2}
