@@ -24,6 +24,7 @@ TOGETHER = {
     "tests/spark_jobs/commands/test_commands.py": "commands",
     "tests/interop/": "JVMs",
     "tests/broker/web/browser/": "browser",
+    "tests/benchmarks/test_scale.py": SPARK,
     "tests/test_deploy.py": SPARK,
 }
 """What shares the JVMs of clients, the browser or the Spark session: it stays in one process when there are several.
