@@ -199,5 +199,6 @@ class _PartitionFiles:
 
     def close(self) -> None:
         """Leave nothing of files that were not ended."""
-        for file in self._open.values():
-            file.discard()
+        with contextlib.ExitStack() as stack:  # each of them, also where one cannot be removed
+            for file in self._open.values():
+                stack.callback(file.discard)
