@@ -1,4 +1,4 @@
-"""Iceberg and Delta tables: each message once, whatever was killed, whoever else writes, wherever they are."""
+"""Iceberg and Delta tables: each message once, whatever was killed, and with other writers beside, at every place."""
 
 import itertools
 from collections.abc import Callable, Iterator
