@@ -54,32 +54,32 @@ def test_a_process_that_dies_is_told_of_and_all_other_tests_are_run_once(
     assert ended.returncode == 1
 
 
+FIXTURE = "spark"
 ASKING = {
-    "a context": "def test_it(tmp_path: Path, spark: SparkContext) -> None: ...",
-    "anything": "def test_it(spark: object) -> None: ...",
-    "a SQL session": 'def test_it(session: "SparkSession") -> None: ...',
-    "a mark": 'pytestmark = pytest.mark.usefixtures("spark")',
-    "a mark of several": '@pytest.mark.usefixtures("spark", "other")',
+    "a context": "def test_it(tmp_path: Path, {fixture}: SparkContext) -> None: ...",
+    "anything": "def test_it({fixture}: object) -> None: ...",
+    "a SQL session": "def test_it(session: {quoted_type}) -> None: ...",
+    "a mark": 'pytestmark = pytest.mark.usefixtures("{fixture}")',
+    "a mark of several": '@pytest.mark.usefixtures("{fixture}", "other")',
 }
+"""How a file asks for the session, with names left out, so that this file does not ask for it."""
 NOT_ASKING = "def test_it(session: ClusterSession) -> None: submit('spark_jobs/verify_store.py', spark=SparkTarget(''))"
 
 
 @pytest.mark.parametrize("how", ASKING)
-def test_files_of_jobs_that_ask_for_the_spark_session_share_a_process_and_the_others_do_not(
-    tmp_path: Path, how: str
-) -> None:
+def test_files_that_ask_for_the_spark_session_share_a_process_and_the_others_do_not(tmp_path: Path, how: str) -> None:
+    asking = ASKING[how].format(fixture=FIXTURE, quoted_type='"SparkSession"')
+    names = {"spark_jobs/test_one.py": asking, "test_two.py": f"\n{asking}", "spark_jobs/test_apart.py": NOT_ASKING}
     (tmp_path / "tests" / "spark_jobs").mkdir(parents=True)
-    names = {"one": ASKING[how], "two": f"\n{ASKING[how]}", "apart": NOT_ASKING}
     for name, text in names.items():
-        (tmp_path / "tests" / "spark_jobs" / f"test_{name}.py").write_text(text)
-    apart = "tests/spark_jobs/test_apart.py"
-    groups = [group_of(f"tests/spark_jobs/test_{name}.py::test_it", tmp_path) for name in names]
-    assert groups == ["Spark", "Spark", apart]
+        (tmp_path / "tests" / name).write_text(text)
+    groups = [group_of(f"tests/{name}::test_it", tmp_path) for name in names]
+    assert groups == ["Spark", "Spark", "tests/spark_jobs/test_apart.py"]
 
 
 def test_a_test_that_would_start_one_more_spark_session_is_refused(request: pytest.FixtureRequest) -> None:
     item = request.node
     refuse_more_sessions(request.config, [item])
-    item.fixturenames.append("spark")
+    item.fixturenames.append(FIXTURE)
     with pytest.raises(pytest.UsageError, match="_is_refused shares no Spark session"):
         refuse_more_sessions(request.config, [item])

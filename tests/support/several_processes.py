@@ -24,12 +24,10 @@ TOGETHER = {
     "tests/spark_jobs/commands/test_commands.py": "commands",
     "tests/interop/": "JVMs",
     "tests/broker/web/browser/": "browser",
-    "tests/benchmarks/test_scale.py": SPARK,
-    "tests/test_deploy.py": SPARK,
 }
-"""What shares the JVMs of clients, the browser or the Spark session: it stays in one process when there are several.
+"""What shares the JVMs of clients or the browser: it stays in one process when there are several.
 
-The first three start JVMs of their own. In `tests/spark_jobs`, files that ask for the session share it, and no others.
+The first three start JVMs of their own. Of all other files those that ask for the Spark session share it.
 """
 
 FIRST = (
@@ -41,7 +39,6 @@ FIRST = (
 )
 """What takes longest, so that no process works alone at the end; the rest follows by how many tests it has."""
 
-_JOBS: Final = "tests/spark_jobs/"
 _SESSION: Final = re.compile(r'"spark"[,)]|\bspark: |\bsession: "?SparkSession\b')
 """How a test asks for the session, as a parameter or by `usefixtures`."""
 
@@ -53,7 +50,7 @@ def group_of(nodeid: str, root: Path) -> str:
     """The name of what a test shares a process with: one of `TOGETHER`, or its file; `root` is that of the node ids."""
     name = next((name for start, name in TOGETHER.items() if nodeid.startswith(start)), None)
     file = nodeid.split("::")[0]
-    return name or (SPARK if file.startswith(_JOBS) and _asks_for_session(root / file) else file)
+    return name or (SPARK if _asks_for_session(root / file) else file)
 
 
 @functools.cache
