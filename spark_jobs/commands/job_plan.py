@@ -4,6 +4,7 @@ A plan is made in a second or two, without Spark: of the files' sizes, one index
 segments. It is shown before a job starts, and is all that `--dry-run` does.
 """
 
+import bisect
 import math
 import os
 import shutil
@@ -33,6 +34,10 @@ from storage.queue.consume_queue import UNIT
 
 SAMPLED_SEGMENTS: Final = 3
 SAMPLED_BYTES: Final = 1024 * 1024
+OPEN_SEGMENTS: Final = 2
+"""A broker writes to the last one, or to the one before it when it has made the next one already."""
+
+ZERO_BLOCK: Final = 4096
 LOOKED_AT: Final = 3
 """Index files that are read, from the newest on, until one shows its counts and whether it has entries of tags."""
 
@@ -83,7 +88,10 @@ def make_plan(command: str, request: BuildRequest, source: StoreSource) -> JobPl
     makes_queues = isinstance(request, RebuildRequest) and request.queues
     shape = _choose_index(request, source, chosen) if makes_index else None
     by_index = isinstance(request, CompactRequest) and not request.from_log
-    used = [_used_bytes(place) for place in source.segments]
+    used = [
+        _used_bytes(place, is_open=number >= len(source.segments) - OPEN_SEGMENTS)
+        for number, place in enumerate(source.segments)
+    ]
     messages, entries = _estimate(source, used, tags=shape is None or shape.tags)
     read = sum(used)
     if by_index:
@@ -204,14 +212,28 @@ def _choose_queues(request: RebuildRequest, plan: QueuePlan, chosen: list[str]) 
     chosen += plan.guesses
 
 
-def _used_bytes(place: SegmentPlace) -> int:
-    """Bytes of a segment that the disk holds: brokers make files as long as they will be, with holes."""
+def _used_bytes(place: SegmentPlace, *, is_open: bool) -> int:
+    """Bytes of a segment that hold records: brokers make files as long as they will be, some with all their blocks.
+
+    Of one that may be `is_open`, the end is looked for: the first block of zeros, by halves.
+    """
     if place.remote is not None:
         return place.size
     try:
-        return min(place.size, os.stat(place.path).st_blocks * 512)
+        used = min(place.size, os.stat(place.path).st_blocks * 512)
+        return _data_end(place.path, used) if is_open else used
     except OSError:  # a running broker deletes the oldest ones
         return 0
+
+
+def _data_end(path: str, size: int) -> int:
+    with open(path, "rb", buffering=0) as file:
+
+        def is_empty(block: int) -> bool:
+            file.seek(block * ZERO_BLOCK)
+            return not any(file.read(ZERO_BLOCK))
+
+        return min(size, ZERO_BLOCK * bisect.bisect_left(range(-(-size // ZERO_BLOCK)), True, key=is_empty))
 
 
 def _estimate(source: StoreSource, used: list[int], *, tags: bool) -> tuple[int, int]:

@@ -48,6 +48,7 @@ from protocol.bodies import (
     TopicConfigTable,
     TopicList,
     TopicOffset,
+    TopicOffsets,
     TopicQueues,
     TopicRouteData,
     TopicStatsTable,
@@ -78,7 +79,7 @@ CLIENT_TEXT = '{"clientAddr":"10.0.0.1:5555","clientId":"10.0.0.1@1#2","language
 STATS_ITEM_TEXT = '{"avgpt":1.0,"sum":1,"tps":0.5}'
 
 # The samples of RocketMQ 5.3.3 in remoting-protocol §4.
-READ_ALONE = {ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable, TopicQueues}
+READ_ALONE = {ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable, TopicOffsets, TopicQueues}
 """What our client reads of answers that `storage.layout.store_config` writes."""
 
 ENCODED: list[tuple[object, str]] = [
@@ -216,10 +217,11 @@ def test_every_struct_is_encoded_somewhere_above() -> None:
 
 
 def test_what_our_client_reads_alone_is_read_from_recorded_answers() -> None:
-    topics, groups = recorded_answers({21: TopicConfigTable, 201: SubscriptionGroupTable})
+    topics, groups, offsets = recorded_answers({21: TopicConfigTable, 201: SubscriptionGroupTable, 202: TopicOffsets})
     assert topics.topic_config_table["TopicTest"] == TopicQueues(4, 4)
     assert topics.topic_config_table["SCHEDULE_TOPIC_XXXX"] == TopicQueues(18, 18)
     assert {"CG_TAG", "CG_SQL", "TOOLS_CONSUMER"} <= groups.subscription_group_table.keys()
+    assert offsets.by_queue().keys() == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("text", ['{"offsetTable":{"T@G":{"0":9}}}', '{"dataVersion":{},"offsetTable":{"T@G":{0:9}}}'])

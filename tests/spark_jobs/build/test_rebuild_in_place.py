@@ -16,7 +16,9 @@ from oracles import BLANK_MAGIC
 from protocol.errors import ConfigError, StoreError
 from spark_events import SparkEvents
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands.run import run_compact, run_rebuild
+from spark_jobs.commands import run
+from spark_jobs.commands.job_plan import JobPlan, make_plan
+from spark_jobs.commands.run import plan_job, run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.place_names import WORK
 from spark_jobs.run.progress import Silence
@@ -246,15 +248,21 @@ def opened_here() -> Iterator[list[str]]:
     is_on = False
 
 
-def test_spark_runs_a_scan_task_a_segment_and_a_build_task_a_file_and_the_driver_opens_no_segment(
-    spark: "SparkContext", tmp_path: Path, opened_here: list[str]
+def test_spark_runs_a_scan_task_a_segment_and_a_build_task_a_file_and_the_driver_opens_segments_for_its_plan_alone(
+    spark: "SparkContext", tmp_path: Path, opened_here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def plan(*arguments: Any) -> JobPlan:
+        made = make_plan(*arguments)
+        opened_here.clear()
+        return made
+
+    monkeypatch.setattr(run, "make_plan", plan)
     store = unpack("store", tmp_path)
     segments = len(list((store / "commitlog").iterdir()))
     events = SparkEvents(Path(spark.getConf().get("spark.eventLog.dir", "").removeprefix("file://")), spark)
     before, jobs_before = events.job_tasks(), len(events.jobs())
-    opened_here.clear()
     rebuild(store, out=str(tmp_path / "out"), from_offset=0)
+    assert opened_here
     assert [path for path in opened_here if "/commitlog/" in path] == []
     files = len(list((tmp_path / "out" / "index").iterdir()))
     expected = {"scan": before.get("scan", 0) + segments, "build": before.get("build", 0) + files}
@@ -265,6 +273,18 @@ def test_spark_runs_a_scan_task_a_segment_and_a_build_task_a_file_and_the_driver
     assert re.fullmatch("rocketlens rebuild [0-9a-f]{6}", groups[0])
     assert descriptions[:2] == ("rebuild: probe", f"rebuild: scan {size}")
     assert re.fullmatch(r"rebuild: build [0-9,]+ entr(y|ies)", descriptions[2])
+
+
+def test_a_plan_opens_few_segments_of_many(tmp_path: Path, opened_here: list[str]) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 12)
+    for number in range(900):
+        writer.append("T", b"body", keys=f"k{number}")
+    writer.close()
+    request = RebuildRequest(store=str(writer.root), master="local[1]", index=True, queues=True)
+    opened_here.clear()
+    assert plan_job("rebuild", request).segments == len(list((writer.root / "commitlog").iterdir())) > 15
+    opened = {path for path in opened_here if "/commitlog/" in path}
+    assert 1 <= len(opened) <= 8
 
 
 # --- going on after a kill --------------------------------------------------------------------------------------------
