@@ -79,6 +79,7 @@ def with_bytes(row: Row) -> Row:
 READERS = {
     "parquet": read_parquet,
     "ndjson": read_lines,
+    "jsonl": read_lines,
     "csv": read_csv,
     "msgpack": lambda data: msgpack.Unpacker(io.BytesIO(data)),
 }
