@@ -78,6 +78,7 @@ class SearchOptions(TypedDict, total=False):
     key_prefix: str | None
     born_host: str | None
     size: str | None
+    charset: str | None
     limit: int | None
     cursor: str | None
 
@@ -218,4 +219,5 @@ def criteria_of(topic: str | None, options: SearchOptions) -> "Criteria":
         key=options.get("key"),
         key_prefix=options.get("key_prefix"),
         born_host=options.get("born_host"),
+        charset=options.get("charset"),
     )

@@ -22,6 +22,8 @@ class TableOptions(TypedDict, total=False):
     where: str | None
     columns: Sequence[str]
     mask: Sequence[str]
+    unpack: bool
+    charset: str | None
     storage_options: Mapping[str, object] | None
     table_storage_options: Mapping[str, object] | None
     engine: str
@@ -65,6 +67,8 @@ def append_batches(
         where=options.get("where"),
         columns=tuple(options.get("columns", ())),
         masked=tuple(options.get("mask", ())),
+        unpack=options.get("unpack", False),
+        charset=options.get("charset"),
         storage="" if storage is None else json.dumps(dict(storage)),
         out_storage="" if table_storage is None else json.dumps(dict(table_storage)),
         engine=options.get("engine", "auto"),

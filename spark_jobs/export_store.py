@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from protocol.body_content import charset_of
 from protocol.errors import ConfigError
 from spark_jobs.commands.command_options import (
     checked,
@@ -237,6 +238,13 @@ def _where(text: str) -> str:
                    "uri=sqlite:///FILE, token=..., catalog=NAME; repeatable. [default: DIR/catalog.db]")  # fmt: skip
 @click.option("--table", "name", default="", metavar="NAMESPACE.NAME",
               help="What the catalog calls an Iceberg table. [default: rocketmq.messages]")  # fmt: skip
+@click.option("--unpack", is_flag=True, help="Write bodies that an application packed with gzip or zstd unpacked.")
+@click.option(
+    "--charset",
+    callback=checked(charset_of),
+    metavar="NAME",
+    help="Write bodies that are text of this charset, such as gbk, as UTF-8; with --unpack implied.",
+)
 @storage_option_where("STORE or --out is a URL")
 @storage_option_where("--out or --to is a URL that needs others", "--out-storage-options", "out_storage")
 @fresh_option

@@ -11,7 +11,7 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, USAGE, fail, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, gathered, store_options
+from broker.cli.options import DIRECTORY, charset_option, gathered, store_options
 from broker.cli.output import format_options, print_table, writer
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message, decode_message
@@ -65,6 +65,7 @@ class FilterArguments(msgspec.Struct, frozen=True):
 @click.option("--sql", metavar="EXPRESSION", help="A SQL92 subscription: \"a > 5 AND region = 'hz'\".")
 @click.option("--explain", is_flag=True, help="List all messages, and for each whether it would be delivered, and why.")
 @click.option("--max", "maximum", type=click.IntRange(1), metavar="N", help="List at most N messages. [default: all]")
+@charset_option
 @format_options
 @store_options
 @gathered(wanted=FilterArguments)
@@ -73,6 +74,7 @@ def filter_(
     store: Path,
     wanted: FilterArguments,
     output_format: str,
+    charset: str | None,
     store_arguments: StoreArguments,
 ) -> None:
     """List the messages of a topic that a consumer with a filter would get, queue by queue.
@@ -101,7 +103,7 @@ def filter_(
     if wanted.explain:
         _write_explained(_explained(opened, topic, choice, count, wanted.maximum), output_format)
     else:
-        writer(output_format, detailed=False)(_delivered(opened, topic, choice, count, wanted.maximum))
+        writer(output_format, detailed=False, charset=charset)(_delivered(opened, topic, choice, count, wanted.maximum))
     say(count.sentence(topic))
     sys.exit(FOUND if count.delivered else NOT_FOUND)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_source
-from broker.cli.options import endpoint, gathered, store_options, timestamp, verbose_option
+from broker.cli.options import charset_option, endpoint, gathered, store_options, timestamp, verbose_option
 from broker.cli.output import format_options, found_writer, say_notes
 from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
@@ -33,6 +33,7 @@ class FindArguments(msgspec.Struct, frozen=True):
     end: int
     maximum: int
     verbose: bool
+    charset: str | None
 
 
 @click.command()
@@ -54,6 +55,7 @@ class FindArguments(msgspec.Struct, frozen=True):
     show_default=True,
     help="List at most N messages.",
 )
+@charset_option
 @format_options
 @verbose_option
 @server_options
@@ -76,7 +78,7 @@ def find(
 
     Exit code 0 if a message was found, 1 if not.
     """
-    write = found_writer(output_format)
+    write = found_writer(output_format, wanted.charset)
     *stores, text = arguments
     if len(stores) != (server is None):
         raise click.UsageError("expected STORE and one TEXT, or --server and one TEXT")

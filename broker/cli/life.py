@@ -10,7 +10,7 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import meant_instead, open_store
-from broker.cli.options import DIRECTORY, store_options
+from broker.cli.options import DIRECTORY, charset_option, store_options
 from broker.cli.output import format_options, print_table, time_text, write_maps
 from protocol.errors import ConfigError
 from rocketlens.opening import StoreArguments
@@ -32,6 +32,7 @@ HEADINGS = ("TIME", "WHAT", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "RETRIES", "
     multiple=True,
     help="Also look for traces under this topic; repeatable.",
 )
+@charset_option
 @format_options
 @store_options
 @plain_errors
@@ -41,6 +42,7 @@ def life(
     topic: str | None,
     trace_topics: tuple[str, ...],
     output_format: str,
+    charset: str | None,
     store_arguments: StoreArguments,
 ) -> None:
     """Show everything that happened to one message, in order of time, from the store in STORE.
@@ -62,7 +64,7 @@ def life(
     elif output_format == "table":
         print_table(HEADINGS, map(_row, found.events))
     else:
-        write_maps(output_format, _maps(found))
+        write_maps(output_format, _maps(found), charset)
     sys.exit(FOUND if found.events else NOT_FOUND)
 
 

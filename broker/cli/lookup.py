@@ -12,7 +12,7 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import gathered, store_options
+from broker.cli.options import charset_option, gathered, store_options
 from broker.cli.output import json_fields, message_fields
 from broker.cli.search import stopping
 from broker.cli.search_progress import SearchProgress
@@ -53,6 +53,7 @@ class OutputArguments(msgspec.Struct, frozen=True):
     output_format: str
     out: Path | None
     replace: bool
+    charset: str | None
 
 
 @click.command()
@@ -83,6 +84,7 @@ class OutputArguments(msgspec.Struct, frozen=True):
     help="Write to this new file, which appears when it is complete. [default: stdout, for ndjson]",
 )
 @click.option("--replace", is_flag=True, help="Replace an existing file at --out.")
+@charset_option
 @storage_option
 @optional_spark_options
 @store_options
@@ -125,7 +127,7 @@ def lookup(
             steps = look_up(source, wanted, topic=topic, kind=LookupKind(kind), should_stop=should_stop)
             with SearchProgress() as progress:
                 for step in steps:
-                    rows.write(_row(match, output_format) for match in step.matches)
+                    rows.write(_row(match, output_format, output.charset) for match in step.matches)
                     for match in step.matches:
                         missing.pop(match.query, None)
                     progress.show(step.progress)
@@ -189,8 +191,8 @@ def _lines(file: str) -> list[str]:
     return wanted
 
 
-def _row(match: "Match", output_format: str) -> dict[str, Any]:
-    fields = json_fields(match.message) if output_format == "ndjson" else message_fields(match.message)
+def _row(match: "Match", output_format: str, charset: str | None) -> dict[str, Any]:
+    fields = json_fields(match.message, charset) if output_format == "ndjson" else message_fields(match.message)
     return {"query": match.query, "found": True, "by": match.by, **fields}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from broker.endpoint import Endpoint
+from protocol.body_content import charset_of
 from protocol.errors import ConfigError
 from rocketlens.opening import StoreArguments
 from storage.times import parse_time
@@ -48,6 +49,22 @@ def timestamp(text: str) -> int:
         return parse_time(text)
     except ConfigError as error:
         raise click.BadParameter(str(error)) from error
+
+
+def charset(text: str) -> str:
+    """Read the name of a charset; another one is a usage error."""
+    try:
+        return charset_of(text)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+charset_option = click.option(
+    "--charset",
+    type=charset,
+    metavar="NAME",
+    help="Charset of bodies that are text, such as gbk, gb18030, big5 or shift_jis. [default: utf-8]",
+)
 
 
 def directories(text: str) -> tuple[Path, ...]:

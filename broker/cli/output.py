@@ -1,13 +1,14 @@
 """Messages as a person or a program wants them: a readable table, JSON lines, or a stream of msgpack maps.
 
 A program gets every field by its RocketMQ name in camel case; times are milliseconds since 1970. The body is
-decompressed. In JSON it is text when it is text (UTF-8 without control characters), else base64; `bodyEncoding` says
-which; in msgpack it is bytes. A body that cannot be decompressed is given as it is stored, and `bodyError` says why.
+decompressed, and unpacked where the application packed it, as `bodyPackings` says (:mod:`protocol.body_content`). In
+JSON it is text when it is text (UTF-8, or the charset that is asked for, without control characters), else base64;
+`bodyEncoding` says which; in msgpack it is bytes. A body that cannot be decompressed is given as it is stored, one that
+cannot be unpacked as it was sent, and `bodyError` says why.
 """
 
 import base64
 import functools
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +19,7 @@ import click
 import msgspec
 
 from broker.cli.errors import say
+from protocol.body_content import indented_json, text_in, unpack
 from protocol.errors import StoreError
 from protocol.message import Message
 from protocol.printable import printable
@@ -36,8 +38,8 @@ BODY_PREVIEW = 60
 LONGEST_BODY = 20_000
 """Characters of a body shown to a person; programs get all."""
 
-CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-"""Control characters, which no text contains; in UTF-8 these bytes are never part of another character."""
+PREVIEW_LIMIT = 1 << 20
+"""A packed body that holds more bytes is not looked into for a list."""
 
 NUMBERS = (
     *("QUEUE", "OFFSET", "PHYSICAL", "QUEUES", "MESSAGES", "BEHIND", "FIRST OFFSET", "END OFFSET", "NEXT OFFSET"),
@@ -52,7 +54,10 @@ WIDTH_WITHOUT_TERMINAL = 200
 
 
 def message_fields(message: Message) -> Fields:
-    """All fields of a message by name, in the order in which they are written; the body as bytes."""
+    """All fields of a message by name, in the order in which they are written; the body as bytes.
+
+    `bodyPackings` is there where something was unpacked, `bodyError` where something could not be.
+    """
     fields: Fields = {
         "messageId": message.message_id,
         "uniqueKey": message.unique_key,
@@ -77,17 +82,15 @@ def message_fields(message: Message) -> Fields:
         "properties": message.properties,
     }
     try:
-        return fields | {"body": message.body}
+        content = unpack(message.decoded_body())
     except StoreError as error:
         return fields | {"body": bytes(message.stored_body), "bodyError": str(error)}
-
-
-def text_of(body: bytes) -> str | None:
-    """A body as text, None if it is none: UTF-8, and nothing in it that a terminal or an editor would obey."""
-    try:
-        return None if CONTROLS.search(body) else body.decode()
-    except UnicodeDecodeError:
-        return None
+    fields["body"] = bytes(content.data)
+    if content.packings:
+        fields["bodyPackings"] = list(content.packings)
+    if content.error is not None:
+        fields["bodyError"] = content.error
+    return fields
 
 
 def time_text(timestamp: int) -> str:
@@ -104,35 +107,40 @@ def optional_time(timestamp: int | None) -> str:
     return "" if timestamp is None else time_text(timestamp)
 
 
-def json_fields(message: Message) -> Fields:
-    """The fields of a message for JSON: as `message_fields`, with the body as text or base64."""
+def json_fields(message: Message, charset: str | None = None) -> Fields:
+    """The fields of a message for JSON: as `message_fields`, with the body as text of a charset, or base64."""
     fields = message_fields(message)
-    text = text_of(fields["body"])
+    text = text_in(fields["body"], charset)
     fields["bodyEncoding"] = "base64" if text is None else "text"
     fields["body"] = base64.b64encode(fields["body"]).decode() if text is None else text
     return fields
 
 
-def json_line(message: Message) -> bytes:
+def json_line(message: Message, charset: str | None = None) -> bytes:
     """One message as a JSON object on a line."""
-    return msgspec.json.encode(json_fields(message)) + b"\n"
+    return msgspec.json.encode(json_fields(message, charset)) + b"\n"
 
 
-def write_maps(name: str, maps: Iterable[Fields]) -> None:
+def _fields_in(name: str, charset: str | None) -> Callable[[Message], Fields]:
+    """What makes the fields of a message for one of the formats for programs."""
+    return functools.partial(json_fields, charset=charset) if name == "json" else message_fields
+
+
+def write_maps(name: str, maps: Iterable[Fields], charset: str | None = None) -> None:
     """Write maps to stdout as JSON lines or msgpack; a `Message` in one of them becomes a map of its fields."""
     import msgpack
 
-    fields_of = json_fields if name == "json" else message_fields
+    fields_of = _fields_in(name, charset)
     for each in maps:
         plain = {key: fields_of(value) if isinstance(value, Message) else value for key, value in each.items()}
         sys.stdout.buffer.write(msgspec.json.encode(plain) + b"\n" if name == "json" else msgpack.packb(plain))
     sys.stdout.buffer.flush()
 
 
-def write_json(messages: Iterable[Message], stream: IO[bytes]) -> None:
+def write_json(messages: Iterable[Message], stream: IO[bytes], charset: str | None = None) -> None:
     """Write one object a line."""
     for message in messages:
-        stream.write(json_line(message))
+        stream.write(json_line(message, charset))
     stream.flush()
 
 
@@ -146,7 +154,7 @@ def write_msgpack(messages: Iterable[Message], stream: IO[bytes]) -> None:
     stream.flush()
 
 
-def write_list(messages: Iterable[Message]) -> None:
+def write_list(messages: Iterable[Message], charset: str | None = None) -> None:
     """Write a table of one line a message."""
     print_table(
         ("MESSAGE ID", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY"),
@@ -159,14 +167,14 @@ def write_list(messages: Iterable[Message]) -> None:
                 time_text(message.store_timestamp),
                 message.tags or "",
                 " ".join(message.keys),
-                _preview(message),
+                _preview(message, charset),
             )
             for message in messages
         ),
     )
 
 
-def staged_writer(name: str) -> Writer:
+def staged_writer(name: str, charset: str | None = None) -> Writer:
     """As :func:`writer`, for a list with copies: each message with its stage and the topic it is stored under."""
     from storage.life.message_copies import stage_of
 
@@ -185,13 +193,13 @@ def staged_writer(name: str) -> Writer:
 
     if name == "table":
         return write_rows
-    fields_of = json_fields if name == "json" else message_fields
+    fields_of = _fields_in(name, charset)
     return lambda messages: write_maps(
         name, ({"stage": stage_of(message.topic).value, **fields_of(message)} for message in messages)
     )
 
 
-def found_writer(name: str) -> "Callable[[FoundMessages], None]":
+def found_writer(name: str, charset: str | None = None) -> "Callable[[FoundMessages], None]":
     """As :func:`writer`, for what a text names: each message with what it was found by, and with its stage."""
     from storage.life.message_copies import stage_of
 
@@ -199,14 +207,14 @@ def found_writer(name: str) -> "Callable[[FoundMessages], None]":
         print_table(
             ("FOUND BY", "MESSAGE ID", "STAGE", *GROWING[1:]),
             (
-                (kind, message.message_id, stage_of(message.topic).value, *_growing_row(message)[1:])
+                (kind, message.message_id, stage_of(message.topic).value, *_growing_row(message, charset)[1:])
                 for message, kind in zip(found, found.kinds, strict=True)
             ),
         )
 
     if name == "table":
         return write_rows
-    fields_of = json_fields if name == "json" else message_fields
+    fields_of = _fields_in(name, charset)
     return lambda found: write_maps(
         name,
         (
@@ -223,17 +231,17 @@ def say_notes(found: "Messages", *, verbose: bool) -> None:
             say(note)
 
 
-def growing_writer(name: str) -> Writer:
+def growing_writer(name: str, charset: str | None = None) -> Writer:
     """As :func:`writer`, for messages of all topics that come in pieces: a table's head comes once.
 
     Columns of later pieces are as wide as those of earlier ones, if not wider.
     """
     if name != "table":
-        return writer(name, detailed=False)
+        return writer(name, detailed=False, charset=charset)
     widths = [0] * len(GROWING)
 
     def write_rows(messages: Iterable[Message]) -> None:
-        rows = [[printable(str(cell)) for cell in _growing_row(message)] for message in messages]
+        rows = [[printable(str(cell)) for cell in _growing_row(message, charset)] for message in messages]
         is_first = not any(widths)
         widths[:] = [max(map(len, column)) for column in zip(GROWING, map(" ".__mul__, widths), *rows, strict=True)]
         print_table(GROWING, rows, widths=widths, is_first=is_first)
@@ -241,10 +249,10 @@ def growing_writer(name: str) -> Writer:
     return write_rows
 
 
-def _growing_row(message: Message) -> tuple[str | int, ...]:
+def _growing_row(message: Message, charset: str | None) -> tuple[str | int, ...]:
     return (
         *(message.message_id, message.topic, message.queue_id, message.queue_offset, message.physical_offset),
-        *(time_text(message.store_timestamp), message.tags or "", " ".join(message.keys), _preview(message)),
+        *(time_text(message.store_timestamp), message.tags or "", " ".join(message.keys), _preview(message, charset)),
     )
 
 
@@ -273,12 +281,12 @@ def print_table(
         _print(table)
 
 
-def write_details(messages: Iterable[Message]) -> None:
-    """Write each message as a block of one line a field."""
+def write_details(messages: Iterable[Message], charset: str | None = None) -> None:
+    """Write each message as a block of one line a field; on a terminal a body that is JSON is indented."""
     for number, message in enumerate(messages):
         if number:
             _print("")
-        print_fields(_details(message))
+        print_fields(_details(message, charset))
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
@@ -294,13 +302,16 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     _print(table)
 
 
-def writer(name: str, *, detailed: bool) -> Writer:
-    """The function that writes messages to stdout in one of `FORMATS`; for people as a list, or in detail."""
+def writer(name: str, *, detailed: bool, charset: str | None = None) -> Writer:
+    """The function that writes messages to stdout in one of `FORMATS`; for people as a list, or in detail.
+
+    `charset` is that of bodies that are text; None is UTF-8.
+    """
     if name == "json":
-        return lambda messages: write_json(messages, sys.stdout.buffer)
+        return lambda messages: write_json(messages, sys.stdout.buffer, charset)
     if name == "msgpack":
         return lambda messages: write_msgpack(messages, sys.stdout.buffer)
-    return write_details if detailed else write_list
+    return functools.partial(write_details if detailed else write_list, charset=charset)
 
 
 def format_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -326,7 +337,7 @@ def chosen_format(output_format: str | None, as_json: bool) -> str:
     return "json" if as_json else output_format or "table"
 
 
-def _details(message: Message) -> list[tuple[str, str]]:
+def _details(message: Message, charset: str | None) -> list[tuple[str, str]]:
     fields = message_fields(message)
     body, error = fields.pop("body"), fields.pop("bodyError", None)
     properties = fields.pop("properties")
@@ -334,7 +345,7 @@ def _details(message: Message) -> list[tuple[str, str]]:
     rows += [(f"property {printable(name)}", value) for name, value in properties.items()]
     if error:
         rows.append(("bodyError", error))
-    return [*rows, ("body", _body_for_people(body))]
+    return [*rows, ("body", _body_for_people(body, charset))]
 
 
 def _detail(name: str, value: Any) -> str:
@@ -345,19 +356,21 @@ def _detail(name: str, value: Any) -> str:
     return " ".join(value) if isinstance(value, list) else str(value)
 
 
-def _body_for_people(body: bytes) -> str:
-    text = text_of(body)
+def _body_for_people(body: bytes, charset: str | None) -> str:
+    text = text_in(body, charset)
+    if text is not None and sys.stdout.isatty():
+        text = indented_json(text) or text
     if text is None:
         text = f"{len(body)} bytes that are not text, in base64: {base64.b64encode(body[:LONGEST_BODY]).decode()}"
     return text if len(text) <= LONGEST_BODY else f"{text[:LONGEST_BODY]}… ({len(body)} bytes; --json shows all)"
 
 
-def _preview(message: Message) -> str:
+def _preview(message: Message, charset: str | None) -> str:
     try:
-        body = message.body
+        body = unpack(message.decoded_body(), limit=PREVIEW_LIMIT).data
     except StoreError:
         return "(cannot be decompressed)"
-    text = text_of(body)
+    text = text_in(body, charset)
     if text is None:
         return f"({len(body)} bytes, not text)"
     line = " ".join(text.split())

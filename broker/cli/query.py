@@ -1,5 +1,6 @@
 """`rocketlens query`: list messages by key, unique key or tag."""
 
+import functools
 import sys
 from pathlib import Path
 
@@ -8,7 +9,15 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_source
-from broker.cli.options import DIRECTORY, endpoint, gathered, store_options, timestamp, verbose_option
+from broker.cli.options import (
+    DIRECTORY,
+    charset_option,
+    endpoint,
+    gathered,
+    store_options,
+    timestamp,
+    verbose_option,
+)
 from broker.cli.output import format_options, say_notes, staged_writer, writer
 from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
@@ -70,6 +79,7 @@ class QueryArguments(msgspec.Struct, frozen=True):
     "transaction), are retried, or were given up; each is listed with its stage and the topic under "
     "which it is stored.",
 )
+@charset_option
 @format_options
 @verbose_option
 @server_options
@@ -81,6 +91,7 @@ def query(
     server: Endpoint | None,
     wanted: QueryArguments,
     output_format: str,
+    charset: str | None,
     verbose: bool,
     server_arguments: ServerArguments,
     store_arguments: StoreArguments,
@@ -91,12 +102,12 @@ def query(
 
     Exit code 0 if something was found, 1 if not. The reason is printed on stderr.
     """
-    write = staged_writer(output_format) if wanted.copies else writer(output_format, detailed=False)
+    write = staged_writer if wanted.copies else functools.partial(writer, detailed=False)
     wanted.check()
     with open_source(store, server, store_arguments, server_arguments) as source:
         found = source.query(**msgspec.structs.asdict(wanted))
     say_notes(found, verbose=verbose)
     if found and found.cursor is not None:
         say(f"there are older matches: continue with --cursor {found.cursor}")
-    write(found)
+    write(output_format, charset=charset)(found)
     sys.exit(FOUND if found else NOT_FOUND)

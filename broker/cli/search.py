@@ -13,7 +13,7 @@ import msgspec
 import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import gathered, store_options, timestamp
+from broker.cli.options import charset_option, gathered, store_options, timestamp
 from broker.cli.output import Writer, format_options, growing_writer
 from broker.cli.search_progress import SearchProgress
 from broker.cli.spark_place import StorePlace, searched_store
@@ -42,6 +42,7 @@ class SearchConditions(msgspec.Struct, frozen=True):
     key_prefix: str | None
     born_host: str | None
     size: str | None
+    charset: str | None
 
 
 class SearchExtent(msgspec.Struct, frozen=True):
@@ -59,7 +60,7 @@ class SearchExtent(msgspec.Struct, frozen=True):
     "--from", "begin", type=timestamp, metavar="TIME", help="Stored at or after this: milliseconds or ISO 8601."
 )
 @click.option("--to", "end", type=timestamp, metavar="TIME", help="Stored at or before this.")
-@click.option("--contains", metavar="TEXT", help="The decompressed body contains this text (see --in).")
+@click.option("--contains", metavar="TEXT", help="The body, decompressed and unpacked, contains this text (see --in).")
 @click.option(
     "--regex", metavar="RE", help="A Python regular expression matches somewhere in the body's text (see --in)."
 )
@@ -96,6 +97,7 @@ class SearchExtent(msgspec.Struct, frozen=True):
     is_flag=True,
     help="Read the whole log, without using the index, the queues or the times.",
 )
+@charset_option
 @storage_option
 @optional_spark_options
 @format_options
@@ -119,7 +121,7 @@ def search(
     Exit code 0 if something was found, 1 if not, 130 if stopped with Ctrl-C. A report on stderr says how much was
     searched and what could not be; a search that ended early also prints the cursor to continue with.
     """
-    write = growing_writer(output_format)
+    write = growing_writer(output_format, conditions.charset)
     begin, end = conditions.begin, conditions.end
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
@@ -161,6 +163,7 @@ def _searching(
         key_prefix=conditions.key_prefix,
         born_host=conditions.born_host,
         size=conditions.size,
+        charset=conditions.charset,
         limit=extent.limit,
         cursor=extent.cursor,
     )

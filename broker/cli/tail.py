@@ -10,7 +10,7 @@ import msgspec
 import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, USAGE, plain_errors, say
 from broker.cli.opening import Source, source_options
-from broker.cli.options import gathered
+from broker.cli.options import charset_option, gathered
 from broker.cli.output import Writer, format_options, growing_writer
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message
@@ -49,11 +49,12 @@ class TailArguments(msgspec.Struct, frozen=True):
     help="Begin with the N newest messages.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with messages as they are stored, until Ctrl-C.")
+@charset_option
 @format_options
 @source_options
 @gathered(wanted=TailArguments)
 @plain_errors
-def tail(wanted: TailArguments, output_format: str, source: Source) -> None:
+def tail(wanted: TailArguments, output_format: str, charset: str | None, source: Source) -> None:
     """List the newest messages of a topic, those stored last at the end, and with --follow those that come after them.
 
     From the store in STORE, on which a broker may be running, or from a running broker. Nothing is committed, and no
@@ -61,7 +62,7 @@ def tail(wanted: TailArguments, output_format: str, source: Source) -> None:
 
     Exit code 0 if messages were listed, 1 if not; 130 when --follow is ended with Ctrl-C.
     """
-    write = growing_writer(output_format)
+    write = growing_writer(output_format, charset)
     try:
         with source.open() as opened:
             newest, places = _newest(opened, wanted)

@@ -1,18 +1,27 @@
 """`rocketlens view`: show messages by their ids."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 import msgspec
 
-from broker.cli.errors import FOUND, NOT_FOUND, plain_errors
+from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import endpoint, gathered, store_options, verbose_option
+from broker.cli.options import charset_option, endpoint, gathered, store_options, verbose_option
 from broker.cli.output import format_options, say_notes, writer
 from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
+from protocol.errors import ConfigError, StoreError
+from protocol.message import Message
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
+from storage.amounts import counted
+from storage.files.write_guard import check_outside
+
+MOST_NAMED: Final = 5
+"""Messages that are named where one is expected."""
 
 
 class ViewArguments(msgspec.Struct, frozen=True):
@@ -22,6 +31,15 @@ class ViewArguments(msgspec.Struct, frozen=True):
     topic: str | None
     damaged: bool
     verbose: bool
+    charset: str | None
+    body: str | None
+
+    def check(self, output_format: str) -> None:
+        """Raise a usage error for options that contradict `--body`, which writes the bytes as they are."""
+        if self.body is not None and output_format != "table":
+            raise click.UsageError("--body writes the bytes of a body: --format and --json do not apply")
+        if self.body is not None and self.charset is not None:
+            raise click.UsageError("--body writes the bytes of a body as they are: --charset does not apply")
 
 
 @click.command()
@@ -30,6 +48,13 @@ class ViewArguments(msgspec.Struct, frozen=True):
 @click.option("--from-id", is_flag=True, help="Ask the broker whose address is in each id, as RocketMQ's clients do.")
 @click.option("--topic", help="Topic of unique keys; without it every topic is searched.")
 @click.option("--damaged", is_flag=True, help="Also show records whose CRC is wrong.")
+@charset_option
+@click.option(
+    "--body",
+    metavar="FILE",
+    help="Write the body alone, as consumers get it, into this new file, or to stdout for -. It is decompressed, but "
+    "neither unpacked nor changed otherwise.",
+)
 @format_options
 @verbose_option
 @server_options
@@ -49,15 +74,20 @@ def view(
     An ID is an offset message id (32 or 56 hex digits; the host in it is ignored), a physical offset in decimal, or a
     unique key.
 
+    Bodies that an application packed with gzip or zstd are shown unpacked; on a terminal JSON is indented.
+
     Exit code 0 if all messages were found, 1 if not. The reason is printed on stderr.
     """
-    write = writer(output_format, detailed=True)
+    wanted.check(output_format)
+    write = writer(output_format, detailed=True, charset=wanted.charset)
     if not all(arguments):
         raise click.UsageError("an ID is empty")
     if server is None and not wanted.from_id:
         if len(arguments) < 2:
             raise click.UsageError("expected STORE and at least one ID (or --server, or --from-id)")
         server_arguments.refuse()
+        if wanted.body is not None:
+            check_outside((Path(arguments[0]), *(store_arguments.commit_log_directories or ())), _file_of(wanted.body))
         with open_store(Path(arguments[0]), store_arguments) as store:
             answers = [store.view(text, topic=wanted.topic, damaged=wanted.damaged) for text in arguments[1:]]
     else:
@@ -67,8 +97,42 @@ def view(
             answers = [remote.view(text, topic=wanted.topic) for text in arguments]
     for found in answers:
         say_notes(found, verbose=wanted.verbose)
-    write(message for found in answers for message in found)
+    messages = [message for found in answers for message in found]
+    if wanted.body is None:
+        write(messages)
+    elif messages:
+        _write_body(messages, wanted.body)
     sys.exit(FOUND if all(answers) else NOT_FOUND)
+
+
+def _file_of(body: str) -> dict[str, Path | None]:
+    """The file that `--body` names, by the option; none for stdout."""
+    return {"--body": None if body == "-" else Path(body)}
+
+
+def _write_body(messages: Sequence[Message], to: str) -> None:
+    """Write the body of the one message into a new file or to stdout; raises ConfigError where there are several."""
+    if len(messages) > 1:
+        places = ", ".join(str(message.physical_offset) for message in messages[:MOST_NAMED])
+        raise ConfigError(
+            f"--body: expected one message, found {len(messages)}; name one by its physical offset: {places}"
+        )
+    (message,) = messages
+    try:
+        body = message.decoded_body()
+    except StoreError as error:
+        say(f"the body is written as it is stored: {error}")
+        body = message.stored_body
+    if to == "-":
+        sys.stdout.buffer.write(body)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with open(to, "xb") as file:
+            file.write(body)
+    except FileExistsError as error:
+        raise ConfigError(f"--body: {to} exists already: choose another name") from error
+    say(f"{counted(len(body), 'byte')} written to {to}")
 
 
 def _check_remote(server: Endpoint | None, wanted: ViewArguments, store_arguments: StoreArguments) -> None:

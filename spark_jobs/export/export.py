@@ -127,6 +127,7 @@ def _task(range_: LogRange, request: ExportRequest, wanted: Wanted, names: tuple
         format=request.format,
         compression=request.compression,
         masked=request.masked,
+        content=request.content,
     )
 
 

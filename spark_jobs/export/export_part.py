@@ -18,6 +18,7 @@ from spark_jobs.read.log_ranges import LogRange
 from spark_jobs.read.read_range import RangeReader
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
+from storage.columns.body_content import BodyContent
 from storage.columns.mask import read_mask
 from storage.columns.wanted import Wanted
 from storage.files.direct_writer import fsync_directory
@@ -42,6 +43,7 @@ class ExportTask(msgspec.Struct, frozen=True):
     format: str
     compression: str
     masked: tuple[str, ...]
+    content: BodyContent | None = None
     placed: PlacedRun | None = None
     found: tuple[str, ...] = ()
 
@@ -151,7 +153,7 @@ def reported(work: str, attempt: PlacedAttempt) -> Iterator[Notify]:
 
 def _write(task: ExportTask, file: HashedFile, notify: Notify) -> ExportedPart:
     read = task.columns if "physical_offset" in task.columns else (*task.columns, "physical_offset")
-    reader = RangeReader(task.range, task.wanted, read)
+    reader = RangeReader(task.range, task.wanted, read, content=task.content)
     mask = read_mask(task.masked) if task.masked else None
     first, last = -1, -1
     writer = FORMATS[task.format](cast(Any, file), task.columns, task.compression)

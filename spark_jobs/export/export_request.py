@@ -6,6 +6,7 @@ from protocol.errors import ConfigError
 from spark_jobs.export.export_place import COMPRESSIONS
 from spark_jobs.run.report import Details
 from spark_jobs.run.work_directory import JobIdentity
+from storage.columns.body_content import BodyContent
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
@@ -15,7 +16,8 @@ class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Options of an export. `begin` and `end` bound store times in ms, both included; `masked` are fields to mask.
 
     `store` and `out` are directories or URLs, `storage` and `out_storage` the options of their file systems as JSON;
-    without the latter they are the same. `compression` is Parquet's codec.
+    without the latter they are the same. `compression` is Parquet's codec. With `unpack` or a `charset` bodies are
+    written as :class:`storage.columns.body_content.BodyContent` makes them.
     """
 
     store: str
@@ -29,6 +31,8 @@ class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
     where: str | None = None
     columns: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
+    unpack: bool = False
+    charset: str | None = None
     commit_log_directories: tuple[str, ...] = ()
     storage: str = ""
     out_storage: str = ""
@@ -50,6 +54,11 @@ class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
             times=(LOWEST if self.begin is None else self.begin, HIGHEST if self.end is None else self.end),
             where=self.where,
         )
+
+    @property
+    def content(self) -> BodyContent | None:
+        """What becomes of bodies; raises ConfigError for a charset that is none."""
+        return BodyContent.asked(self.charset, unpack=self.unpack)
 
     def identity(self) -> JobIdentity:
         """The options that the output depends on."""

@@ -11,6 +11,7 @@ from protocol.printable import one_line
 from spark_jobs.read.arrow_columns import record_batch
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem
 from storage.amounts import counted
+from storage.columns.body_content import BodyContent
 from storage.columns.message_columns import Columns, gather, needs_names
 from storage.columns.rows import MessageRows, RowReader
 from storage.columns.texts import Texts
@@ -31,12 +32,21 @@ class RangeReader:
 
     `end` is the physical offset behind what was read.
 
-    With `fails_fast` damage is raised instead, as CorruptRecord, where it is come to.
+    With `fails_fast` damage is raised instead, as CorruptRecord, where it is come to. `content` is what becomes of
+    bodies, None: nothing.
     """
 
-    def __init__(self, range_: LogRange, wanted: Wanted, columns: Sequence[str], *, fails_fast: bool = False) -> None:
+    def __init__(
+        self,
+        range_: LogRange,
+        wanted: Wanted,
+        columns: Sequence[str],
+        *,
+        fails_fast: bool = False,
+        content: BodyContent | None = None,
+    ) -> None:
         """The columns are those of :mod:`storage.columns.message_columns`."""
-        self._range, self._wanted, self._fails_fast = range_, wanted, fails_fast
+        self._range, self._wanted, self._fails_fast, self._content = range_, wanted, fails_fast, content
         self._names = tuple(columns)
         self.problems: list[Problem] = []
         self.messages = 0
@@ -58,7 +68,7 @@ class RangeReader:
             for rows in reader.read(range_.start, range_.stop):
                 self._check(reader.damage)
                 for part, chosen in split(rows):
-                    for columns in gather(chosen, self._names):
+                    for columns in gather(chosen, self._names, self._content):
                         self._check_bodies(columns)
                         self.messages += columns.count
                         yield part, columns

@@ -36,10 +36,12 @@ SCHEMA: Final = pa.schema(
         ("keys", pa.list_(pa.string())),
         ("properties", pa.map_(pa.string(), pa.string())),
         ("body", pa.binary()),
+        ("bodyPackings", pa.list_(pa.string())),
         ("bodyError", pa.string()),
     ]
 )
-"""Names are those of the JSON lines; the body is decompressed, as far as ``bodyError`` does not say why it is not.
+"""Names are those of the JSON lines; the body is decompressed and unpacked, as far as ``bodyError`` does not say
+why it is not.
 Times are null where an export's are."""
 
 ROWS_AT_ONCE: Final = 10_000

@@ -79,7 +79,7 @@ def append_range(task: AppendTask) -> AppendedRange:
 
 def _append(task: AppendTask, attempt: PlacedAttempt, notify: Callable[[int, int], None]) -> AppendedRange:
     more = tuple(name for name in BOUNDS if name not in task.columns)
-    reader = RangeReader(task.range, task.shape.wanted, (*task.columns, *more))
+    reader = RangeReader(task.range, task.shape.wanted, (*task.columns, *more), content=task.shape.content)
     mask = read_mask(task.shape.masked) if task.shape.masked else None
     origin = task.range.base_offset + task.range.start
     with contextlib.closing(_PartitionFiles(task, attempt)) as files:

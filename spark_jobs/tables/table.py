@@ -14,6 +14,7 @@ import msgspec
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.placed_run import PlacedRun
 from spark_jobs.read.log_ranges import Problem
+from storage.columns.body_content import BodyContent
 from storage.columns.names import check_names
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.filter.tag import parse_tag_expression
@@ -56,10 +57,17 @@ class TableShape(msgspec.Struct, frozen=True, kw_only=True):
     tag: str | None = None
     where: str | None = None
     masked: tuple[str, ...] = ()
+    unpack: bool = False
+    charset: str | None = None
 
     def __post_init__(self) -> None:
         """Raise ConfigError for columns that are none."""
         check_names(self.columns)
+
+    @property
+    def content(self) -> BodyContent | None:
+        """What becomes of bodies; raises ConfigError for a charset that is none."""
+        return BodyContent.asked(self.charset, unpack=self.unpack)
 
     @property
     def wanted(self) -> Wanted:

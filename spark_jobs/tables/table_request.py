@@ -15,7 +15,8 @@ class TableRequest(msgspec.Struct, frozen=True, kw_only=True):
     `store` and `table` are directories or URLs, `storage` and `out_storage` the options of their file systems as JSON;
     without the latter they are the same. `catalog` are the properties of an Iceberg catalog, `name` is the table's in
     it. Without `columns` all are written. `compact_bytes` are the bytes of a file that small ones are put together to,
-    0 where they stay; `drop_before` is a day or `7d`, as :func:`spark_jobs.tables.days.parse_day` reads it.
+    0 where they stay; `drop_before` is a day or `7d`, as :func:`spark_jobs.tables.days.parse_day` reads it. With
+    `unpack` or a `charset` bodies are written as :class:`storage.columns.body_content.BodyContent` makes them.
     """
 
     store: str
@@ -31,6 +32,8 @@ class TableRequest(msgspec.Struct, frozen=True, kw_only=True):
     where: str | None = None
     columns: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
+    unpack: bool = False
+    charset: str | None = None
     commit_log_directories: tuple[str, ...] = ()
     storage: str = ""
     out_storage: str = ""
@@ -55,6 +58,8 @@ class TableRequest(msgspec.Struct, frozen=True, kw_only=True):
             tag=self.tag,
             where=self.where,
             masked=self.masked,
+            unpack=self.unpack,
+            charset=self.charset,
         )
 
 

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from protocol.compression import DECOMPRESSED_LIMIT, decompress
 from protocol.errors import CorruptRecord
 from protocol.sys_flag import SysFlag, compression_type
+from storage.columns.body_content import BodyContent
 from storage.columns.names import KINDS, PROPERTIES_OF, ColumnKind
 from storage.columns.properties import Properties
 from storage.columns.rows import MessageRows
@@ -99,20 +100,27 @@ def needs_names(names: Sequence[str]) -> bool:
     return "properties" not in names and not _NAMED.keys().isdisjoint(names)
 
 
-def gather(rows: MessageRows, names: Sequence[str]) -> Iterator[Columns]:
-    """The columns of some messages, copied; in several blocks where bodies decompress to very much."""
+def gather(rows: MessageRows, names: Sequence[str], content: BodyContent | None = None) -> Iterator[Columns]:
+    """The columns of some messages, copied; in several blocks where bodies become very much.
+
+    `content` says what becomes of bodies, None that they stay what consumers get.
+    """
     if "body" not in names and "body_error" not in names:
         yield _gather(rows, names, {}, {})
         return
     flags = numbers_of(rows, "sys_flag")
-    compressed = np.flatnonzero((flags & _COMPRESSED != 0) & (rows.table["body_length"] > 0)).tolist()
+    is_compressed = (flags & _COMPRESSED != 0) & (rows.table["body_length"] > 0)
+    to_make = np.flatnonzero(is_compressed if content is None else rows.table["body_length"] > 0).tolist()
     start, held = 0, 0
     bodies: dict[int, bytes] = {}
     errors: dict[int, bytes] = {}
-    for row in compressed:
+    for row in to_make:
         try:
-            bodies[row - start] = body = _decompress(rows, row, int(flags[row]))
-            held += len(body)
+            body = _decompress(rows, row, int(flags[row])) if is_compressed[row] else _stored(rows, row)
+            made = body if content is None else content.of(body)
+            if made is not body or is_compressed[row]:
+                bodies[row - start] = made
+                held += len(made)
         except CorruptRecord as error:
             errors[row - start] = str(error).partition(": ")[2].encode()
         if held > MOST_BODY_BYTES:
@@ -186,8 +194,12 @@ _GATHER: Final[dict[str, Callable[[MessageRows], Column]]] = {
 }
 
 
+def _stored(rows: MessageRows, row: int) -> bytes:
+    return bytes_at(rows.region, int(rows.table["body"][row]), int(rows.table["body_length"][row]))
+
+
 def _decompress(rows: MessageRows, row: int, flags: int) -> bytes:
-    stored = bytes_at(rows.region, int(rows.table["body"][row]), int(rows.table["body_length"][row]))
+    stored = _stored(rows, row)
     kind = compression_type(flags)
     if kind is None:
         raise CorruptRecord("body", expected="0 to 3", found=flags >> 8 & 7, what="compression type")

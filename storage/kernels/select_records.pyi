@@ -35,13 +35,15 @@ class SearchQuery:
         program: Program | None,
         place: int,
         needles: Sequence[tuple[bytes, int, int]],
+        packings: Sequence[bytes],
     ) -> SearchQuery:
         """None is any.
 
         `key`: one of the business keys or the unique key, or with `key_is_start` what one of them starts with. `times`
         are store times in ms. `network`: address and mask of the born host, 4 or 16 bytes each. One of two `needles`
         at most must lie in `place`, which is IN_BODY, IN_PROPERTIES, both, or 0; each comes with the positions of its
-        two rarest bytes, the lower one first.
+        two rarest bytes, the lower one first. A body that begins with one of `packings`, 16 at most, may hold a needle
+        unseen, and so may a batch where there are any.
         """
 
 @final

@@ -66,6 +66,7 @@ cdef enum:
     # Pairs in one look ahead that do not belong to the needle, until what takes no longer for them takes over.
     MOST_PAIRS = 256
     MOST_NEEDLES = 2
+    MOST_PACKINGS = 16
     CACHE_LINE = 64
     FETCHED_AHEAD = 1 << 11
     FETCHED_AT_ONCE = 1 << 10
@@ -92,6 +93,8 @@ cdef struct Query:
     int place  # IN_BODY, IN_PROPERTIES, or both; 0: bytes are not looked for.
     Needle needles[MOST_NEEDLES]  # One of these must be there.
     int needle_count
+    Text packings[MOST_PACKINGS]  # A body that begins with one of these holds other bytes.
+    int packing_count
 
 
 # --- Bytes looked for ahead ---
@@ -173,6 +176,7 @@ cdef class SearchQuery:
         Program program,
         int place,
         needles,
+        packings,
     ):
         cdef Query *query = &self.query
         cdef bytes data
@@ -198,7 +202,12 @@ cdef class SearchQuery:
             query.needles[query.needle_count].first = first
             query.needles[query.needle_count].second = second
             query.needle_count += 1
-        self.held = (topic, tag, key, tuple(needles))
+        if len(packings) > MOST_PACKINGS:
+            raise ValueError(f"{len(packings)} packings, at most {MOST_PACKINGS} are known")
+        for data in packings:
+            query.packings[query.packing_count] = text_of(data)
+            query.packing_count += 1
+        self.held = (topic, tag, key, tuple(needles), tuple(packings))
 
     cdef int set_network(self, bytes address, bytes mask) except -1:
         if len(address) != len(mask) or len(mask) not in (4, 16):
@@ -260,6 +269,15 @@ cdef inline bint has_needle(const Query *query, Finder *finders, const uint8_t *
     return False
 
 
+cdef inline bint is_packed(const Query *query, const Text *body) noexcept nogil:
+    """Whether a body begins as one does that an application has packed."""
+    cdef int number
+    for number in range(query.packing_count):
+        if is_wanted(body, &query.packings[number], True):
+            return True
+    return False
+
+
 cdef inline bint may_match(
     const Query *query, const Record *record, const uint8_t *data, Finder *finders, Evaluation *evaluation
 ) noexcept nogil:
@@ -282,7 +300,10 @@ cdef inline bint may_match(
     if query.place == 0:
         return True
     if query.place & IN_BODY or is_batch:
-        if is_compressed or has_needle(query, finders, data, &record.body):
+        # The bodies of a batch may each be packed.
+        if is_compressed or has_needle(query, finders, data, &record.body) or is_packed(query, &record.body):
+            return True
+        if is_batch and query.packing_count:
             return True
     return query.place & IN_PROPERTIES != 0 and has_needle(query, finders, data, &record.properties)
 

@@ -40,6 +40,9 @@ class Criteria:
     is ``EXPR=VALUE`` (:mod:`storage.search.json_path`), ``where`` SQL92 over the properties. ``tag`` is compared
     whole; ``key`` is one of the business keys or the unique key, ``key_prefix`` the start of one. ``born_host`` is an
     address, with a port or without, or a network (``10.1.0.0/16``). Sizes are bytes of the decompressed body.
+
+    A body that an application has packed (:mod:`protocol.body_content`) is looked into both as it is and unpacked; its
+    size is that of the packed one. ``charset`` is that of the bodies' text, None for UTF-8.
     """
 
     topic: str | None = None
@@ -56,6 +59,7 @@ class Criteria:
     born_host: str | None = None
     minimum_size: int = 0
     maximum_size: int | None = None
+    charset: str | None = None
 
     @property
     def digest(self) -> bytes:

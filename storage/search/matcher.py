@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from protocol.body_content import charset_of, decoder_of, text_with_replacements, unpack
 from protocol.compression import DECOMPRESSED_LIMIT
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message, decode_message
@@ -19,20 +20,22 @@ _TEXTS: Final = ("topic", "contains", "regex", "json_path", "tag", "key", "key_p
 
 
 class Unreadable(Exception):
-    """A message may or may not match: its body cannot be decompressed, or is not the batch that it should be."""
+    """A message may or may not match: its body cannot be decompressed or unpacked, or is no batch as it should be."""
 
 
 class Matcher:
     """Decides about records; shared by threads, and made anew in another process. Checks the criteria when it is made.
 
-    Raises ConfigError for a regular expression, a JSONPath or a host that is none, and for a condition that is empty or
-    no text (an argument whose bytes are no UTF-8); FilterSyntaxError for what is no SQL92.
+    Raises ConfigError for a regular expression, a JSONPath, a charset or a host that is none, and for a condition that
+    is empty or no text (an argument whose bytes are no UTF-8); FilterSyntaxError for what is no SQL92.
     """
 
     def __init__(self, criteria: Criteria) -> None:
         for name in _TEXTS:
             _check_text(name.replace("_", " "), getattr(criteria, name))
         self.criteria = criteria
+        self.charset = None if criteria.charset is None else charset_of(criteria.charset)
+        self._text = None if self.charset is None else _text_of(criteria.contains)
         self.regex = _compile(criteria.regex)
         self.regex_literal = None if criteria.regex is None else required_literal(criteria.regex)
         self.json = None if criteria.json_path is None else JsonCondition(criteria.json_path)
@@ -41,12 +44,10 @@ class Matcher:
         self._is_decided_by_body = criteria.place is SearchPlace.BODY and (
             self.regex is not None or self.json is not None
         )
-        self._needs_body = (
-            self.json is not None
-            or (criteria.place is not SearchPlace.PROPERTIES and (criteria.contains or criteria.regex) is not None)
-            or criteria.minimum_size > 0
-            or criteria.maximum_size is not None
+        self._looks_into_body = self.json is not None or (
+            criteria.place is not SearchPlace.PROPERTIES and (criteria.contains or criteria.regex) is not None
         )
+        self._needs_body = self._looks_into_body or criteria.minimum_size > 0 or criteria.maximum_size is not None
 
     def matches_in(self, record: memoryview, physical_offset: int) -> list[Message]:
         """The messages of a record that match: itself, or those of a batch. Raises Unreadable, and StoreError."""
@@ -79,9 +80,11 @@ class Matcher:
             return False
         (length,) = INT.unpack_from(record, start - INT.size)
         body = record[start : start + max(length, 0)]
-        if self.regex is not None and not self.regex.search(str(body, "utf-8", "replace")):
+        if decoder_of(body) is not None:
+            return False
+        if self.regex is not None and not self.regex.search(text_with_replacements(body, self.charset)):
             return True
-        return self.json is not None and not self.json.matches(body)
+        return self.json is not None and not self._finds_json(self.json, body)
 
     def _has_header(self, message: Message) -> bool:
         """Whether what all messages of a record share is as wanted."""
@@ -116,28 +119,57 @@ class Matcher:
             largest = self.criteria.maximum_size
             if len(body) < self.criteria.minimum_size or (largest is not None and len(body) > largest):
                 return False
+        if self._says(message, body):
+            return True
+        if not self._looks_into_body:
+            return False
+        content = unpack(body)
+        if content.packings and self._says(message, content.data):
+            return True
+        if content.error is not None:
+            raise Unreadable(content.error)
+        return False
+
+    def _says(self, message: Message, body: bytes | memoryview) -> bool:
+        """Whether a body, as it is or unpacked, and the properties hold what is looked for in them."""
         if self.criteria.contains is not None and not self._contains(self.criteria.contains, message, body):
             return False
         if self.regex is not None and not self._fits(self.regex, message, body):
             return False
-        return self.json is None or self.json.matches(body)
+        return self.json is None or self._finds_json(self.json, body)
 
     def _contains(self, data: bytes, message: Message, body: bytes | memoryview) -> bool:
         place = self.criteria.place
-        if place is not SearchPlace.PROPERTIES and data in bytes(body):
+        if place is not SearchPlace.PROPERTIES and self._holds(data, body):
             return True
         return place is not SearchPlace.BODY and any(data in value for value in _values(message))
 
+    def _holds(self, data: bytes, body: bytes | memoryview) -> bool:
+        if self._text is None:
+            return data in bytes(body)
+        return self._text in text_with_replacements(body, self.charset)
+
     def _fits(self, regex: re.Pattern[str], message: Message, body: bytes | memoryview) -> bool:
         place = self.criteria.place
-        if place is not SearchPlace.PROPERTIES and regex.search(str(body, "utf-8", "replace")):
+        if place is not SearchPlace.PROPERTIES and regex.search(text_with_replacements(body, self.charset)):
             return True
         return place is not SearchPlace.BODY and any(regex.search(value) for value in message.properties.values())
+
+    def _finds_json(self, condition: JsonCondition, body: bytes | memoryview) -> bool:
+        return condition.matches(body if self.charset is None else text_with_replacements(body, self.charset).encode())
 
 
 def _values(message: Message) -> list[bytes]:
     """The values of the properties as UTF-8; a lone surrogate, which Java may have, is what it was decoded from."""
     return [value.encode("utf-8", "surrogatepass") for value in message.properties.values()]
+
+
+def _text_of(contains: bytes | None) -> str | None:
+    """The text to look for in bodies of another charset than UTF-8; raises ConfigError for bytes that are no text."""
+    try:
+        return None if contains is None else contains.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError("contains: with a charset, expected a text, got bytes that are no UTF-8") from error
 
 
 def _check_text(name: str, value: str | bytes | None) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from protocol.body_content import DECODERS
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.kernels import select_records as kernel
 from storage.search.born_host import BornHost
@@ -14,6 +15,8 @@ PLACES: Final = {
     SearchPlace.PROPERTIES: kernel.IN_PROPERTIES,
     SearchPlace.ANY: kernel.IN_BODY | kernel.IN_PROPERTIES,
 }
+ONE_SPELLING: Final = frozenset({"ascii", "iso8859-1", "cp1252", "gb2312", "gbk"})
+"""Charsets in which each character is written by the same bytes always: so a text can be looked for by its bytes."""
 ESCAPE: Final = b"\\u"
 _REPLACEMENT: Final = "\ufffd"
 _SELDOM: Final = b"zqjxkvZQJXKVYUWHGF~`^\\|#@$%&*?!<>;+=()/'ywbpgfmucdlhrsnioateEATOINSRLDCMPB9876543_-. 210[]{},:\""
@@ -57,6 +60,7 @@ def query_of(matcher: Matcher) -> kernel.SearchQuery:
         program=None if matcher.expression is None else matcher.expression.expression.program,
         place=place,
         needles=[(needle.data, needle.first, needle.second) for needle in map(Needle.of, needles)],
+        packings=[decoder.magic for decoder in DECODERS],
     )
 
 
@@ -73,11 +77,25 @@ def _chosen(matcher: Matcher) -> tuple[int, list[bytes]]:
     """Where to look for which bytes, of which one must be there: for the longest that any condition asks for."""
     place = PLACES[matcher.criteria.place]
     chosen: list[tuple[int, int, list[bytes]]] = [(0, 0, [])]
-    if matcher.criteria.contains is not None:
-        chosen.append((2 * len(matcher.criteria.contains), place, [matcher.criteria.contains]))
-    if matcher.regex_literal is not None:
-        chosen.append((2 * len(matcher.regex_literal), place, [matcher.regex_literal]))
-    if matcher.json is not None and matcher.json.literal is not None:
+    for text in (matcher.criteria.contains, matcher.regex_literal):
+        needles = None if text is None else _needles(text, matcher)
+        if text is not None and needles is not None:
+            chosen.append((2 * len(text), place, needles))
+    if matcher.json is not None and matcher.json.literal is not None and matcher.charset in (None, *ONE_SPELLING):
         chosen.append((len(matcher.json.literal), kernel.IN_BODY, [matcher.json.literal, ESCAPE]))
-    _, place, needles = max(chosen, key=lambda each: each[0])
-    return place, needles
+    _, place, found = max(chosen, key=lambda each: each[0])
+    return place, found
+
+
+def _needles(text: bytes, matcher: Matcher) -> list[bytes] | None:
+    """A text as it is written in bodies of the matcher's charset, and in properties; None: in ways that are unknown."""
+    place = matcher.criteria.place
+    if matcher.charset is None or place is SearchPlace.PROPERTIES:
+        return [text]
+    try:
+        in_body = text.decode().encode(matcher.charset) if matcher.charset in ONE_SPELLING else None
+    except UnicodeError:  # no body of this charset says it
+        return None
+    if in_body is None or _REPLACEMENT in text.decode():
+        return None
+    return [in_body] if place is SearchPlace.BODY or in_body == text else [in_body, text]

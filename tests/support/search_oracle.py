@@ -4,6 +4,7 @@ Records come from the oracles' own reader, SQL92 has one of its own, and JSONPat
 project's.
 """
 
+import gzip
 import json
 import re
 import struct
@@ -103,28 +104,47 @@ def _matches(body: bytes | None, properties: dict[str, str], criteria: Criteria)
         and (criteria.key is None or criteria.key in keys)
         and (criteria.key_prefix is None or any(key.startswith(criteria.key_prefix) for key in keys))
         and criteria.minimum_size <= len(body) <= largest
-        and _says(body, properties, criteria)
-        and (criteria.json_path is None or _has_value(body, criteria.json_path))
+        and any(
+            _says(form, properties, criteria)
+            and (criteria.json_path is None or _has_value(form, criteria.json_path, criteria.charset))
+            for form in _forms(body)
+        )
         and (criteria.where is None or where_oracle.is_true(criteria.where, properties))
     )
 
 
+def _forms(body: bytes) -> list[bytes]:
+    """A body as it is, and what an application packed into it, and into that, if it did."""
+    forms = [body]
+    for _ in range(3):
+        try:
+            if forms[-1].startswith(b"\x1f\x8b\x08"):
+                forms.append(gzip.decompress(forms[-1]))
+            elif forms[-1].startswith(b"\x28\xb5\x2f\xfd"):
+                forms.append(_unpack(forms[-1]))
+        except (OSError, EOFError, zlib.error, zstandard.ZstdError):
+            break
+    return [forms[0], forms[-1]]
+
+
 def _says(body: bytes, properties: dict[str, str], criteria: Criteria) -> bool:
     values = list(properties.values())
-    texts = [] if criteria.place is SearchPlace.PROPERTIES else [body.decode("utf-8", "replace")]
+    texts = [] if criteria.place is SearchPlace.PROPERTIES else [body.decode(criteria.charset or "utf-8", "replace")]
     texts += [] if criteria.place is SearchPlace.BODY else values
-    parts = [] if criteria.place is SearchPlace.PROPERTIES else [body]
+    parts = (
+        [] if criteria.place is SearchPlace.PROPERTIES else [body if criteria.charset is None else texts[0].encode()]
+    )
     parts += [] if criteria.place is SearchPlace.BODY else [value.encode("utf-8", "surrogatepass") for value in values]
     if criteria.contains is not None and not any(criteria.contains in part for part in parts):
         return False
     return criteria.regex is None or any(re.search(criteria.regex, text) for text in texts)
 
 
-def _has_value(body: bytes, condition: str) -> bool:
+def _has_value(body: bytes, condition: str, charset: str | None) -> bool:
     """Whether a JSON body has the value where the path says; a text equals the value as it is written."""
     path, _, wanted = condition.partition("=")
     try:
-        document = json.loads(body)
+        document = json.loads(body if charset is None else body.decode(charset, "replace"))
     except ValueError:
         return False
     return any(_equals(found.value, wanted) for found in jsonpath_ng.parse(path).find(document))

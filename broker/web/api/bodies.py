@@ -1,33 +1,35 @@
-"""A message's body as the API shows it: decompressed, with its kind, and cut to the length that was requested."""
+"""A message's body as the API shows it: decompressed, unpacked, with its kind, cut to the length that was requested."""
 
 import base64
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
-from protocol.errors import StoreError
+from broker.web.api.errors import bad_parameter
+from protocol.body_content import MOST_INDENTED, UTF_8, charset_of, indented_json, text_in, unpack
+from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
 from protocol.sys_flag import SysFlag, compression_type
 
-MOST_FORMATTED: Final = 256 * 1024
-"""Bytes of JSON that is shown indented: indenting may make much of little."""
-
-DEEPEST: Final = 40
-"""Levels of such JSON."""
+Charset: TypeAlias = Annotated[
+    str,
+    Meta(min_length=1, max_length=40, description="Charset of bodies that are text, such as gbk; by default utf-8."),
+]
 
 PREVIEW_BYTES: Final = 1 << 20
-"""A body that is longer when decompressed has no preview in a list."""
+"""A body that is longer when decompressed or unpacked has no preview in a list."""
 
 PREVIEW: Final = 160
 """Characters of a body in a list."""
 
 
 class Body(msgspec.Struct, rename="camel", kw_only=True):
-    """A body, decompressed.
+    """A body, decompressed, and unpacked where an application packed it: `packings` are what was undone (gzip, zstd).
 
-    `kind` is empty, json, text (UTF-8 without control characters), binary or unreadable. `text` or, of what is no text,
-    `base64` are its first `shown` bytes; `formatted` is JSON indented, where it is short enough. `size` is in bytes, of
-    what is stored where it cannot be decompressed, for the reason in `error`.
+    `kind` is empty, json, text (of the charset asked for, without control characters), binary or unreadable. `text` or,
+    of what is no text, `base64` are its first `shown` bytes; `formatted` is JSON indented, where it is short enough.
+    `size` is in bytes: of what is there where that cannot be decompressed or unpacked, for the reason in `error`.
     """
 
     kind: str
@@ -35,31 +37,48 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
     stored_size: int
     compression: str | None
     shown: int
+    packings: list[str] = []
     text: str | None = None
     base64: str | None = None
     formatted: str | None = None
     error: str | None = None
 
 
-def body_of(message: Message, most: int) -> Body:
+def checked_charset(name: str | None) -> str | None:
+    """The charset of a parameter; raises `ApiError` for one that is none."""
+    try:
+        return None if name is None else charset_of(name)
+    except ConfigError as error:
+        raise bad_parameter("charset", str(error)) from None
+
+
+def body_of(message: Message, most: int, charset: str | None = None) -> Body:
     """The first `most` bytes of a message's body."""
     stored = len(message.stored_body)
     compression = compression_of(message)
+    packings: tuple[str, ...] = ()
     try:
-        data, error = message.body, None
+        content, packings, error = unpack(message.decoded_body())
+        data = bytes(content)
     except StoreError as failure:
         data, error = bytes(message.stored_body), str(failure)
-    body = Body(kind="empty", size=len(data), stored_size=stored, compression=compression, shown=0, error=error)
-    text = _beginning_of_text(data, most)
+    body = Body(
+        kind="empty", size=len(data), stored_size=stored, compression=compression, shown=0, packings=list(packings),
+        error=error,
+    )  # fmt: skip
+    text = text_in(data, charset)
     if error is not None or (data and text is None):
         shown = data[:most]
         body.kind = "binary" if error is None else "unreadable"
         body.base64, body.shown = base64.b64encode(shown).decode(), len(shown)
     elif data:
         assert text is not None
-        body.formatted = _formatted(data)
-        body.kind = "text" if not _is_json(data, body.formatted) else "json"
-        body.text, body.shown = text, len(text.encode())
+        body.formatted = indented_json(text)
+        body.kind = "text" if not _is_json(data, text, body.formatted) else "json"
+        body.text, body.shown = text, len(data)
+        if len(data) > most:  # cut between characters
+            body.text = text_in(data[:most], charset, is_cut=True) or ""
+            body.shown = len(body.text.encode()) if charset in (None, UTF_8) else most
     return body
 
 
@@ -71,62 +90,20 @@ def compression_of(message: Message) -> str | None:
     return "unknown" if kind is None else kind.name.lower()
 
 
-def preview_of(message: Message) -> str | None:
+def preview_of(message: Message, charset: str | None = None) -> str | None:
     """The beginning of a body on one line; None for what is no text, or too long to look into."""
     try:
-        data = bytes(memoryview(message.decoded_body(PREVIEW_BYTES))[: PREVIEW * 4])
+        content = unpack(message.decoded_body(PREVIEW_BYTES), limit=PREVIEW_BYTES)
     except StoreError:
         return None
-    text = data.decode("utf-8", "replace").rstrip("\ufffd")
-    if not is_text(text):
+    text = text_in(memoryview(content.data)[: PREVIEW * 4], charset, is_cut=len(content.data) > PREVIEW * 4)
+    if text is None:
         return None
     line = " ".join(text.split())
     return line if len(line) <= PREVIEW else f"{line[: PREVIEW - 1]}…"
 
 
-def is_text(text: str) -> bool:
-    """Whether there is nothing in it that is no text: control characters, or bytes that are no UTF-8."""
-    return all(character >= " " or character in "\t\n\r" for character in text) and not {"\x7f", "\ufffd"} & set(text)
-
-
-def _beginning_of_text(data: bytes, most: int) -> str | None:
-    """The first bytes as text, cut between characters; None where any of it is no text."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return None
-    if not is_text(text):
-        return None
-    return text if len(data) <= most else data[:most].decode("utf-8", "ignore")
-
-
-def _is_json(data: bytes, formatted: str | None) -> bool:
+def _is_json(data: bytes, text: str, formatted: str | None) -> bool:
     if formatted is not None:
         return True
-    return len(data) > MOST_FORMATTED and data.lstrip()[:1] in (b"{", b"[")
-
-
-def _formatted(data: bytes) -> str | None:
-    """JSON indented, its numbers as they are written; None for what is none, or would become too long."""
-    if len(data) > MOST_FORMATTED or data.lstrip()[:1] not in (b"{", b"["):
-        return None
-    try:
-        if _depth(msgspec.json.decode(data)) > DEEPEST:
-            return None
-        return msgspec.json.format(data, indent=2).decode()
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return None
-
-
-def _depth(value: object) -> int:
-    """Levels of lists and objects, counted no further than one beyond `DEEPEST`."""
-    level, depth = [value], 0
-    while level and depth <= DEEPEST:
-        depth += 1
-        level = [
-            inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
-        ]
-    return depth
+    return len(data) > MOST_INDENTED and text.lstrip()[:1] in ("{", "[")

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import (
     LARGEST,
@@ -59,6 +60,7 @@ class BrowseQuestion(Question):
     limit: Limit = 50
     milliseconds: Milliseconds = 1000
     cursor: Cursor | None = None
+    charset: Charset | None = None
 
 
 class BrowseAnswer(msgspec.Struct, rename="camel", kw_only=True):
@@ -93,7 +95,7 @@ def browse(context: RequestContext, question: BrowseQuestion) -> BrowseAnswer:
     parts = parts_of(context, spans)
     if start is not None:
         parts = [_from_place(part, start, is_backward=is_backward) for part in parts]
-    walk = Walk(context, choice, question.limit)
+    walk = Walk(context, choice, question.limit, checked_charset(question.charset))
     walk.run(parts, is_backward=is_backward)
     return BrowseAnswer(
         messages=walk.lines,
@@ -129,8 +131,8 @@ class Walk:
     `reached` has the queue offset in each part that it came to.
     """
 
-    def __init__(self, context: RequestContext, choice: Choice | None, limit: int) -> None:
-        self._context, self._choice, self._limit = context, choice, limit
+    def __init__(self, context: RequestContext, choice: Choice | None, limit: int, charset: str | None) -> None:
+        self._context, self._choice, self._limit, self._charset = context, choice, limit, charset
         self.lines: list[MessageLine] = []
         self.looked_at = self.unreadable = self.left_out = 0
         self.stopped_at: int | None = None
@@ -178,7 +180,7 @@ class Walk:
         elif not self._context.may_read_message(message):
             self.left_out += 1
         elif choice is None or choice.delivers(message):
-            self.lines.append(line_of(message, damage=damage))
+            self.lines.append(line_of(message, damage=damage, charset=self._charset))
 
 
 def _read(queue: OwnQueue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Question, Time, Topic
 from broker.web.api.errors import ApiError
@@ -33,6 +34,7 @@ class FindQuestion(Question):
     limit: Limit = 50
     milliseconds: Milliseconds = 1000
     cursor: Cursor | None = None
+    charset: Charset | None = None
 
 
 class Tried(msgspec.Struct, rename="camel", kw_only=True):
@@ -65,6 +67,7 @@ class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
     """Find the messages that any id, key or tag names, and say what it was taken for."""
+    charset = checked_charset(question.charset)
     context.allow(question.milliseconds)
     if question.topic is not None:
         context.require_right(question.topic)
@@ -80,7 +83,7 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
     named = names_holding(names, text) if question.cursor is None else []
     is_vain = question.cursor is None and not (named or finder.found)
     return FindAnswer(
-        messages=[line_of(*found) for found in finder.found],
+        messages=[line_of(*found, charset=charset) for found in finder.found],
         tried=[Tried(kind=each.kind, found=each.found, note=each.note) for each in finder.tried.values()],
         topics=named[:MOST_TOPICS],
         topics_left_out=max(len(named) - MOST_TOPICS, 0),

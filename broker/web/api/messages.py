@@ -6,10 +6,11 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.bodies import Body, body_of, preview_of
+from broker.web.api.bodies import Body, Charset, body_of, checked_charset, preview_of
 from broker.web.api.endpoint import Offset, Question, QueueId, Topic
 from broker.web.api.errors import not_found
 from broker.web.api.request_context import RequestContext
+from protocol.body_content import unpack
 from protocol.errors import RocketLensError, StoreError
 from protocol.message import Message
 from protocol.sys_flag import has_inner_messages
@@ -112,6 +113,7 @@ class MessageQuestion(Question):
 
     offset: Offset
     body_limit: Annotated[int, Meta(ge=0, le=MOST_SHOWN, description="Number of bytes of the body to return.")] = SHOWN
+    charset: Charset | None = None
 
 
 class QueueMessageQuestion(Question):
@@ -121,18 +123,20 @@ class QueueMessageQuestion(Question):
     queue_id: QueueId
     queue_offset: Offset
     body_limit: Annotated[int, Meta(ge=0, le=MOST_SHOWN)] = SHOWN
+    charset: Charset | None = None
 
 
 class BodyQuestion(Question):
-    """`offset` is the physical offset of the record."""
+    """`offset` is the physical offset of the record. `unpacked`: what an application packed, as `Body` shows it."""
 
     offset: Offset
+    unpacked: bool = False
 
 
 def message(context: RequestContext, question: MessageQuestion) -> MessageAnswer:
     """The message that starts at a physical offset, damaged or not."""
     found, damage = read_message(context, question.offset)
-    return _answer(context, found, damage, question.body_limit)
+    return _answer(context, found, damage, question)
 
 
 def queue_message(context: RequestContext, question: QueueMessageQuestion) -> MessageAnswer:
@@ -154,14 +158,14 @@ def queue_message(context: RequestContext, question: QueueMessageQuestion) -> Me
     if found is None:
         raise not_found(f"no message there: {damage}", "queueOffset")
     context.require_message(found)
-    return _answer(context, found, damage, question.body_limit)
+    return _answer(context, found, damage, question)
 
 
 def body(context: RequestContext, question: BodyQuestion) -> bytes:
     """The whole body, decompressed, to be downloaded; as it is stored where it cannot be decompressed."""
     found, _ = read_message(context, question.offset)
     try:
-        return found.body
+        return bytes(unpack(found.body).data) if question.unpacked else found.body
     except StoreError:
         return bytes(found.stored_body)
 
@@ -178,7 +182,9 @@ def read_message(context: RequestContext, physical_offset: int) -> tuple[Message
     return found, damage
 
 
-def line_of(message: Message, found_by: str | None = None, damage: str | None = None) -> MessageLine:
+def line_of(
+    message: Message, found_by: str | None = None, damage: str | None = None, charset: str | None = None
+) -> MessageLine:
     """A message in a list."""
     tags = message.tags
     return MessageLine(
@@ -195,7 +201,7 @@ def line_of(message: Message, found_by: str | None = None, damage: str | None = 
         offset_message_id=message.offset_message_id,
         tags=tags if tags is None else tags[:LONGEST],
         keys=list(_first(message.keys)),
-        preview=preview_of(message),
+        preview=preview_of(message, charset),
         found_by=found_by,
         damage=damage,
     )
@@ -211,7 +217,10 @@ def _first(keys: list[str]) -> Iterator[str]:
         room -= len(key) + 1
 
 
-def _answer(context: RequestContext, message: Message, damage: str | None, most: int) -> MessageAnswer:
+def _answer(
+    context: RequestContext, message: Message, damage: str | None, question: MessageQuestion | QueueMessageQuestion
+) -> MessageAnswer:
+    charset = checked_charset(question.charset)
     inner = _inner(message)
     groups, problem = _groups_of(context, message)
     return MessageAnswer(
@@ -237,11 +246,11 @@ def _answer(context: RequestContext, message: Message, damage: str | None, most:
         tags=message.tags,
         keys=message.keys,
         properties=message.properties,
-        body=body_of(message, most),
+        body=body_of(message, question.body_limit, charset),
         groups=groups,
         groups_problem=problem,
         inner_count=len(inner),
-        inner=[_inner_answer(each) for each in inner[:MOST_INNER]],
+        inner=[_inner_answer(each, charset) for each in inner[:MOST_INNER]],
         damage=damage,
     )
 
@@ -255,14 +264,14 @@ def _inner(message: Message) -> list[Message]:
         return []
 
 
-def _inner_answer(message: Message) -> InnerMessage:
+def _inner_answer(message: Message, charset: str | None) -> InnerMessage:
     return InnerMessage(
         queue_offset=message.queue_offset,
         unique_key=message.unique_key,
         tags=message.tags,
         keys=message.keys,
         properties=message.properties,
-        body=body_of(message, INNER_SHOWN),
+        body=body_of(message, INNER_SHOWN, charset),
     )
 
 

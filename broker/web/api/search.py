@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, Question, Time, Topic, check_times
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
@@ -23,6 +24,7 @@ from protocol.message import Message
 from storage.search import Criteria, ProgressReport, SearchPlace, search
 from storage.search.cursor import Cursor as SearchCursor
 from storage.search.matcher import Matcher
+from storage.search.step import Step
 
 LEAST_MILLISECONDS: Final = 200
 """The least time of searching for one answer, so that each answer comes further than the one before."""
@@ -56,6 +58,7 @@ class SearchQuestion(Question):
     born_host: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     minimum_size: Size = 0
     maximum_size: Size | None = None
+    charset: Charset | None = None
     exhaustive: bool = False
     limit: Limit = 50
     milliseconds: Milliseconds = 1500
@@ -78,6 +81,7 @@ class SearchQuestion(Question):
             born_host=self.born_host,
             minimum_size=self.minimum_size,
             maximum_size=self.maximum_size,
+            charset=checked_charset(self.charset),
         )
 
 
@@ -146,7 +150,7 @@ def _search_here(context: RequestContext, question: SearchQuestion) -> SearchAns
     for step in steps:
         found += step.messages
     context.check()
-    return _answer(context, found, step.progress, step.notes, step.cursor)
+    return _answer(context, found, step, question.charset)
 
 
 def _search_apart(context: RequestContext, question: SearchQuestion, milliseconds: int) -> SearchAnswer:
@@ -160,28 +164,26 @@ def _search_apart(context: RequestContext, question: SearchQuestion, millisecond
         exhaustive=question.exhaustive,
     )
     found: list[Message] = []
-    progress, cursor = ProgressReport(0, 0, 0, 0.0), question.cursor
-    notes: tuple[str, ...] = ()
+    last = Step((), ProgressReport(0, 0, 0, 0.0), question.cursor)
     for step in search_apart(context, task, milliseconds):
         found += step.messages
-        progress, notes, cursor = step.progress, step.notes, step.cursor
-    return _answer(context, found, progress, notes, cursor)
+        last = step
+    return _answer(context, found, last, question.charset)
 
 
-def _answer(
-    context: RequestContext, found: list[Message], progress: ProgressReport, notes: tuple[str, ...], cursor: str | None
-) -> SearchAnswer:
+def _answer(context: RequestContext, found: list[Message], last: Step, charset: str | None) -> SearchAnswer:
+    progress, notes, encoding = last.progress, last.notes, checked_charset(charset)
     seen = [message for message in found if context.may_read_message(message)]
     if context.account is not None and not context.account.is_unbounded:
         # Said whether there were any or not: a count would say what is in messages that may not be read.
         notes = (*notes, "messages that this account may not read are left out")
     return SearchAnswer(
-        messages=[line_of(message) for message in seen],
+        messages=[line_of(message, charset=encoding) for message in seen],
         searched_bytes=progress.searched_bytes,
         total_bytes=progress.total_bytes,
         rate=progress.rate,
         # Which counts what is shown, for the same reason.
         sentence=replace(progress, found=len(seen)).sentence(),
         notes=list(notes),
-        cursor=cursor,
+        cursor=last.cursor,
     )

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.service.long_polling import QueueKey
+from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.browse import Walk
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Awaited, Cursor, Limit, Milliseconds, Question, QueueId, Topic
@@ -45,6 +46,7 @@ class TailQuestion(Question):
     queue_id: QueueId | None = None
     tag: Tag | None = None
     sql: Sql | None = None
+    charset: Charset | None = None
     limit: Limit = 50
     wait: Annotated[int, Meta(ge=0, le=10_000, description="Milliseconds to wait for a message.")] = 0
     milliseconds: Milliseconds = 1000
@@ -123,7 +125,7 @@ def tail(context: RequestContext, question: TailQuestion) -> TailAnswer:
     ]
     spans, skipped = _newest(spans, question.limit)
     parts = parts_of(context, spans)
-    walk = Walk(context, choice, question.limit)
+    walk = Walk(context, choice, question.limit, checked_charset(question.charset))
     walk.run(parts, is_backward=False)
     return TailAnswer(
         messages=walk.lines,

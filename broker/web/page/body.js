@@ -33,7 +33,7 @@ export function bodyPanel(first, place, context) {
       type: "button", role: "tab", "aria-selected": name === form ? "true" : "false", onclick: () => choose(name),
     }, name)));
     clear(size, described(body));
-    clear(shown, body.error ? notice(`It cannot be decompressed: ${body.error}. This is what is stored.`, "error") : null, content(body, form));
+    clear(shown, body.error ? notice(`It cannot be decompressed or unpacked: ${body.error}. This is what is there instead.`, "error") : null, content(body, form));
     const isCut = body.shown < body.size;
     clear(tools,
       isCut ? el("span", { class: "muted" }, `The first ${bytes(body.shown)} of ${bytes(body.size)} are shown.`) : null,
@@ -50,7 +50,7 @@ export function bodyPanel(first, place, context) {
   }
 
   async function save() {
-    try { keep(await askFile("/message/body", place, context.signal), `message-${place.offset}${body.kind === "json" ? ".json" : body.kind === "text" ? ".txt" : ".bin"}`); }
+    try { keep(await askFile("/message/body", { ...place, unpacked: true }, context.signal), `message-${place.offset}${body.kind === "json" ? ".json" : body.kind === "text" ? ".txt" : ".bin"}`); }
     catch (error) { announce(error.message); }
   }
 
@@ -63,7 +63,8 @@ const offered = (body) => [body.formatted !== null ? "JSON" : null, body.text !=
 function described(body) {
   if (body.kind === "empty") return "empty";
   const compression = body.compression ? `, ${bytes(body.storedSize)} as stored (${body.compression})` : "";
-  return `${body.kind}, ${number(body.size)} ${body.size === 1 ? "byte" : "bytes"}${compression}`;
+  const packed = body.packings.length ? `, unpacked (${body.packings.join(", ")})` : "";
+  return `${body.kind}, ${number(body.size)} ${body.size === 1 ? "byte" : "bytes"}${compression}${packed}`;
 }
 
 function content(body, form) {

@@ -1,14 +1,18 @@
 """Messages for people and for programs."""
 
 import base64
+import gzip
 import io
 import json
+import re
 import time
+from collections.abc import Callable
 
 import msgpack
 import pytest
+import zstandard
 
-from broker.cli.output import json_line, message_fields, text_of, time_text, write_details, write_list, write_msgpack
+from broker.cli.output import json_line, message_fields, time_text, write_details, write_list, write_msgpack
 from message_encoding import encode_message
 from protocol.message import CompressionType, HostAddress, Message, SysFlag, decode_message
 
@@ -88,7 +92,6 @@ def test_a_body_that_is_text_is_given_as_text(body: bytes) -> None:
 def test_any_other_body_is_given_in_base64(body: bytes) -> None:
     fields = as_json(message(body))
     assert (base64.b64decode(str(fields["body"])), fields["bodyEncoding"]) == (body, "base64")
-    assert text_of(body) is None
 
 
 def test_a_compressed_body_is_decompressed() -> None:
@@ -102,6 +105,51 @@ def test_a_body_that_cannot_be_decompressed_is_given_as_stored_with_the_reason()
     fields = as_json(message(b"no zlib", sys_flag=SysFlag.COMPRESSED))
     assert fields["body"] == "no zlib"
     assert "ZLIB" in str(fields["bodyError"])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_a_body_that_an_application_packed_is_unpacked(
+    pack: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = message(pack("消息 4711".encode()))
+    name = pack.__module__.partition(".")[0].replace("zstandard", "zstd")
+    fields = as_json(one)
+    assert (fields["body"], fields["bodyEncoding"], fields["bodyPackings"]) == ("消息 4711", "text", [name])
+    assert message_fields(one)["body"] == "消息 4711".encode()
+    for write in (write_list, write_details):
+        write([one])
+        assert "消息 4711" in capsys.readouterr().out
+
+
+def test_a_packed_body_that_cannot_be_unpacked_is_given_as_it_is_with_the_reason() -> None:
+    data = gzip.compress(b"x" * 1000)[:-1]
+    fields = as_json(message(data))
+    assert (base64.b64decode(str(fields["body"])), fields["bodyEncoding"]) == (data, "base64")
+    assert "gzip body" in str(fields["bodyError"])
+    assert "bodyPackings" not in fields
+
+
+def test_a_body_in_another_charset_is_text_when_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    one = message("订单".encode("gbk"))
+    assert as_json(one)["bodyEncoding"] == "base64"
+    assert json.loads(json_line(one, "gbk"))["body"] == "订单"
+    for write in (write_list, write_details):
+        write([one], "gbk")
+        assert "订单" in capsys.readouterr().out
+
+
+def test_json_is_indented_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = message(b'{"id":1.50,"a":[1]}')
+    write_details([one])
+    assert '{"id":1.50,"a":[1]}' in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    write_details([one])
+    shown = re.sub("\x1b\\[[0-9]*m", "", capsys.readouterr().out)
+    assert [line.split() for line in shown.splitlines()[-6:]] == [
+        *(["body", "{"], ['"id":', "1.50,"], ['"a":', "["], ["1"], ["]"], ["}"])
+    ]
 
 
 def test_a_line_of_json_is_one_line() -> None:

@@ -1,7 +1,9 @@
 """`rocketlens view`: any id, from a store or from a server."""
 
+import gzip
 import io
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from protocol.headers import ViewMessageRequestHeader
 from protocol.message import HostAddress
 from protocol.message_id import encode_message_id
 from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
 
 # Of produced.tsv: hot0.
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
@@ -199,3 +202,78 @@ def test_what_is_no_store_is_code_3(tmp_path: Path) -> None:
     assert (outcome.code, outcome.output) == (3, b"")
     assert outcome.errors.startswith(f"rocketlens: {tmp_path} is no store that can be served: ")
     assert len(outcome.errors.splitlines()) == 1
+
+
+class TestBodies:
+    """`--body` writes the bytes of one body, `--charset` reads them."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Path:
+        writer = StoreWriter(tmp_path / "store")
+        writer.append("T", zlib.compress(b"\x00\xff body"), sys_flag=1, unique_key="U1")
+        writer.append("T", gzip.compress("订单".encode("gbk"), mtime=0), unique_key="U2")
+        writer.append("T", b"one", unique_key="U3")
+        writer.append("T", b"two", unique_key="U3")
+        writer.append("T", b"no zlib", sys_flag=1, unique_key="U4")
+        writer.close()
+        return writer.root
+
+    def test_the_body_goes_to_stdout_or_a_file_as_consumers_get_it(self, store: Path, tmp_path: Path) -> None:
+        for key, body in (("U1", b"\x00\xff body"), ("U2", gzip.compress("订单".encode("gbk"), mtime=0))):
+            outcome = rocketlens("view", store, key, "--body", "-")
+            assert (outcome.code, outcome.output, outcome.errors) == (0, body, "")
+            written = rocketlens("view", store, key, "--body", tmp_path / key)
+            assert (written.code, written.output, (tmp_path / key).read_bytes()) == (0, b"", body)
+            assert written.errors == f"rocketlens: {len(body)} bytes written to {tmp_path / key}\n"
+
+    def test_a_server_gives_the_same_bytes(self, g1_store: Path, server: Endpoint) -> None:
+        assert rocketlens("view", UNIQUE_KEY, "--server", server, "--body", "-").output == b"hot 0"
+
+    def test_a_body_that_cannot_be_decompressed_is_written_as_stored_and_that_is_said(self, store: Path) -> None:
+        outcome = rocketlens("view", store, "U4", "--body", "-")
+        assert (outcome.code, outcome.output) == (0, b"no zlib")
+        assert "the body is written as it is stored: " in outcome.errors
+
+    def test_no_file_is_replaced_and_none_is_made_in_the_store(self, store: Path, tmp_path: Path) -> None:
+        (tmp_path / "there").write_bytes(b"before")
+        refused = rocketlens("view", store, "U1", "--body", tmp_path / "there")
+        assert (refused.code, (tmp_path / "there").read_bytes()) == (2, b"before")
+        assert "exists already: choose another name" in refused.errors
+        inside = rocketlens("view", store, "U1", "--body", store / "body")
+        assert (inside.code, (store / "body").exists()) == (2, False)
+        assert "lies inside the store" in inside.errors
+
+    def test_of_several_messages_none_is_written(self, store: Path, tmp_path: Path) -> None:
+        outcome = rocketlens("view", store, "U3", "--body", tmp_path / "file")
+        assert (outcome.code, (tmp_path / "file").exists()) == (2, False)
+        assert "expected one message, found 2; name one by its physical offset: " in outcome.errors
+
+    def test_where_nothing_is_found_nothing_is_written(self, store: Path, tmp_path: Path) -> None:
+        outcome = rocketlens("view", store, "nobody", "--body", tmp_path / "file")
+        assert (outcome.code, (tmp_path / "file").exists()) == (1, False)
+
+    @pytest.mark.parametrize("options", [["--json"], ["--format", "msgpack"], ["--charset", "gbk"]])
+    def test_options_that_contradict_it_are_refused(self, store: Path, options: list[str]) -> None:
+        outcome = rocketlens("view", store, "U1", "--body", "-", *options)
+        assert (outcome.code, outcome.output) == (2, b"")
+
+    def test_every_command_that_shows_bodies_takes_a_charset(self, store: Path, tmp_path: Path) -> None:
+        (tmp_path / "keys").write_text("U2\n")
+        for arguments in (
+            ("view", store, "U2", "--json"),
+            ("query", store, "--topic", "T", "--unique-key", "U2", "--json"),
+            ("search", store, "--contains", "订单", "--json"),
+            ("lookup", store, tmp_path / "keys"),
+            ("find", store, "U2", "--json"),
+        ):
+            outcome = rocketlens(*arguments, "--charset", "GBK")
+            assert (outcome.code, outcome.messages[0]["body"]) == (0, "订单")
+            assert outcome.messages[0]["bodyPackings"] == ["gzip"]
+        filtered = rocketlens("filter", store, "--topic", "T", "--tag", "*", "--json", "--charset", "gbk")
+        assert filtered.messages[1]["body"] == "订单"
+        followed = rocketlens("tail", store, "--topic", "T", "--json", "--charset", "gbk")
+        assert followed.messages[1]["body"] == "订单"
+        (event, *_) = rocketlens("life", store, "--unique-key", "U2", "--json", "--charset", "gbk").messages
+        assert event["message"]["body"] == "订单"
+        refused = rocketlens("view", store, "U2", "--charset", "klingon")
+        assert (refused.code, "'klingon' is no charset" in refused.errors) == (2, True)

@@ -1,5 +1,7 @@
 """Exports read back: every message of the store is in them once, whatever the format and whatever came between."""
 
+import gzip
+import json
 import os
 import shutil
 import zlib
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 from click.testing import CliRunner
 
 import oracles
@@ -168,6 +171,51 @@ def test_nothing_found_is_an_export_without_parts(spark: "SparkContext", store: 
     assert report.exit_code == 1
     assert report.notes == ["no message of the log matches", "the store has no topic none"]
     assert read_back(tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    writer = StoreWriter(tmp_path_factory.mktemp("packed") / "store")
+    text = "订单 4711".encode("gbk")
+    writer.append("T", gzip.compress(text))
+    writer.append("T", zlib.compress(zstandard.compress(text)), sys_flag=1)
+    writer.append("T", text)
+    writer.append("T", "订单".encode())
+    writer.append("T", gzip.compress(text)[:-1])
+    writer.append("T", b"")
+    writer.append("T", b"no zlib", sys_flag=1)
+    writer.close()
+    return writer.root
+
+
+class TestBodies:
+    """`--unpack` and `--charset` write what is in bodies."""
+
+    def test_bodies_are_written_as_consumers_get_them_unless_more_is_asked_for(
+        self, spark: "SparkContext", packed: Path, tmp_path: Path
+    ) -> None:
+        text, cut = "订单 4711".encode("gbk"), gzip.compress("订单 4711".encode("gbk"))[:-1]
+        as_text, other = "订单 4711".encode(), "订单".encode()
+        for options, expected in (
+            ({}, [gzip.compress(text), zstandard.compress(text), text, other, cut, b"", None]),
+            ({"unpack": True}, [text, text, text, other, cut, b"", None]),
+            ({"charset": "gbk"}, [as_text, as_text, as_text, "璁㈠崟".encode(), cut, b"", None]),
+        ):
+            out = tmp_path / (next(iter(options), "none"))
+            export(packed, out, "parquet", **options)
+            assert [row["body"] for row in read_back(out)] == expected
+            assert manifest_of(out)["charset"] == options.get("charset")
+
+    def test_in_lines_of_json_they_are_text(self, spark: "SparkContext", packed: Path, tmp_path: Path) -> None:
+        export(packed, tmp_path, "ndjson", charset="GBK", columns=("body",))
+        first = json.loads(next(tmp_path.glob("part-*")).read_text().splitlines()[0])
+        assert first == {"body": "订单 4711", "body_encoding": "utf-8"}
+
+    def test_a_charset_that_is_none_is_refused_before_spark_starts(self, packed: Path, tmp_path: Path) -> None:
+        outcome = CliRunner().invoke(
+            export_store, [str(packed), "--format", "csv", "--out", str(tmp_path), "--charset", "klingon"]
+        )
+        assert (outcome.exit_code, "'klingon' is no charset" in outcome.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("format_", ["parquet", "csv"])

@@ -1,5 +1,6 @@
 """Runs that append: each message once, whatever was killed, and whatever the log has become since the last run."""
 
+import gzip
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
@@ -94,6 +95,17 @@ def test_each_run_appends_what_came_since_the_last_one(store: StoreWriter, place
         (0, end, 36),
         (end, second.details.stop, 7),
     ]
+
+
+def test_bodies_are_unpacked_in_each_run_or_in_none(tmp_path: Path, place: OutputPlace) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for count in (1, 2):
+        writer.append("T", gzip.compress("订单".encode("gbk"), mtime=0))
+        writer.flush()
+        append(writer, place, format="parquet", charset="gbk")
+        assert [row["body"] for row in rows_of_table(place, "parquet")] == ["订单".encode()] * count
+    with pytest.raises(ConfigError, match="was made with unpack False, not True"):
+        append(writer, place, format="parquet", unpack=True)
 
 
 def test_a_run_that_finds_nothing_new_commits_nothing(store: StoreWriter, new_place: Fresh) -> None:

@@ -1,8 +1,9 @@
 """Searching a store by content against a loop over its records; pages, stops, threads."""
 
+import gzip
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from search_oracle import Hit
 from storage.search import Criteria, SearchPlace, Step, search
 from storage.search import plan as planning
 from storage.search.engine import search_in_threads
+from storage.search.query import ONE_SPELLING
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
@@ -107,6 +109,80 @@ class TestBodies:
         (last,) = [step for step in search(MessageStore.open(tmp_path, LAZY), Criteria(contains=b"x")) if step.is_last]
         assert "1 record whose body cannot be decompressed or taken apart is left out: 0" in last.notes
 
+    @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress], ids=["gzip", "zstd"])
+    def test_what_an_application_packed_is_found_unpacked_and_as_it_is(
+        self, tmp_path: Path, pack: Callable[[bytes], bytes]
+    ) -> None:
+        writer = StoreWriter(tmp_path)
+        body = b'{"id": 4711, "text": "needle needle needle needle"}'
+        writer.append("T", pack(b"all the same " * 40))
+        hit = writer.append("T", pack(body))
+        batch = writer.append_inner_batch("B", [(b"one", {}), (pack(body), {})])
+        writer.close()
+        expected = [(hit.physical_offset, 1), (batch.physical_offset, batch.queue_offset + 1)]
+        for criteria in (
+            Criteria(contains=b"needle needle"),
+            Criteria(regex="^.{20}.*needle"),
+            Criteria(json_path="$.id=4711"),
+            Criteria(contains=pack(body)),
+            Criteria(contains=b"needle needle", charset="gbk"),
+        ):
+            assert found(tmp_path, criteria) == expected == by_loop(tmp_path, criteria)
+        assert found(tmp_path, Criteria(minimum_size=len(pack(body)), contains=b"needle")) == expected
+        assert found(tmp_path, Criteria(minimum_size=len(pack(body)) + 1, contains=b"needle")) == []
+
+    def test_a_packed_body_that_cannot_be_unpacked_is_named(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        writer.append("T", gzip.compress(b"needle" * 30)[:-9])
+        bomb = writer.append("T", gzip.compress(gzip.compress(bytes(65 << 20))))
+        writer.close()
+        steps = search(MessageStore.open(tmp_path, LAZY), Criteria(contains=b"something else"))
+        (last,) = [step for step in steps if step.is_last]
+        left_out = f"are left out: 0, {bomb.physical_offset}"
+        assert f"2 records whose body cannot be decompressed or taken apart {left_out}" in last.notes
+        assert found(tmp_path, Criteria(contains=b"x", place=SearchPlace.PROPERTIES, minimum_size=1)) == []
+
+    @pytest.mark.parametrize("charset", ["gbk", "gb18030", "big5", "utf-16-le"])
+    def test_a_text_is_found_in_bodies_of_its_charset(self, tmp_path: Path, charset: str) -> None:
+        writer = StoreWriter(tmp_path)
+        hit = writer.append("T", '{"城市": "上海", "id": 5}'.encode(charset))
+        writer.append("T", '{"城市": "北京", "id": 6}'.encode(charset))
+        writer.append("T", '{"城市": "上海", "id": 7}'.encode(), properties={"city": "上海"})
+        writer.close()
+        for criteria in (
+            Criteria(contains="上海".encode(), charset=charset),
+            Criteria(regex="城市.*上.", charset=charset),
+            Criteria(json_path="$.城市=上海", charset=charset),
+            Criteria(json_path="$.id=5", charset=charset),
+        ):
+            assert found(tmp_path, criteria) == [(hit.physical_offset, 0)] == by_loop(tmp_path, criteria)
+        anywhere = Criteria(contains="上海".encode(), charset=charset, place=SearchPlace.ANY)
+        assert [number for _, number in found(tmp_path, anywhere)] == [0, 2]
+
+    def test_a_charset_that_is_none_and_bytes_that_are_no_text_are_refused(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        writer.append("T", b"x")
+        writer.close()
+        with pytest.raises(ConfigError, match="'klingon' is no charset"):
+            found(tmp_path, Criteria(contains=b"x", charset="klingon"))
+        with pytest.raises(ConfigError, match="bytes that are no UTF-8"):
+            found(tmp_path, Criteria(contains=b"\xff", charset="gbk"))
+
+    @pytest.mark.parametrize("charset", sorted(ONE_SPELLING))
+    def test_no_two_sequences_of_bytes_are_one_character_where_texts_are_looked_for_by_bytes(
+        self, charset: str
+    ) -> None:
+        spelled: dict[str, bytes] = {}
+        for number in range(1 << 16):
+            for data in (bytes([number >> 8, number & 0xFF]), bytes([number & 0xFF])):
+                try:
+                    text = data.decode(charset)
+                except UnicodeDecodeError:
+                    continue
+                if len(text) == 1:
+                    assert spelled.setdefault(text, data) == data == text.encode(charset)
+        assert len(spelled) >= 128
+
     def test_bytes_of_two_neighbours_do_not_join_to_a_hit(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path)
         first = writer.append("T", b"x", properties=b"a\x01needle\x02")
@@ -139,7 +215,15 @@ class TestBodies:
 bodies = st.one_of(
     st.binary(max_size=200),
     st.sampled_from(
-        [b'{"id": 5, "a": [{"b": "abc"}]}', b'{"id":"5"}', b'{"a":[{"b":"\\u0061bc"}]}', b"abc", b"xabcx" * 30]
+        [
+            *(b'{"id": 5, "a": [{"b": "abc"}]}', b'{"id":"5"}', b'{"a":[{"b":"\\u0061bc"}]}', b"abc", b"xabcx" * 30),
+            *(gzip.compress(b'{"id": 5}' + b" " * 60), gzip.compress(gzip.compress(b"xabc" * 9)), b"\x1f\x8b\x08abc"),
+            *(
+                zstandard.ZstdCompressor().compress(b"abc" * 20),
+                '{"b": "标abc"}'.encode("gbk"),
+                "标".encode("utf-16-le"),
+            ),
+        ]
     ),
 )
 messages = st.lists(
@@ -163,7 +247,7 @@ messages = st.lists(
 criteria_of_all_kinds = st.builds(
     Criteria,
     topic=st.sampled_from([None, None, "T", "消息", "nowhere"]),
-    contains=st.sampled_from([None, None, b"abc", b"a", b"bcxx", b"\x00", b"5"]),
+    contains=st.sampled_from([None, None, b"abc", b"a", b"bcxx", b"\x00", b"5", "标".encode()]),
     place=st.sampled_from(SearchPlace),
     regex=st.sampled_from([None, None, None, "abc", "^ab?c", "(?i)ABC", "x(abc)+x", "."]),
     json_path=st.sampled_from([None, None, None, "$.id=5", "$..b=abc", "$.a[0].b=abc"]),
@@ -174,6 +258,7 @@ criteria_of_all_kinds = st.builds(
     born_host=st.sampled_from([None, None, None, "10.1.2.3", "10.1.0.0/16", "10.1.9.9:81", "::1", "[::1]:80", "::/0"]),
     minimum_size=st.sampled_from([0, 0, 3, 30]),
     maximum_size=st.sampled_from([None, None, 3, 200]),
+    charset=st.sampled_from([None, None, None, "gbk", "utf-16-le", "big5"]),
 )  # fmt: skip
 
 

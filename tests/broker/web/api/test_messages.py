@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from golden_store import G1
 from store_writer import StoreWriter
@@ -110,7 +111,6 @@ def test_json_is_indented_and_its_numbers_stay_as_they_are(bodies: Bodies) -> No
         (b"\x00\x01", "binary"),
         (b"bell\x07", "binary"),
         (b"\xff\xfe", "binary"),
-        (gzip.compress(b"x", mtime=0), "binary"),
         (b"[" * 100_000, "text"),
         (b"[" * 60 + b"]" * 60, "text"),
         (b'[{"a":' * 200 + b"1" + b"}]" * 200, "text"),
@@ -134,6 +134,47 @@ def test_a_body_that_cannot_be_decompressed_says_why_and_is_there_as_stored(bodi
     body = bodies.body_of(b"no zlib", sys_flag=0x301)
     assert (body["kind"], body["size"]) == ("unreadable", 7)
     assert body["error"]
+
+
+def test_a_body_that_an_application_packed_is_shown_unpacked(bodies: Bodies) -> None:
+    packed = gzip.compress(zstandard.compress(b'{"id": 1}'), mtime=0)
+    body = bodies.body_of(packed)
+    assert (body["kind"], body["text"], body["packings"]) == ("json", '{"id": 1}', ["gzip", "zstd"])
+    assert (body["size"], body["storedSize"]) == (9, len(packed))
+    api = ApiOf(bodies.writer.root)
+    assert api.get("/messages", topic="bodies")["messages"][0]["preview"] == '{"id": 1}'
+    assert api.ask("/message/body", offset=0).content == packed
+    assert api.ask("/message/body", offset=0, unpacked="true").content == b'{"id": 1}'
+    assert api.get("/search", contains='"id"', topic="bodies")["messages"][0]["physicalOffset"] == 0
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(b"text" * 9, mtime=0)[:-8], gzip.compress(bytes(65 << 20), mtime=0)])
+def test_a_packed_body_that_cannot_be_unpacked_says_why_and_is_there_as_it_was_sent(
+    bodies: Bodies, packed: bytes
+) -> None:
+    body = bodies.body_of(packed)
+    assert (body["kind"], body["size"], body["packings"]) == ("unreadable", len(packed), [])
+    assert "gzip body" in body["error"]
+
+
+def test_a_body_is_text_in_the_charset_that_is_asked_for(bodies: Bodies) -> None:
+    written = bodies.writer.append("bodies", "订单号".encode("gbk"))
+    bodies.writer.close()
+    api = ApiOf(bodies.writer.root)
+    assert api.get("/message", offset=written.physical_offset)["body"]["kind"] == "binary"
+    for path, place in (
+        ("/message", {"offset": 0}),
+        ("/queue/message", {"topic": "bodies", "queueId": 0, "queueOffset": 0}),
+    ):
+        body = api.get(path, charset="GBK", **place)["body"]
+        assert (body["kind"], body["text"], body["size"]) == ("text", "订单号", 6)
+    cut = api.get("/message", offset=0, charset="gbk", bodyLimit=5)["body"]
+    assert (cut["text"], cut["shown"]) == ("订单", 5)
+    for path, question in (("/messages", {"topic": "bodies"}), ("/search", {"contains": "单号", "topic": "bodies"})):
+        assert [line["preview"] for line in api.get(path, charset="gbk", **question)["messages"]] == ["订单号"]
+    for path, question in (("/message", {"offset": 0}), ("/messages", {"topic": "bodies"}), ("/find", {"text": "x"})):
+        refused = api.ask(path, charset="klingon", **question)
+        assert (refused.status, refused.error["parameter"]) == (400, "charset")
 
 
 def test_a_damaged_record_is_shown_with_what_is_wrong(bodies: Bodies) -> None:

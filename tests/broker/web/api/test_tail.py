@@ -80,6 +80,20 @@ def test_a_tail_follows_one_queue_and_passes_a_filter(growing: Growing) -> None:
     assert offsets(answer) == [written[1], written[4]]
 
 
+def test_a_tail_shows_bodies_of_another_charset(growing: Growing) -> None:
+    cursor = growing.api.get("/tail", topic="orders")["cursor"]
+    growing.writer.append("orders", "订单".encode("gbk"))
+    growing.writer.flush()
+    growing.follow()
+    previews = {
+        charset: growing.api.get("/tail", topic="orders", cursor=cursor, charset=charset)["messages"][0]["preview"]
+        for charset in (None, "gbk")
+    }
+    assert previews == {None: None, "gbk": "订单"}
+    refused = growing.api.ask("/tail", topic="orders", cursor=cursor, charset="klingon")
+    assert (refused.status, refused.error["parameter"]) == (400, "charset")
+
+
 def test_who_is_too_far_behind_goes_on_with_the_newest(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.web.api.tail.MOST_BEHIND", 10)
     cursor = growing.api.get("/tail", topic="orders")["cursor"]

@@ -1,0 +1,179 @@
+"""What an application put into a body: bytes that it packed by itself, and text in a charset of its choice.
+
+A body that a client compressed (sysFlag) is decompressed before (:mod:`protocol.compression`). What is looked at here
+is what consumers get: it may be gzip or zstd all the same, and then an application has packed it. It is recognised by
+its first bytes and unpacked, never beyond a limit, for it may be a bomb.
+
+To read one more packing, add one line to `DECODERS`: its name, the bytes it begins with, and a function that unpacks
+it. Views, lists, searches, the HTTP API and the export take it from there.
+"""
+
+import codecs
+import re
+import zlib
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from protocol.compression import DECOMPRESSED_LIMIT, decompress
+from protocol.errors import ConfigError, CorruptRecord
+from protocol.message_layout import RECORD
+from protocol.sys_flag import CompressionType
+
+MOST_PACKINGS: Final = 3
+"""A packed body may hold another one, so many times."""
+
+MOST_INDENTED: Final = 256 * 1024
+"""Bytes of JSON that is shown indented: indenting may make much of little."""
+
+DEEPEST: Final = 40
+"""Levels of such JSON."""
+
+UTF_8: Final = "utf-8"
+
+_GZIP_STEP: Final = 4096
+"""Bytes fed to zlib at once: what lies behind one of very many members is copied for each."""
+
+_NO_CHARSETS: Final = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"})
+"""Codecs that are no charsets of a text; some of them take a time that grows with the square of its length."""
+
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Control characters, which no text contains."""
+
+
+class Decoder(NamedTuple):
+    """One packing: its `name`, the bytes that it begins with, and what unpacks it, by the bytes and a limit in bytes.
+
+    `unpack` raises `CorruptRecord` for what is not wholly of this packing, and for more than the limit.
+    """
+
+    name: str
+    magic: bytes
+    unpack: Callable[[bytes | memoryview, int], bytes]
+
+
+class Content(NamedTuple):
+    """What is in a body. `packings` are the names of what was undone, the outermost first.
+
+    `error` says why something that looks packed could not be unpacked; `data` is then as far as it could be.
+    """
+
+    data: bytes | memoryview
+    packings: tuple[str, ...] = ()
+    error: str | None = None
+
+
+def unpack(body: bytes | memoryview, *, limit: int = DECOMPRESSED_LIMIT) -> Content:
+    """What an application packed into a body that consumers get; most bodies are returned as they are, not copied.
+
+    Nothing that is unpacked on the way is larger than `limit` bytes.
+    """
+    content = Content(body)
+    for _ in range(MOST_PACKINGS):
+        decoder = decoder_of(content.data)
+        if decoder is None:
+            break
+        try:
+            content = Content(decoder.unpack(content.data, limit), (*content.packings, decoder.name))
+        except CorruptRecord as error:
+            return content._replace(error=str(error).partition(": ")[2])
+    return content
+
+
+def decoder_of(body: bytes | memoryview) -> Decoder | None:
+    """The packing that a body looks to be of, by its first bytes."""
+    for decoder in DECODERS:
+        if body[: len(decoder.magic)] == decoder.magic:
+            return decoder
+    return None
+
+
+def charset_of(name: str) -> str:
+    """The name by which Python knows a charset (`gbk`, `GB18030`, `latin-1`); raises ConfigError for what is none."""
+    try:
+        found = codecs.lookup(name)
+        # This refuses codecs that make bytes of bytes, among them bombs, without running them.
+        "".encode(name)
+    except (LookupError, UnicodeError, ValueError) as error:
+        raise ConfigError(f"{name[:80]!r} is no charset: expected one like utf-8, gbk, big5 or shift_jis") from error
+    if found.name.replace("-", "_") in _NO_CHARSETS:
+        raise ConfigError(f"{name[:80]!r} is no charset of texts")
+    return found.name
+
+
+def text_in(data: bytes | memoryview, charset: str | None = None, *, is_cut: bool = False) -> str | None:
+    """Bytes as text of a charset, by default UTF-8; None where they are no such text, or hold control characters.
+
+    Where the bytes are the beginning of more, `is_cut`, the last character may lack some: it is left out.
+    """
+    try:
+        text = codecs.getincrementaldecoder(charset or UTF_8)().decode(bytes(data), not is_cut)
+    except UnicodeError:
+        return None
+    return None if _CONTROLS.search(text) else text
+
+
+def text_with_replacements(data: bytes | memoryview, charset: str | None = None) -> str:
+    """Bytes as text of a charset, by default UTF-8, in which U+FFFD stands for what is none: to look for a text in."""
+    return str(data, charset or UTF_8, "replace")
+
+
+def indented_json(text: str) -> str | None:
+    """JSON indented, its numbers as they are written; None for what is none, or would become too long."""
+    if len(text) > MOST_INDENTED or text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        if _depth(msgspec.json.decode(text)) > DEEPEST:
+            return None
+        return msgspec.json.format(text, indent=2)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+
+
+def _depth(value: object) -> int:
+    """Levels of lists and objects, counted no further than one beyond `DEEPEST`."""
+    level, depth = [value], 0
+    while level and depth <= DEEPEST:
+        depth += 1
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return depth
+
+
+def _unpack_gzip(data: bytes | memoryview, limit: int) -> bytes:
+    """Members of gzip, one behind the other (RFC 1952), and nothing else."""
+    body, view, position = bytearray(), memoryview(data), 0
+    while position < len(view):
+        decoder = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        while not decoder.eof:
+            step = view[position : position + _GZIP_STEP]
+            if not step:
+                raise _corrupt("a complete stream", "its beginning")
+            try:
+                body += decoder.decompress(step, limit + 1 - len(body))
+            except zlib.error as error:
+                raise _corrupt("a complete stream", str(error)) from error
+            if len(body) > limit:
+                raise _corrupt(f"at most {limit} bytes", "more")
+            # Below the limit everything that was fed is consumed, but for what follows the member.
+            position += len(step) - len(decoder.unused_data)
+    return bytes(body)
+
+
+def _corrupt(expected: str, found: str) -> CorruptRecord:
+    return CorruptRecord(RECORD, expected=expected, found=found, what="gzip body")
+
+
+def _unpack_zstd(data: bytes | memoryview, limit: int) -> bytes:
+    return decompress(data, CompressionType.ZSTD, limit=limit)
+
+
+DECODERS: Final = (
+    Decoder("gzip", b"\x1f\x8b\x08", _unpack_gzip),
+    Decoder("zstd", b"\x28\xb5\x2f\xfd", _unpack_zstd),
+)
