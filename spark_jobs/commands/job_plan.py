@@ -4,11 +4,13 @@ A plan is made in a second or two, without Spark: of the files' sizes, one index
 segments. It is shown before a job starts, and is all that `--dry-run` does.
 """
 
+import bisect
 import math
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +35,8 @@ from storage.queue.consume_queue import UNIT
 
 SAMPLED_SEGMENTS: Final = 3
 SAMPLED_BYTES: Final = 1024 * 1024
+LOOK_BYTES: Final = 4096
+"""What is read in each look for the end of a segment that is not full."""
 LOOKED_AT: Final = 3
 """Index files that are read, from the newest on, until one shows its counts and whether it has entries of tags."""
 
@@ -83,7 +87,9 @@ def make_plan(command: str, request: BuildRequest, source: StoreSource) -> JobPl
     makes_queues = isinstance(request, RebuildRequest) and request.queues
     shape = _choose_index(request, source, chosen) if makes_index else None
     by_index = isinstance(request, CompactRequest) and not request.from_log
-    used = [_used_bytes(place) for place in source.segments]
+    used = [place.size for place in source.segments]
+    if used:  # a broker makes a file as long as it will be, and the next one in advance
+        used[-2:] = [_used_bytes(place) for place in source.segments[-2:]]
     messages, entries = _estimate(source, used, tags=shape is None or shape.tags)
     read = sum(used)
     if by_index:
@@ -205,13 +211,23 @@ def _choose_queues(request: RebuildRequest, plan: QueuePlan, chosen: list[str]) 
 
 
 def _used_bytes(place: SegmentPlace) -> int:
-    """Bytes of a segment that the disk holds: brokers make files as long as they will be, with holes."""
+    """Bytes of a segment up to where nothing is written yet, by a few looks for zeros.
+
+    How much the disk holds says less: a broker may reserve whole files, and file systems fill holes that are read.
+    """
     if place.remote is not None:
         return place.size
     try:
-        return min(place.size, os.stat(place.path).st_blocks * 512)
+        with open(place.path, "rb", buffering=0) as file:
+            blocks = range(math.ceil(place.size / LOOK_BYTES))
+            return min(place.size, LOOK_BYTES * bisect.bisect_left(blocks, True, key=partial(_is_zero, file.fileno())))
     except OSError:  # a running broker deletes the oldest ones
         return 0
+
+
+def _is_zero(descriptor: int, block: int) -> bool:
+    """Whether nothing is written in one of a file's blocks of `LOOK_BYTES`."""
+    return not any(os.pread(descriptor, LOOK_BYTES, LOOK_BYTES * block))
 
 
 def _estimate(source: StoreSource, used: list[int], *, tags: bool) -> tuple[int, int]:
