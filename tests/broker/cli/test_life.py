@@ -93,7 +93,7 @@ def test_a_whole_life_with_traces_is_told_in_order_of_time(whole_life: tuple[Pat
         f"delivered Topic-Pub 0 0 {at[2]} 0 group-1 has passed, late is at 0",
         f"scheduled SCHEDULE_TOPIC_XXXX 2 0 {at[3]} 1 delay level 3, until 2026-11-21 06:45:20.437+00:00",
         f"retry %RETRY%group-1 0 0 {at[4]} 1 group-1 has passed",
-        f"dead letter %DLQ%group-1 0 0 {at[5]} 2",
+        f"dead letter %DLQ%group-1 0 0 {at[5]} 2 group-1 gave up after 1 retry → DLQ",
     ]
     as_maps = rocketlens("life", store, "--unique-key", TRACED, "--json").messages
     assert [event["trace"]["kind"] for event in as_maps[:3]] == ["Pub", "SubBefore", "SubAfter"]
