@@ -9,6 +9,7 @@ cannot be unpacked as it was sent, and `bodyError` says why.
 
 import base64
 import functools
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +20,7 @@ import click
 import msgspec
 
 from broker.cli.errors import say
+from broker.cli.options import is_typed
 from protocol.body_content import indented_json, text_in, unpack
 from protocol.errors import StoreError
 from protocol.message import Message
@@ -100,6 +102,11 @@ def time_text(timestamp: int) -> str:
     except (ValueError, OverflowError, OSError):
         return str(timestamp)
     return moment.replace(microsecond=timestamp % 1000 * 1000).isoformat(sep=" ", timespec="milliseconds")
+
+
+def has_no_color() -> bool:
+    """Whether the environment asks for output that is neither bold nor coloured (no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
 
 
 def optional_time(timestamp: int | None) -> str:
@@ -331,7 +338,13 @@ def format_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def chosen_format(output_format: str | None, as_json: bool) -> str:
-    """Settle `--format` and `--json`; a contradiction is a usage error."""
+    """Settle `--format` and `--json`; a contradiction is a usage error, unless one of them alone was typed.
+
+    The other one, from the environment, does not count then.
+    """
+    is_json_typed = is_typed("as_json")
+    if is_typed("output_format") != is_json_typed:
+        return "json" if is_json_typed else output_format or "table"
     if as_json and output_format not in (None, "json"):
         raise click.UsageError(f"--json and --format {output_format} exclude each other")
     return "json" if as_json else output_format or "table"
@@ -385,4 +398,6 @@ def _print(renderable: Any) -> None:
             raise  # as from any other write; rich would end the process
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
-    Output(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False).print(renderable)
+    colors: Literal["auto"] | None = None if has_no_color() else "auto"
+    console = Output(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False, color_system=colors)
+    console.print(renderable)

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -34,10 +35,8 @@ from storage.queue.consume_queue import UNIT
 
 SAMPLED_SEGMENTS: Final = 3
 SAMPLED_BYTES: Final = 1024 * 1024
-OPEN_SEGMENTS: Final = 2
-"""A broker writes to the last one, or to the one before it when it has made the next one already."""
-
-ZERO_BLOCK: Final = 4096
+LOOK_BYTES: Final = 4096
+"""What is read in each look for the end of a segment that is not full."""
 LOOKED_AT: Final = 3
 """Index files that are read, from the newest on, until one shows its counts and whether it has entries of tags."""
 
@@ -88,10 +87,9 @@ def make_plan(command: str, request: BuildRequest, source: StoreSource) -> JobPl
     makes_queues = isinstance(request, RebuildRequest) and request.queues
     shape = _choose_index(request, source, chosen) if makes_index else None
     by_index = isinstance(request, CompactRequest) and not request.from_log
-    used = [
-        _used_bytes(place, is_open=number >= len(source.segments) - OPEN_SEGMENTS)
-        for number, place in enumerate(source.segments)
-    ]
+    used = [place.size for place in source.segments]
+    if used:  # a broker makes a file as long as it will be, and the next one in advance
+        used[-2:] = [_used_bytes(place) for place in source.segments[-2:]]
     messages, entries = _estimate(source, used, tags=shape is None or shape.tags)
     read = sum(used)
     if by_index:
@@ -212,28 +210,24 @@ def _choose_queues(request: RebuildRequest, plan: QueuePlan, chosen: list[str]) 
     chosen += plan.guesses
 
 
-def _used_bytes(place: SegmentPlace, *, is_open: bool) -> int:
-    """Bytes of a segment that hold records: brokers make files as long as they will be, some with all their blocks.
+def _used_bytes(place: SegmentPlace) -> int:
+    """Bytes of a segment up to where nothing is written yet, by a few looks for zeros.
 
-    Of one that may be `is_open`, the end is looked for: the first block of zeros, by halves.
+    How much the disk holds says less: a broker may reserve whole files, and file systems fill holes that are read.
     """
     if place.remote is not None:
         return place.size
     try:
-        used = min(place.size, os.stat(place.path).st_blocks * 512)
-        return _data_end(place.path, used) if is_open else used
+        with open(place.path, "rb", buffering=0) as file:
+            blocks = range(math.ceil(place.size / LOOK_BYTES))
+            return min(place.size, LOOK_BYTES * bisect.bisect_left(blocks, True, key=partial(_is_zero, file.fileno())))
     except OSError:  # a running broker deletes the oldest ones
         return 0
 
 
-def _data_end(path: str, size: int) -> int:
-    with open(path, "rb", buffering=0) as file:
-
-        def is_empty(block: int) -> bool:
-            file.seek(block * ZERO_BLOCK)
-            return not any(file.read(ZERO_BLOCK))
-
-        return min(size, ZERO_BLOCK * bisect.bisect_left(range(-(-size // ZERO_BLOCK)), True, key=is_empty))
+def _is_zero(descriptor: int, block: int) -> bool:
+    """Whether nothing is written in one of a file's blocks of `LOOK_BYTES`."""
+    return not any(os.pread(descriptor, LOOK_BYTES, LOOK_BYTES * block))
 
 
 def _estimate(source: StoreSource, used: list[int], *, tags: bool) -> tuple[int, int]:
