@@ -1,6 +1,8 @@
 """Iceberg and Delta tables: each message once, whatever was killed, and with other writers beside, at every place."""
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -20,7 +22,9 @@ from protocol.errors import ConfigError, StoreError
 from rest_catalog import RestCatalog, rest_catalog
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.tables.delta_table import DeltaTable
+from spark_jobs.tables.iceberg_state import GlancedTable
 from spark_jobs.tables.iceberg_table import IcebergTable
+from spark_jobs.tables.table import FileLayout, TableShape
 from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:
@@ -163,6 +167,48 @@ def test_of_two_first_runs_at_once_one_wins(store: StoreWriter, lake: Lake, monk
     with pytest.raises(StoreError, match="was changed by the run"):
         append(store, lake.place, **lake.options)
     assert lake.rows() == expected(store)
+
+
+class TestGlance:
+    """An Iceberg table with its catalog in a file is read without pyiceberg as long as there is nothing new."""
+
+    @pytest.fixture
+    def format_(self) -> str:
+        return "iceberg"
+
+    def test_a_run_that_finds_nothing_new_loads_neither_pyiceberg_nor_what_it_needs(
+        self, store: StoreWriter, lake: Lake
+    ) -> None:
+        append(store, lake.place, **lake.options)
+        table = lake.place.url.removeprefix("file://")
+        code = (
+            "import sys; from spark_jobs.run.progress import Silence; from spark_jobs.tables.append import run_append\n"
+            "from spark_jobs.tables.table_request import TableRequest\n"
+            f"request = TableRequest(store={str(store.root)!r}, table={table!r}, format='iceberg', since_last=True,\n"
+            "                       partition_by=('topic', 'date'))\n"
+            "print(run_append(request, Silence()).details.is_empty)\n"
+            "print(*{'pyiceberg', 'pydantic', 'sqlalchemy', 'fsspec', 'pyspark'} & set(sys.modules))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60)
+        assert done.stdout.split() == ["True"]
+
+    def test_a_run_that_another_one_overtakes_before_it_has_written_anything_ends_by_its_name(
+        self, store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        append(store, lake.place, **lake.options)
+        write(store, 9, 36)
+        layout = GlancedTable.layout
+
+        def layout_second(self: GlancedTable, shape: TableShape) -> FileLayout:
+            monkeypatch.setattr(GlancedTable, "layout", layout)
+            append(store, lake.place, **lake.options)
+            return layout(self, shape)
+
+        monkeypatch.setattr(GlancedTable, "layout", layout_second)
+        with pytest.raises(StoreError, match=r"was changed by the run [0-9a-f-]+ of .* meanwhile; this run wrote"):
+            append(store, lake.place, **lake.options)
+        assert lake.rows() == expected(store)
+        assert lake.unnamed_files() == set()
 
 
 @pytest.mark.parametrize("format_", LAKES)
