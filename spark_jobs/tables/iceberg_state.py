@@ -7,7 +7,7 @@ expected there is left to pyiceberg, which then says so in its own words.
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from protocol.errors import ConfigError, StoreError
-from spark_jobs.places.file_systems import local_path
+from spark_jobs.places.file_systems import is_url, local_path
 from spark_jobs.places.place_names import ATTEMPTS
 from spark_jobs.places.placed_run import PlacedRun
 from spark_jobs.tables.table import DataFile, FileLayout, Table, TableCommit, TableShape, read_commit
@@ -31,6 +31,7 @@ SEQUENCE: Final = "rocketlens.commit-sequence-number"
 CATALOG: Final = "catalog.db"
 DEFAULT_CATALOG: Final = "default"
 DEFAULT_NAME: Final = "rocketmq.messages"
+_SQLITE: Final = "sqlite:///"
 _VERSIONS: Final = (2, 3)
 _ENDING: Final = ".metadata.json"
 _COMPRESSED: Final = ".gz.metadata.json"
@@ -85,8 +86,19 @@ class TableState(msgspec.Struct, frozen=True, rename="kebab"):
         return read_commit(text, self.location)
 
 
+def catalog_file(url: str, catalog: Mapping[str, str]) -> Path | None:
+    """The file of SQLite that is the catalog of a table in a directory; None where there is more to a catalog."""
+    if is_url(url) or not catalog.keys() <= {"uri", "catalog"}:
+        return None
+    uri = catalog.get("uri")
+    if uri is None:
+        return Path(local_path(url)) / CATALOG
+    path = uri.removeprefix(_SQLITE)
+    return Path(path) if path and path != uri and "?" not in path else None
+
+
 class GlancedTable:
-    """An Iceberg table whose catalog is a file beside it; see :class:`spark_jobs.tables.table.Table`.
+    """An Iceberg table in a directory whose catalog is a file; see :class:`spark_jobs.tables.table.Table`.
 
     It is opened by pyiceberg as soon as more is asked for than what was committed last.
     """
@@ -94,11 +106,14 @@ class GlancedTable:
     is_hidden = False
     keeps_partitions = True
 
-    def __init__(self, url: str, name: str, make: Callable[[], Table]) -> None:
-        """Name the place and the table in its catalog; `make` opens it by pyiceberg. Nothing is read."""
+    def __init__(self, url: str, file: Path, catalog: str, name: str, make: Callable[[], Table]) -> None:
+        """Name the place, the catalog's file, the catalog's name in it, and the table's; nothing is read.
+
+        `make` opens the table by pyiceberg.
+        """
         self.where = url
-        self._directory = Path(local_path(url))
-        self._name = name or DEFAULT_NAME
+        self._directory, self._file = Path(local_path(url)), file
+        self._catalog, self._name = catalog or DEFAULT_CATALOG, name or DEFAULT_NAME
         self._make = make
         self._table: Table | None = None
         self._seen: TableCommit | None = None
@@ -167,7 +182,7 @@ class GlancedTable:
     def _metadata_location(self) -> str | None:
         """The file that the catalog names."""
         namespace, _, table = self._name.rpartition(".")
-        uri = f"file:{quote(str(self._directory / CATALOG))}?mode=rw"  # it may have to undo what a killed run began
+        uri = f"file:{quote(str(self._file))}?mode=rw"  # it may have to undo what a killed run began
         with contextlib.closing(sqlite3.connect(uri, timeout=0, uri=True)) as connection:
-            row: tuple[str | None] | None = connection.execute(_FIND, (DEFAULT_CATALOG, namespace, table)).fetchone()
+            row: tuple[str | None] | None = connection.execute(_FIND, (self._catalog, namespace, table)).fetchone()
         return None if row is None else row[0]

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from spark_jobs.places.file_systems import has_scheme, is_url
+from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.tables.compact_files import RunAll
 from spark_jobs.tables.files_table import FilesTable
-from spark_jobs.tables.iceberg_state import GlancedTable
+from spark_jobs.tables.iceberg_state import GlancedTable, catalog_file
 from spark_jobs.tables.table import Table
 from spark_jobs.tables.table_names import FILE_FORMATS, ICEBERG
 from spark_jobs.tables.table_request import TableRequest
@@ -28,7 +28,10 @@ def open_table(request: TableRequest, run_all: RunAll) -> Table:
 
             return IcebergTable(url, storage, run_all, request.compression, request.catalog, request.name)
 
-        return open_iceberg() if is_url(url) or request.catalog else GlancedTable(url, request.name, open_iceberg)
+        file = catalog_file(url, request.catalog)
+        if file is None:
+            return open_iceberg()
+        return GlancedTable(url, file, request.catalog.get("catalog", ""), request.name, open_iceberg)
     from spark_jobs.tables.delta_table import DeltaTable  # as above
 
     return DeltaTable(url, storage, run_all, request.compression)

@@ -176,16 +176,18 @@ class TestGlance:
     def format_(self) -> str:
         return "iceberg"
 
+    @pytest.mark.parametrize("catalog", [{}, {"uri": "sqlite:///{}/other #1.db", "catalog": "of-mine"}])
     def test_a_run_that_finds_nothing_new_loads_neither_pyiceberg_nor_what_it_needs(
-        self, store: StoreWriter, lake: Lake
+        self, store: StoreWriter, lake: Lake, tmp_path: Path, catalog: dict[str, str]
     ) -> None:
+        lake.catalog = {name: value.format(tmp_path) for name, value in catalog.items()}
         append(store, lake.place, **lake.options)
         table = lake.place.url.removeprefix("file://")
         code = (
             "import sys; from spark_jobs.run.progress import Silence; from spark_jobs.tables.append import run_append\n"
             "from spark_jobs.tables.table_request import TableRequest\n"
             f"request = TableRequest(store={str(store.root)!r}, table={table!r}, format='iceberg', since_last=True,\n"
-            "                       partition_by=('topic', 'date'))\n"
+            f"                       partition_by=('topic', 'date'), catalog={lake.catalog})\n"
             "print(run_append(request, Silence()).details.is_empty)\n"
             "print(*{'pyiceberg', 'pydantic', 'sqlalchemy', 'fsspec', 'pyspark'} & set(sys.modules))"
         )
