@@ -74,11 +74,16 @@ from spark_jobs.tables.table import DataFile, FileLayout, TableCommit, TableShap
 _NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
 _NEW: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "100",
+    "write.metadata.previous-versions-max": "20",
+    "commit.manifest-merge.enabled": "true",
     **{f"write.metadata.metrics.column.{path}": "none" for path in ("keys.element", "properties.key", "body")},
     "write.metadata.metrics.column.properties.value": "none",
 }
-"""Of long texts and bytes the files have no bounds, nor is anybody to make some."""
+"""Of long texts and bytes the files have no bounds, nor is anybody to make some. Runs every few minutes leave thousands
+of snapshots: each version of the metadata names all of them, and each list of manifests would name one of each run.
+"""
+_LISTED_DAMAGE: Final = 100
+"""Places of damage that a snapshot lists, as every later version of the metadata does too; more are counted."""
 _IN_MILLISECOND: Final = 1000
 
 
@@ -269,11 +274,10 @@ class IcebergTable:
     def _publish(
         self, table: PyTable, new: Iterable[IcebergFile], old: Sequence[IcebergFile], commit: TableCommit
     ) -> None:
-        text = msgspec.json.encode(commit).decode()
-        short = msgspec.structs.replace(commit, record=msgspec.structs.replace(commit.record, damage=()))
+        text, short = (msgspec.json.encode(_with_damage(commit, limit)).decode() for limit in (_LISTED_DAMAGE, 0))
         sequence = _sequence(table) + 1
         with table.transaction() as transaction:
-            transaction.set_properties({COMMIT: msgspec.json.encode(short).decode(), SEQUENCE: str(sequence)})
+            transaction.set_properties({COMMIT: short, SEQUENCE: str(sequence)})
             update = transaction.update_snapshot(snapshot_properties={COMMIT: text})
             with update.overwrite() if old else update.merge_append() as snapshot:
                 for each in new:
@@ -430,6 +434,15 @@ def _committed(table: PyTable) -> TableCommit | None:
         properties=metadata.properties,
     )
     return state.committed()
+
+
+def _with_damage(commit: TableCommit, limit: int) -> TableCommit:
+    """A commit whose record lists at most so many places of damage, and counts the others."""
+    record = commit.record
+    more = record.more_damage + max(len(record.damage) - limit, 0)
+    return msgspec.structs.replace(
+        commit, record=msgspec.structs.replace(record, damage=record.damage[:limit], more_damage=more)
+    )
 
 
 def _snapshot_state(snapshot: Snapshot) -> SnapshotState:

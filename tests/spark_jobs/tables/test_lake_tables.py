@@ -4,9 +4,10 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from starlette.responses import JSONResponse, Response
@@ -24,6 +25,7 @@ from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.tables.delta_table import DeltaTable
 from spark_jobs.tables.iceberg_state import GlancedTable
 from spark_jobs.tables.iceberg_table import IcebergTable
+from spark_jobs.tables.lake_runs import LakeRuns
 from spark_jobs.tables.table import FileLayout, TableShape
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -316,13 +318,52 @@ def test_what_other_programs_commit_between_changes_no_position(store: StoreWrit
         lake.delta().optimize.compact()
     else:
         table = lake.iceberg()
-        ours = table.metadata.current_snapshot_id
         table.append(lake.arrow().slice(0, 0))
-        table.maintenance.expire_snapshots().by_id(ours).commit()
+        table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
         assert lake.commits() == [], "the snapshot with the position has expired"
     write(store, 7, 36)
     assert append(store, lake.place, **lake.options).messages == 7
     assert lake.rows() == expected(store)
+
+
+def test_manifests_of_many_snapshots_are_merged_and_a_run_that_died_is_known_in_them(
+    store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"))
+    append(store, lake.place, **lake.options)
+    with lake.iceberg().transaction() as change:
+        change.set_properties({"commit.manifest.min-count-to-merge": "3"})
+    for number in range(36, 40):
+        write(store, 1, number)
+        append(store, lake.place, **lake.options)
+    write(store, 1, 40)
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeRuns, "finish", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            append(store, lake.place, **lake.options)
+    table = lake.iceberg()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert len(table.metadata.snapshots) == 6 > len(snapshot.manifests(table.io))
+    assert append(store, lake.place, **lake.options).details.is_empty
+    assert lake.rows() == expected(store)
+    assert lake.unnamed_files() == set()
+    assert lake.place.objects("_rocketlens") == {}
+
+
+def test_a_snapshot_lists_some_places_of_damage_and_counts_the_others(
+    store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.tables.iceberg_table._LISTED_DAMAGE", 2)
+    lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"))
+    broken = [store.written[number].physical_offset for number in (5, 10, 15, 20, 25)]
+    for offset in broken:
+        store.overwrite(offset + 8, b"\xff" * 12)
+    report = append(store, lake.place, **lake.options)
+    assert [each.physical_offset for each in report.damages] == broken
+    (commit,) = lake.commits()
+    assert [each.physical_offset for each in commit.record.damage] == broken[:2]
+    assert commit.record.more_damage == 3
 
 
 def test_a_delta_table_that_was_set_back_is_refused(store: StoreWriter, tmp_path: Path) -> None:
