@@ -28,8 +28,8 @@ from spark_jobs.places.placed_run import PlacedRun, enter, new_token, this_proce
 from spark_jobs.tables.compact_files import DATA_DIRECTORY, CompactTask, RunAll, choose_files, compact_files
 from spark_jobs.tables.days import start_of
 from spark_jobs.tables.table import TABLE_VERSION, DataFile, FileLayout, RunRecord, TableCommit, TableShape
+from spark_jobs.tables.table_names import HIDDEN
 
-HIDDEN: Final = "_rocketlens"
 COMMITS: Final = f"{HIDDEN}/commits"
 EACH: Final = 1000
 """Commits of one directory."""

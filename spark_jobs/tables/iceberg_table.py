@@ -58,24 +58,32 @@ from spark_jobs.tables.iceberg_schema import (
     partition_values,
     type_of,
 )
+from spark_jobs.tables.iceberg_state import (
+    CATALOG,
+    COMMIT,
+    DEFAULT_CATALOG,
+    DEFAULT_NAME,
+    SEQUENCE,
+    SnapshotState,
+    TableState,
+)
 from spark_jobs.tables.lake_options import iceberg_options
 from spark_jobs.tables.lake_runs import LakeRuns, Winner, base_of, follow
-from spark_jobs.tables.table import DataFile, FileLayout, TableCommit, TableShape, read_commit
+from spark_jobs.tables.table import DataFile, FileLayout, TableCommit, TableShape
 
-COMMIT: Final = "rocketlens.commit"
-SEQUENCE: Final = "rocketlens.commit-sequence-number"
-"""The table's property beside that of the commit: the sequence number of the snapshot it came with."""
-
-CATALOG: Final = "catalog.db"
-DEFAULT_NAME: Final = "rocketmq.messages"
 _NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
 _NEW: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "100",
+    "write.metadata.previous-versions-max": "20",
+    "commit.manifest-merge.enabled": "true",
     **{f"write.metadata.metrics.column.{path}": "none" for path in ("keys.element", "properties.key", "body")},
     "write.metadata.metrics.column.properties.value": "none",
 }
-"""Of long texts and bytes the files have no bounds, nor is anybody to make some."""
+"""Of long texts and bytes the files have no bounds, nor is anybody to make some. Runs every few minutes leave thousands
+of snapshots: each version of the metadata names all of them, and each list of manifests would name one of each run.
+"""
+_LISTED_DAMAGE: Final = 100
+"""Places of damage that a snapshot lists, as every later version of the metadata does too; more are counted."""
 _IN_MILLISECOND: Final = 1000
 
 
@@ -105,7 +113,7 @@ class IcebergTable:
                 raise ConfigError(f"--to {url}: name the catalog of the table: --catalog uri=URI")
             self._file = Path(local_path(url)) / CATALOG
             properties["uri"] = f"sqlite:///{self._file}"
-        self._catalog_name = properties.pop("catalog", "default")
+        self._catalog_name = properties.pop("catalog", DEFAULT_CATALOG)
         self._properties = properties
         self._stack = contextlib.ExitStack()
         self._opened: Catalog | None = None
@@ -266,11 +274,10 @@ class IcebergTable:
     def _publish(
         self, table: PyTable, new: Iterable[IcebergFile], old: Sequence[IcebergFile], commit: TableCommit
     ) -> None:
-        text = msgspec.json.encode(commit).decode()
-        short = msgspec.structs.replace(commit, record=msgspec.structs.replace(commit.record, damage=()))
+        text, short = (msgspec.json.encode(_with_damage(commit, limit)).decode() for limit in (_LISTED_DAMAGE, 0))
         sequence = _sequence(table) + 1
         with table.transaction() as transaction:
-            transaction.set_properties({COMMIT: msgspec.json.encode(short).decode(), SEQUENCE: str(sequence)})
+            transaction.set_properties({COMMIT: short, SEQUENCE: str(sequence)})
             update = transaction.update_snapshot(snapshot_properties={COMMIT: text})
             with update.overwrite() if old else update.merge_append() as snapshot:
                 for each in new:
@@ -311,7 +318,7 @@ class IcebergTable:
         found = next((each for each in table.metadata.snapshots if each.sequence_number == base + 1), None)
         if found is None:
             return None
-        commit = _commit_of(found)
+        commit = _snapshot_state(found).commit
         return Winner("" if commit is None else commit.run, frozenset(self._added(table, found)))
 
     def _added(self, table: PyTable, snapshot: Snapshot) -> Iterator[str]:
@@ -416,29 +423,32 @@ def _without_retries(table: PyTable) -> PyTable:
     return table
 
 
-def _commit_of(snapshot: Snapshot) -> TableCommit | None:
-    text = snapshot.summary.additional_properties.get(COMMIT) if snapshot.summary is not None else None
-    return None if text is None else read_commit(text, f"snapshot {snapshot.snapshot_id}")
-
-
 def _committed(table: PyTable) -> TableCommit | None:
-    """The commit of the last run, None of an empty table; raises ConfigError for one that no run of ours wrote."""
-    snapshot = table.metadata.current_snapshot()
-    if snapshot is None:
-        return None
-    at: Snapshot | None = snapshot
-    while at is not None:
-        commit = _commit_of(at)
-        if commit is not None:
-            return commit
-        parent = at.parent_snapshot_id
-        at = None if parent is None else table.metadata.snapshot_by_id(parent)
-    text, sequence = (table.metadata.properties.get(name) for name in (COMMIT, SEQUENCE))
-    if text is None or sequence is None:
-        raise ConfigError(f"{table.location()}: no run of RocketLens has written this Iceberg table: choose another")
-    if int(sequence) > (snapshot.sequence_number or 0):
-        raise ConfigError(
-            f"{table.location()}: the table was set back to snapshot {snapshot.snapshot_id}, and the snapshot of its "
-            "position has expired: export into another table"
-        )
-    return read_commit(text, table.location())
+    """The commit of the last run; see :meth:`TableState.committed`."""
+    metadata = table.metadata
+    state = TableState(
+        location=table.location(),
+        format_version=metadata.format_version,
+        current_snapshot_id=metadata.current_snapshot_id,
+        snapshots=tuple(map(_snapshot_state, metadata.snapshots)),
+        properties=metadata.properties,
+    )
+    return state.committed()
+
+
+def _with_damage(commit: TableCommit, limit: int) -> TableCommit:
+    """A commit whose record lists at most so many places of damage, and counts the others."""
+    record = commit.record
+    more = record.more_damage + max(len(record.damage) - limit, 0)
+    return msgspec.structs.replace(
+        commit, record=msgspec.structs.replace(record, damage=record.damage[:limit], more_damage=more)
+    )
+
+
+def _snapshot_state(snapshot: Snapshot) -> SnapshotState:
+    return SnapshotState(
+        snapshot_id=snapshot.snapshot_id,
+        parent_snapshot_id=snapshot.parent_snapshot_id,
+        sequence_number=snapshot.sequence_number or 0,
+        summary={} if snapshot.summary is None else snapshot.summary.additional_properties,
+    )

@@ -10,7 +10,7 @@ next one. So as soon as there is a next one, it is certain of each run based on 
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
@@ -18,8 +18,7 @@ from spark_jobs.places.place_names import ATTEMPTS
 from spark_jobs.places.placed_run import PlacedRun, enter, new_token, this_process
 from spark_jobs.tables.compact_files import DATA_DIRECTORY
 from spark_jobs.tables.table import DataFile, RunRecord, TableCommit
-
-HIDDEN: Final = "_rocketlens"
+from spark_jobs.tables.table_names import HIDDEN
 
 
 class Winner(NamedTuple):

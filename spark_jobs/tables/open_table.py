@@ -5,6 +5,7 @@ from pathlib import Path
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.tables.compact_files import RunAll
 from spark_jobs.tables.files_table import FilesTable
+from spark_jobs.tables.iceberg_state import GlancedTable, catalog_file
 from spark_jobs.tables.table import Table
 from spark_jobs.tables.table_names import FILE_FORMATS, ICEBERG
 from spark_jobs.tables.table_request import TableRequest
@@ -21,9 +22,16 @@ def open_table(request: TableRequest, run_all: RunAll) -> Table:
         columns = [name for name in request.shape.columns if name not in request.partition_by]
         return FilesTable(url, storage, run_all, columns, request.compression)
     if request.format == ICEBERG:
-        from spark_jobs.tables.iceberg_table import IcebergTable  # pyiceberg takes a second to load
 
-        return IcebergTable(url, storage, run_all, request.compression, request.catalog, request.name)
+        def open_iceberg() -> Table:
+            from spark_jobs.tables.iceberg_table import IcebergTable  # pyiceberg takes most of a second to load
+
+            return IcebergTable(url, storage, run_all, request.compression, request.catalog, request.name)
+
+        file = catalog_file(url, request.catalog)
+        if file is None:
+            return open_iceberg()
+        return GlancedTable(url, file, request.catalog.get("catalog", ""), request.name, open_iceberg)
     from spark_jobs.tables.delta_table import DeltaTable  # as above
 
     return DeltaTable(url, storage, run_all, request.compression)

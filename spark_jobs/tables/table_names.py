@@ -19,3 +19,6 @@ TOPIC: Final = "topic"
 DATE: Final = "date"
 PARTITIONS: Final = (TOPIC, DATE)
 """What a table may be partitioned by: a message's topic, and the day in UTC on which it was stored."""
+
+HIDDEN: Final = "_rocketlens"
+"""The directory of a table that has what no reader needs."""

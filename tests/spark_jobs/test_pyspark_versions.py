@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from other_pyspark import pyspark_of
+from other_versions import pyspark_of
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("4.0.5", "4.1.4", "4.2.1")

@@ -1,7 +1,9 @@
 """Tables of Iceberg and Delta read back by the libraries of these formats, and by nothing of ours."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
 import deltalake
 import msgspec
@@ -86,15 +88,27 @@ class Lake:
     def files(self) -> set[str]:
         """The data files that the table names, relative to its place."""
         if self.format == "iceberg":
-            paths = [task.file.file_path for task in self.iceberg().scan().plan_files()]
-        else:
-            paths = self.delta().file_uris()
-        start = self.place.url.removeprefix("file://")
-        return {path.removeprefix("file://").removeprefix(start).lstrip("/") for path in paths}
+            return self._relative(task.file.file_path for task in self.iceberg().scan().plan_files())
+        return self._relative(self.delta().file_uris())
 
     def unnamed_files(self) -> set[str]:
         """Data files that lie there, and are not in the table."""
         return set(self.place.objects("data")) - self.files()
+
+    def never_named_files(self) -> set[str]:
+        """Data files that lie there, and that no snapshot or version of the table has ever had."""
+        if self.format == "iceberg":
+            named = self._relative(self.iceberg().inspect.all_data_files()["file_path"].to_pylist())
+        else:
+            logs = [self.place.read(name) or b"" for name in self.place.objects("_delta_log") if name.endswith(".json")]
+            actions = [msgspec.json.decode(line) for log in logs for line in log.splitlines()]
+            named = {unquote(each["add"]["path"]) for each in actions if "add" in each}
+        assert named
+        return set(self.place.objects("data")) - named
+
+    def _relative(self, paths: Iterable[str]) -> set[str]:
+        start = self.place.url.removeprefix("file://")
+        return {path.removeprefix("file://").removeprefix(start).lstrip("/") for path in paths}
 
 
 def milliseconds(time: datetime) -> int:

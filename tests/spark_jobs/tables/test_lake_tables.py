@@ -1,10 +1,13 @@
 """Iceberg and Delta tables: each message once, whatever was killed, and with other writers beside, at every place."""
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from starlette.responses import JSONResponse, Response
@@ -20,7 +23,10 @@ from protocol.errors import ConfigError, StoreError
 from rest_catalog import RestCatalog, rest_catalog
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.tables.delta_table import DeltaTable
+from spark_jobs.tables.iceberg_state import GlancedTable
 from spark_jobs.tables.iceberg_table import IcebergTable
+from spark_jobs.tables.lake_runs import LakeRuns
+from spark_jobs.tables.table import FileLayout, TableShape
 from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:
@@ -165,6 +171,50 @@ def test_of_two_first_runs_at_once_one_wins(store: StoreWriter, lake: Lake, monk
     assert lake.rows() == expected(store)
 
 
+class TestGlance:
+    """An Iceberg table with its catalog in a file is read without pyiceberg as long as there is nothing new."""
+
+    @pytest.fixture
+    def format_(self) -> str:
+        return "iceberg"
+
+    @pytest.mark.parametrize("catalog", [{}, {"uri": "sqlite:///{}/other #1.db", "catalog": "of-mine"}])
+    def test_a_run_that_finds_nothing_new_loads_neither_pyiceberg_nor_what_it_needs(
+        self, store: StoreWriter, lake: Lake, tmp_path: Path, catalog: dict[str, str]
+    ) -> None:
+        lake.catalog = {name: value.format(tmp_path) for name, value in catalog.items()}
+        append(store, lake.place, **lake.options)
+        table = lake.place.url.removeprefix("file://")
+        code = (
+            "import sys; from spark_jobs.run.progress import Silence; from spark_jobs.tables.append import run_append\n"
+            "from spark_jobs.tables.table_request import TableRequest\n"
+            f"request = TableRequest(store={str(store.root)!r}, table={table!r}, format='iceberg', since_last=True,\n"
+            f"                       partition_by=('topic', 'date'), catalog={lake.catalog})\n"
+            "print(run_append(request, Silence()).details.is_empty)\n"
+            "print(*{'pyiceberg', 'pydantic', 'sqlalchemy', 'fsspec', 'pyspark'} & set(sys.modules))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60)
+        assert done.stdout.split() == ["True"]
+
+    def test_a_run_that_another_one_overtakes_before_it_has_written_anything_ends_by_its_name(
+        self, store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        append(store, lake.place, **lake.options)
+        write(store, 9, 36)
+        layout = GlancedTable.layout
+
+        def layout_second(self: GlancedTable, shape: TableShape) -> FileLayout:
+            monkeypatch.setattr(GlancedTable, "layout", layout)
+            append(store, lake.place, **lake.options)
+            return layout(self, shape)
+
+        monkeypatch.setattr(GlancedTable, "layout", layout_second)
+        with pytest.raises(StoreError, match=r"was changed by the run [0-9a-f-]+ of .* meanwhile; this run wrote"):
+            append(store, lake.place, **lake.options)
+        assert lake.rows() == expected(store)
+        assert lake.unnamed_files() == set()
+
+
 @pytest.mark.parametrize("format_", LAKES)
 class TestLog:
     def test_damage_and_a_gap_are_in_the_record(self, store: StoreWriter, lake: Lake) -> None:
@@ -268,13 +318,52 @@ def test_what_other_programs_commit_between_changes_no_position(store: StoreWrit
         lake.delta().optimize.compact()
     else:
         table = lake.iceberg()
-        ours = table.metadata.current_snapshot_id
         table.append(lake.arrow().slice(0, 0))
-        table.maintenance.expire_snapshots().by_id(ours).commit()
+        table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
         assert lake.commits() == [], "the snapshot with the position has expired"
     write(store, 7, 36)
     assert append(store, lake.place, **lake.options).messages == 7
     assert lake.rows() == expected(store)
+
+
+def test_manifests_of_many_snapshots_are_merged_and_a_run_that_died_is_known_in_them(
+    store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"))
+    append(store, lake.place, **lake.options)
+    with lake.iceberg().transaction() as change:
+        change.set_properties({"commit.manifest.min-count-to-merge": "3"})
+    for number in range(36, 40):
+        write(store, 1, number)
+        append(store, lake.place, **lake.options)
+    write(store, 1, 40)
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeRuns, "finish", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            append(store, lake.place, **lake.options)
+    table = lake.iceberg()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert len(table.metadata.snapshots) == 6 > len(snapshot.manifests(table.io))
+    assert append(store, lake.place, **lake.options).details.is_empty
+    assert lake.rows() == expected(store)
+    assert lake.unnamed_files() == set()
+    assert lake.place.objects("_rocketlens") == {}
+
+
+def test_a_snapshot_lists_some_places_of_damage_and_counts_the_others(
+    store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.tables.iceberg_table._LISTED_DAMAGE", 2)
+    lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"))
+    broken = [store.written[number].physical_offset for number in (5, 10, 15, 20, 25)]
+    for offset in broken:
+        store.overwrite(offset + 8, b"\xff" * 12)
+    report = append(store, lake.place, **lake.options)
+    assert [each.physical_offset for each in report.damages] == broken
+    (commit,) = lake.commits()
+    assert [each.physical_offset for each in commit.record.damage] == broken[:2]
+    assert commit.record.more_damage == 3
 
 
 def test_a_delta_table_that_was_set_back_is_refused(store: StoreWriter, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from column_rows import expected_rows
 from exported_files import Row, with_bytes
 from golden_store import unpack
 from interop.jars import cached, copy_jars
-from other_pyspark import pyspark_of
+from other_versions import DUCKDB_EXTENSIONS, duckdb_extension, duckdb_of, pyspark_of
 from rest_catalog import rest_catalog
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.run.progress import Silence
@@ -48,6 +48,10 @@ SPARK = {
 SUPPORT = Path(__file__).parents[2] / "support"
 LAKES_POM = SUPPORT / "lakes-pom.xml"
 SPARK_PROGRAM = SUPPORT / "spark_lakes.py"
+DUCKDB = "1.5.5"
+"""The newest whose extensions are on PyPI: there are none for the pinned one."""
+
+DUCKDB_PROGRAM = SUPPORT / "duckdb_lakes.py"
 SECONDS = 600
 
 
@@ -142,8 +146,28 @@ READERS: dict[tuple[str, str], Callable[[Path], pa.Table]] = {
 @pytest.mark.filterwarnings("ignore:Iceberg scan planning")
 @pytest.mark.parametrize(("format_", "reader"), READERS)
 def test_a_table_has_the_messages_of_the_log_for_every_reader(golden: Golden, format_: str, reader: str) -> None:
-    found = READERS[format_, reader](golden.table(format_))
     unit = "ms" if format_ == "parquet" and reader != "DuckDB" else "us"
+    check_table(READERS[format_, reader](golden.table(format_)), golden, format_, unit)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("format_", ["iceberg", "delta"])
+def test_duckdb_with_its_extension_reads_the_same(golden: Golden, tmp_path: Path, format_: str) -> None:
+    table, out = golden.table(format_), tmp_path / "found.arrow"
+    query = f"delta_scan('{table}')" if format_ == "delta" else f"iceberg_scan('{_iceberg(table).metadata_location}')"
+    directory = duckdb_of(DUCKDB)
+    extensions = [str(duckdb_extension(directory, each)) for each in DUCKDB_EXTENSIONS]
+    subprocess.run(
+        [sys.executable, str(DUCKDB_PROGRAM), f"SELECT * FROM {query}", str(out), *extensions],
+        env=os.environ | {"PYTHONPATH": str(directory)},
+        check=True,
+        timeout=SECONDS,
+    )
+    check_table(pa.ipc.open_file(pa.memory_map(str(out))).read_all(), golden, format_, "us")
+
+
+def check_table(found: pa.Table, golden: Golden, format_: str, unit: str) -> None:
+    """Compare types, times in `unit`, rows and the days that are a column of their own but in Iceberg."""
     for name in TIMES:
         assert found.schema.field(name).type == pa.timestamp(unit, tz="UTC"), name
     assert found.schema.field("physical_offset").type == pa.int64()

@@ -1,0 +1,112 @@
+"""Runs that drop days and put files together, killed at each of their steps: each message once."""
+
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from column_rows import expected_rows
+from dying import every_death
+from grown_tables import DAY, append, rows_of_table
+from lake_tables import Lake
+from spark_jobs.places.output_place import OutputPlace
+from store_writer import START_TIMESTAMP, StoreWriter
+
+FORMATS = ("jsonl", "iceberg", "delta")
+COLUMNS = ("physical_offset", "unique_key", "store_timestamp")
+OPTIONS: dict[str, Any] = {"partition_by": ("date",), "columns": COLUMNS}
+KEEP_HOUSE: dict[str, Any] = {
+    "drop_before": f"{datetime.fromtimestamp((START_TIMESTAMP + DAY) / 1000, UTC).date()}",
+    "compact_bytes": 1 << 20,
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table of two runs, without the last messages of the log; `old` is the store that it was made of."""
+
+    lake: Lake
+    old: StoreWriter
+    store: StoreWriter
+    saved: Path
+
+    def restore(self) -> None:
+        """Put the table back to what it was."""
+        table = Path(self.lake.place.url.removeprefix("file://"))
+        shutil.rmtree(table)
+        shutil.copytree(self.saved, table)
+
+    def keep_house(self, store: StoreWriter) -> None:
+        """Append, drop the first day, and put small files together."""
+        append(store, self.lake.place, **self.lake.options, **OPTIONS, **KEEP_HOUSE)
+
+    def seen(self) -> list[int]:
+        """The messages that a reader sees, in the order of the log."""
+        rows = rows_of_table(self.lake.place) if self.lake.format == "jsonl" else self.lake.rows()
+        return [row["physical_offset"] for row in rows]
+
+    def check_leftovers(self, death: str) -> None:
+        """There is a file for each day, and nothing else of what the killed run wrote."""
+        place = self.lake.place
+        if self.lake.format == "jsonl":
+            assert place.objects("_rocketlens/_attempts") == {}, death
+            days = {name.split("/")[1] for name in place.objects("data")}
+            assert len(place.objects("data")) == len(days) == 2, death
+        else:
+            assert place.objects("_rocketlens") == {}, death
+            assert self.lake.never_named_files() == set(), death
+            days = {name.split("/")[3] for name in self.lake.files()}
+            assert len(self.lake.files()) == len(days) == 2, death
+
+
+@pytest.fixture
+def case(tmp_path: Path, format_: str) -> Case:
+    store = StoreWriter(tmp_path / "store", segment_size=4096)
+    copies: list[StoreWriter] = []
+    written = 0
+    for end in (30, 36, 40):
+        for number in range(written, end):
+            timestamp = START_TIMESTAMP + min(number // 12, 2) * DAY + number
+            store.append("Orders", b"body", unique_key=f"U{number}", store_timestamp=timestamp)
+        store.flush()
+        copies.append(StoreWriter(tmp_path / f"unused{end}"))
+        copies[-1].root = tmp_path / f"store{end}"
+        shutil.copytree(store.root, copies[-1].root)
+        written = end
+    table = tmp_path / "table"
+    lake = Lake(format_, OutputPlace(f"file://{table}"))
+    for each in copies[:2]:
+        append(each, lake.place, **lake.options, **OPTIONS)
+    shutil.copytree(table, tmp_path / "saved")
+    return Case(lake, copies[1], store, tmp_path / "saved")
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_at_whichever_step_housekeeping_dies_the_next_run_leaves_each_message_once(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = [(row["physical_offset"], row["store_timestamp"]) for row in expected_rows(case.store.records)]
+    keys = [offset for offset, _ in every]
+    kept = [offset for offset, stored in every if stored // DAY > START_TIMESTAMP // DAY]
+    assert (len(keys), len(kept)) == (40, 28)
+
+    def work() -> None:
+        case.restore()
+        case.keep_house(case.old)
+
+    deaths = []
+    for death in every_death(work, monkeypatch):
+        seen = case.seen()
+        assert seen == sorted(set(seen)), death
+        if case.lake.format == "jsonl":  # a reader of the directory may miss some for a while
+            assert set(seen) <= set(keys[:36]), death
+        else:
+            assert seen in (keys[:36], kept[:24]), death
+        case.keep_house(case.store)
+        assert case.seen() == kept, death
+        case.check_leftovers(death)
+        deaths.append(death)
+    assert len(deaths) >= 2 * 9, deaths
