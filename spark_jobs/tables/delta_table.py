@@ -210,6 +210,8 @@ class DeltaTable:
         )
         try:
             self._runs.confirm(run, files)
+            # From here on the files may count, whatever ends this run: a later one finds out.
+            self._run = None
             table.create_write_transaction(
                 list(actions),
                 mode="append",
@@ -233,12 +235,12 @@ class DeltaTable:
         if winner is not None and winner.run == run.token:
             return
         if winner is not None:
-            self._leave()
+            self._run = None
+            self._runs.discard(run.token)
             raise self._moved(_committed(self._opened(), self.where)) from error
         if isinstance(error, RocketLensError):
             raise error
-        self._run = None  # the object store may yet do it; a later run cleans up otherwise
-        raise StoreError(
+        raise StoreError(  # the object store may yet do it; a later run cleans up otherwise
             self.where,
             what=f"it is not known whether the log has the commit: {_plain(error)}; the next run finds out",
         ) from error

@@ -211,6 +211,48 @@ def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
     assert place.objects("_rocketlens/_attempts") == {}
 
 
+def test_a_run_that_is_stopped_just_when_it_has_committed_keeps_its_messages(
+    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, create = new_place(), OutputPlace.create
+
+    def create_and_stop(self: OutputPlace, name: str, data: bytes) -> None:
+        create(self, name, data)
+        if "/commits/" in name:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OutputPlace, "create", create_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            append(store, place)
+    assert append(store, place).details.is_empty
+    assert rows_of_table(place) == expected(store)
+
+
+def test_a_run_that_cannot_see_whether_it_has_committed_keeps_its_messages(
+    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, create, read = new_place(), OutputPlace.create, OutputPlace.read
+    created: list[str] = []
+
+    def create_and_note(self: OutputPlace, name: str, data: bytes) -> None:
+        create(self, name, data)
+        created.append(name)
+
+    def read_nothing_of_it(self: OutputPlace, name: str) -> bytes | None:
+        if "/commits/" in name and name in created:
+            raise StoreError(self.path(name), what="cannot be used: it does not answer")
+        return read(self, name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OutputPlace, "create", create_and_note)
+        patched.setattr(OutputPlace, "read", read_nothing_of_it)
+        with pytest.raises(StoreError, match="does not answer"):
+            append(store, place)
+    assert append(store, place).details.is_empty
+    assert rows_of_table(place) == expected(store)
+
+
 class TestLog:
     def test_damage_is_in_the_record_and_the_report(self, store: StoreWriter, place: OutputPlace) -> None:
         broken = store.written[5]

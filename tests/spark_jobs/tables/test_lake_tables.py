@@ -6,6 +6,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import deltalake
 import pytest
 from starlette.responses import JSONResponse, Response
 
@@ -125,6 +126,32 @@ def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
         assert lake.place.objects("_rocketlens") == {}, death
         deaths.append(death)
     assert len(deaths) == 2 * 9, deaths
+
+
+@pytest.mark.parametrize("format_", LAKES)
+def test_a_run_that_is_stopped_just_when_it_has_committed_keeps_its_messages(
+    store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name = {"iceberg": (IcebergTable, "_publish"), "delta": (deltalake.DeltaTable, "create_write_transaction")}[
+        lake.format
+    ]
+    publish = getattr(owner, name)
+
+    def publish_and_stop(*rest: object, **more: object) -> None:
+        publish(*rest, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, publish_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            append(store, lake.place, **lake.options)
+    assert append(store, lake.place, **lake.options).details.is_empty
+    assert lake.rows() == expected(store)
+    write(store, 7, 36)
+    append(store, lake.place, **lake.options)
+    assert lake.rows() == expected(store)
+    assert lake.unnamed_files() == set()
+    assert lake.place.objects("_rocketlens") == {}
 
 
 @pytest.mark.parametrize("format_", LAKES)
