@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from protocol.errors import ConfigError, RocketLensError, StoreError
 from spark_jobs.places.file_systems import said
 from spark_jobs.places.placed_run import PlacedRun
-from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME, MICROSECONDS, NULLABLE, arrow_schema
+from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME, MICROSECONDS, arrow_schema
 from spark_jobs.tables.compact_files import DATA_DIRECTORY, CompactTask, RunAll, choose_files, compact_files
 from spark_jobs.tables.days import start_of
 from spark_jobs.tables.lake_options import delta_options
@@ -298,10 +298,12 @@ class DeltaTable:
 
 
 def _schema(shape: TableShape) -> pa.Schema:
-    """The columns of a table, and those that it is partitioned by."""
+    """The columns of a table, and those that it is partitioned by: a topic without a name is null there."""
     schema = arrow_schema(shape.columns, times=MICROSECONDS)
-    if TOPIC in shape.partition_by and TOPIC not in shape.columns:
-        schema = schema.append(pa.field(TOPIC, pa.string(), TOPIC in NULLABLE))
+    if TOPIC in shape.partition_by:
+        topic = pa.field(TOPIC, pa.string())
+        at = schema.get_field_index(TOPIC)
+        schema = schema.append(topic) if at < 0 else schema.set(at, topic)
     return schema.append(pa.field(DATE, pa.date32())) if DATE in shape.partition_by else schema
 
 

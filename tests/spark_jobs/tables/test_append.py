@@ -27,6 +27,20 @@ if TYPE_CHECKING:
 Fresh = Callable[[], OutputPlace]
 FORMATS = ("parquet", "jsonl", "csv")
 TOPICS = ("Orders", "%RETRY%payments")
+STRANGE_TOPICS = (
+    "..%2F",
+    "../x",
+    "a/b",
+    "=",
+    "%",
+    ".",
+    "..",
+    " ",
+    "日本",
+    "__HIVE_DEFAULT_PARTITION__",
+    "a\0b",
+    "a\nb",
+)
 
 
 @pytest.fixture
@@ -251,6 +265,28 @@ def test_a_run_that_cannot_see_whether_it_has_committed_keeps_its_messages(
             append(store, place)
     assert append(store, place).details.is_empty
     assert rows_of_table(place) == expected(store)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_topics_of_any_name_lie_in_directories_of_the_table(place: OutputPlace, tmp_path: Path, format_: str) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number, topic in enumerate(STRANGE_TOPICS):
+        writer.append(topic, b"x", unique_key=f"U{number}", index=False, queue=False)
+    writer.flush()
+    append(writer, place, format=format_)
+    assert [row["topic"] for row in rows_of_table(place, format_)] == list(STRANGE_TOPICS)
+    assert all(name.count("/") == 3 for name in place.objects("data"))
+
+
+def test_a_topic_that_is_too_long_for_a_directory_is_refused_before_anything_is_committed(
+    store: StoreWriter, place: OutputPlace
+) -> None:
+    store.append("%" * 127, b"x", index=False, queue=False)
+    store.flush()
+    with pytest.raises(ConfigError, match="would be a directory of 387 bytes"):
+        append(store, place, format="parquet")
+    assert place.objects("") == {}
+    assert append(store, place, format="parquet", partition_by=("date",)).messages == 37
 
 
 class TestLog:

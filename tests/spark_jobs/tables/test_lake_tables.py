@@ -193,6 +193,19 @@ def test_of_two_first_runs_at_once_one_wins(store: StoreWriter, lake: Lake, monk
 
 
 @pytest.mark.parametrize("format_", LAKES)
+def test_topics_of_any_name_are_values(lake: Lake, tmp_path: Path) -> None:
+    topics = ("%" * 127, "../x", "a/b", "..%2F", "__HIVE_DEFAULT_PARTITION__", "a\0b", "")
+    writer = StoreWriter(tmp_path / "store")
+    for topic in topics:
+        writer.append(topic, b"x", index=False, queue=False)
+    writer.flush()
+    append(writer, lake.place, **lake.options, partition_by=("topic",))
+    found = [row["topic"] for row in lake.rows()]
+    assert [topic or "" for topic in found] == list(topics)
+    assert lake.unnamed_files() == set()
+
+
+@pytest.mark.parametrize("format_", LAKES)
 class TestLog:
     def test_damage_and_a_gap_are_in_the_record(self, store: StoreWriter, lake: Lake) -> None:
         broken = store.written[5]
