@@ -39,6 +39,10 @@ class PartWriter(Protocol):
         """Write what is left; the file itself stays open."""
         ...
 
+    def discard(self) -> None:
+        """Write nothing more: nobody wants the file."""
+        ...
+
     @property
     def held_bytes(self) -> int:
         """Bytes in memory that are not written yet."""
@@ -93,6 +97,10 @@ class ParquetPart:
         self.flush()
         self._writer.close()
 
+    def discard(self) -> None:
+        """Keep pyarrow from writing the footer when it collects its writer, into a file that is closed by then."""
+        self._writer.is_open = False
+
 
 class _Direct:
     """Holds nothing back."""
@@ -104,6 +112,9 @@ class _Direct:
 
     def close(self) -> None:
         """Nothing is left."""
+
+    def discard(self) -> None:
+        """Nothing would be written."""
 
 
 class LinesPart(_Direct):

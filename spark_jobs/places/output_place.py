@@ -246,8 +246,12 @@ class OutputPlace:
             if error.errno not in _NO_LINKS:
                 raise
             with open(path, "xb") as file:
-                file.write(data)
-                self._sync(file)
+                try:
+                    file.write(data)
+                    self._sync(file)
+                except OSError:
+                    os.unlink(path)
+                    raise
 
     def _inner(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root

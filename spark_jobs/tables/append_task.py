@@ -14,7 +14,7 @@ from spark_jobs.places.placed_run import PlacedAttempt, PlacedRecord, PlacedRun,
 from spark_jobs.read.log_ranges import LogRange
 from spark_jobs.read.read_range import RangeReader
 from spark_jobs.run.attempt import AttemptRecord
-from spark_jobs.tables.partitions import Partition, directory_of, splitter
+from spark_jobs.tables.partitions import Partition, check_directory, directory_of, has_room, splitter
 from spark_jobs.tables.table import DataFile, FileLayout, TableShape
 from storage.columns.mask import read_mask
 from storage.columns.message_columns import Columns
@@ -118,7 +118,11 @@ class _OpenFile:
         self._values, self._rows = values, 0
         self._bounds: dict[str, tuple[int, int]] = {}
         self._stack = contextlib.ExitStack()
-        own = f"{number:05d}" if task.is_hidden else self.name
+        if task.is_hidden:
+            own = f"{number:05d}"
+            check_directory(directory)
+        else:
+            own = self.name if has_room(directory) else name
         self._written = f"{attempt.directory}/{own}"
         file, self._commit = self._stack.enter_context(attempt.writing(own))
         self._file: HashedFile = file
@@ -135,7 +139,11 @@ class _OpenFile:
     def finish(self) -> DataFile:
         """End the file, from which on it may count."""
         with self._stack:
-            self.writer.close()
+            try:
+                self.writer.close()
+            except BaseException:
+                self.writer.discard()
+                raise
             self._commit()
             return DataFile(
                 name=self.name,
@@ -149,6 +157,7 @@ class _OpenFile:
 
     def discard(self) -> None:
         """Leave nothing of it."""
+        self.writer.discard()
         self._stack.close()
 
 

@@ -132,12 +132,16 @@ def _write_parquet(place: OutputPlace, task: CompactTask, file: IO[bytes]) -> in
     schema = pa.schema([each.with_nullable(each.nullable or each.name not in everywhere) for each in fields])
     rows = 0
     writer = ParquetPart(file, task.columns, task.compression, schema)
-    for source in _opened(place, task.files):
-        with contextlib.closing(pq.ParquetFile(source)) as parquet:
-            for batch in parquet.iter_batches():
-                rows += batch.num_rows
-                writer.write_batch(_with_columns(batch, schema))
-    writer.close()
+    try:
+        for source in _opened(place, task.files):
+            with contextlib.closing(pq.ParquetFile(source)) as parquet:
+                for batch in parquet.iter_batches():
+                    rows += batch.num_rows
+                    writer.write_batch(_with_columns(batch, schema))
+        writer.close()
+    except BaseException:
+        writer.discard()
+        raise
     return rows
 
 

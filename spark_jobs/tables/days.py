@@ -17,7 +17,7 @@ def parse_day(text: str, now: datetime | None = None) -> date:
         today = (now or datetime.now(UTC)).date()
         try:
             return today - timedelta(days=int(text[:-1]))
-        except OverflowError as error:
+        except (OverflowError, ValueError) as error:  # the latter for thousands of digits
             raise ConfigError(f"{text!r} is before the first day of the calendar") from error
     try:
         return date.fromisoformat(text)

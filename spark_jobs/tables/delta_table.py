@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from protocol.errors import ConfigError, RocketLensError, StoreError
 from spark_jobs.places.file_systems import said
 from spark_jobs.places.placed_run import PlacedRun
-from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME, MICROSECONDS, NULLABLE, arrow_schema
+from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME, MICROSECONDS, arrow_schema
 from spark_jobs.tables.compact_files import DATA_DIRECTORY, CompactTask, RunAll, choose_files, compact_files
 from spark_jobs.tables.days import start_of
 from spark_jobs.tables.lake_options import delta_options
@@ -210,6 +210,8 @@ class DeltaTable:
         )
         try:
             self._runs.confirm(run, files)
+            # From here on the files may count, whatever ends this run: a later one finds out.
+            self._run = None
             table.create_write_transaction(
                 list(actions),
                 mode="append",
@@ -233,12 +235,12 @@ class DeltaTable:
         if winner is not None and winner.run == run.token:
             return
         if winner is not None:
-            self._leave()
+            self._run = None
+            self._runs.discard(run.token)
             raise self._moved(_committed(self._opened(), self.where)) from error
         if isinstance(error, RocketLensError):
             raise error
-        self._run = None  # the object store may yet do it; a later run cleans up otherwise
-        raise StoreError(
+        raise StoreError(  # the object store may yet do it; a later run cleans up otherwise
             self.where,
             what=f"it is not known whether the log has the commit: {_plain(error)}; the next run finds out",
         ) from error
@@ -296,10 +298,12 @@ class DeltaTable:
 
 
 def _schema(shape: TableShape) -> pa.Schema:
-    """The columns of a table, and those that it is partitioned by."""
+    """The columns of a table, and those that it is partitioned by: a topic without a name is null there."""
     schema = arrow_schema(shape.columns, times=MICROSECONDS)
-    if TOPIC in shape.partition_by and TOPIC not in shape.columns:
-        schema = schema.append(pa.field(TOPIC, pa.string(), TOPIC in NULLABLE))
+    if TOPIC in shape.partition_by:
+        topic = pa.field(TOPIC, pa.string())
+        at = schema.get_field_index(TOPIC)
+        schema = schema.append(topic) if at < 0 else schema.set(at, topic)
     return schema.append(pa.field(DATE, pa.date32())) if DATE in shape.partition_by else schema
 
 

@@ -134,8 +134,7 @@ class FilesTable:
         """See :class:`spark_jobs.tables.table.Table`."""
         run, self._run = self._run, None
         if run is not None:
-            with contextlib.suppress(StoreError, OSError):
-                self._remove_run(run.token)
+            self._discard(run)
 
     def live_files(self) -> tuple[DataFile, ...]:
         """All files of the table, as the last commit has it, in the order in which they came."""
@@ -190,13 +189,13 @@ class FilesTable:
             made = msgspec.structs.replace(made, live=live)
         winner = self._first(run, files, made)
         if winner.run != run.token:
-            self.close()
+            self._discard(run)
             raise StoreError(
                 self._place.path(_name(number)),
                 what=f"is that of another run: {winner.run} of {winner.record.host}; what this run ({run.token}) had "
                 "written is removed",
             )
-        self._run, self._head = None, made
+        self._head = made
         self._settle(made)
         self._sweep(made)
         return made
@@ -210,10 +209,18 @@ class FilesTable:
             winner = self._read(made.number)
             if winner is None:
                 raise
+            self._run = None
             return winner
         # A run that finds the commit after the power has failed must find what it names.
         self._place.sync(f"{HIDDEN}/{each.written}" for each in files)
-        return self._create(made)
+        # From here on the files may count, whatever ends this run: the next one finds out.
+        self._run = None
+        try:
+            return self._create(made)
+        except OSError:  # there is no room
+            if self._read(made.number) is None:
+                self._run = run
+            raise
 
     def _confirm(self, run: PlacedRun, files: Iterable[DataFile]) -> None:
         """Raise StoreError where a file that is going to count is not there."""
@@ -264,6 +271,11 @@ class FilesTable:
             if self._place.read(_name(commit.number + 1)) is None:
                 raise
         self._remove_run(commit.run)
+
+    def _discard(self, run: PlacedRun) -> None:
+        """Remove what a run wrote that cannot count any more, as far as the place can be reached."""
+        with contextlib.suppress(StoreError, OSError):
+            self._remove_run(run.token)
 
     def _remove_run(self, token: str) -> None:
         self._place.remove(self._place.objects(f"{HIDDEN}/{ATTEMPTS}/{token}"))

@@ -263,9 +263,11 @@ class IcebergTable:
         table = _without_retries(self._known)
         try:
             self._runs.confirm(run, files)
+            # From here on the files may count, whatever ends this run: a later one finds out.
+            self._run = None
             self._publish(table, new, old, made)
         except Exception as error:  # whatever the catalog and the network have; what became of it is looked at
-            self._judge(run, files, error)
+            self._judge(run, error)
         self._run, self._commit = None, made
         self._runs.finish(run.token, {each.written for each in files})
         self._runs.sweep(base_of(run) + 1, self._winner_after)
@@ -285,7 +287,7 @@ class IcebergTable:
                 for each in old:
                     snapshot.delete_data_file(each)
 
-    def _judge(self, run: PlacedRun, files: Iterable[DataFile], error: Exception) -> None:
+    def _judge(self, run: PlacedRun, error: Exception) -> None:
         """Raise StoreError, unless the table has the commit although there was an error."""
         base = base_of(run)
         try:
@@ -296,12 +298,12 @@ class IcebergTable:
         if winner is not None and winner.run == run.token:
             return
         if winner is not None or isinstance(error, CommitFailedException):
-            self._leave()
+            self._run = None
+            self._runs.discard(run.token)
             raise self._moved(self._known) from error
         if isinstance(error, RocketLensError):
             raise error
-        self._run = None  # the catalog may yet do it; the next run but one cleans up otherwise
-        raise StoreError(
+        raise StoreError(  # the catalog may yet do it; the next run but one cleans up otherwise
             self.where,
             what=f"it is not known whether the catalog has the commit: {said(error)}; the next run finds out",
         ) from error

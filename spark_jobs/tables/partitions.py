@@ -1,9 +1,11 @@
 """Messages by partition, and the directories of partitions: `topic=Orders/date=2026-11-23`, as Hive names them.
 
 Characters that Hive and Spark escape in such names are `%` and two hexadecimal digits, so `%RETRY%group` lies in
-`topic=%25RETRY%25group`. A date that no timestamp has is `__HIVE_DEFAULT_PARTITION__`, which readers take for null.
+`topic=%25RETRY%25group`. A date that no timestamp has is `__HIVE_DEFAULT_PARTITION__`, which readers take for null, and
+so is a topic without a name; a topic that is called that has its first character escaped.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import pairwise
@@ -11,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from protocol.errors import ConfigError
 from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME
 from spark_jobs.tables.days import DAY_MILLISECONDS, EPOCH
 from spark_jobs.tables.table_names import DATE, TOPIC
@@ -20,7 +23,10 @@ from storage.columns.texts import RepeatedTexts, Texts
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _NO_DAY: Final = -(2**31)
-_ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(1, 32)}
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(32)}
+
+MOST_BYTES: Final = 255
+"""Bytes of one name in a path, on nearly every file system."""
 
 
 class Partition(NamedTuple):
@@ -95,7 +101,24 @@ def directory_of(values: dict[str, str | None]) -> str:
     return "/".join(f"{name}={_escaped(value)}" for name, value in values.items())
 
 
+def has_room(directory: str) -> bool:
+    """Whether file systems take the names of a partition's directory."""
+    return all(len(os.fsencode(name)) <= MOST_BYTES for name in directory.split("/"))
+
+
+def check_directory(directory: str) -> None:
+    """Raise ConfigError for a topic whose name is too long for a directory."""
+    if not has_room(directory):
+        longest = max(directory.split("/"), key=len)
+        raise ConfigError(
+            f"--partition-by topic: {longest[:60]}… would be a directory of {len(os.fsencode(longest))} bytes, and "
+            f"{MOST_BYTES} are possible: make another table by date alone, or one of --format iceberg or delta"
+        )
+
+
 def _escaped(value: str | None) -> str:
     if not value:
         return NO_VALUE
+    if value == NO_VALUE:
+        return f"%{ord(value[0]):02X}{value[1:]}"
     return "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in value)

@@ -28,6 +28,20 @@ if TYPE_CHECKING:
 Fresh = Callable[[], OutputPlace]
 FORMATS = ("parquet", "jsonl", "csv")
 TOPICS = ("Orders", "%RETRY%payments")
+STRANGE_TOPICS = (
+    "..%2F",
+    "../x",
+    "a/b",
+    "=",
+    "%",
+    ".",
+    "..",
+    " ",
+    "日本",
+    "__HIVE_DEFAULT_PARTITION__",
+    "a\0b",
+    "a\nb",
+)
 
 
 @pytest.fixture
@@ -221,6 +235,70 @@ def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
         append(store, place)
     assert rows_of_table(place) == expected(store)
     assert place.objects("_rocketlens/_attempts") == {}
+
+
+def test_a_run_that_is_stopped_just_when_it_has_committed_keeps_its_messages(
+    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, create = new_place(), OutputPlace.create
+
+    def create_and_stop(self: OutputPlace, name: str, data: bytes) -> None:
+        create(self, name, data)
+        if "/commits/" in name:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OutputPlace, "create", create_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            append(store, place)
+    assert append(store, place).details.is_empty
+    assert rows_of_table(place) == expected(store)
+
+
+def test_a_run_that_cannot_see_whether_it_has_committed_keeps_its_messages(
+    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, create, read = new_place(), OutputPlace.create, OutputPlace.read
+    created: list[str] = []
+
+    def create_and_note(self: OutputPlace, name: str, data: bytes) -> None:
+        create(self, name, data)
+        created.append(name)
+
+    def read_nothing_of_it(self: OutputPlace, name: str) -> bytes | None:
+        if "/commits/" in name and name in created:
+            raise StoreError(self.path(name), what="cannot be used: it does not answer")
+        return read(self, name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OutputPlace, "create", create_and_note)
+        patched.setattr(OutputPlace, "read", read_nothing_of_it)
+        with pytest.raises(StoreError, match="does not answer"):
+            append(store, place)
+    assert append(store, place).details.is_empty
+    assert rows_of_table(place) == expected(store)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_topics_of_any_name_lie_in_directories_of_the_table(place: OutputPlace, tmp_path: Path, format_: str) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number, topic in enumerate(STRANGE_TOPICS):
+        writer.append(topic, b"x", unique_key=f"U{number}", index=False, queue=False)
+    writer.flush()
+    append(writer, place, format=format_)
+    assert [row["topic"] for row in rows_of_table(place, format_)] == list(STRANGE_TOPICS)
+    assert all(name.count("/") == 3 for name in place.objects("data"))
+
+
+def test_a_topic_that_is_too_long_for_a_directory_is_refused_before_anything_is_committed(
+    store: StoreWriter, place: OutputPlace
+) -> None:
+    store.append("%" * 127, b"x", index=False, queue=False)
+    store.flush()
+    with pytest.raises(ConfigError, match="would be a directory of 387 bytes"):
+        append(store, place, format="parquet")
+    assert place.objects("") == {}
+    assert append(store, place, format="parquet", partition_by=("date",)).messages == 37
 
 
 class TestLog:

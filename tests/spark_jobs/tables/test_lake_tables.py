@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
+import deltalake
 import pytest
 from starlette.responses import JSONResponse, Response
 
@@ -134,6 +135,32 @@ def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
 
 
 @pytest.mark.parametrize("format_", LAKES)
+def test_a_run_that_is_stopped_just_when_it_has_committed_keeps_its_messages(
+    store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name = {"iceberg": (IcebergTable, "_publish"), "delta": (deltalake.DeltaTable, "create_write_transaction")}[
+        lake.format
+    ]
+    publish = getattr(owner, name)
+
+    def publish_and_stop(*rest: object, **more: object) -> None:
+        publish(*rest, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, publish_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            append(store, lake.place, **lake.options)
+    assert append(store, lake.place, **lake.options).details.is_empty
+    assert lake.rows() == expected(store)
+    write(store, 7, 36)
+    append(store, lake.place, **lake.options)
+    assert lake.rows() == expected(store)
+    assert lake.unnamed_files() == set()
+    assert lake.place.objects("_rocketlens") == {}
+
+
+@pytest.mark.parametrize("format_", LAKES)
 def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
     store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +240,19 @@ class TestGlance:
             append(store, lake.place, **lake.options)
         assert lake.rows() == expected(store)
         assert lake.unnamed_files() == set()
+
+
+@pytest.mark.parametrize("format_", LAKES)
+def test_topics_of_any_name_are_values(lake: Lake, tmp_path: Path) -> None:
+    topics = ("%" * 127, "../x", "a/b", "..%2F", "__HIVE_DEFAULT_PARTITION__", "a\0b", "")
+    writer = StoreWriter(tmp_path / "store")
+    for topic in topics:
+        writer.append(topic, b"x", index=False, queue=False)
+    writer.flush()
+    append(writer, lake.place, **lake.options, partition_by=("topic",))
+    found = [row["topic"] for row in lake.rows()]
+    assert [topic or "" for topic in found] == list(topics)
+    assert lake.unnamed_files() == set()
 
 
 @pytest.mark.parametrize("format_", LAKES)

@@ -7,7 +7,7 @@ import pytest
 
 from protocol.errors import ConfigError
 from spark_jobs.tables.days import parse_day, start_of
-from spark_jobs.tables.partitions import Partition, directory_of
+from spark_jobs.tables.partitions import Partition, check_directory, directory_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -43,6 +43,25 @@ def test_values_stand_in_the_order_of_the_columns() -> None:
     assert directory_of({"topic": "a", "date": None}) == "topic=a/date=__HIVE_DEFAULT_PARTITION__"
 
 
+def test_a_topic_that_is_called_like_no_value_is_a_value(spark: "SparkContext") -> None:
+    topic = "__HIVE_DEFAULT_PARTITION__"
+    directory = directory_of({"topic": topic})
+    assert directory != directory_of({"topic": ""}) == f"topic={topic}"
+    catalog = spark._jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils
+    assert catalog.unescapePathName(directory.removeprefix("topic=")) == topic
+
+
+def test_no_directory_has_a_character_that_no_file_system_takes() -> None:
+    assert directory_of({"topic": "a\0b"}) == "topic=a%00b"
+
+
+def test_a_topic_that_is_too_long_for_a_directory_is_refused_by_its_name() -> None:
+    check_directory(directory_of({"topic": "x" * 249, "date": "2026-11-23"}))
+    for topic in ("x" * 250, "%" * 84, "\u65e5" * 84):
+        with pytest.raises(ConfigError, match=r"topic=.*… would be a directory of 25\d bytes, and 255 are possible"):
+            check_directory(directory_of({"topic": topic, "date": "2026-11-23"}))
+
+
 def test_a_day_is_a_date_or_so_many_days_ago() -> None:
     now = datetime(2026, 11, 23, 0, 30, tzinfo=UTC)
     assert parse_day("2026-01-31", now) == date(2026, 1, 31)
@@ -50,7 +69,7 @@ def test_a_day_is_a_date_or_so_many_days_ago() -> None:
     assert start_of(date(2026, 11, 16)) == int(datetime(2026, 11, 16, tzinfo=UTC).timestamp() * 1000)
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "7", "-1d", "99999999999d", "2026-13-01"])
+@pytest.mark.parametrize("text", ["", "yesterday", "7", "-1d", "99999999999d", f"{'9' * 5000}d", "2026-13-01"])
 def test_other_texts_are_no_day(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_day(text)
