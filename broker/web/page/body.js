@@ -3,6 +3,7 @@
 import { ask, askFile } from "./api.js";
 import { address, announce, clear, copyButton, el, foreign, notice } from "./dom.js";
 import { bytes, number } from "./format.js";
+import { foldButtons, jsonTree } from "./json_tree.js";
 import { rename } from "./router.js";
 import { keep } from "./save.js";
 
@@ -39,7 +40,8 @@ export function bodyPanel(first, place, context) {
       isCut ? el("span", { class: "muted" }, `The first ${bytes(body.shown)} of ${bytes(body.size)} are shown.`) : null,
       isCut && place && body.shown < MORE_BYTES ? el("button", { type: "button", onclick: more }, `Show up to ${bytes(MORE_BYTES)}`) : null,
       place && body.size ? el("button", { type: "button", onclick: save }, "Download") : null,
-      body.text !== null && !isCut ? copyButton(body.text) : null);
+      body.text !== null && !isCut ? copyButton(body.text) : null,
+      shown.querySelector(".json-tree details details") ? foldButtons(() => shown) : null);
   }
 
   async function more() {
@@ -70,8 +72,8 @@ function described(body) {
 function content(body, form) {
   if (body.kind === "empty") return el("p", { class: "muted" }, "The body is empty.");
   if (form === "Hex") return el("pre", { class: "hex", tabindex: 0 }, hexDump(bytesOf(body)));
-  const text = form === "JSON" ? body.formatted : body.text;
-  return el("pre", { tabindex: 0 }, foreign(text));
+  if (form === "JSON") return jsonTree(body.formatted);
+  return el("pre", { tabindex: 0 }, foreign(body.text));
 }
 
 // The bytes that were sent: text is UTF-8, so it encodes to what it was.
