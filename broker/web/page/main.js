@@ -3,10 +3,10 @@
 import { ask, currentBroker } from "./api.js";
 import { completeTopics } from "./complete.js";
 import { address, announce, clear, el, foreign } from "./dom.js";
-import { bytes, plural, time, zone } from "./format.js";
+import { browserZone, bytes, chosenZone, plural, time, zone } from "./format.js";
 import { listen as listenToKeyboard, showHelp } from "./keyboard.js";
 import { listen as listenForKeys, showKeys } from "./login.js";
-import { go, register, start } from "./router.js";
+import { chooseZone, go, register, start } from "./router.js";
 import { topicsView } from "./view_topics.js";
 
 // The first view comes with the page, the others when it is drawn, so that they are there also when the server is not.
@@ -74,7 +74,7 @@ async function describeStore() {
       parts.push(`${bytes(store.log.end - store.log.minimum)} in ${plural(store.log.segments, "segment")}`);
       if (store.log.lastTimestamp) parts.push(`last message ${time(store.log.lastTimestamp, false)}`);
     }
-    parts.push(`times: ${zone()}`, `RocketLens ${store.version}`);
+    parts.push(`RocketLens ${store.version}`);
     clear(document.getElementById("store"), foreign(parts.join("  ·  ")));
     showKeys(store.accessKey);
   } catch (error) {
@@ -97,6 +97,30 @@ addEventListener("absence", (event) => {
 });
 setInterval(() => { if (document.visibilityState === "visible" && !isAbsent && !isRefused) describeStore(); }, DESCRIBE_AGAIN);
 
+// The zones that can be chosen: all of them only while the choice has the focus, for they are hundreds.
+function offerZones() {
+  const select = document.getElementById("zone");
+  const names = new Set([browserZone(), "UTC", zone()]);
+  if (document.activeElement === select) for (const name of Intl.supportedValuesOf("timeZone")) names.add(name);
+  const offered = new Set();
+  for (const option of [...select.options]) if (names.has(option.value)) offered.add(option.value); else option.remove();
+  select.append(...[...names].filter((name) => !offered.has(name)).map((name) => el("option", { value: name }, name)));
+  select.value = zone();
+}
+
+function listenToZone() {
+  const select = document.getElementById("zone");
+  select.addEventListener("focus", offerZones);
+  select.addEventListener("blur", offerZones);
+  select.addEventListener("change", () => {
+    const name = select.value;
+    chooseZone(name === browserZone() ? null : name);
+    announce(`times: ${name}`);
+  });
+  addEventListener("view", offerZones);
+  offerZones();
+}
+
 // Where several stores are served, which of them; the others are a choice away.
 function chooseBroker(store) {
   const select = document.getElementById("broker");
@@ -110,7 +134,7 @@ function chooseBroker(store) {
 document.getElementById("broker").addEventListener("change", (event) => {
   const place = new URL(location.href);
   place.pathname = "/topics";
-  place.search = `?${new URLSearchParams({ broker: event.target.value })}`;
+  place.search = `?${new URLSearchParams({ broker: event.target.value, ...(chosenZone() ? { zone: chosenZone() } : {}) })}`;
   go(place.pathname + place.search);
 });
 document.getElementById("theme").addEventListener("click", nextTheme);
@@ -118,6 +142,7 @@ document.getElementById("help").addEventListener("click", showHelp);
 listenForKeys();
 listenToKeyboard();
 listenToBox();
+listenToZone();
 addEventListener("view", describeStore);
 start();
 setTimeout(() => { for (const file of OTHERS) import(`/page/${file}`).catch(() => {}); }, 1000);

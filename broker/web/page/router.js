@@ -2,6 +2,7 @@
 
 import { setBroker } from "./api.js";
 import { announce, clear, notice } from "./dom.js";
+import { chosenZone, isZone, setZone } from "./format.js";
 import { readLink } from "./links.js";
 
 const KEPT = 12;
@@ -41,10 +42,40 @@ export function rename(place) { history.replaceState(history.state, "", place); 
 // Back to the view before, never out of the page.
 export function back() { if (history.state?.depth) history.back(); }
 
+const ZONE = "zone"; // where the browser keeps it
+function keptZone() {
+  try { return localStorage.getItem(ZONE); } catch { return null; }
+}
+
+// Show all times in a zone from now on, null for the browser's; views that were left are drawn anew.
+export function chooseZone(name) {
+  try { if (name) localStorage.setItem(ZONE, name); else localStorage.removeItem(ZONE); } catch { /* until it is left */ }
+  go(placeWithZone(name), { replace: true });
+  left.clear();
+}
+
+function placeWithZone(name) {
+  const place = new URL(location.href);
+  if (name) place.searchParams.set("zone", name); else place.searchParams.delete("zone");
+  return place.pathname + place.search;
+}
+
+// The zone that the link has, or the one that was chosen last, which is then in the address too: everybody who
+// gets the address sees the same.
+function takeZone(query) {
+  const asked = query.get("zone");
+  setZone(asked && isZone(asked) ? asked : keptZone());
+  if (!asked && chosenZone()) rename(placeWithZone(chosenZone()));
+}
+
 export function start() {
   if (!history.state?.key) history.replaceState({ key: `${Date.now()}` }, "", location.href);
   history.scrollRestoration = "manual";
-  addEventListener("popstate", () => { keep(); show(); });
+  addEventListener("popstate", () => {
+    keep();
+    rename(placeWithZone(chosenZone())); // what was chosen since holds for the views before, too
+    show();
+  });
   document.addEventListener("click", follow);
   show();
 }
@@ -76,7 +107,9 @@ function show() {
     anchor.toggleAttribute("aria-current", anchor.dataset.view === name);
   }
   announce("");
-  setBroker(new URLSearchParams(location.search).get("broker"));
+  const query = new URLSearchParams(location.search);
+  setBroker(query.get("broker"));
+  takeZone(query);
   dispatchEvent(new Event("view"));
   const known = left.get(key);
   if (known) {
@@ -90,6 +123,7 @@ function show() {
     return;
   }
   const { parameters, wrong } = readLink(name, location.search);
+  delete parameters.zone; // how things are shown, not what is asked for
   const context = new Context(key, main, parameters);
   current = context;
   clear(main, wrong.map((text) => notice(text, "error")));

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { completeTopics } from "./complete.js";
 import { address, clear, el, field, foreign, guarded, link, notice } from "./dom.js";
-import { bytes, number, parseTime, plural, time, utc } from "./format.js";
+import { bytes, number, parseTime, plural, time, utc, zone } from "./format.js";
 import { go } from "./router.js";
 import { saveButtons } from "./save.js";
 
@@ -18,7 +18,7 @@ export async function pendingView(parameters, context) {
   const summary = el("span", { class: "muted", role: "status" });
   const topics = el("div"), notes = el("div");
   const body = el("tbody");
-  const names = ["Due", "State", "Topic", "By", "Message", "Stored", "Tag", "Size"];
+  const names = [`Due (${zone()})`, "State", "Topic", "By", "Message", "Stored", "Tag", "Size"];
   const table = el("table", { class: "messages pending" }, el("thead", {}, el("tr", {}, names.map((text) => el("th", { scope: "col", class: text === "Size" ? "size" : null }, text)))), body);
   const end = el("p", { class: "end", role: "status" });
   const more = el("button", { type: "button", class: "more", onclick: guarded(() => page()) }, "More");
@@ -71,13 +71,13 @@ export async function pendingView(parameters, context) {
 function form(parameters, problem) {
   const topic = el("input", { name: "topic", class: "mono", value: parameters.topic ?? "", placeholder: "all", maxlength: 255, autocomplete: "off", spellcheck: "false" });
   const times = ["dueAfter", "dueBefore"].map((name) => el("input", { name, class: "mono time", placeholder: "2026-11-21 06:45:05", value: parameters[name] ? time(Number(parameters[name])) : "" }));
-  const node = el("form", { class: "panel" }, el("div", { class: "search-form" }, field("Goes to topic", topic), completeTopics(topic), field("Due from", times[0]), field("Due to", times[1])),
+  const node = el("form", { class: "panel" }, el("div", { class: "search-form" }, field("Goes to topic", topic), completeTopics(topic), field(`Due from (${zone()})`, times[0]), field(`Due to (${zone()})`, times[1])),
     el("div", { class: "row" }, el("button", { class: "primary" }, "Show")));
   node.addEventListener("submit", (event) => {
     event.preventDefault();
     problem.hidden = true;
     try {
-      go(address("pending", { topic: topic.value.trim(), dueAfter: parseTime(times[0].value), dueBefore: parseTime(times[1].value) }));
+      go(address("pending", { topic: topic.value.trim(), dueAfter: parseTime(times[0].value, parameters.dueAfter), dueBefore: parseTime(times[1].value, parameters.dueBefore) }));
     } catch (error) {
       problem.hidden = false;
       problem.textContent = error.message;

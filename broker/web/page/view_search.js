@@ -4,7 +4,7 @@
 import { ask } from "./api.js";
 import { completeTopics } from "./complete.js";
 import { address, clear, el, field, foreign, notice } from "./dom.js";
-import { bytes, number, parseTime, percent, time } from "./format.js";
+import { bytes, number, parseTime, percent, time, zone } from "./format.js";
 import { MessageList } from "./messages.js";
 import { go } from "./router.js";
 import { Work } from "./work.js";
@@ -22,7 +22,7 @@ const TEXTS = [
   ["bornHost", "Sent from", "10.1.2.3 or 10.1.0.0/16", ""],
 ];
 const FIRST = 2; // fields that are always there; the others fold
-const TIMES = [["begin", "Stored from"], ["end", "Stored to"]];
+const TIMES = [["begin", "Stored from"], ["end", "Stored to"]]; // in the zone that is shown
 const SIZES = [["minimumSize", "Body at least"], ["maximumSize", "Body at most"]];
 
 export async function searchView(parameters, context) {
@@ -44,7 +44,7 @@ function form(parameters, problem) {
   };
   const fields = [
     ...TEXTS.map(([name, label, placeholder, kind]) => add(name, label, { placeholder, class: `mono ${kind}`, value: parameters[name] ?? "", maxlength: 4096 })),
-    ...TIMES.map(([name, label]) => add(name, label, { placeholder: "2026-11-21 06:45:05", class: "mono", value: parameters[name] ? time(Number(parameters[name])) : "" })),
+    ...TIMES.map(([name, label]) => add(name, `${label} (${zone()})`, { placeholder: "2026-11-21 06:45:05", class: "mono", value: parameters[name] ? time(Number(parameters[name])) : "" })),
     ...SIZES.map(([name, label]) => add(name, label, { placeholder: "bytes", inputmode: "numeric", pattern: "[0-9]*", value: parameters[name] ?? "" })),
   ];
   const place = el("select", {}, [["body", "in the body"], ["properties", "in properties"], ["any", "in both"]].map(([value, text]) => el("option", { value, selected: (parameters.place ?? "body") === value }, text)));
@@ -60,7 +60,7 @@ function form(parameters, problem) {
     event.preventDefault();
     problem.hidden = true;
     try {
-      const wanted = Object.fromEntries([...inputs].map(([name, input]) => [name, name === "begin" || name === "end" ? parseTime(input.value) : name === "contains" || name === "regex" ? input.value : input.value.trim()]));
+      const wanted = Object.fromEntries([...inputs].map(([name, input]) => [name, name === "begin" || name === "end" ? parseTime(input.value, parameters[name]) : name === "contains" || name === "regex" ? input.value : input.value.trim()]));
       go(address("search", { ...wanted, place: place.value === "body" ? null : place.value }));
     } catch (error) {
       problem.hidden = false;
