@@ -1,7 +1,7 @@
 // Views and their addresses: every view has one, back and forward work, and a view that was left is as it was left.
 
 import { setBroker } from "./api.js";
-import { announce, clear, notice } from "./dom.js";
+import { announce, clear, el, notice } from "./dom.js";
 import { chosenZone, isZone, setZone } from "./format.js";
 import { readLink } from "./links.js";
 
@@ -129,16 +129,19 @@ function show() {
   clear(main, wrong.map((text) => notice(text, "error")));
   scrollTo(0, 0);
   document.title = "RocketLens";
-  draw(views.get(name), context);
+  draw(name, context);
 }
 
-async function draw(view, context) {
+async function draw(name, context) {
+  const view = views.get(name);
   try {
     if (view) await view(context.parameters, context);
-    else context.main.append(notice("There is no such view.", "error"));
+    else throw new Error("There is no such view.");
     context.isDone = !context.signal.aborted;
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (context.isShown) context.main.append(notice(error.message, "error"));
+    if (!context.isShown) return;
+    if (!context.main.querySelector("h1")) context.main.prepend(el("h1", {}, `${name[0].toUpperCase()}${name.slice(1)}`));
+    context.main.append(notice(error.message, "error"));
   }
 }

@@ -47,8 +47,8 @@ export async function pendingView(parameters, context) {
   }
 
   function draw(answer) {
-    clear(summary, answer.timersTimestamp ? `timer messages due before ${time(answer.timersTimestamp, false)} are delivered` : "",
-      ` · last message stored ${time(answer.logTimestamp, false)}`);
+    clear(summary, [answer.timersTimestamp ? `timer messages due before ${time(answer.timersTimestamp, false)} are delivered` : "",
+      `last message stored ${time(answer.logTimestamp, false)}`].filter(Boolean).join(" · "));
     const said = answer.incomplete ? [`Something may be missing: ${answer.incomplete}`, ...answer.notes] : answer.notes;
     clear(notes, said.map((text) => notice(text, "warning")));
     if (!cursor) clear(topics, topicTable(answer.topics, parameters));
@@ -92,9 +92,9 @@ function topicTable(list, parameters) {
   return el("table", { class: "topics" }, el("thead", {}, el("tr", {}, names.map((text, at) => el("th", { scope: "col", class: at ? "number" : null }, text)))),
     el("tbody", {}, list.map((topic) => el("tr", {},
       el("td", {}, link("pending", { ...parameters, topic: topic.topic }, foreign(topic.topic))),
-      [topic.waiting, topic.overdue, topic.cancelled, topic.rolled].map((count) => el("td", { class: "number" }, number(count))),
+      [topic.waiting, topic.overdue, topic.cancelled, topic.rolled].map((count, at) => el("td", { class: "number", "data-name": names[at + 1].toLowerCase() }, number(count))),
       el("td", { class: "number" }, bytes(topic.bytes)),
-      [topic.firstDueTimestamp, topic.lastDueTimestamp].map((due) => el("td", { class: "number", title: due === null ? null : utc(due) }, time(due, false)))))));
+      [topic.firstDueTimestamp, topic.lastDueTimestamp].map((due, at) => el("td", { class: "number", "data-name": names[at + 6].toLowerCase(), title: due === null ? null : utc(due) }, time(due, false)))))));
 }
 
 function row(each) {

@@ -69,6 +69,8 @@ export async function tailView(parameters, context) {
     clear(problem, notice(error.message, "error"));
   }
 }
+    clear(said);
+    button.hidden = true; // nothing goes on
 
 function form(question) {
   const text = (value, more) => el("input", { value: value ?? "", spellcheck: "false", autocomplete: "off", ...more });

@@ -70,8 +70,8 @@ function row(topic) {
   return el("tr", { onclick: (event) => { if (!event.target.closest("a") && getSelection().isCollapsed) open.click(); } },
     el("td", {}, open),
     el("td", {}, topic.kind === "normal" ? null : el("span", { class: "chip quiet" }, topic.kind)),
-    el("td", { class: "number" }, number(topic.queues)),
-    el("td", { class: "number count" }, topic.messages === null ? "…" : number(topic.messages)),
+    el("td", { class: "number", "data-name": "queues" }, number(topic.queues)),
+    el("td", { class: "number count", "data-name": "messages" }, topic.messages === null ? "…" : number(topic.messages)),
     el("td", { class: "number last" }));
 }
 

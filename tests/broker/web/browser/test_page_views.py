@@ -16,7 +16,7 @@ VIEWS = {
     "topics": ({}, ".topics tbody .count:not(:empty)"),
     "find": ({"text": "hotkey"}, ".messages tbody tr"),
     "message": ({"offset": 0}, ".life li"),
-    "topic": ({"topic": "TopicTest"}, ".histogram + details table"),
+    "topic": ({"topic": "TopicTest"}, ".histogram + details"),
     "tail": ({"topic": "TopicTest"}, ".messages tbody tr"),
     "search": ({"contains": "hot 1", "tag": "TagA"}, ".list .end"),
     "pending": ({}, ".list .end"),
@@ -101,12 +101,12 @@ def choose(browser: Browser) -> None:
     browser.press("z")
     browser.until(lambda: len(browser.all("#zone option")) > 300)
     browser.press("Asia/Kat")
-    browser.see(".topics th", "Last stored (Asia/Kat")
+    browser.until(lambda: "zone=Asia%2FKat" in browser.place)
     browser.see(".topics tbody .count:not(:empty)", "4")
 
 
 STATES = {
-    "json-tree": ("message", {"offset": 0}, ".life", fold),
+    "json-tree": ("message", {"offset": 0}, ".json-tree", fold),
     "nul": ("message", {"topic": "orders", "queueId": 0, "queueOffset": 1}, ".body-text", None),
     "binary": ("message", {"topic": "orders", "queueId": 0, "queueOffset": 2}, "pre.hex", None),
     "empty-body": ("message", {"topic": "orders", "queueId": 0, "queueOffset": 3}, ".body-text p", None),
