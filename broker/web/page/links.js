@@ -35,7 +35,7 @@ const VIEWS = {
 
 // The parameters of a view in the query of its address, and a sentence about each that was left out.
 export function readLink(view, query) {
-  const known = { ...VIEWS[view], broker: text, zone: zoneName };
+  const known = { ...VIEWS[view], broker: text, zone: zoneName, charset: text };
   const parameters = {}, wrong = [];
   for (const [name, value] of new URLSearchParams(query)) {
     const shown = `${name}=${value}`.slice(0, 200);

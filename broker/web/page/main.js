@@ -1,12 +1,13 @@
 // The start: views by name, the box, the colours, the footer.
 
-import { ask, currentBroker } from "./api.js";
+import { ask, setBroker } from "./api.js";
+import { listen as listenToChoices } from "./choices.js";
 import { completeTopics } from "./complete.js";
 import { address, announce, clear, el, foreign } from "./dom.js";
-import { browserZone, bytes, chosenZone, plural, time, zone } from "./format.js";
+import { bytes, plural, time } from "./format.js";
 import { listen as listenToKeyboard, showHelp } from "./keyboard.js";
 import { listen as listenForKeys, showKeys } from "./login.js";
-import { chooseZone, go, register, start } from "./router.js";
+import { go, register, start } from "./router.js";
 import { topicsView } from "./view_topics.js";
 
 // The first view comes with the page, the others when it is drawn, so that they are there also when the server is not.
@@ -97,30 +98,6 @@ addEventListener("absence", (event) => {
 });
 setInterval(() => { if (document.visibilityState === "visible" && !isAbsent && !isRefused) describeStore(); }, DESCRIBE_AGAIN);
 
-// The zones that can be chosen: all of them only while the choice has the focus, for they are hundreds.
-function offerZones() {
-  const select = document.getElementById("zone");
-  const names = new Set([browserZone(), "UTC", zone()]);
-  if (document.activeElement === select) for (const name of Intl.supportedValuesOf("timeZone")) names.add(name);
-  const offered = new Set();
-  for (const option of [...select.options]) if (names.has(option.value)) offered.add(option.value); else option.remove();
-  select.append(...[...names].filter((name) => !offered.has(name)).map((name) => el("option", { value: name }, name)));
-  select.value = zone();
-}
-
-function listenToZone() {
-  const select = document.getElementById("zone");
-  select.addEventListener("focus", offerZones);
-  select.addEventListener("blur", offerZones);
-  select.addEventListener("change", () => {
-    const name = select.value;
-    chooseZone(name === browserZone() ? null : name);
-    announce(`times: ${name}`);
-  });
-  addEventListener("view", offerZones);
-  offerZones();
-}
-
 // Where several stores are served, which of them; the others are a choice away.
 function chooseBroker(store) {
   const select = document.getElementById("broker");
@@ -132,17 +109,15 @@ function chooseBroker(store) {
 }
 
 document.getElementById("broker").addEventListener("change", (event) => {
-  const place = new URL(location.href);
-  place.pathname = "/topics";
-  place.search = `?${new URLSearchParams({ broker: event.target.value, ...(chosenZone() ? { zone: chosenZone() } : {}) })}`;
-  go(place.pathname + place.search);
+  setBroker(event.target.value);
+  go(address("topics"));
 });
 document.getElementById("theme").addEventListener("click", nextTheme);
 document.getElementById("help").addEventListener("click", showHelp);
 listenForKeys();
 listenToKeyboard();
 listenToBox();
-listenToZone();
+listenToChoices();
 addEventListener("view", describeStore);
 start();
 setTimeout(() => { for (const file of OTHERS) import(`/page/${file}`).catch(() => {}); }, 1000);

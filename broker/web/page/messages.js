@@ -30,6 +30,12 @@ export class MessageList {
     return el("thead", {}, el("tr", {}, names.map(([name, text]) => el("th", { scope: "col", class: name }, text))));
   }
 
+  // The lines that are there once more, with times in another zone.
+  redraw() {
+    this.table.tHead.replaceWith(this.head());
+    this.body.replaceChildren(...this.shown.map((message) => this.row(message)));
+  }
+
   // The first page, or the next one. What a stop has left is gone on with.
   async goOn() {
     const focused = document.activeElement === this.more;

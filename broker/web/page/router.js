@@ -1,6 +1,6 @@
 // Views and their addresses: every view has one, back and forward work, and a view that was left is as it was left.
 
-import { setBroker } from "./api.js";
+import { currentCharset, setBroker, setCharset } from "./api.js";
 import { announce, clear, el, notice } from "./dom.js";
 import { chosenZone, isZone, setZone } from "./format.js";
 import { readLink } from "./links.js";
@@ -17,6 +17,7 @@ class Context {
     this.main = main;
     this.parameters = parameters;
     this.isDone = false; // whether it was drawn to its end, and can be shown again as it is
+    this.redraw = null; // draws what is there with times in another zone, if the view can
     this.resume();
   }
 
@@ -42,30 +43,44 @@ export function rename(place) { history.replaceState(history.state, "", place); 
 // Back to the view before, never out of the page.
 export function back() { if (history.state?.depth) history.back(); }
 
-const ZONE = "zone"; // where the browser keeps it
-function keptZone() {
-  try { return localStorage.getItem(ZONE); } catch { return null; }
+// How things are shown: a part of every address, and kept by the browser under the same name.
+const CHOICES = {
+  zone: { now: chosenZone, set: setZone, isGood: isZone },
+  charset: { now: currentCharset, set: setCharset, isGood: () => true }, // the server knows which there are
+};
+
+function kept(name) {
+  try { return localStorage.getItem(name); } catch { return null; }
 }
 
-// Show all times in a zone from now on, null for the browser's; views that were left are drawn anew.
-export function chooseZone(name) {
-  try { if (name) localStorage.setItem(ZONE, name); else localStorage.removeItem(ZONE); } catch { /* until it is left */ }
-  go(placeWithZone(name), { replace: true });
+// Show all in a zone or charset from now on, null for what is shown without a choice. The view is drawn anew, as those are
+// that were left; for another zone one that was long at work draws what it has.
+export function choose(name, value) {
+  try { if (value) localStorage.setItem(name, value); else localStorage.removeItem(name); } catch { /* until it is left */ }
+  CHOICES[name].set(value);
+  if (name === "zone" && current.redraw) {
+    rename(placeAsChosen());
+    dispatchEvent(new Event("view"));
+    current.redraw();
+  } else go(placeAsChosen(), { replace: true });
   left.clear();
 }
 
-function placeWithZone(name) {
-  const place = new URL(location.href);
-  if (name) place.searchParams.set("zone", name); else place.searchParams.delete("zone");
+function placeAsChosen(from = location.href) {
+  const place = new URL(from, location.href);
+  for (const [name, { now }] of Object.entries(CHOICES)) {
+    if (now()) place.searchParams.set(name, now()); else place.searchParams.delete(name);
+  }
   return place.pathname + place.search;
 }
 
-// The zone that the link has, or the one that was chosen last, which is then in the address too: everybody who
-// gets the address sees the same.
-function takeZone(query) {
-  const asked = query.get("zone");
-  setZone(asked && isZone(asked) ? asked : keptZone());
-  if (!asked && chosenZone()) rename(placeWithZone(chosenZone()));
+// What the link has, or what was chosen last, which is then in the address too: everybody who gets it sees the same.
+function takeChoices(query) {
+  for (const [name, { set, isGood }] of Object.entries(CHOICES)) {
+    const asked = query.get(name);
+    set(asked && isGood(asked) ? asked : kept(name));
+  }
+  if (Object.entries(CHOICES).some(([name, { now }]) => now() && !query.get(name))) rename(placeAsChosen());
 }
 
 export function start() {
@@ -73,7 +88,7 @@ export function start() {
   history.scrollRestoration = "manual";
   addEventListener("popstate", () => {
     keep();
-    rename(placeWithZone(chosenZone())); // what was chosen since holds for the views before, too
+    rename(placeAsChosen()); // what was chosen since holds for the views before, too
     show();
   });
   document.addEventListener("click", follow);
@@ -84,7 +99,7 @@ function follow(event) {
   const anchor = event.target.closest?.("a[data-go]");
   if (!anchor || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
-  go(anchor.getAttribute("href"));
+  go(placeAsChosen(anchor.getAttribute("href")));
 }
 
 function keep() {
@@ -109,7 +124,7 @@ function show() {
   announce("");
   const query = new URLSearchParams(location.search);
   setBroker(query.get("broker"));
-  takeZone(query);
+  takeChoices(query);
   dispatchEvent(new Event("view"));
   const known = left.get(key);
   if (known) {
@@ -123,7 +138,7 @@ function show() {
     return;
   }
   const { parameters, wrong } = readLink(name, location.search);
-  delete parameters.zone; // how things are shown, not what is asked for
+  for (const choice of Object.keys(CHOICES)) delete parameters[choice]; // how things are shown, not what is asked for
   const context = new Context(key, main, parameters);
   current = context;
   clear(main, wrong.map((text) => notice(text, "error")));

@@ -1,6 +1,6 @@
 // A topic: when its messages were stored, its queues and groups, and its messages by queue, time and filter.
 
-import { ask } from "./api.js";
+import { ask, currentCharset } from "./api.js";
 import { address, announce, clear, el, field, foreign, guarded, link, notice } from "./dom.js";
 import { Histogram } from "./histogram.js";
 import { number, parseTime, percent, plural, time, utc, zone } from "./format.js";
@@ -65,7 +65,7 @@ function browsing(context, state) {
     let unreadable = 0;
     let leftOut = 0;
     const stopped = await work.run(async (place, signal) => {
-      const answer = await ask("/messages", { ...state, limit: 50 - found.length, cursor: place }, signal);
+      const answer = await ask("/messages", { ...state, limit: 50 - found.length, cursor: place, charset: currentCharset() }, signal);
       found.push(...answer.messages);
       looked += answer.lookedAt;
       unreadable += answer.unreadable;

@@ -73,6 +73,30 @@ def test_times_are_shown_and_typed_in_the_zone_that_was_chosen(zoned: Browser) -
     assert "zone" not in zoned.place
 
 
+def test_another_zone_loses_nothing_that_was_found_or_typed(zoned: Browser) -> None:
+    zoned.open("search", contains="hot 1", begin=1_795_200_000_000, zone="UTC")
+    zoned.see(".list .end", "11 messages")
+    rows = zoned.all(".messages tbody tr")
+    zoned.see("input[name=end]").send_keys("2026-11-30")
+    zoned.press(Keys.ESCAPE)
+    zoned.run(
+        "window.asked = 0; const send = window.fetch;"
+        "window.fetch = (...all) => { window.asked += all[0].includes('/search'); return send(...all); };"
+    )
+    zoned.press("z")
+    zoned.click("#zone option[value='Asia/Tokyo']")
+    zoned.see(".messages th.stored", "Stored (Asia/Tokyo)")
+    assert len(zoned.all(".messages tbody tr")) == len(rows)
+    zoned.see(".search-form span", "Stored from (Asia/Tokyo)")
+    assert [zoned.see(f"input[name={name}]").get_attribute("value") for name in ("begin", "end")] == [
+        shown_in("Asia/Tokyo", 1_795_200_000_000), "2026-11-30",
+    ]  # fmt: skip
+    assert zoned.run("return window.asked") == 0
+    # What is followed from here is shown in the zone too.
+    zoned.click(".messages a.open")
+    zoned.until(lambda: "zone=Asia%2FTokyo" in zoned.place and zoned.all(".facts"))
+
+
 def test_a_link_has_its_zone_and_one_that_is_none_is_reported(zoned: Browser) -> None:
     first = first_timestamp(zoned)
     for zone in ZONES:
