@@ -39,6 +39,7 @@ VIEW = (
     "view_topics.js",
     "messages.js",
     "links.js",
+    "choices.js",
     "complete.js",
     "save.js",
     "router.js",

@@ -38,8 +38,11 @@ _GZIP_STEP: Final = 4096
 _NO_CHARSETS: Final = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"})
 """Codecs that are no charsets of a text; some of them take a time that grows with the square of its length."""
 
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-"""Control characters, which no text contains."""
+_CONTROLS: Final = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Control characters that no text contains. NUL, which ends texts and fields of programs in C, is not among them."""
+
+_MOST_NULS: Final = 3
+"""Where more than every third character is a NUL, besides those at the end, bytes are numbers rather than text."""
 
 
 class Decoder(NamedTuple):
@@ -103,15 +106,24 @@ def charset_of(name: str) -> str:
 
 
 def text_in(data: bytes | memoryview, charset: str | None = None, *, is_cut: bool = False) -> str | None:
-    """Bytes as text of a charset, by default UTF-8; None where they are no such text, or hold control characters.
+    """Bytes as text of a charset, by default UTF-8; None where they are no such text, or are rather something else.
 
-    Where the bytes are the beginning of more, `is_cut`, the last character may lack some: it is left out.
+    A text has no control characters, but it may have NULs, as long as they are few. Where the bytes are the beginning
+    of more, `is_cut`, the last character may lack some: it is left out.
     """
+    text = characters_in(data, charset, is_cut=is_cut)
+    if text is None or _CONTROLS.search(text):
+        return None
+    kept = text.rstrip("\0")
+    return text if kept.count("\0") * _MOST_NULS <= len(kept) and (kept or not text) else None
+
+
+def characters_in(data: bytes | memoryview, charset: str | None = None, *, is_cut: bool = False) -> str | None:
+    """The characters, of any kind, that bytes are in a charset; None where they are none. `is_cut` as in `text_in`."""
     try:
-        text = codecs.getincrementaldecoder(charset or UTF_8)().decode(bytes(data), not is_cut)
+        return codecs.getincrementaldecoder(charset or UTF_8)().decode(bytes(data), not is_cut)
     except UnicodeError:
         return None
-    return None if _CONTROLS.search(text) else text
 
 
 def text_with_replacements(data: bytes | memoryview, charset: str | None = None) -> str:

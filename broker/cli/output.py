@@ -2,7 +2,7 @@
 
 A program gets every field by its RocketMQ name in camel case; times are milliseconds since 1970. The body is
 decompressed, and unpacked where the application packed it, as `bodyPackings` says (:mod:`protocol.body_content`). In
-JSON it is text when it is text (UTF-8, or the charset that is asked for, without control characters), else base64;
+JSON it is text when it is text (UTF-8, or the charset that is asked for, as `text_in` there decides), else base64;
 `bodyEncoding` says which; in msgpack it is bytes. A body that cannot be decompressed is given as it is stored, one that
 cannot be unpacked as it was sent, and `bodyError` says why.
 """

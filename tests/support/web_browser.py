@@ -58,6 +58,7 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         options.set_capability("unhandledPromptBehavior", "ignore")
         self.driver = Chrome(options=options, service=Service(program("chromedriver")))
+        self.driver.set_script_timeout(WAIT_SECONDS)
         self.server = ""
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.errors import bad_parameter
-from protocol.body_content import MOST_INDENTED, UTF_8, charset_of, indented_json, text_in, unpack
+from protocol.body_content import MOST_INDENTED, UTF_8, characters_in, charset_of, indented_json, text_in, unpack
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
 from protocol.sys_flag import SysFlag, compression_type
@@ -27,9 +27,10 @@ PREVIEW: Final = 160
 class Body(msgspec.Struct, rename="camel", kw_only=True):
     """A body, decompressed, and unpacked where an application packed it: `packings` are what was undone (gzip, zstd).
 
-    `kind` is empty, json, text (of the charset asked for, without control characters), binary or unreadable. `text` or,
-    of what is no text, `base64` are its first `shown` bytes; `formatted` is JSON indented, where it is short enough.
-    `size` is in bytes: of what is there where that cannot be decompressed or unpacked, for the reason in `error`.
+    `kind` is empty, json, text (of the charset asked for, without control characters but a few NULs), binary or
+    unreadable. `text` are its first `shown` bytes; of what is no text, or none of UTF-8, `base64` are they too.
+    `formatted` is JSON indented, where it is short enough. `size` is in bytes: of what is there where that cannot be
+    decompressed or unpacked, for the reason in `error`.
     """
 
     kind: str
@@ -77,8 +78,10 @@ def body_of(message: Message, most: int, charset: str | None = None) -> Body:
         body.kind = "text" if not _is_json(data, text, body.formatted) else "json"
         body.text, body.shown = text, len(data)
         if len(data) > most:  # cut between characters
-            body.text = text_in(data[:most], charset, is_cut=True) or ""
+            body.text = characters_in(data[:most], charset, is_cut=True) or ""
             body.shown = len(body.text.encode()) if charset in (None, UTF_8) else most
+        if charset not in (None, UTF_8):
+            body.base64 = base64.b64encode(data[: body.shown]).decode()
     return body
 
 

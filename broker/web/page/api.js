@@ -15,6 +15,7 @@ const PROXY_ALONE = [502, 503, 504];
 let isAbsent = false; // whether the server did not answer last
 let keys = read();
 let broker = null; // whose store is asked, null for the first
+let charset = null; // in which bodies are read, null for UTF-8
 let askForKeys = null; // set by the login dialog: resolves when there are keys to try
 
 function read() {
@@ -31,6 +32,8 @@ export function setKeys(accessKey, secretKey) {
 
 export const setBroker = (name) => { broker = name || null; };
 export const currentBroker = () => broker;
+export const setCharset = (name) => { charset = name || null; };
+export const currentCharset = () => charset;
 export const hasKeys = () => keys !== null;
 export const onKeysNeeded = (dialog) => { askForKeys = dialog; };
 

@@ -1,13 +1,17 @@
 // A body: as text, as JSON indented, in hex; as much of it as was sent, and all of it as a file.
 
-import { ask, askFile } from "./api.js";
+import { ask, askFile, currentCharset } from "./api.js";
+import { charsetChoice } from "./choices.js";
 import { address, announce, clear, copyButton, el, foreign, notice } from "./dom.js";
 import { bytes, number } from "./format.js";
+import { foldButtons, jsonTree } from "./json_tree.js";
 import { rename } from "./router.js";
 import { keep } from "./save.js";
 
 const HEX_BYTES = 16 * 1024;
 const MORE_BYTES = 4 * 1024 * 1024;
+
+let refocus = false; // whether the next body is drawn because its charset was chosen
 
 // `place` identifies the message whose body it is; null for one of several in a record.
 export function bodyPanel(first, place, context) {
@@ -16,8 +20,11 @@ export function bodyPanel(first, place, context) {
   const tabs = el("div", { role: "tablist", class: "tabs", "aria-label": "Forms of the body" });
   const size = el("span", { class: "muted" });
   const tools = el("div", { class: "row" });
+  const charset = place && body.kind !== "empty" ? charsetChoice(() => { refocus = true; }) : "";
+  if (charset && refocus) queueMicrotask(() => charset.focus()); // once it is a part of the page
+  refocus = false;
   const panel = el("section", { class: "panel body-panel" },
-    el("div", { class: "bar" }, el("h2", {}, "Body"), tabs, size), shown, tools);
+    el("div", { class: "bar" }, el("h2", {}, "Body"), tabs, charset, size), shown, tools);
   let form = body.formatted !== null ? "JSON" : body.text !== null ? "Text" : "Hex";
   if (place && offered(body).includes(context.parameters.form)) form = context.parameters.form;
 
@@ -29,9 +36,11 @@ export function bodyPanel(first, place, context) {
   }
 
   function draw() {
+    const isFocused = tabs.contains(document.activeElement);
     clear(tabs, offered(body).map((name) => el("button", {
       type: "button", role: "tab", "aria-selected": name === form ? "true" : "false", onclick: () => choose(name),
     }, name)));
+    if (isFocused) tabs.querySelector("[aria-selected=true]").focus();
     clear(size, described(body));
     clear(shown, body.error ? notice(`It cannot be decompressed or unpacked: ${body.error}. This is what is there instead.`, "error") : null, content(body, form));
     const isCut = body.shown < body.size;
@@ -39,12 +48,13 @@ export function bodyPanel(first, place, context) {
       isCut ? el("span", { class: "muted" }, `The first ${bytes(body.shown)} of ${bytes(body.size)} are shown.`) : null,
       isCut && place && body.shown < MORE_BYTES ? el("button", { type: "button", onclick: more }, `Show up to ${bytes(MORE_BYTES)}`) : null,
       place && body.size ? el("button", { type: "button", onclick: save }, "Download") : null,
-      body.text !== null && !isCut ? copyButton(body.text) : null);
+      body.text !== null && !isCut ? copyButton(body.text) : null,
+      shown.querySelector(".json-tree details details") ? foldButtons(() => shown) : null);
   }
 
   async function more() {
     try {
-      body = (await ask("/message", { ...place, bodyLimit: MORE_BYTES }, context.signal)).body;
+      body = (await ask("/message", { ...place, bodyLimit: MORE_BYTES, charset: currentCharset() }, context.signal)).body;
       draw();
     } catch (error) { announce(error.message); }
   }
@@ -70,13 +80,13 @@ function described(body) {
 function content(body, form) {
   if (body.kind === "empty") return el("p", { class: "muted" }, "The body is empty.");
   if (form === "Hex") return el("pre", { class: "hex", tabindex: 0 }, hexDump(bytesOf(body)));
-  const text = form === "JSON" ? body.formatted : body.text;
-  return el("pre", { tabindex: 0 }, foreign(text));
+  if (form === "JSON") return jsonTree(body.formatted);
+  return el("pre", { tabindex: 0 }, foreign(body.text));
 }
 
-// The bytes that were sent: text is UTF-8, so it encodes to what it was.
+// The bytes that were sent: text of UTF-8 encodes to what it was, of what is anything else the bytes come too.
 function bytesOf(body) {
-  if (body.text !== null) return new TextEncoder().encode(body.text);
+  if (body.base64 === null) return new TextEncoder().encode(body.text);
   return Uint8Array.from(atob(body.base64), (character) => character.charCodeAt(0));
 }
 

@@ -1,7 +1,8 @@
 // Elements from data. Text goes in as text nodes alone, and no attribute that could run or load anything is ever set
 // from a message: what a store holds is shown, never interpreted.
 
-import { currentBroker } from "./api.js";
+import { currentBroker, currentCharset } from "./api.js";
+import { chosenZone } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -39,11 +40,12 @@ export function foreign(text, properties = {}) {
   return node;
 }
 
-// The address of a view; parameters that are empty are left out. It names the broker if that is not the first.
+// The address of a view; parameters that are empty are left out. It names the broker if that is not the first, the time
+// zone if that is not the browser's, and the charset of bodies if that is not UTF-8.
 export function address(view, parameters = {}) {
   const broker = currentBroker();
   const query = new URLSearchParams(broker ? { broker } : {});
-  for (const [name, value] of Object.entries(parameters)) {
+  for (const [name, value] of Object.entries({ ...parameters, zone: chosenZone(), charset: currentCharset() })) {
     if (value !== null && value !== undefined && value !== "") query.set(name, String(value));
   }
   const text = query.toString();

@@ -20,24 +20,55 @@ export function bytes(value) {
 
 const two = (value, width = 2) => String(value).padStart(width, "0");
 
-// Local time, to the millisecond; what lies outside the calendar stays a number.
+// The time zone in which times are shown and read: the browser's own, or one that was chosen.
+let chosen = null; // {name, parts}
+
+export function isZone(name) {
+  try { return Boolean(new Intl.DateTimeFormat("en", { timeZone: name })); } catch { return false; }
+}
+
+export function setZone(name) {
+  if (name === (chosen?.name ?? null)) return;
+  const options = { calendar: "gregory", hourCycle: "h23", era: "short", year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric" };
+  chosen = name && isZone(name) ? { name, parts: new Intl.DateTimeFormat("en-u-nu-latn", { ...options, timeZone: name }) } : null;
+}
+
+export const chosenZone = () => chosen?.name ?? null;
+export const browserZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
+export const zone = () => chosen?.name ?? browserZone();
+
+// What clocks show in the zone, as a date whose UTC fields are to be read.
+function onClocks(timestamp) {
+  if (!chosen) return new Date(timestamp - new Date(timestamp).getTimezoneOffset() * 60_000);
+  const part = Object.fromEntries(chosen.parts.formatToParts(timestamp).map(({ type, value }) => [type, value]));
+  const shown = new Date(0);
+  shown.setUTCFullYear(part.era === "BC" ? 1 - Number(part.year) : Number(part.year), Number(part.month) - 1, Number(part.day));
+  shown.setUTCHours(Number(part.hour), Number(part.minute), Number(part.second), ((timestamp % 1000) + 1000) % 1000);
+  return shown;
+}
+
+// A time to the millisecond; what lies outside the calendar stays a number.
 export function time(timestamp, withMilliseconds = true) {
   if (timestamp === null || timestamp === undefined) return "–";
-  const date = new Date(timestamp);
-  if (Number.isNaN(date.getTime())) return String(timestamp);
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  const clock = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
-  return `${day} ${clock}${withMilliseconds ? `.${two(date.getMilliseconds(), 3)}` : ""}`;
+  if (Number.isNaN(new Date(timestamp).getTime())) return String(timestamp);
+  const date = onClocks(timestamp);
+  const day = `${date.getUTCFullYear()}-${two(date.getUTCMonth() + 1)}-${two(date.getUTCDate())}`;
+  const clock = `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}:${two(date.getUTCSeconds())}`;
+  return `${day} ${clock}${withMilliseconds ? `.${two(date.getUTCMilliseconds(), 3)}` : ""}`;
+}
+
+// The moment at which clocks in the zone show what they do in UTC at another. Where they show it twice, the first time;
+// where they leave it out, as far behind the change as it is written behind it: both as Python's fold=0.
+function whenClocksShow(utcTimestamp) {
+  const away = (moment) => onClocks(moment).getTime() - moment;
+  const first = utcTimestamp - away(utcTimestamp - 86_400_000), second = utcTimestamp - away(utcTimestamp + 86_400_000);
+  return onClocks(first).getTime() !== utcTimestamp && onClocks(second).getTime() === utcTimestamp ? second : first;
 }
 
 // For a tooltip: the same moment in UTC, and as RocketMQ stores it.
 export function utc(timestamp) {
   const date = new Date(timestamp ?? NaN);
   return Number.isNaN(date.getTime()) ? "" : `${date.toISOString()} · ${timestamp} ms`;
-}
-
-export function zone() {
-  return Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
 }
 
 export function duration(milliseconds) {
@@ -59,13 +90,16 @@ export function percent(part, whole) {
   return `${value.toFixed(value < 10 && value > 0 ? 1 : 0)} %`;
 }
 
-// What a person writes for a time: milliseconds, or a date and time (local unless it ends with Z or an offset).
-export function parseTime(text) {
+// What a person writes for a time: milliseconds, or a date and time (of the zone unless it ends with Z or an offset). What
+// stands for a known time, unchanged, is that time, also where clocks show it twice.
+export function parseTime(text, known = null) {
   const trimmed = text.trim();
   if (!trimmed) return null;
+  if (known && trimmed === time(Number(known))) return Number(known);
   if (/^\d{12,16}$/.test(trimmed)) return Number(trimmed);
   const iso = /^\d{4}-\d{2}-\d{2}$/.test(trimmed) ? `${trimmed}T00:00:00` : trimmed.replace(" ", "T");
-  const value = Date.parse(iso);
+  const hasZone = /(Z|[+-]\d{2}:?\d{2})$/.test(iso);
+  const value = Date.parse(hasZone ? iso : `${iso}Z`);
   if (Number.isNaN(value)) throw new Error(`"${trimmed}" is not a time: write 2026-11-21 06:45:05, or milliseconds since 1970`);
-  return value;
+  return hasZone ? value : whenClocksShow(value);
 }

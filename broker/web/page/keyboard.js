@@ -12,6 +12,7 @@ const HELP = [
   ["m", "more of the list"],
   ["t  s  p  u  h", "topics, search, pending, space used, health"],
   ["←  →", "in a histogram: the bar before and after; Enter takes its time, Backspace all of it"],
+  ["z", "to the time zone"],
   ["d", "dark, light, or as the system"],
   ["?", "this help"],
 ];
@@ -38,6 +39,7 @@ const ACTIONS = {
   p: () => go(address("pending")),
   u: () => go(address("space")),
   h: () => go(address("health")),
+  z: () => document.getElementById("zone").focus(),
   d: () => document.getElementById("theme").click(),
   "?": showHelp,
 };

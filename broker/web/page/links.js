@@ -1,7 +1,7 @@
 // What the address of each view may hold. A link is typed by hand or cut in a mail: what a view does not know, or cannot
 // read, is reported and left out, never silently taken for nothing.
 
-import { parseTime } from "./format.js";
+import { isZone, parseTime } from "./format.js";
 
 const text = (value) => value;
 const whole = (value) => {
@@ -9,6 +9,10 @@ const whole = (value) => {
   return value;
 };
 const moment = (value) => (/^\d+$/.test(value) ? whole(value) : String(parseTime(value)));
+const zoneName = (value) => {
+  if (!isZone(value)) throw new Error("the name of a time zone is expected, such as UTC or Asia/Shanghai");
+  return value;
+};
 const oneOf = (...choices) => (value) => {
   if (!choices.includes(value)) throw new Error(`expected ${choices.join(" or ")}`);
   return value;
@@ -31,7 +35,7 @@ const VIEWS = {
 
 // The parameters of a view in the query of its address, and a sentence about each that was left out.
 export function readLink(view, query) {
-  const known = { ...VIEWS[view], broker: text };
+  const known = { ...VIEWS[view], broker: text, zone: zoneName, charset: text };
   const parameters = {}, wrong = [];
   for (const [name, value] of new URLSearchParams(query)) {
     const shown = `${name}=${value}`.slice(0, 200);

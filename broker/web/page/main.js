@@ -1,9 +1,10 @@
 // The start: views by name, the box, the colours, the footer.
 
-import { ask, currentBroker } from "./api.js";
+import { ask, setBroker } from "./api.js";
+import { listen as listenToChoices } from "./choices.js";
 import { completeTopics } from "./complete.js";
 import { address, announce, clear, el, foreign } from "./dom.js";
-import { bytes, plural, time, zone } from "./format.js";
+import { bytes, plural, time } from "./format.js";
 import { listen as listenToKeyboard, showHelp } from "./keyboard.js";
 import { listen as listenForKeys, showKeys } from "./login.js";
 import { go, register, start } from "./router.js";
@@ -74,7 +75,7 @@ async function describeStore() {
       parts.push(`${bytes(store.log.end - store.log.minimum)} in ${plural(store.log.segments, "segment")}`);
       if (store.log.lastTimestamp) parts.push(`last message ${time(store.log.lastTimestamp, false)}`);
     }
-    parts.push(`times: ${zone()}`, `RocketLens ${store.version}`);
+    parts.push(`RocketLens ${store.version}`);
     clear(document.getElementById("store"), foreign(parts.join("  ·  ")));
     showKeys(store.accessKey);
   } catch (error) {
@@ -108,16 +109,15 @@ function chooseBroker(store) {
 }
 
 document.getElementById("broker").addEventListener("change", (event) => {
-  const place = new URL(location.href);
-  place.pathname = "/topics";
-  place.search = `?${new URLSearchParams({ broker: event.target.value })}`;
-  go(place.pathname + place.search);
+  setBroker(event.target.value);
+  go(address("topics"));
 });
 document.getElementById("theme").addEventListener("click", nextTheme);
 document.getElementById("help").addEventListener("click", showHelp);
 listenForKeys();
 listenToKeyboard();
 listenToBox();
+listenToChoices();
 addEventListener("view", describeStore);
 start();
 setTimeout(() => { for (const file of OTHERS) import(`/page/${file}`).catch(() => {}); }, 1000);

@@ -1,7 +1,7 @@
 // A list of messages, one line each, that goes on by cursor. Lines are links: a middle click opens a tab of its own.
 
 import { address, clear, el, foreign, guarded, link } from "./dom.js";
-import { bytes, number, plural, time, utc } from "./format.js";
+import { bytes, number, plural, time, utc, zone } from "./format.js";
 import { saveButtons } from "./save.js";
 
 // `ask(cursor, signal)` gives {messages, cursor, text}; `columns` leaves out what all lines have in common.
@@ -25,9 +25,15 @@ export class MessageList {
   }
 
   head() {
-    const names = [["stored", "Stored"], ["topic", "Topic"], ["queue", "Queue"], ["offset", "Offset"], ["keys", "Keys"],
+    const names = [["stored", `Stored (${zone()})`], ["topic", "Topic"], ["queue", "Queue"], ["offset", "Offset"], ["keys", "Keys"],
       ["tag", "Tag"], ["body", "Body"], ["size", "Size"]];
     return el("thead", {}, el("tr", {}, names.map(([name, text]) => el("th", { scope: "col", class: name }, text))));
+  }
+
+  // The lines that are there once more, with times in another zone.
+  redraw() {
+    this.table.tHead.replaceWith(this.head());
+    this.body.replaceChildren(...this.shown.map((message) => this.row(message)));
   }
 
   // The first page, or the next one. What a stop has left is gone on with.

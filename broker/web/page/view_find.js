@@ -1,6 +1,6 @@
 // What the box found, and what the text was taken for.
 
-import { ask } from "./api.js";
+import { ask, currentCharset } from "./api.js";
 import { clear, el, foreign, link, notice } from "./dom.js";
 import { number, percent, plural } from "./format.js";
 import { MessageList, moveSelection } from "./messages.js";
@@ -21,7 +21,7 @@ export async function findView(parameters, context) {
     const found = [];
     let last = null;
     const stopped = await work.run(async (place, signal) => {
-      last = await ask("/find", { text, topic: parameters.topic, limit: 50, cursor: place }, signal);
+      last = await ask("/find", { text, topic: parameters.topic, limit: 50, cursor: place, charset: currentCharset() }, signal);
       found.push(...last.messages);
       for (const each of last.tried) {
         const known = counts.get(each.kind) ?? { found: 0, note: "" };
@@ -41,6 +41,7 @@ export async function findView(parameters, context) {
   context.main.append(
     el("div", { class: "bar" }, el("h1", {}, "Found: ", foreign(text)), parameters.topic ? el("span", { class: "muted" }, "in topic ", foreign(parameters.topic)) : null),
     tried, topics, warning, work.node, list.node);
+  context.redraw = () => list.redraw();
   await list.goOn();
   if (list.count && [document.body, context.main].includes(document.activeElement)) moveSelection(1);
   if (!list.count && list.cursor === null) context.main.append(nothing(text));

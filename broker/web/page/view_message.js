@@ -1,6 +1,6 @@
 // One message: where it is, what it carries, what became of it, and who has consumed it.
 
-import { ask } from "./api.js";
+import { ask, currentCharset } from "./api.js";
 import { bodyPanel } from "./body.js";
 import { clear, copyButton, el, foreign, link, notice } from "./dom.js";
 import { bytes, duration, number, plural, time, utc } from "./format.js";
@@ -22,9 +22,10 @@ export async function messageView(parameters, context) {
 }
 
 function load(parameters, signal) {
-  if (parameters.offset !== undefined) return ask("/message", { offset: parameters.offset }, signal);
+  const charset = currentCharset();
+  if (parameters.offset !== undefined) return ask("/message", { offset: parameters.offset, charset }, signal);
   const { topic, queueId, queueOffset } = parameters;
-  return ask("/queue/message", { topic, queueId, queueOffset }, signal);
+  return ask("/queue/message", { topic, queueId, queueOffset, charset }, signal);
 }
 
 function facts(message) {

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { completeTopics } from "./complete.js";
 import { address, clear, el, field, foreign, guarded, link, notice } from "./dom.js";
-import { bytes, number, parseTime, plural, time, utc } from "./format.js";
+import { bytes, number, parseTime, plural, time, utc, zone } from "./format.js";
 import { go } from "./router.js";
 import { saveButtons } from "./save.js";
 
@@ -18,7 +18,7 @@ export async function pendingView(parameters, context) {
   const summary = el("span", { class: "muted", role: "status" });
   const topics = el("div"), notes = el("div");
   const body = el("tbody");
-  const names = ["Due", "State", "Topic", "By", "Message", "Stored", "Tag", "Size"];
+  const names = [`Due (${zone()})`, "State", "Topic", "By", "Message", "Stored", "Tag", "Size"];
   const table = el("table", { class: "messages pending" }, el("thead", {}, el("tr", {}, names.map((text) => el("th", { scope: "col", class: text === "Size" ? "size" : null }, text)))), body);
   const end = el("p", { class: "end", role: "status" });
   const more = el("button", { type: "button", class: "more", onclick: guarded(() => page()) }, "More");
@@ -47,8 +47,8 @@ export async function pendingView(parameters, context) {
   }
 
   function draw(answer) {
-    clear(summary, answer.timersTimestamp ? `timer messages due before ${time(answer.timersTimestamp, false)} are delivered` : "",
-      ` · last message stored ${time(answer.logTimestamp, false)}`);
+    clear(summary, [answer.timersTimestamp ? `timer messages due before ${time(answer.timersTimestamp, false)} are delivered` : "",
+      `last message stored ${time(answer.logTimestamp, false)}`].filter(Boolean).join(" · "));
     const said = answer.incomplete ? [`Something may be missing: ${answer.incomplete}`, ...answer.notes] : answer.notes;
     clear(notes, said.map((text) => notice(text, "warning")));
     if (!cursor) clear(topics, topicTable(answer.topics, parameters));
@@ -71,13 +71,13 @@ export async function pendingView(parameters, context) {
 function form(parameters, problem) {
   const topic = el("input", { name: "topic", class: "mono", value: parameters.topic ?? "", placeholder: "all", maxlength: 255, autocomplete: "off", spellcheck: "false" });
   const times = ["dueAfter", "dueBefore"].map((name) => el("input", { name, class: "mono time", placeholder: "2026-11-21 06:45:05", value: parameters[name] ? time(Number(parameters[name])) : "" }));
-  const node = el("form", { class: "panel" }, el("div", { class: "search-form" }, field("Goes to topic", topic), completeTopics(topic), field("Due from", times[0]), field("Due to", times[1])),
+  const node = el("form", { class: "panel" }, el("div", { class: "search-form" }, field("Goes to topic", topic), completeTopics(topic), field(`Due from (${zone()})`, times[0]), field(`Due to (${zone()})`, times[1])),
     el("div", { class: "row" }, el("button", { class: "primary" }, "Show")));
   node.addEventListener("submit", (event) => {
     event.preventDefault();
     problem.hidden = true;
     try {
-      go(address("pending", { topic: topic.value.trim(), dueAfter: parseTime(times[0].value), dueBefore: parseTime(times[1].value) }));
+      go(address("pending", { topic: topic.value.trim(), dueAfter: parseTime(times[0].value, parameters.dueAfter), dueBefore: parseTime(times[1].value, parameters.dueBefore) }));
     } catch (error) {
       problem.hidden = false;
       problem.textContent = error.message;
@@ -92,9 +92,9 @@ function topicTable(list, parameters) {
   return el("table", { class: "topics" }, el("thead", {}, el("tr", {}, names.map((text, at) => el("th", { scope: "col", class: at ? "number" : null }, text)))),
     el("tbody", {}, list.map((topic) => el("tr", {},
       el("td", {}, link("pending", { ...parameters, topic: topic.topic }, foreign(topic.topic))),
-      [topic.waiting, topic.overdue, topic.cancelled, topic.rolled].map((count) => el("td", { class: "number" }, number(count))),
+      [topic.waiting, topic.overdue, topic.cancelled, topic.rolled].map((count, at) => el("td", { class: "number", "data-name": names[at + 1].toLowerCase() }, number(count))),
       el("td", { class: "number" }, bytes(topic.bytes)),
-      [topic.firstDueTimestamp, topic.lastDueTimestamp].map((due) => el("td", { class: "number", title: due === null ? null : utc(due) }, time(due, false)))))));
+      [topic.firstDueTimestamp, topic.lastDueTimestamp].map((due, at) => el("td", { class: "number", "data-name": names[at + 6].toLowerCase(), title: due === null ? null : utc(due) }, time(due, false)))))));
 }
 
 function row(each) {

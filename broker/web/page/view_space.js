@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { address, announce, clear, el, foreign, guarded, link, notice } from "./dom.js";
-import { bytes, duration, number, percent, plural, time, utc } from "./format.js";
+import { bytes, duration, number, percent, plural, time, utc, zone } from "./format.js";
 import { rename } from "./router.js";
 
 const ASK_AGAIN = 700;
@@ -15,7 +15,7 @@ const TABLES = [
   ["queues", "By queue", ["Topic", "Queue"], (line) => [topicLink(line), link("topic", { topic: line.topic, queueId: line.queueId }, number(line.queueId))]],
   ["tags", "By tag", ["Topic", "Tag"], (line) => [topicLink(line), line.tag === null ? el("span", { class: "muted" }, "no tag") : foreign(line.tag, { class: "chip" })]],
   ["hosts", "By sender", ["Sent from"], (line) => [foreign(line.host, { class: "mono" })]],
-  ["hours", "By hour, the newest first", ["Hour"], (line) => [hourText(line.hourTimestamp)]],
+  ["hours", "By hour, the newest first", [() => `Hour (${zone()})`], (line) => [hourText(line.hourTimestamp)]],
 ];
 
 export async function spaceView(parameters, context) {
@@ -111,7 +111,7 @@ function table(title, heads, cells, of, total) {
   const left = of.names - of.lines.length;
   return el("section", { "aria-label": title }, el("h2", {}, title),
     el("table", { class: "space" },
-      el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)), ["Bytes", "Share", "Messages"].map((head) => el("th", { scope: "col", class: "number" }, head)))),
+      el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, typeof head === "function" ? head() : head)), ["Bytes", "Share", "Messages"].map((head) => el("th", { scope: "col", class: "number" }, head)))),
       el("tbody", {}, of.lines.map((line) => el("tr", {}, cells(line).map((cell) => el("td", {}, cell)),
         el("td", { class: "number", title: size(line) }, bytes(line.bytes)),
         el("td", { class: "number" }, percent(line.bytes, total)),
@@ -124,7 +124,7 @@ const size = (line) => (line.mostBytes > line.bytes ? `${number(line.bytes)} to 
 function largest(list) {
   return el("section", { "aria-label": "Largest messages" }, el("h2", {}, "Largest messages"),
     el("table", { class: "space" },
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Message"), el("th", { scope: "col" }, "Topic"), el("th", { scope: "col" }, "Stored"), el("th", { scope: "col", class: "number" }, "Bytes"))),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Message"), el("th", { scope: "col" }, "Topic"), el("th", { scope: "col" }, `Stored (${zone()})`), el("th", { scope: "col", class: "number" }, "Bytes"))),
       el("tbody", {}, list.map((each) => el("tr", {},
         el("td", {}, named(each), each.damage ? [" ", foreign(each.damage, { class: "muted" })] : null),
         el("td", {}, each.message ? topicLink(each.message) : null),

@@ -1,7 +1,7 @@
 // A topic live: messages as they are stored, the newest on top. The server answers when there is something; a pause is
 // not asking again, and what was stored meanwhile comes after it.
 
-import { ask, pause } from "./api.js";
+import { ask, currentCharset, pause } from "./api.js";
 import { address, clear, el, field, foreign, link, notice } from "./dom.js";
 import { number, plural } from "./format.js";
 import { MessageList } from "./messages.js";
@@ -16,6 +16,7 @@ export async function tailView(parameters, context) {
   const { topic = "" } = parameters;
   document.title = `Live: ${topic.slice(0, 60)} · RocketLens`;
   const question = { topic, queueId: parameters.queueId, tag: parameters.tag, sql: parameters.sql };
+  const asked = { ...question, charset: currentCharset() };
   const said = el("span", { class: "muted" });
   const button = el("button", { type: "button", class: "primary", "aria-pressed": "false" }, "Pause");
   const problem = el("div");
@@ -39,7 +40,7 @@ export async function tailView(parameters, context) {
     form(question), problem, list.node);
 
   async function follow(isShown) {
-    const answer = await ask("/tail", { ...question, cursor, wait: cursor ? WAIT : 0 }, context.signal);
+    const answer = await ask("/tail", { ...asked, cursor, wait: cursor ? WAIT : 0 }, context.signal);
     const unseen = answer.messages.filter((message) => !isShown.has(message.physicalOffset));
     seen += unseen.length;
     skipped += answer.skipped;
@@ -52,7 +53,7 @@ export async function tailView(parameters, context) {
   async function start() {
     const none = new Set();
     await follow(none);
-    const newest = await ask("/messages", { ...question, order: "newest", limit: FIRST }, context.signal);
+    const newest = await ask("/messages", { ...asked, order: "newest", limit: FIRST }, context.signal);
     list.addNewest(newest.messages.reverse(), MOST);
     const known = new Set(newest.messages.map((message) => message.physicalOffset));
     await follow(known);
@@ -63,10 +64,13 @@ export async function tailView(parameters, context) {
     }
   }
 
+  context.redraw = () => list.redraw();
   say();
   try { await start(); } catch (error) {
     if (error.name === "AbortError") throw error;
     clear(problem, notice(error.message, "error"));
+    clear(said);
+    button.hidden = true; // nothing goes on
   }
 }
 

@@ -1,9 +1,9 @@
 // A topic: when its messages were stored, its queues and groups, and its messages by queue, time and filter.
 
-import { ask } from "./api.js";
+import { ask, currentCharset } from "./api.js";
 import { address, announce, clear, el, field, foreign, guarded, link, notice } from "./dom.js";
 import { Histogram } from "./histogram.js";
-import { number, parseTime, percent, plural, time, utc } from "./format.js";
+import { number, parseTime, percent, plural, time, utc, zone } from "./format.js";
 import { MessageList } from "./messages.js";
 import { go } from "./router.js";
 import { Work } from "./work.js";
@@ -65,7 +65,7 @@ function browsing(context, state) {
     let unreadable = 0;
     let leftOut = 0;
     const stopped = await work.run(async (place, signal) => {
-      const answer = await ask("/messages", { ...state, limit: 50 - found.length, cursor: place }, signal);
+      const answer = await ask("/messages", { ...state, limit: 50 - found.length, cursor: place, charset: currentCharset() }, signal);
       found.push(...answer.messages);
       looked += answer.lookedAt;
       unreadable += answer.unreadable;
@@ -103,7 +103,7 @@ function filterBar(context, state) {
     const chosen = filter.value.trim() || null;
     return {
       topic: state.topic, queueId: queue.value.trim() || null, offset: offset.value.trim() || null,
-      begin: parseTime(begin.value), end: parseTime(end.value),
+      begin: parseTime(begin.value, state.begin), end: parseTime(end.value, state.end),
       tag: kind.value === "tag" ? chosen : null, sql: kind.value === "sql" ? chosen : null, order: order.value,
     };
   }
@@ -119,7 +119,7 @@ function filterBar(context, state) {
   }
 
   const form = el("form", { class: "filters" },
-    field("Queue", queue), field("From offset", offset), field("From", begin, "Local time, or milliseconds"), field("To", end, "Local time, or milliseconds"),
+    field("Queue", queue), field("From offset", offset), field(`From (${zone()})`, begin, "A date and time, or milliseconds"), field("To", end, "A date and time, or milliseconds"),
     field("Filter", kind), field("", filter), field("Order", order),
     el("button", { class: "primary" }, "Show"), el("button", { type: "button", onclick: count }, "How many pass?"),
     link("topic", { topic: state.topic }, "Clear"));
@@ -184,7 +184,7 @@ function queueTable(context, state, first) {
   }));
   more.hidden = cursor === null;
   add(first.queues);
-  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["Queue", "From", "To", "Messages", "Last stored"].map((text, at) => el("th", { scope: "col", class: at ? "number" : null }, text)))), body), more);
+  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["Queue", "From", "To", "Messages", `Last stored (${zone()})`].map((text, at) => el("th", { scope: "col", class: at ? "number" : null }, text)))), body), more);
 }
 
 function groupTable(context, state, answer) {

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { address, clear, el, foreign, guarded, link, notice } from "./dom.js";
-import { number, plural, time, utc } from "./format.js";
+import { number, plural, time, utc, zone } from "./format.js";
 import { rename } from "./router.js";
 import { saveButtons } from "./save.js";
 
@@ -13,7 +13,7 @@ export async function topicsView(parameters, context) {
   const count = el("span", { class: "muted", role: "status" });
   const matter = el("div");
   const body = el("tbody");
-  const table = el("table", { class: "topics" }, el("thead", {}, el("tr", {}, ["Topic", "Kind", "Queues", "Messages", "Last stored"].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), body);
+  const table = el("table", { class: "topics" }, el("thead", {}, el("tr", {}, ["Topic", "Kind", "Queues", "Messages", `Last stored (${zone()})`].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), body);
   const more = el("button", { type: "button", class: "more", onclick: guarded(() => page()) }, "More");
   const save = saveButtons("topics", () => [...lines.values()]);
   const lines = new Map(); // the topics that are shown, by name, as the API gave them
@@ -70,8 +70,8 @@ function row(topic) {
   return el("tr", { onclick: (event) => { if (!event.target.closest("a") && getSelection().isCollapsed) open.click(); } },
     el("td", {}, open),
     el("td", {}, topic.kind === "normal" ? null : el("span", { class: "chip quiet" }, topic.kind)),
-    el("td", { class: "number" }, number(topic.queues)),
-    el("td", { class: "number count" }, topic.messages === null ? "…" : number(topic.messages)),
+    el("td", { class: "number", "data-name": "queues" }, number(topic.queues)),
+    el("td", { class: "number count", "data-name": "messages" }, topic.messages === null ? "…" : number(topic.messages)),
     el("td", { class: "number last" }));
 }
 

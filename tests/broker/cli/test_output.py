@@ -85,14 +85,14 @@ def test_a_message_without_properties_is_known_by_its_offset_id() -> None:
     assert (fields["uniqueKey"], fields["tags"], fields["keys"]) == (None, None, [])
 
 
-@pytest.mark.parametrize("body", [b"", b"text", "текст 文 🔑\n\tline".encode(), b"{}"])
+@pytest.mark.parametrize("body", [b"", b"text", "текст 文 🔑\n\tline".encode(), b"{}", b"a=1\x00b=2\x00"])
 def test_a_body_that_is_text_is_given_as_text(body: bytes) -> None:
     fields = as_json(message(body))
     assert (fields["body"], fields["bodyEncoding"]) == (body.decode(), "text")
 
 
 @pytest.mark.parametrize(
-    "body", [b"\xff", b"a\x00b", b"\x1b[31m", b"\x7f", bytes(range(256)), "\u0085".encode("latin-1")]
+    "body", [b"\xff", b"\x00\x00\x00*", b"\x1b[31m", b"\x7f", bytes(range(256)), "\u0085".encode("latin-1")]
 )
 def test_any_other_body_is_given_in_base64(body: bytes) -> None:
     fields = as_json(message(body))

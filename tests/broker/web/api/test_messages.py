@@ -1,5 +1,6 @@
 """A message whole: as mqadmin printed it, with its body in every form, by offset and by its place in a queue."""
 
+import base64
 import gzip
 import json
 from pathlib import Path
@@ -168,13 +169,31 @@ def test_a_body_is_text_in_the_charset_that_is_asked_for(bodies: Bodies) -> None
     ):
         body = api.get(path, charset="GBK", **place)["body"]
         assert (body["kind"], body["text"], body["size"]) == ("text", "订单号", 6)
+        assert base64.b64decode(body["base64"]) == "订单号".encode("gbk")
     cut = api.get("/message", offset=0, charset="gbk", bodyLimit=5)["body"]
-    assert (cut["text"], cut["shown"]) == ("订单", 5)
+    assert (cut["text"], cut["shown"], len(base64.b64decode(cut["base64"]))) == ("订单", 5, 5)
     for path, question in (("/messages", {"topic": "bodies"}), ("/search", {"contains": "单号", "topic": "bodies"})):
         assert [line["preview"] for line in api.get(path, charset="gbk", **question)["messages"]] == ["订单号"]
     for path, question in (("/message", {"offset": 0}), ("/messages", {"topic": "bodies"}), ("/find", {"text": "x"})):
         refused = api.ask(path, charset="klingon", **question)
         assert (refused.status, refused.error["parameter"]) == (400, "charset")
+
+
+def test_a_text_with_nuls_is_a_text_also_where_it_is_cut(bodies: Bodies) -> None:
+    text = "id\0\0\0" + "name\0" * 100
+    bodies.writer.append("bodies", text.encode())
+    bodies.writer.append("bodies", b"\0\0\0*")
+    bodies.writer.close()
+    api = ApiOf(bodies.writer.root)
+    whole, number = (api.get("/queue/message", topic="bodies", queueId=0, queueOffset=at)["body"] for at in (0, 1))
+    assert (whole["kind"], whole["text"], whole["base64"]) == ("text", text, None)
+    cut = api.get("/message", offset=0, bodyLimit=5)["body"]
+    assert (cut["kind"], cut["text"], cut["shown"]) == ("text", text[:5], 5)
+    assert number["kind"] == "binary"
+    assert base64.b64decode(number["base64"]) == b"\0\0\0*"
+    lines = api.get("/messages", topic="bodies", order="oldest")["messages"]
+    assert lines[0]["preview"].startswith("id\0\0\0name")
+    assert lines[1]["preview"] is None
 
 
 def test_a_damaged_record_is_shown_with_what_is_wrong(bodies: Bodies) -> None:

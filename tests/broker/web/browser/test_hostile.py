@@ -149,7 +149,7 @@ def test_an_address_that_a_stranger_made_runs_nothing(browser: Browser) -> None:
 def test_json_binary_and_huge_bodies_stay_what_they_are(browser: Browser) -> None:
     browser.open("find", text="as-json")
     browser.click(".messages a.open")
-    assert "</script>" in browser.see(".body-text pre", "html").text
+    assert "</script>" in browser.see(".json-tree", "html").text
     browser.open("find", text="binary")
     browser.click(".messages a.open")
     assert "000000f0  f0 f1 f2" in browser.see("pre.hex").text

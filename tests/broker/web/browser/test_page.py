@@ -298,24 +298,3 @@ def test_everything_that_can_be_pressed_has_a_name(browser: Browser) -> None:
         browser.open(view, **parameters)
         browser.see(selector)
         assert browser.run(nameless) == 0, view
-
-
-def test_a_phone_needs_no_scrolling_sideways(browser: Browser) -> None:
-    browser.driver.set_window_size(390, 844)
-    try:
-        for view, parameters, selector in (
-            ("", {}, ".topics tbody tr"),
-            ("find", {"text": "hotkey"}, ".messages tbody tr"),
-            ("message", {"offset": 3568}, ".life li"),
-            ("topic", {"topic": "TopicTest"}, ".messages tbody tr"),
-            ("search", {}, ".search-form"),
-            ("pending", {}, ".list .end"),
-            ("space", {}, ".space-tables"),
-            ("health", {}, ".picture"),
-        ):
-            browser.open(view, **parameters)
-            browser.see(selector)
-            browser.keep(f"phone-{view or 'topics'}")
-            assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), view
-    finally:
-        browser.driver.set_window_size(1400, 900)

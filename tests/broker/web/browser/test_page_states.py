@@ -193,6 +193,14 @@ def test_what_waits_is_counted_listed_and_narrowed(lone: Browser, tmp_path: Path
         assert "timer-far" in lone.see(".pending tbody tr").text
         lone.see(".bar .muted", "are delivered")
         lone.keep("pending")
+        lone.driver.set_window_size(375, 812)
+        try:
+            names = "getComputedStyle(each, '::before').content"
+            told = lone.run(f"return [...document.querySelectorAll('.topics tbody td')].map((each) => {names})")
+            assert ["waiting" in told[1], "overdue" in told[2], "cancelled" in told[3]] == [True] * 3
+            lone.keep("phone-pending-counted")
+        finally:
+            lone.driver.set_window_size(1400, 900)
         lone.see("input[name=topic]").send_keys("DelayTopic", Keys.ENTER)
         lone.see(".list .end", "No message waits.")
 

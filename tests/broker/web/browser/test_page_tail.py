@@ -110,4 +110,6 @@ def test_a_tail_that_cannot_be_says_why(live: Live) -> None:
     browser.see(".notice.error", "the store has no topic oders")
     browser.open("tail", topic="orders", sql="a >")
     browser.see(".notice.error", "a >")
+    assert not any(button.is_displayed() for button in browser.all("main .bar button"))
+    assert "waiting" not in browser.see("main .bar").text
     assert len(browser.complaints()) >= 2

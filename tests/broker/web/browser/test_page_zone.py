@@ -1,0 +1,142 @@
+"""Times in another time zone, shown and typed."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from urllib.parse import parse_qs, urlsplit
+from zoneinfo import ZoneInfo
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from web_browser import Browser
+
+ZONES = ("UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu")
+CHANGES = (1_761_440_400_000, 1_762_063_200_000, 1_772_953_200_000, 1_774_746_000_000)
+"""When the clocks of Europe and of New York were set back, and then set on."""
+
+
+@pytest.fixture
+def zoned(browser: Browser) -> Iterator[Browser]:
+    yield browser
+    browser.run("localStorage.removeItem('zone')")
+
+
+def shown_in(zone: str, timestamp: int) -> str:
+    """A time as the page shows it, by Python's own zones."""
+    moment = datetime.fromtimestamp(timestamp / 1000, UTC).astimezone(ZoneInfo(zone))
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03}"
+
+
+def first_timestamp(browser: Browser) -> int:
+    """When the first message of TopicTest was stored."""
+    with urllib.request.urlopen(f"{browser.server}/api/v1/messages?topic=TopicTest&limit=1", timeout=60) as answer:
+        return int(json.load(answer)["messages"][0]["storeTimestamp"])
+
+
+def test_times_are_shown_and_typed_in_the_zone_that_was_chosen(zoned: Browser) -> None:
+    first = first_timestamp(zoned)
+    zoned.open("topic", topic="TopicTest", order="oldest")
+    zoned.see(".messages tbody tr", shown_in("UTC", first))
+    zoned.run("document.getElementById('zone').focus()")
+    zoned.until(lambda: len(zoned.all("#zone option")) > 300)
+    zoned.click("#zone option[value='Asia/Shanghai']")
+    zoned.see(".messages tbody tr", shown_in("Asia/Shanghai", first))
+    zoned.see(".messages th.stored", "Stored (Asia/Shanghai)")
+    assert parse_qs(urlsplit(zoned.place).query)["zone"] == ["Asia/Shanghai"]
+    assert zoned.violations() == []
+    zoned.keep("zone")
+    # What is typed is of the zone, and what is followed stays in it.
+    zoned.see(".filters .time").send_keys("2026-11-21 14:45:06.300", Keys.ENTER)
+    zoned.until(lambda: "begin=1795243506300" in zoned.place)
+    zoned.see(".list .end", "7 messages, all there are.")
+    assert "zone=Asia%2FShanghai" in zoned.place
+    zoned.click(".messages a.open")
+    zoned.see(".facts", "2026-11-21 14:45:06")
+    # A choice holds for the views before, too.
+    zoned.press("z")
+    zoned.click("#zone option[value='Asia/Tokyo']")
+    zoned.see(".facts", "2026-11-21 15:45:06")
+    zoned.driver.back()
+    zoned.see(".messages th.stored", "Stored (Asia/Tokyo)")
+    assert zoned.see(".filters .time").get_attribute("value") == "2026-11-21 15:45:06.300"
+    zoned.press("z")
+    zoned.click("#zone option[value='Asia/Shanghai']")
+    zoned.see(".messages th.stored", "Stored (Asia/Shanghai)")
+    # Also without it in the address, until another is chosen.
+    zoned.open("topic", topic="TopicTest", order="oldest")
+    zoned.see(".messages tbody tr", shown_in("Asia/Shanghai", first))
+    assert "zone=Asia%2FShanghai" in zoned.place
+    zoned.click("#zone option[value=UTC]")
+    zoned.see(".messages tbody tr", shown_in("UTC", first))
+    assert "zone" not in zoned.place
+
+
+def test_another_zone_loses_nothing_that_was_found_or_typed(zoned: Browser) -> None:
+    zoned.open("search", contains="hot 1", begin=1_795_200_000_000, zone="UTC")
+    zoned.see(".list .end", "11 messages")
+    rows = zoned.all(".messages tbody tr")
+    zoned.see("input[name=end]").send_keys("2026-11-30")
+    zoned.press(Keys.ESCAPE)
+    zoned.run(
+        "window.asked = 0; const send = window.fetch;"
+        "window.fetch = (...all) => { window.asked += all[0].includes('/search'); return send(...all); };"
+    )
+    zoned.press("z")
+    zoned.click("#zone option[value='Asia/Tokyo']")
+    zoned.see(".messages th.stored", "Stored (Asia/Tokyo)")
+    assert len(zoned.all(".messages tbody tr")) == len(rows)
+    zoned.see(".search-form span", "Stored from (Asia/Tokyo)")
+    assert [zoned.see(f"input[name={name}]").get_attribute("value") for name in ("begin", "end")] == [
+        shown_in("Asia/Tokyo", 1_795_200_000_000), "2026-11-30",
+    ]  # fmt: skip
+    assert zoned.run("return window.asked") == 0
+    # What is followed from here is shown in the zone too.
+    zoned.click(".messages a.open")
+    zoned.until(lambda: "zone=Asia%2FTokyo" in zoned.place and zoned.all(".facts"))
+
+
+def test_a_link_has_its_zone_and_one_that_is_none_is_reported(zoned: Browser) -> None:
+    first = first_timestamp(zoned)
+    for zone in ZONES:
+        zoned.open("topic", topic="TopicTest", order="oldest", zone=zone)
+        zoned.see(".messages tbody tr", shown_in(zone, first))
+    zoned.open("search", contains="hot 1", zone="Asia/Shanghai")
+    zoned.see(".list .end", "11 messages")
+    browser_zone = zoned.run("return Intl.DateTimeFormat().resolvedOptions().timeZone")
+    zoned.open("topics", zone="Mars/Olympus")
+    zoned.see("main > .notice.error", "the name of a time zone is expected")
+    zoned.see(".topics th", f"Last stored ({browser_zone})")
+
+
+def test_times_around_a_change_of_clocks_are_those_of_the_zone(zoned: Browser) -> None:
+    stamps = [change + quarter * 900_000 + 7 for change in CHANGES for quarter in range(-24, 25)]
+    zoned.open("topics", zone="UTC")
+    zoned.see(".topics a.open", "TopicTest")
+    script = """
+        const [zone, stamps, walls, done] = arguments;
+        import('/page/format.js').then((format) => {
+          format.setZone(zone);
+          const shown = stamps.map((each) => format.time(each));
+          const kept = shown.map((text, at) => format.parseTime(text, stamps[at]));
+          done([shown, kept, walls.map((text) => format.parseTime(text))]);
+        });"""
+    for zone in (*ZONES, "Europe/Berlin"):
+        # Times of day that clocks showed twice, and some that they left out.
+        walls = [datetime.fromtimestamp(each / 1000, UTC).replace(tzinfo=None) for each in stamps]
+        texts = [f"{wall:%Y-%m-%d %H:%M}" for wall in walls]
+        read = [int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp()) * 1000 for text in texts]
+        shown, kept, parsed = zoned.driver.execute_async_script(script, zone, stamps, texts)
+        assert shown == [shown_in(zone, each) for each in stamps]
+        assert kept == stamps
+        assert parsed == read, zone
+
+
+def test_a_time_that_clocks_show_twice_stays_itself_in_the_form(zoned: Browser) -> None:
+    second = CHANGES[1] + 1_800_000  # half past one, for the second time
+    zoned.open("topic", topic="TopicTest", begin=second, zone="America/New_York")
+    assert zoned.see(".filters .time").get_attribute("value") == "2025-11-02 01:30:00.000"
+    zoned.click(".filters button", "Show")
+    zoned.until(lambda: parse_qs(urlsplit(zoned.place).query).get("order") is None and zoned.all(".list .end"))
+    assert parse_qs(urlsplit(zoned.place).query)["begin"] == [str(second)]
