@@ -72,6 +72,8 @@ _QUIET: Final = {
     "spark.shuffle.service.enabled": "false",
     # Rows of the shuffle have megabytes, and Java's serializer keeps what it has written until it is reset.
     "spark.serializer.objectStreamReset": "1",
+    # They are kept on the disks of executors, and nearly all of a row is hashes and offsets, of which LZ4 saves little.
+    "spark.rdd.compress": "false",
 }
 _CLUSTER_FAILURES: Final = {
     # A task that has failed twice on one executor, whose disk may be full, is tried on another one, and an executor on
