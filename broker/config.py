@@ -148,6 +148,7 @@ class ServeOptions:
     `register`: the name servers to register with.
     `http` is where the page, metrics and health are served, None nowhere, and `http_hosts` are names under which it is
     asked for besides IP addresses and this machine's; `http_proxies` are trusted to name the address that asks.
+    `masked` are rules of what the page and its API hide of messages (docs/masks.md).
     Requests that take longer than `slow_query_milliseconds` are logged, unless that is 0.
     """
 
@@ -179,6 +180,7 @@ class ServeOptions:
     http: Endpoint | None = None
     http_hosts: tuple[str, ...] = ()
     http_proxies: Networks = ()
+    masked: tuple[str, ...] = ()
     slow_query_milliseconds: float = DEFAULT_MILLISECONDS
     stop_timeout_seconds: float = 4.0
 

@@ -22,6 +22,7 @@ from typing import Final, Self
 V4_HOST: Final = Struct(">4si")
 V6_HOST: Final = Struct(">16si")
 V4_IP_SIZE: Final = 4
+HIDDEN: Final = "***"
 KEPT: Final = 4096
 """Addresses whose other form is remembered: messages of a store come from few hosts."""
 
@@ -57,8 +58,19 @@ class HostAddress:
         """The 8 or 20 bytes of the address, as a record holds them."""
         return (V6_HOST if self.is_ipv6 else V4_HOST).pack(self.raw_ip, self.port)
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it is masked, and shown as asterisks."""
+        return self.ip == HIDDEN
+
     def __str__(self) -> str:
+        if self.is_hidden:
+            return HIDDEN
         return f"[{self.ip}]:{self.port}" if self.is_ipv6 else f"{self.ip}:{self.port}"
+
+
+HIDDEN_HOST: Final = HostAddress(HIDDEN, 0)
+"""Stands for an address that is masked."""
 
 
 @lru_cache(KEPT)

@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Final
 
 from protocol.errors import BadMessageId, quote
-from protocol.host_address import HostAddress
+from protocol.host_address import HIDDEN, HostAddress
 
 V4_MESSAGE_ID: Final = Struct(">4siq")
 V6_MESSAGE_ID: Final = Struct(">16siq")
@@ -55,7 +55,9 @@ def decode_message_id(text: str) -> MessageId:
 
 
 def encode_message_id(address: HostAddress, physical_offset: int) -> str:
-    """The offset message id as Java prints it: 32 or 56 upper-case hex digits."""
+    """The offset message id as Java prints it: 32 or 56 upper-case hex digits; asterisks for a hidden address."""
+    if address.is_hidden:
+        return HIDDEN
     layout = V6_MESSAGE_ID if address.is_ipv6 else V4_MESSAGE_ID
     return layout.pack(address.raw_ip, address.port, physical_offset).hex().upper()
 

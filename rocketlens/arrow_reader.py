@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from protocol.errors import ConfigError
 from rocketlens.arguments import Time, check_names, times_of
-from rocketlens.store import Store, commit_log_directories_of
+from rocketlens.store import Store, commit_log_directories_of, mask_of_store
 from storage.columns.wanted import LOWEST
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class ArrowOptions(TypedDict, total=False):
     begin: Time | None
     end: Time | None
     where: str | None
+    mask: Sequence[str]
     storage_options: Mapping[str, object] | None
 
 
@@ -49,7 +50,8 @@ def arrow(
     `store` is one that is open, a directory, or a URL that fsspec knows, with `storage_options` of its file system.
     `columns` are some of those of the Parquet export, with the same types; name those that you need, since bodies cost
     the most. `topic` and `queue_id` are one or several, `tag` is an expression such as ``TagA || TagB``, `where` SQL92
-    over the properties; `begin` and `end` are store times, both included.
+    over the properties; `begin` and `end` are store times, both included. `mask` are rules of what is hidden
+    (docs/masks.md); by that messages cannot be chosen.
 
     The log is read while batches are asked for. What of it is damaged is left out with a :class:`DamageWarning`, or
     with `fails_fast` raises :class:`CorruptRecord`. Needs pyarrow; raises :class:`ConfigError` without it, and for
@@ -78,7 +80,9 @@ def arrow(
 
     def batches() -> "Iterator[pa.RecordBatch]":
         for each in found.holding(wanted.wanted):
-            yield from read_messages(each, wanted.wanted, schema, fails_fast=fails_fast, notify=_warn)
+            yield from read_messages(
+                each, wanted.wanted, schema, fails_fast=fails_fast, masked=wanted.masked, notify=_warn
+            )
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
@@ -96,6 +100,7 @@ def _as_of_data_source(
     options = {"path": str(store.path) if isinstance(store, Store) else fspath(store)}
     if isinstance(store, Store):
         options["commit_log"] = ",".join(map(str, commit_log_directories_of(store)))
+    rules = (*(mask_of_store(store).rules if isinstance(store, Store) else ()), *more.get("mask", ()))
     if topic is not None:
         options["topic"] = topic if isinstance(topic, str) else ",".join(topic)
     if columns is not None:
@@ -107,6 +112,7 @@ def _as_of_data_source(
     options |= {} if end is None else {"to": str(last)}
     options |= {} if tag is None else {"tag": tag}
     options |= {} if where is None else {"where": where}
+    options |= {"mask": "\n".join(rules)} if rules else {}
     return options | ({} if storage_options is None else {"storage_options": json.dumps(dict(storage_options))})
 
 

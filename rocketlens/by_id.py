@@ -4,6 +4,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from protocol.errors import ConfigError
+from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from rocketlens.answers import Messages
@@ -41,10 +43,13 @@ def find_surely(layout: "StoreLayout", text: str) -> Messages | None:
     return None if is_other else Messages((message,))
 
 
-def find_in_store(store: "MessageStore", text: str, *, topic: str | None = None, damaged: bool = False) -> Messages:
+def find_in_store(
+    store: "MessageStore", text: str, *, topic: str | None = None, damaged: bool = False, mask: Mask = NO_MASK
+) -> Messages:
     """Find an id of any kind in a store; `topic` narrows the search for a unique key, `damaged` forgives a wrong CRC.
 
-    The host in an offset message id need not be the store's: archives move.
+    The host in an offset message id need not be the store's: archives move. By what `mask` hides nothing is found,
+    though messages are given whole; raises ConfigError where nothing else may be meant.
     """
     message_id = message_id_of(text)
     if message_id is not None and store.message_by_offset_id(message_id) is not None:
@@ -52,11 +57,20 @@ def find_in_store(store: "MessageStore", text: str, *, topic: str | None = None,
     physical_offset = physical_offset_of(text)
     if physical_offset is not None:
         return _at(store, physical_offset, damaged)
-    found = _by_unique_key(store, text, topic)
+    try:
+        mask.refuse_value("unique_key", text)
+    except ConfigError:
+        if message_id is None:
+            raise
+        found = Messages()
+    else:
+        found = _by_unique_key(store, text, topic)
     if found.messages or message_id is None:
         return found
     found = _at(store, message_id.physical_offset, damaged)
     if not found.messages:
+        return found
+    if "store_host" in mask.fields:
         return found
     note = f"the id names {message_id.address}, the message there was stored by {found.messages[0].store_host}"
     return replace(found, notes=(note, *found.notes))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from protocol.errors import ConfigError
+from protocol.mask import rules_of_file
 from storage.files.own_directories import is_writable
 from storage.files.write_guard import check_outside
 
@@ -28,6 +29,13 @@ class StoreArguments(msgspec.Struct, frozen=True):
     index_entries: int | None = None
     state_directory: Path | None = None
     tier: Path | None = None
+    masked: tuple[str, ...] = ()
+    mask_files: tuple[str, ...] = ()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules of what is hidden of messages, those of files too; raises ConfigError."""
+        return (*self.masked, *(rule for file in self.mask_files for rule in rules_of_file(file)))
 
     def check(self, path: Path, spelled: Mapping[str, str] | None = None) -> None:
         """Raise `ConfigError` for what cannot be said of the store at `path`; `spelled` is how a command names it."""

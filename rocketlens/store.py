@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,7 @@ import msgspec
 
 from protocol.errors import RocketLensError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
+from protocol.mask import Mask, mask_of
 from protocol.message import Message, decode_message
 from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Reading, Space, Topic
 from rocketlens.arguments import (
@@ -18,6 +20,7 @@ from rocketlens.arguments import (
     MOST_PULLED,
     QueryOptions,
     SearchOptions,
+    Subscription,
     Time,
     check_maximum,
     criteria_of,
@@ -56,6 +59,7 @@ def open(
     index_entries: int | None = None,
     state_directory: str | PathLike[str] | None = None,
     tier: str | PathLike[str] | None = None,
+    mask: Iterable[str] = (),
 ) -> "Store":
     """Open the directory of a store for reading: a stopped broker's, a running one's, a backup.
 
@@ -63,7 +67,7 @@ def open(
     `index_entries` are those of its index files, should the files not tell. What is found out about the store is kept
     in `state_directory`, by default below the user's state directory, so that it is opened faster the next time;
     nothing is ever written into the store. `tier` is the directory of the store's tiered files; a tier alone is given
-    as `path`.
+    as `path`. `mask` are rules of what is hidden of messages (docs/masks.md); by that none is found.
 
     Raises :class:`NotAStore` for what is no store, :class:`ConfigError` for options that cannot be.
     """
@@ -73,6 +77,7 @@ def open(
         index_entries,
         None if state_directory is None else Path(state_directory),
         None if tier is None else Path(tier),
+        tuple(mask),
     )
     arguments.check(Path(path))
     return Store(Path(path), arguments)
@@ -88,6 +93,7 @@ class Store:
     def __init__(self, path: Path, arguments: StoreArguments) -> None:
         """Use `rocketlens.open`."""
         self._arguments = arguments
+        self._mask = mask_of(arguments.rules)
         self._layout = recognise_with_tier(path, arguments.commit_log_directories or (), arguments.tier)
         self._store: MessageStore | None = None
         self._is_closed = False
@@ -117,8 +123,10 @@ class Store:
             # A few pages of the store's files may do, where opening the store may mean a gigabyte.
             found = find_surely(self._layout, text)
             if found is not None:
-                return found
-        return find_in_store(self._opened(with_keys=False), text, topic=topic, damaged=damaged)
+                return self._shown(found)
+        return self._shown(
+            find_in_store(self._opened(with_keys=False), text, topic=topic, damaged=damaged, mask=self._mask)
+        )
 
     def query(
         self,
@@ -136,7 +144,13 @@ class Store:
         >>> [message.tags for message in store.query("TopicTest", tag="TagD", maximum=2)]
         ['TagD', 'TagD']
         """
-        return query_store(self._opened(), *key_question(topic, options))
+        question, maximum = key_question(topic, options)
+        kind = {"K": "keys", "U": "unique_key", "T": "tags"}[question.index_type]
+        self._mask.refuse_value(kind, question.key)
+        found = self._shown(query_store(self._opened(), question, maximum))
+        if self._mask and kind == "keys":  # one that is hidden together with what stands beside it is none
+            return replace(found, messages=tuple(each for each in found if question.key in each.keys))
+        return found
 
     def find(
         self,
@@ -159,7 +173,13 @@ class Store:
         from storage.store.topic_catalog import topic_names
 
         text, (first, last) = text_of(text), times_of(begin, end)
-        limits = FindLimits(topic=topic, begin_timestamp=first, end_timestamp=last, maximum=check_maximum(maximum))
+        limits = FindLimits(
+            topic=topic,
+            begin_timestamp=first,
+            end_timestamp=last,
+            maximum=check_maximum(maximum),
+            mask=self._mask,
+        )
         store = self._opened()
         store.refuse_tier("find")
         names = topic_names(store) if topic is None else [topic]
@@ -189,7 +209,7 @@ class Store:
         """
         from storage.query.get_message import TRANSFER_BYTES, get_message
 
-        wanted = subscription(tag, sql)
+        wanted = self._subscription(tag, sql)
         queues = self._opened(with_keys=False).snapshot.queues
         maximum = min(check_maximum(maximum), MOST_PULLED)
         result = get_message(queues, topic, queue_id, offset, maximum, TRANSFER_BYTES, filter_of(wanted))
@@ -198,7 +218,7 @@ class Store:
             notes = (*notes, str(result.lost))
         reason = "" if messages else _why_nothing_pulled(result, topic, queue_id, offset)
         offsets = result.next_begin_offset, result.min_offset, result.max_offset
-        return PulledMessages(messages, None, notes, reason, *offsets)
+        return PulledMessages(tuple(map(self._mask.message, messages)), None, notes, reason, *offsets)
 
     def follow(
         self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
@@ -213,8 +233,9 @@ class Store:
         """
         from rocketlens.following import StoreFollowing
 
-        wanted, store = subscription(tag, sql), self._opened(with_keys=False)
-        return StoreFollowing(store, topic, dict(offsets), wanted).pieces()
+        wanted, store = self._subscription(tag, sql), self._opened(with_keys=False)
+        pieces = StoreFollowing(store, topic, dict(offsets), wanted).pieces()
+        return (list(map(self._mask.message, piece)) for piece in pieces)
 
     def search(
         self,
@@ -239,7 +260,7 @@ class Store:
         from rocketlens.searching import Search
         from storage.search.engine import search
 
-        criteria = criteria_of(topic, options)
+        criteria = replace(criteria_of(topic, options), masked=self._mask.rules)
         limit, cursor = options.get("limit"), options.get("cursor")
         store = self._opened(with_keys=needs_keys(criteria, exhaustive=exhaustive))
         return Search(
@@ -260,7 +281,7 @@ class Store:
 
         store = self._opened()
         store.refuse_tier("life")
-        return find_life(store, id_of(unique_key), topic, trace_topics)
+        return find_life(store, id_of(unique_key), topic, trace_topics, mask=self._mask)
 
     def pending(self) -> "Pending":
         """The messages that wait for a delay level or a point in time: a context manager, which holds what was found.
@@ -277,7 +298,7 @@ class Store:
         store = self._opened(with_keys=False)
         if store.layout.is_tier_alone:  # a broker puts no waiting message into its tier
             store.refuse_tier("pending")
-        return Pending(store)
+        return Pending(store, mask=self._mask)
 
     def space(self, *, broker_config: str | PathLike[str] | None = None) -> Space:
         """What takes the disk: messages and bytes by topic, queue, tag, sender and hour, and until when there is room.
@@ -289,7 +310,7 @@ class Store:
         >>> space.messages, [count.names for count in space.topics[:2]]
         (390, [('BulkTopic',), ('TopicTest',)])
         """
-        from storage.space.breakdown import inexact_counts, name_counts
+        from storage.space.breakdown import hides_counts, inexact_counts, name_counts
         from storage.space.broker_settings import BrokerSettings, read_broker_settings
         from storage.space.forecast import make_forecast
         from storage.space.measure import measure, problems_of
@@ -305,8 +326,8 @@ class Store:
             size=tally.size,
             topics=tuple(name_counts(tally, "topic")),
             queues=tuple(name_counts(tally, "queue")),
-            tags=tuple(name_counts(tally, "tag")),
-            hosts=tuple(name_counts(tally, "host")),
+            tags=() if hides_counts(self._mask, "tag") else tuple(name_counts(tally, "tag")),
+            hosts=() if hides_counts(self._mask, "host") else tuple(name_counts(tally, "host")),
             hours=tuple(name_counts(tally, "hour")),
             largest=tuple(tally.largest_messages(MOST_LARGEST)),
             forecast=make_forecast(log, tally, settings),
@@ -410,6 +431,19 @@ class Store:
     def __repr__(self) -> str:
         return f"<Store {self.path}{' (closed)' if self._is_closed else ''}>"
 
+    def _shown(self, found: Messages) -> Messages:
+        """An answer without what is hidden of its messages."""
+        return replace(found, messages=tuple(map(self._mask.message, found.messages))) if self._mask else found
+
+    def _subscription(self, tag: str | None, sql: str | None) -> Subscription:
+        """A subscription; raises ConfigError for one to what is hidden, and FilterSyntaxError."""
+        wanted = subscription(tag, sql)
+        if self._mask:
+            from storage.filter.hidden import refuse_hidden
+
+            refuse_hidden(self._mask, tag, sql)
+        return wanted
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise RocketLensError(f"the store {self.path} is closed")
@@ -462,15 +496,25 @@ def _count(names: Callable[[], Sized]) -> int | None:
         return None
 
 
-def message_store_of(store: Store, command: str | None = None, *, with_keys: bool = True) -> "MessageStore":
+def message_store_of(
+    store: Store, command: str | None = None, *, with_keys: bool = True, masks: bool = False
+) -> "MessageStore":
     """The files of a store, for commands of our own that do what the public face does not offer.
 
-    Raises ConfigError for a `command`, where one is named, that would miss what is in a tier.
+    Raises ConfigError for a `command`, where one is named, that would miss what is in a tier. Only a caller that
+    `masks` what it shows gets the files of a store of which something is hidden; another is an error of ours.
     """
+    if store._mask and not masks:
+        raise AssertionError(f"{command}: what is hidden would be shown")
     found = store._opened(with_keys=with_keys)
     if command is not None:
         found.refuse_tier(command)
     return found
+
+
+def mask_of_store(store: Store) -> "Mask":
+    """What is hidden of the messages of a store."""
+    return store._mask
 
 
 def needs_keys(criteria: "Criteria", *, exhaustive: bool) -> bool:

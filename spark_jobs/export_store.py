@@ -11,6 +11,7 @@ import click
 
 from protocol.body_content import charset_of
 from protocol.errors import ConfigError
+from protocol.mask import Mask, rules_of_file
 from spark_jobs.commands.command_options import (
     checked,
     fresh_option,
@@ -23,7 +24,7 @@ from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import FORMAT_NAMES
 from spark_jobs.tables.days import parse_day, parse_pause
 from spark_jobs.tables.table_names import AUTO, DELTA, ENGINES, ICEBERG, PARTITIONS, SPARK, TABLE_FORMATS
-from storage.columns.names import check_names, masked_names
+from storage.columns.names import check_names
 from storage.times import parse_time
 
 TABLE_OPTIONS: Final = {
@@ -100,6 +101,10 @@ def check_append(options: JobOptions) -> None:
 
 
 def _check_options(options: JobOptions) -> None:
+    if options["masked"]:
+        from storage.filter.hidden import refuse_hidden
+
+        refuse_hidden(Mask(options["masked"]), options["tag"], options["where"])
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
@@ -162,8 +167,15 @@ def _columns(text: str) -> tuple[str, ...]:
 
 
 def _mask(fields: tuple[str, ...]) -> tuple[str, ...]:
-    masked_names(fields)
+    Mask(fields)
     return fields
+
+
+def _rules_of(files: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return tuple(rule for file in files for rule in rules_of_file(file))
+    except ConfigError as error:
+        raise click.BadParameter(str(error), param_hint="--mask-file") from error
 
 
 def _tag(text: str) -> str:
@@ -215,9 +227,11 @@ def _where(text: str) -> str:
     metavar="NAME,...",
     help="Write only these columns, in this order.",
 )
-@click.option("--mask", "masked", multiple=True, callback=checked(_mask), metavar="FIELD",
-              help="Replace by asterisks: body, keys, tags, unique_key, hosts, born_host, store_host, "
-                   "properties or properties.NAME; repeatable.")  # fmt: skip
+@click.option("--mask", "masked", multiple=True, callback=checked(_mask), metavar="RULE",
+              help="Replace by asterisks: body, keys, tags, unique_key, hosts, born_host, store_host, properties, "
+                   "properties.NAME, a JSONPath ($.a.b) or what /REGEX/ matches; repeatable.")  # fmt: skip
+@click.option("--mask-file", "mask_files", multiple=True, metavar="FILE",
+              help="The same, a rule on each line of a file.")  # fmt: skip
 @click.option("--since-last", is_flag=True, help="Append to the table what came since the last run.")
 @click.option("--partition-by", default="", callback=checked(_partition_by), metavar="topic,date",
               help="A directory of the table for each topic, each day (UTC) of the store time, or both.")  # fmt: skip
@@ -263,6 +277,7 @@ def export_store(**options: Any) -> None:
     Exit code 1: done, but no message matches. 4: done, but the log is damaged; report and manifest name the places.
     """
     options["end"], table = options.pop("to")
+    options["masked"] += _rules_of(options.pop("mask_files"))
     if (table is None) == (options["out"] is None):
         raise click.UsageError("either --out DIR, or --to with the DIR or URL of a table, is needed")
     given = {name: options.pop(name) for name in TABLE_OPTIONS}

@@ -14,6 +14,7 @@ from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, charset_option, gathered, store_options
 from broker.cli.output import format_options, print_table, writer
 from protocol.errors import FilterSyntaxError
+from protocol.mask import Mask
 from protocol.message import Message, decode_message
 from protocol.printable import printable
 from rocketlens.opening import StoreArguments
@@ -87,10 +88,13 @@ def filter_(
     topic, tag = wanted.topic, wanted.tag
     if (tag is None) == (wanted.sql is None):
         raise click.UsageError("expected exactly one of --tag and --sql")
-    from rocketlens.store import message_store_of
+    from rocketlens.store import mask_of_store, message_store_of
+    from storage.filter.hidden import refuse_hidden
 
-    opened = message_store_of(open_store(store, store_arguments), with_keys=False)
+    found = open_store(store, store_arguments)
+    opened, mask = message_store_of(found, with_keys=False, masks=True), mask_of_store(found)
     try:
+        refuse_hidden(mask, tag, wanted.sql)
         choice = _by_tag(tag) if tag is not None else _by_expression(wanted.sql or "")
     except FilterSyntaxError as error:
         click.echo(f"rocketlens: {printable(str(error))}", err=True)
@@ -101,9 +105,13 @@ def filter_(
         fail("; ".join(absence_of_topic(opened, topic)), NOT_FOUND)
     count = _Count()
     if wanted.explain:
-        _write_explained(_explained(opened, topic, choice, count, wanted.maximum), output_format)
+        explained = _explained(opened, topic, choice, count, wanted.maximum)
+        _write_explained(
+            (_judged(mask, choice, message, delivered=passes) for message, passes in explained), output_format
+        )
     else:
-        writer(output_format, detailed=False, charset=charset)(_delivered(opened, topic, choice, count, wanted.maximum))
+        delivered = _delivered(opened, topic, choice, count, wanted.maximum)
+        writer(output_format, detailed=False, charset=charset)(map(mask.message, delivered))
     say(count.sentence(topic))
     sys.exit(FOUND if count.delivered else NOT_FOUND)
 
@@ -191,23 +199,29 @@ def _delivered(
 
 def _explained(
     store: "MessageStore", topic: str, choice: FilterChoice, count: _Count, maximum: int | None
-) -> Iterator[Explained]:
-    """All messages with their reasons, the first `maximum` of them; all are counted."""
+) -> Iterator[tuple[Message, bool]]:
+    """All messages, and whether they are delivered, the first `maximum` of them; all are counted."""
     count.seen = _size(store, topic)
     for number, message in enumerate(_messages(store, topic, None)):
         delivered = choice.delivers(message)
         count.delivered += delivered
         if maximum is None or number < maximum:
-            yield Explained(
-                message.message_id,
-                message.queue_id,
-                message.queue_offset,
-                message.physical_offset,
-                message.tags,
-                delivered,
-                choice.explain(message),
-            )
+            yield message, delivered
     count.listed = count.delivered
+
+
+def _judged(mask: Mask, choice: FilterChoice, message: Message, *, delivered: bool) -> Explained:
+    """A message with the reason, without what is hidden of both."""
+    shown, reason = mask.message(message), choice.explain(message)
+    return Explained(
+        shown.message_id,
+        message.queue_id,
+        message.queue_offset,
+        message.physical_offset,
+        shown.tags,
+        delivered,
+        mask.text(reason),
+    )
 
 
 def _write_explained(rows: Iterable[Explained], output_format: str) -> None:

@@ -18,6 +18,7 @@ from broker.cli.search import stopping
 from broker.cli.search_progress import SearchProgress
 from broker.cli.spark_place import StorePlace, searched_store
 from protocol.errors import ConfigError
+from protocol.mask import Mask
 from rocketlens.opening import StoreArguments
 from spark_jobs.commands.command_options import optional_spark_options, storage_option, store_argument
 from storage.files.attempt_names import attempt_name
@@ -118,6 +119,9 @@ def lookup(
         _check_free(out, output.replace)
     from storage.search.lookup import LookupKind, look_up
 
+    mask = Mask(store_arguments.rules)
+    if kind in (LookupKind.AUTO.value, LookupKind.KEY.value):
+        _refuse_hidden(mask, wanted)
     part = None if out is None else out.with_name(attempt_name(out.name))
     rows = _rows(output_format, part)
     missing = dict.fromkeys(wanted)
@@ -127,7 +131,7 @@ def lookup(
             steps = look_up(source, wanted, topic=topic, kind=LookupKind(kind), should_stop=should_stop)
             with SearchProgress() as progress:
                 for step in steps:
-                    rows.write(_row(match, output_format, output.charset) for match in step.matches)
+                    rows.write(_row(match, mask, output_format, output.charset) for match in step.matches)
                     for match in step.matches:
                         missing.pop(match.query, None)
                     progress.show(step.progress)
@@ -158,7 +162,7 @@ def _source(place: StorePlace, store_arguments: StoreArguments) -> Iterator["Loo
     if not place.needs_spark:
         from rocketlens.store import message_store_of
 
-        yield LookupHere(message_store_of(open_store(place.directory, store_arguments), "lookup"))
+        yield LookupHere(message_store_of(open_store(place.directory, store_arguments), "lookup", masks=True))
         return
     with searched_store(place, store_arguments, None, with_keys=False) as searched:
         from spark_jobs.search.look_up import LookupOnSpark
@@ -191,8 +195,16 @@ def _lines(file: str) -> list[str]:
     return wanted
 
 
-def _row(match: "Match", output_format: str, charset: str | None) -> dict[str, Any]:
-    fields = json_fields(match.message, charset) if output_format == "ndjson" else message_fields(match.message)
+def _refuse_hidden(mask: Mask, wanted: list[str]) -> None:
+    """Raise ConfigError for keys by which nothing may be found."""
+    for key in wanted if mask else ():
+        for field in ("keys", "unique_key"):
+            mask.refuse_value(field, key)
+
+
+def _row(match: "Match", mask: Mask, output_format: str, charset: str | None) -> dict[str, Any]:
+    message = mask.message(match.message)
+    fields = json_fields(message, charset) if output_format == "ndjson" else message_fields(message)
     return {"query": match.query, "found": True, "by": match.by, **fields}
 
 

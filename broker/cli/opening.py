@@ -46,7 +46,7 @@ def meant_instead(store: "Store", topic: str) -> str:
     from storage.names import did_you_mean
     from storage.store.topic_catalog import similar_topics
 
-    proposed = similar_topics(message_store_of(store, with_keys=False), topic)
+    proposed = similar_topics(message_store_of(store, with_keys=False, masks=True), topic)
     return f"; {did_you_mean(proposed)}" if proposed else ""
 
 

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from broker.endpoint import Endpoint
 from protocol.body_content import charset_of
 from protocol.errors import ConfigError
+from protocol.mask import Mask
 from rocketlens.opening import StoreArguments
 from storage.times import parse_time
 
@@ -69,6 +70,15 @@ def charset(text: str) -> str:
         raise click.BadParameter(str(error)) from error
 
 
+def mask_rules(rules: tuple[str, ...]) -> tuple[str, ...]:
+    """Check rules of a mask; a wrong one is a usage error."""
+    try:
+        Mask(rules)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+    return rules
+
+
 charset_option = click.option(
     "--charset",
     type=charset,
@@ -121,6 +131,22 @@ _STORE_OPTIONS = (
         type=DIRECTORY,
         metavar="DIR",
         help="Directory of the store's tiered files (tieredStoreFilePath): queues begin there and go on in STORE.",
+    ),
+    click.option(
+        "--mask",
+        "masked",
+        multiple=True,
+        callback=lambda _context, _parameter, rules: mask_rules(rules),
+        metavar="RULE",
+        help="Show asterisks instead of a field (body, keys, tags, unique_key, hosts, properties.NAME ...), of a "
+        "JSONPath ($.a.b) or of what /REGEX/ matches; repeatable. What is masked cannot be searched.",
+    ),
+    click.option(
+        "--mask-file",
+        "mask_files",
+        multiple=True,
+        metavar="FILE",
+        help="The same, a rule on each line of a file.",
     ),
 )
 

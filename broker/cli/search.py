@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import FrameType
 
 import click
@@ -175,7 +176,7 @@ def _searching(
     from rocketlens.store import needs_keys
     from spark_jobs.search.search import search_on_spark
 
-    criteria = criteria_of(conditions.topic, options)
+    criteria = replace(criteria_of(conditions.topic, options), masked=store_arguments.rules)
     with_keys = needs_keys(criteria, exhaustive=extent.exhaustive)
     with searched_store(place, store_arguments, conditions.topic, with_keys=with_keys) as searched:
         steps = search_on_spark(

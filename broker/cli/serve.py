@@ -168,6 +168,7 @@ def serve(
         index_slots=store_arguments.index_slots,
         index_entries=store_arguments.index_entries,
         tier=store_arguments.tier,
+        masked=store_arguments.rules,
         vip=serving.vip,
         rewrite_store_host=serving.rewrite_store_host,
         fast_lane=serving.fast_lane,

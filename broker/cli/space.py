@@ -14,10 +14,11 @@ from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, gathered, store_options
 from broker.cli.output import format_options, print_table, time_text, write_maps
 from broker.cli.search_progress import SearchProgress
+from protocol.mask import Mask
 from rocketlens.opening import StoreArguments
 from spark_jobs.commands.command_options import spark_options_where
 from storage.amounts import bytes_text, count_text, counted, rate_text, share_text
-from storage.space.breakdown import COUNTED_BY, count_fields, counts_of, inexact_counts, name_counts
+from storage.space.breakdown import COUNTED_BY, count_fields, counts_of, hides_counts, inexact_counts, name_counts
 
 if TYPE_CHECKING:
     from storage.space.breakdown import NameCount
@@ -98,7 +99,7 @@ def space(store: Path, options: SpaceOptions, output_format: str, store_argument
 
     Exit code 0 if there are messages, 1 if there are none.
     """
-    from rocketlens.store import message_store_of
+    from rocketlens.store import mask_of_store, message_store_of
     from storage.space.broker_settings import BrokerSettings, read_broker_settings
     from storage.space.forecast import make_forecast
     from storage.space.measure import problems_of
@@ -106,14 +107,14 @@ def space(store: Path, options: SpaceOptions, output_format: str, store_argument
     config = options.broker_config
     settings = BrokerSettings() if config is None else read_broker_settings(config)
     with open_store(store, store_arguments) as opened:
-        found = message_store_of(opened, "space", with_keys=False)
+        found, mask = message_store_of(opened, "space", with_keys=False, masks=True), mask_of_store(opened)
         tally = _measure(found, options)
         forecast = make_forecast(found.commit_log, tally, settings)
-        kinds = options.kinds or KINDS
+        kinds = [kind for kind in options.kinds or KINDS if not hides_counts(mask, kind)]
         if output_format == "table":
-            _show(found, tally, forecast, kinds, options.top)
+            _show(found, tally, forecast, kinds, options.top, mask)
         else:
-            write_maps(output_format, _maps(found, tally, forecast, kinds, options.top))
+            write_maps(output_format, _maps(found, tally, forecast, kinds, options.top, mask))
         for problem in (*problems_of(found.commit_log, tally), *inexact_counts(tally)):
             say(problem)
     sys.exit(FOUND if tally.messages else NOT_FOUND)
@@ -148,7 +149,9 @@ def _on_spark(options: SpaceOptions) -> "Callable[[Sequence[Any]], Iterator[Tall
     return partial(tally_on_spark, spark=SparkTarget(options.master, options.settings, say))
 
 
-def _show(store: "MessageStore", tally: "Tally", forecast: "Forecast | None", kinds: Sequence[str], top: int) -> None:
+def _show(
+    store: "MessageStore", tally: "Tally", forecast: "Forecast | None", kinds: Sequence[str], top: int, mask: Mask
+) -> None:
     times = f", stored {time_text(tally.oldest)} to {time_text(tally.newest)}" if tally.messages else ""
     click.echo(f"{counted(tally.messages, 'message')}, {bytes_text(tally.size)}{times}")
     for kind in KINDS:
@@ -156,7 +159,7 @@ def _show(store: "MessageStore", tally: "Tally", forecast: "Forecast | None", ki
             continue
         click.echo("")
         if kind == "largest":
-            print_table(("BYTES", "PHYSICAL", "TOPIC", "MESSAGE ID", "STORED"), _largest_rows(store, tally, top))
+            print_table(("BYTES", "PHYSICAL", "TOPIC", "MESSAGE ID", "STORED"), _largest_rows(store, tally, top, mask))
             continue
         number = len(counts_of(tally, kind))
         heading = (*HEADINGS[kind], "BYTES", "SHARE", "MESSAGES")
@@ -175,19 +178,19 @@ def _cells(kind: str, row: "NameCount", tally: "Tally") -> tuple[str | int, ...]
     return (*("-" if name is None else name for name in shown), bytes_text(row.size), share, count_text(row.messages))
 
 
-def _largest_rows(store: "MessageStore", tally: "Tally", top: int) -> Iterator[tuple[str | int, ...]]:
-    for each in _largest(store, tally, top):
+def _largest_rows(store: "MessageStore", tally: "Tally", top: int, mask: Mask) -> Iterator[tuple[str | int, ...]]:
+    for each in _largest(store, tally, top, mask):
         stored = "" if each["storeTimestamp"] is None else time_text(each["storeTimestamp"])
         size = bytes_text(each["bytes"])
         yield size, each["physicalOffset"], each["topic"] or "(damaged)", each["messageId"] or "", stored
 
 
-def _largest(store: "MessageStore", tally: "Tally", top: int) -> Iterator[dict[str, Any]]:
+def _largest(store: "MessageStore", tally: "Tally", top: int, mask: Mask) -> Iterator[dict[str, Any]]:
     from protocol.message import decode_message
 
     for size, offset in tally.largest_messages(top):
         record = store.record_at(offset)
-        message = None if record is None else decode_message(record, physical_offset=offset)
+        message = None if record is None else mask.message(decode_message(record, physical_offset=offset))
         yield {
             "bytes": size,
             "physicalOffset": offset,
@@ -223,7 +226,7 @@ def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
 
 
 def _maps(
-    store: "MessageStore", tally: "Tally", forecast: "Forecast | None", kinds: Sequence[str], top: int
+    store: "MessageStore", tally: "Tally", forecast: "Forecast | None", kinds: Sequence[str], top: int, mask: Mask
 ) -> Iterator[dict[str, Any]]:
     """One map of the whole, one for each name, for each of the largest messages, and one of a forecast."""
     yield {
@@ -237,7 +240,7 @@ def _maps(
     }
     for kind in kinds:
         if kind == "largest":
-            yield from ({"kind": "largest", **each} for each in _largest(store, tally, top))
+            yield from ({"kind": "largest", **each} for each in _largest(store, tally, top, mask))
             continue
         yield from ({"kind": kind, **count_fields(kind, row)} for row in name_counts(tally, kind, top))
     if forecast is not None:

@@ -71,7 +71,7 @@ def searched_store(
 
     if not place.is_remote:
         opened = open_store(place.directory, arguments)
-        yield SearchedStore(message_store_of(opened, "a search with Spark", with_keys=with_keys))
+        yield SearchedStore(message_store_of(opened, "a search with Spark", with_keys=with_keys, masks=True))
         return
     with searched_url(place.store, place.storage, topic) as searched:
         yield searched

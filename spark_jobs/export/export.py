@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from protocol.errors import RocketLensError
+from protocol.mask import Mask
 from spark_jobs.export.directory_place import DirectoryPlace
 from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, export_part
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
@@ -32,9 +33,9 @@ from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Damage, Report
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory
-from storage.columns.mask import read_mask
 from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import Wanted
+from storage.filter.hidden import refuse_hidden
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.names import did_you_mean, similar_names
@@ -77,7 +78,7 @@ def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | N
     """Export; raises a RocketLensError for options that cannot be, and where there is no store."""
     started = time.monotonic()
     wanted, names = request.wanted, check_names(request.columns or tuple(KINDS))
-    read_mask(request.masked)
+    refuse_hidden(Mask(request.masked), request.tag, request.where)
     found = find_ranges(request.store, request.commit_log_directories, request.storage)
     chosen = found.of_topics(wanted.topics)
     made = [_task(each, request, wanted, names) for each in chosen]

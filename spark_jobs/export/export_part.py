@@ -153,8 +153,8 @@ def reported(work: str, attempt: PlacedAttempt) -> Iterator[Notify]:
 
 def _write(task: ExportTask, file: HashedFile, notify: Notify) -> ExportedPart:
     read = task.columns if "physical_offset" in task.columns else (*task.columns, "physical_offset")
-    reader = RangeReader(task.range, task.wanted, read, content=task.content)
     mask = read_mask(task.masked) if task.masked else None
+    reader = RangeReader(task.range, task.wanted, read if mask is None else mask.reading(read), content=task.content)
     first, last = -1, -1
     writer = FORMATS[task.format](cast(Any, file), task.columns, task.compression)
     for columns in reader.read():
@@ -162,7 +162,7 @@ def _write(task: ExportTask, file: HashedFile, notify: Notify) -> ExportedPart:
         first, last = int(offsets[0]) if first < 0 else first, int(offsets[-1])
         if "physical_offset" not in task.columns:
             del columns["physical_offset"]
-        writer.write(columns if mask is None else mask.apply(columns))
+        writer.write(columns if mask is None else mask.apply(columns, task.columns))
         notify(last - task.range.base_offset - task.range.start, reader.messages)
     writer.close()
     notify(task.range.size, reader.messages)

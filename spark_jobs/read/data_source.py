@@ -118,7 +118,13 @@ class MessageReader(Travelling, DataSourceReader):
         """The messages of one segment."""
         if isinstance(partition, LogPartition) and partition.range is not None:
             options = self._options
-            yield from read_messages(partition.range, options.wanted, self._schema, fails_fast=options.fails_fast)
+            yield from read_messages(
+                partition.range,
+                options.wanted,
+                self._schema,
+                fails_fast=options.fails_fast,
+                masked=options.masked,
+            )
 
 
 class DamageReader(Travelling, DataSourceReader):

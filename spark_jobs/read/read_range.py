@@ -12,6 +12,7 @@ from spark_jobs.read.arrow_columns import record_batch
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem
 from storage.amounts import counted
 from storage.columns.body_content import BodyContent
+from storage.columns.mask import read_mask
 from storage.columns.message_columns import Columns, gather, needs_names
 from storage.columns.rows import MessageRows, RowReader
 from storage.columns.texts import Texts
@@ -93,12 +94,23 @@ def _not_split(rows: MessageRows) -> Iterator[tuple[None, MessageRows]]:
 
 
 def read_messages(
-    range_: LogRange, wanted: Wanted, schema: pa.Schema, *, fails_fast: bool, notify: Notify | None = None
+    range_: LogRange,
+    wanted: Wanted,
+    schema: pa.Schema,
+    *,
+    fails_fast: bool,
+    masked: Sequence[str] = (),
+    notify: Notify | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the messages of a stretch; damage that is passed over is named by `notify`, else on stderr."""
-    reader = RangeReader(range_, wanted, schema.names, fails_fast=fails_fast)
+    """Batches of the messages of a stretch, without what rules hide of them (:mod:`protocol.mask`).
+
+    Damage that is passed over is named by `notify`, else on stderr.
+    """
+    mask = read_mask(masked) if masked else None
+    names = schema.names if mask is None else mask.reading(schema.names)
+    reader = RangeReader(range_, wanted, names, fails_fast=fails_fast)
     for columns in reader.read():
-        yield record_batch(columns, schema)
+        yield record_batch(columns if mask is None else mask.apply(columns, schema.names), schema)
     (notify or report_problems)(reader.problems)
 
 

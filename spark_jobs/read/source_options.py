@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from protocol.errors import ConfigError
+from protocol.mask import Mask, rules_of, rules_of_file
 from spark_jobs.places.file_systems import check_storage
 from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
+from storage.filter.hidden import refuse_hidden
 from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
 from storage.times import parse_time
@@ -22,6 +24,7 @@ NAMES: Final = frozenset(
     {
         *("path", "topic", "tag", "queue_id", "from", "to", "where", "columns", "mode", "table", "commit_log"),
         *("queue_offset", "physical_offset", "storage_options", "startingoffset"),
+        *("mask", "maskfile"),
         *("maxsegmentspertrigger", "maxbytespertrigger", "maxrecordspertrigger"),
     }
 )
@@ -29,7 +32,7 @@ NAMES: Final = frozenset(
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What to read, and how."""
+    """What to read, and how; `masked` are the rules of a mask (:mod:`protocol.mask`)."""
 
     path: str
     wanted: Wanted
@@ -37,6 +40,7 @@ class SourceOptions:
     mode: str = PERMISSIVE
     table: str = MESSAGES
     commit_log: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()
     storage: str = ""
     starting_offset: str = "earliest"
     most_segments: int | None = None
@@ -59,6 +63,8 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         raise ConfigError("name the store: .load('/path/to/store'), or a URL")
     if where := given.get("where"):
         parse(where)
+    masked = _masked(given)
+    refuse_hidden(Mask(masked), given.get("tag"), where or None)
     return SourceOptions(
         path=given["path"],
         wanted=Wanted(
@@ -74,6 +80,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         mode=_one_of(given, "mode", (PERMISSIVE, FAILFAST)),
         table=_one_of(given, "table", (MESSAGES, DAMAGE)),
         commit_log=_pieces(given.get("commit_log")),
+        masked=masked,
         storage=check_storage(given.get("storage_options", "")),
         starting_offset=_starting_offset(given.get("startingoffset", "earliest")),
         most_segments=_count(given, "maxSegmentsPerTrigger"),
@@ -84,6 +91,13 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
 
 def _pieces(text: str | None) -> tuple[str, ...]:
     return tuple(piece for each in (text or "").split(",") if (piece := each.strip()))
+
+
+def _masked(given: Mapping[str, str]) -> tuple[str, ...]:
+    rules = rules_of(given.get("mask", ""))
+    if "mask" in given and not rules:
+        raise ConfigError("mask: expected rules, one on each line")
+    return (*rules, *(rules_of_file(given["maskfile"]) if "maskfile" in given else ()))
 
 
 def _topics(text: str | None) -> frozenset[bytes] | None:

@@ -100,8 +100,13 @@ class MessageStreamReader(Travelling, DataSourceStreamReader, SupportsTriggerAva
         """The messages of one stretch."""
         assert isinstance(partition, LogPartition)
         if partition.range is not None:
+            options = self._options
             yield from read_messages(
-                partition.range, self._options.wanted, self._schema, fails_fast=self._options.fails_fast
+                partition.range,
+                options.wanted,
+                self._schema,
+                fails_fast=options.fails_fast,
+                masked=options.masked,
             )
 
     def _find(self) -> LogRanges:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from protocol.errors import ConfigError
+from protocol.mask import Mask
 from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.placed_run import this_process
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
@@ -35,7 +36,7 @@ from spark_jobs.tables.open_table import open_table
 from spark_jobs.tables.table import DataFile, RunRecord, Table, TableCommit, TableShape
 from spark_jobs.tables.table_names import AUTO, LOCAL, SPARK
 from spark_jobs.tables.table_request import TableDetails, TableRequest
-from storage.columns.names import masked_names
+from storage.filter.hidden import refuse_hidden
 from storage.ordered_threads import in_ordered_threads
 
 if TYPE_CHECKING:  # what reads and writes messages is loaded when there is something new
@@ -92,7 +93,7 @@ class _Run:
         """Do all of it."""
         request = self._request
         day = parse_day(request.drop_before) if request.drop_before else None
-        masked_names(request.masked)
+        refuse_hidden(Mask(request.masked), request.tag, request.where)
         found = find_ranges(request.store, request.commit_log_directories, request.storage)
         if found.tier is not None:
             raise ConfigError(

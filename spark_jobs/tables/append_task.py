@@ -79,15 +79,17 @@ def append_range(task: AppendTask) -> AppendedRange:
 
 def _append(task: AppendTask, attempt: PlacedAttempt, notify: Callable[[int, int], None]) -> AppendedRange:
     more = tuple(name for name in BOUNDS if name not in task.columns)
-    reader = RangeReader(task.range, task.shape.wanted, (*task.columns, *more), content=task.shape.content)
     mask = read_mask(task.shape.masked) if task.shape.masked else None
+    names = (*task.columns, *more)
+    names = names if mask is None else mask.reading(names)
+    reader = RangeReader(task.range, task.shape.wanted, names, content=task.shape.content)
     origin = task.range.base_offset + task.range.start
     with contextlib.closing(_PartitionFiles(task, attempt)) as files:
         for partition, columns in reader.read_split(splitter(task.shape.partition_by)):
             bounds = {name: _bounds(columns[name]) for name in BOUNDS}
             for name in more:
                 del columns[name]
-            files.write(partition, columns if mask is None else mask.apply(columns), bounds)
+            files.write(partition, columns if mask is None else mask.apply(columns, task.columns), bounds)
             notify(bounds["physical_offset"][1] - origin, reader.messages)
         written = files.finish()
     notify(task.range.size, reader.messages)

@@ -1,57 +1,138 @@
-"""Put asterisks in the place of what a reader of an export may not see.
+"""Put asterisks in the place of what a reader of columns may not see (:mod:`protocol.mask`).
 
-What is masked is a column or a property (`properties.NAME`). Keys, tag and unique key are properties too, so each of
-them is masked in both places, and masking all properties masks them too. Masking the body masks its CRC, by which it
-could be guessed.
+Keys, tag and unique key are properties too, so each of them is masked in both places, and masking all properties masks
+them too. Masking the body masks its CRC, by which it could be guessed.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.columns.message_columns import Columns
-from storage.columns.names import masked_names
+from protocol import mask as rules
+from protocol.mask import Mask
+from storage.columns.message_columns import Column, Columns, python_values
+from storage.columns.names import PROPERTIES_OF
 from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, TextPlaces, Texts
 
-MASKED: Final = b"***"
+MASKED: Final = rules.MASKED.encode()
 
 
-@dataclass(frozen=True)
-class Mask:
-    """Columns and properties that are masked."""
+class ColumnMask:
+    """A mask for columns."""
 
-    columns: frozenset[str]
-    properties: frozenset[str]
+    def __init__(self, mask: Mask) -> None:
+        self._mask = mask
+        self._columns = mask.fields | ({"body_crc"} if mask.changes_bodies else set())
 
-    def apply(self, columns: Columns) -> Columns:
-        """The columns with asterisks; what is not there stays so."""
-        masked = dict(columns)
-        for name in self.columns & columns.keys():
-            column = masked[name]
-            if isinstance(column, Texts | RepeatedTexts):
-                masked[name] = _masked(column)
-            elif isinstance(column, TextLists):
-                masked[name] = TextLists(column.offsets, _masked(column.texts))
-            elif isinstance(column, TextMaps):
-                masked[name] = TextMaps(column.offsets, column.names, _masked(column.values))
-            else:
-                masked[name] = np.zeros_like(column)
-        properties = masked.get("properties")
-        if self.properties and isinstance(properties, TextMaps):
-            masked["properties"] = _without(properties, self.properties)
-        return Columns(columns.count, masked)
+    def reading(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Some columns, and those without which it is not known what of them is to be masked."""
+        needed = ("topic", "sys_flag") if "body" in names or "body_crc" in names else ()
+        return (*names, *(name for name in needed if name not in names))
+
+    def apply(self, columns: Columns, names: Sequence[str] | None = None) -> Columns:
+        """Columns that were read as :meth:`reading` says, with asterisks; `names` of them, by default all.
+
+        What is not there stays so.
+        """
+        shown = {name: columns[name] for name in (columns if names is None else names)}
+        for name in shown:
+            if name in ("body", "body_crc"):
+                continue
+            if name in self._columns and name != rules.PROPERTIES:
+                shown[name] = _hidden(shown[name])
+            elif name in PROPERTIES_OF or name == rules.PROPERTIES:
+                shown[name] = self._with_patterns(name, shown[name])
+        if "body" in shown or "body_crc" in shown:
+            self._hide_bodies(columns, shown)
+        properties = shown.get("properties")
+        if isinstance(properties, TextMaps) and self._mask.changes:
+            shown["properties"] = self._without(properties)
+        return Columns(columns.count, shown)
+
+    def _hide_bodies(self, columns: Columns, shown: dict[str, Column]) -> None:
+        mask, body = self._mask, shown.get("body")
+        if mask.hides_body(0, ""):
+            whole = np.ones(columns.count, np.bool_)
+        else:
+            pairs = zip(*(python_values(name, columns[name]) for name in ("sys_flag", "topic")), strict=True)
+            whole = np.array([mask.hides_body(flags, topic) for flags, topic in pairs], np.bool_)
+        if isinstance(body, Texts):
+            shown["body"] = _hidden(body) if whole.all() else self._with_bodies(body, whole)
+        if "body_crc" in shown:
+            crc = np.array(shown["body_crc"])
+            crc[whole if "body_crc" not in self._columns else slice(None)] = 0
+            shown["body_crc"] = crc
+
+    def _with_bodies(self, bodies: Texts, whole: npt.NDArray[np.bool_]) -> Texts:
+        rows, texts = np.flatnonzero(whole).tolist(), [MASKED] * int(whole.sum())
+        if self._mask.changes_bodies:
+            for row, body in enumerate(python_values("body", bodies)):
+                if body is not None and not whole[row] and (made := self._mask.body(body)) is not body:
+                    rows.append(row)
+                    texts.append(bytes(made))
+        return _with(bodies, rows, texts)
+
+    def _with_patterns(self, name: str, column: Column) -> Column:
+        """Keys, tags or unique keys, or the values of properties, without what patterns match of them."""
+        if not self._mask.property_patterns:
+            return column
+        if isinstance(column, TextLists):
+            rows, texts = [], []
+            for start, stop in itertools.pairwise(column.offsets.tolist()):
+                keys = [each or "" for each in _texts(column.texts, start, stop)]
+                shown = [self._mask.text(key) for key in keys]
+                # A pattern may match where one key ends and the next one begins.
+                is_apart = self._mask.text(" ".join(keys)) == " ".join(shown)
+                for row, (key, made) in enumerate(zip(keys, shown, strict=True), start):
+                    if not is_apart or made != key:
+                        rows.append(row)
+                        texts.append(made.encode() if is_apart else MASKED)
+            return TextLists(column.offsets, _with(column.texts, rows, texts))
+        if isinstance(column, TextMaps):
+            return TextMaps(column.offsets, column.names, self._texts_with_patterns(column.values, column.names))
+        if isinstance(column, Texts | RepeatedTexts):
+            return self._texts_with_patterns(column.spread() if isinstance(column, RepeatedTexts) else column)
+        raise AssertionError(f"{name} is no column of texts")
+
+    def _texts_with_patterns(self, texts: Texts, names: AnyTexts | None = None) -> Texts:
+        values = python_values("tags", texts)
+        of = [None] * len(values) if names is None else python_values("tags", names)
+        made = [
+            (row, shown)
+            for row, (name, value) in enumerate(zip(of, values, strict=True))
+            if value is not None and name not in rules.PLACES and (shown := self._mask.text(value)) != value
+        ]
+        return _with(texts, [row for row, _ in made], [shown.encode() for _, shown in made])
+
+    def _without(self, maps: TextMaps) -> TextMaps:
+        """Maps with asterisks for the values of the properties that are hidden."""
+        if rules.PROPERTIES in self._mask.fields:
+            masked = ~_named(maps.names, rules.PLACES - self._mask.properties)
+        else:
+            masked = _named(maps.names, self._mask.properties)
+        rows = np.flatnonzero(masked).tolist()
+        return TextMaps(maps.offsets, maps.names, _with(maps.values, rows, [MASKED] * len(rows)))
 
 
-def read_mask(fields: Iterable[str]) -> Mask:
-    """The mask of fields as a person names them (:func:`storage.columns.names.masked_names`); raises ConfigError."""
-    return Mask(*masked_names(fields))
+def read_mask(texts: Iterable[str]) -> ColumnMask:
+    """The mask of some rules; raises ConfigError."""
+    return ColumnMask(Mask(texts))
+
+
+def _hidden(column: Column) -> Column:
+    """Asterisks for each text that is there, and 0 for each number."""
+    if isinstance(column, TextLists):
+        return TextLists(column.offsets, _masked(column.texts))
+    if isinstance(column, Texts | RepeatedTexts):
+        return _masked(column)
+    assert not isinstance(column, TextMaps)
+    return np.zeros_like(column)
 
 
 def _masked(texts: AnyTexts) -> Texts:
-    """Asterisks for each text that is there."""
     if isinstance(texts, RepeatedTexts):
         texts = texts.spread()
     there = np.ones(len(texts), np.int64) if texts.present is None else texts.present.astype(np.int64)
@@ -61,16 +142,28 @@ def _masked(texts: AnyTexts) -> Texts:
     return Texts(offsets, data, texts.present)
 
 
-def _without(maps: TextMaps, names: Iterable[str]) -> TextMaps:
-    """Maps with asterisks for the values of some names."""
-    masked = np.zeros(len(maps.names), np.bool_)
+def _with(texts: Texts, rows: Sequence[int], others: Sequence[bytes]) -> Texts:
+    """Texts of which some are others, as far as they are there."""
+    if not rows:
+        return texts
+    places = TextPlaces.of(texts)
+    places.put(list(rows), list(others))
+    if texts.present is not None:
+        places.lengths[~texts.present] = -1
+    return places.gather()
+
+
+def _texts(texts: Texts, start: int, stop: int) -> list[str]:
+    data, offsets = texts.data, texts.offsets
+    return [data[offsets[row] : offsets[row + 1]].tobytes().decode() for row in range(start, stop)]
+
+
+def _named(texts: AnyTexts, names: Iterable[str]) -> npt.NDArray[np.bool_]:
+    """Which texts are one of some names."""
+    found = np.zeros(len(texts), np.bool_)
     for name in names:
-        masked |= _equal(maps.names, name.encode("utf-8", "replace"))
-    places = TextPlaces.of(maps.values)
-    rows = np.flatnonzero(masked)
-    if rows.size:
-        places.put(rows.tolist(), [MASKED] * rows.size)
-    return TextMaps(maps.offsets, maps.names, places.gather())
+        found |= _equal(texts, name.encode("utf-8", "replace"))
+    return found
 
 
 def _equal(texts: AnyTexts, wanted: bytes) -> npt.NDArray[np.bool_]:

@@ -1,6 +1,6 @@
-"""The names of a message's columns, and of what of them can be masked: checked without loading a kernel."""
+"""The names of a message's columns: checked without loading a kernel."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
@@ -46,9 +46,7 @@ KINDS: Final[dict[str, ColumnKind]] = {
 OPTIONAL: Final = frozenset({"unique_key", "tags", "body", "body_error"})
 """Columns that may be empty."""
 
-PROPERTY: Final = "properties."
 PROPERTIES_OF: Final = {"keys": "KEYS", "tags": "TAGS", "unique_key": "UNIQ_KEY"}
-MASKABLE: Final = ("body", "keys", "tags", "unique_key", "born_host", "store_host", "properties")
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -59,28 +57,3 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise ConfigError(f"a column is named twice in {', '.join(names)}")
     return tuple(names)
-
-
-def masked_names(fields: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Columns and properties to mask, of fields as a person names them; raises ConfigError.
-
-    A field is a column, `hosts` for both, or `properties.NAME`.
-    """
-    columns, properties = set[str](), set[str]()
-    for field in fields:
-        if field.startswith(PROPERTY) and len(field) > len(PROPERTY):
-            properties.add(field.removeprefix(PROPERTY))
-        elif field == "hosts":
-            columns |= {"born_host", "store_host"}
-        elif field in MASKABLE:
-            columns.add(field)
-        else:
-            raise ConfigError(f"no field {field!r} to mask: expected {', '.join(MASKABLE)}, hosts or {PROPERTY}NAME")
-    for column, name in PROPERTIES_OF.items():
-        if column in columns or name in properties or "properties" in columns:
-            columns.add(column)
-            properties.add(name)
-    if "body" in columns:
-        columns.add("body_crc")
-    assert columns <= KINDS.keys()
-    return frozenset(columns), frozenset(properties)

@@ -6,7 +6,10 @@ from enum import Enum
 from itertools import chain
 from typing import Final, TypeAlias
 
+import msgspec
+
 from protocol.errors import StoreError
+from protocol.mask import MASKED, NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
 from protocol.properties import REAL_TOPIC, TIMER_OUT_MS, TRANS_OFFSET
 from protocol.sys_flag import TRANSACTION_MASK, SysFlag
@@ -153,13 +156,16 @@ def find_life(
     *,
     waits: bool = True,
     committed: Committed | None = None,
+    mask: Mask = NO_MASK,
 ) -> MessageLife:
     """Find every record and every trace of the message with a unique key; in a topic, or in all. Waits for the disk.
 
     Traces are looked for under the usual topics and under ``trace_topics``. With ``waits`` off a scan that is not
     finished is not waited for: ``incomplete`` says so. ``committed`` knows how far groups have come, by default the
-    store's own file of offsets.
+    store's own file of offsets. What ``mask`` hides is hidden in records and traces; raises ConfigError for a unique
+    key that it hides.
     """
+    mask.refuse_value("unique_key", unique_key)
     if waits:
         store.finish_scan()
     topics = [topic, *copy_topics(store)] if topic else [*store.queues.topics(), *store.config.topics]
@@ -176,7 +182,15 @@ def find_life(
     stored = (_event(store, message, messages, committed) for message in messages)
     # Sorting keeps the order of the log among records of one moment.
     events = sorted(chain(stored, _traces(store, unique_key, trace_topics)), key=lambda event: event.timestamp)
-    return MessageLife(tuple(events), incomplete)
+    return MessageLife(tuple(_shown(event, mask) for event in events), incomplete)
+
+
+def _shown(event: Event, mask: Mask) -> Event:
+    if event.message is not None:
+        return replace(event, message=mask.message(event.message)) if mask else event
+    if event.trace is not None and event.trace.client_host is not None and "born_host" in mask.fields:
+        return replace(event, trace=msgspec.structs.replace(event.trace, client_host=MASKED))
+    return event
 
 
 def _event(store: MessageStore, message: Message, all_of_it: list[Message], committed: Committed) -> Event:

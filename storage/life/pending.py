@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from protocol.errors import RocketLensError, StoreError
+from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message
 from protocol.message_layout import locate
 from protocol.properties import (
@@ -201,14 +202,18 @@ class Pending:
     `as_of` says up to when deliveries are known, `incomplete` what may be missing.
     """
 
-    def __init__(self, store: MessageStore, report: Callable[[int], None] = lambda _count: None) -> None:
+    def __init__(
+        self, store: MessageStore, report: Callable[[int], None] = lambda _count: None, mask: Mask = NO_MASK
+    ) -> None:
         """Read all that waits, which waits for the disk; `report` gets the number of messages that were read by then.
+
+        Messages come without what `mask` hides of them.
 
         What `report` raises ends the reading. Raises StoreError where a queue cannot be read, and RocketLensError where
         the temporary database cannot be written.
         """
         self._report, self._read_count = report, 0
-        self._store = store
+        self._store, self._mask = store, mask
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         # One that nobody closes goes with this object.
         self._closes = weakref.finalize(self, self._database.close)
@@ -276,7 +281,7 @@ class Pending:
         if record is None:
             return None
         message = decode_message(record, physical_offset=physical).detached()
-        return PendingMessage(PendingState(state), due, topic, level, rolls, message)
+        return PendingMessage(PendingState(state), due, topic, level, rolls, self._mask.message(message))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,8 @@ class Criteria:
 
     A body that an application has packed (:mod:`protocol.body_content`) is looked into both as it is and unpacked; its
     size is that of the packed one. ``charset`` is that of the bodies' text, None for UTF-8.
+
+    ``masked`` are rules of what is hidden (:mod:`protocol.mask`): messages are found by what is left, and come so.
     """
 
     topic: str | None = None
@@ -60,6 +62,7 @@ class Criteria:
     minimum_size: int = 0
     maximum_size: int | None = None
     charset: str | None = None
+    masked: tuple[str, ...] = ()
 
     @property
     def digest(self) -> bytes:

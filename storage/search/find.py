@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from protocol.errors import ConfigError
+from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import decode_message_id, is_offset_message_id_candidate
 from storage.log.absence import explain_absence
@@ -54,7 +56,7 @@ class FindLimits:
     """What narrows a search: messages of one `topic`, stored in a time (ms), which unique keys do not mind.
 
     It ends after `maximum` messages, or when `is_time_up`, which is not asked before one topic was looked into.
-    `refusal` says why a message may not be shown, or None.
+    `refusal` says why a message may not be shown, or None. By what `mask` hides of messages none is found.
     """
 
     topic: str | None = None
@@ -63,6 +65,7 @@ class FindLimits:
     maximum: int = 50
     is_time_up: Callable[[], bool] = lambda: False
     refusal: Callable[[Message], str | None] = lambda _message: None
+    mask: Mask = NO_MASK
 
 
 class Finder:
@@ -105,14 +108,19 @@ class Finder:
             tried.note = f"the message there is one of topic {message.topic}"
         else:
             tried.found = 1
-            if host is not None and host != str(message.store_host):
+            is_told = "store_host" not in self._limits.mask.fields
+            if host is not None and host != str(message.store_host) and is_told:
                 tried.note = f"the id names {host}, the message there was stored by {message.store_host}"
-            self.found.append(FoundBy(message, kind, damage))
+            self.found.append(FoundBy(self._limits.mask.message(message), kind, damage))
 
     def go_on(self, place: FindPlace) -> None:
         """Look the text up as a key and as a tag, from a place on, until there is no room or no time."""
         for kind in KINDS:
             self.tried.setdefault(kind, TriedKind("unique key or key" if kind == "key" else kind))
+            if (refused := self._refused(kind)) is not None:
+                self.tried[kind].note = refused
+                self.searched += len(self._topics)
+                continue
             if kind == "key" and place.kind == "tag":
                 self.searched += len(self._topics)
                 continue
@@ -127,6 +135,17 @@ class Finder:
                 if not self._search_topic(kind, topic, before):
                     return
                 self.searched += 1
+
+    def _refused(self, kind: FindKind) -> str | None:
+        """Why nothing may be found by the text as a key or a tag; None where something may."""
+        mask = self._limits.mask
+        try:
+            if kind == "key":
+                mask.refuse("unique_key")
+            mask.refuse_value("keys" if kind == "key" else "tags", self._text)
+        except ConfigError as error:
+            return str(error)
+        return None
 
     @property
     def details(self) -> str:
@@ -166,9 +185,12 @@ class Finder:
     def _in(self, kind: FindKind, records: bytes) -> Iterator[FoundBy]:
         """The messages of an answer that may be shown, newest first."""
         for message in reversed(list(decode_messages(records))):
+            shown = self._limits.mask.message(message)
+            if kind == "key" and self._text not in (*shown.keys, shown.unique_key):
+                continue  # hidden together with what stands beside it
             if self._limits.refusal(message) is None:
                 is_unique_key = kind == "key" and message.unique_key == self._text
-                yield FoundBy(message, "unique key" if is_unique_key else kind)
+                yield FoundBy(shown, "unique key" if is_unique_key else kind)
 
 
 def message_at(store: MessageStore, physical_offset: int) -> tuple[Message | None, str | None]:

@@ -6,6 +6,7 @@ from typing import Final
 from protocol.body_content import charset_of, decoder_of, text_with_replacements, unpack
 from protocol.compression import DECOMPRESSED_LIMIT
 from protocol.errors import ConfigError, StoreError
+from protocol.mask import BODY, PROPERTIES, PROPERTY, mask_of
 from protocol.message import Message, decode_message
 from protocol.message_layout import INT, SYS_FLAG_POSITION, fixed_struct
 from protocol.sys_flag import SysFlag, has_inner_messages
@@ -34,6 +35,8 @@ class Matcher:
         for name in _TEXTS:
             _check_text(name.replace("_", " "), getattr(criteria, name))
         self.criteria = criteria
+        self.mask = mask_of(criteria.masked)
+        _refuse_hidden(criteria)
         self.charset = None if criteria.charset is None else charset_of(criteria.charset)
         self._text = None if self.charset is None else _text_of(criteria.contains)
         self.regex = _compile(criteria.regex)
@@ -63,14 +66,15 @@ class Matcher:
             raise Unreadable(str(error)) from error
         if not messages:
             raise Unreadable(f"{message.physical_offset}: a batch without messages")
-        return [each for each in messages if self._matches(each)]
+        shown = map(self.mask.message, messages) if self.mask else messages
+        return [each for each in shown if self._matches(each)]
 
     def rules_out(self, record: memoryview) -> bool:
         """Whether the body of a record of sound shape, if it is the whole message's as it is, fits no condition on it.
 
         Decoding the record takes several times as long; the answer does not hang on its checksums.
         """
-        if not self._is_decided_by_body:
+        if not self._is_decided_by_body or self.mask.changes_bodies:
             return False
         (flags,) = INT.unpack_from(record, SYS_FLAG_POSITION)
         if flags & SysFlag.COMPRESSED or has_inner_messages(flags):
@@ -170,6 +174,28 @@ def _text_of(contains: bytes | None) -> str | None:
         return None if contains is None else contains.decode()
     except UnicodeDecodeError as error:
         raise ConfigError("contains: with a charset, expected a text, got bytes that are no UTF-8") from error
+
+
+def _refuse_hidden(criteria: Criteria) -> None:
+    """Raise ConfigError for a condition on what a mask hides; FilterSyntaxError for an expression that is wrong.
+
+    What it hides a part of, by paths and patterns, is judged as it is shown.
+    """
+    mask, place = mask_of(criteria.masked), criteria.place
+    if criteria.contains is not None or criteria.regex is not None:
+        mask.refuse(*(name for name in (BODY, PROPERTIES) if place in (SearchPlace.ANY, SearchPlace(name))))
+    if criteria.json_path is not None or criteria.minimum_size or criteria.maximum_size is not None:
+        mask.refuse(BODY)
+    if criteria.tag is not None:
+        mask.refuse_value("tags", criteria.tag)
+    for key in (criteria.key, criteria.key_prefix):
+        if key is not None:
+            mask.refuse_value("keys", key)
+            mask.refuse("unique_key")
+    if criteria.born_host is not None:
+        mask.refuse("born_host")
+    if criteria.where is not None:
+        mask.refuse(*(f"{PROPERTY}{name}" for name in parse(criteria.where).names))
 
 
 def _check_text(name: str, value: str | bytes | None) -> None:

@@ -45,6 +45,12 @@ def query_of(matcher: Matcher) -> kernel.SearchQuery:
     """Write what a matcher looks for as the query of the kernels."""
     criteria, host = matcher.criteria, matcher.born_host
     place, needles = _chosen(matcher)
+    # What is hidden must not rule a message out: that would say what it is.
+    if (place & kernel.IN_BODY and matcher.mask.changes_bodies) or (
+        place & kernel.IN_PROPERTIES and matcher.mask.changes
+    ):
+        place, needles = 0, []
+    expression = None if matcher.mask.changes else matcher.expression
     return kernel.SearchQuery(
         topic=_text(criteria.topic),
         tag=_text(criteria.tag),
@@ -57,7 +63,7 @@ def query_of(matcher: Matcher) -> kernel.SearchQuery:
         ),
         network=None if host is None else _network(host),
         port=None if host is None else host.port,
-        program=None if matcher.expression is None else matcher.expression.expression.program,
+        program=None if expression is None else expression.expression.program,
         place=place,
         needles=[(needle.data, needle.first, needle.second) for needle in map(Needle.of, needles)],
         packings=[decoder.magic for decoder in DECODERS],

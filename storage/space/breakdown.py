@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java
+from protocol.mask import Mask
 from storage.amounts import bytes_text
 from storage.space.tally import HOUR_MS, Counts, Tally
 
@@ -51,6 +52,13 @@ def counts_of(tally: Tally, kind: str) -> Counts[Any]:
         "hour": tally.hours,
     }
     return by_kind[kind]
+
+
+def hides_counts(mask: Mask, kind: str) -> bool:
+    """Whether counts by one of :data:`COUNTED_BY` would say what a mask hides."""
+    if kind == "tag":
+        return "tags" in mask.fields or bool(mask.property_patterns)
+    return kind == "host" and "born_host" in mask.fields
 
 
 def name_counts(tally: Tally, kind: str, most: int | None = None) -> list[NameCount]:

@@ -83,7 +83,7 @@ def browse(context: RequestContext, question: BrowseQuestion) -> BrowseAnswer:
     """Messages of a topic by queue and by time, those that pass a filter if there is one."""
     check_times(question.begin, question.end)
     context.allow(question.milliseconds)
-    choice = choice_of(question.tag, question.sql)
+    choice = choice_of(question.tag, question.sql, context.mask)
     is_backward = question.order == "newest"
     start = None if question.cursor is None else decode_cursor(question.cursor, int)
     spans, total = [], 0
@@ -180,7 +180,8 @@ class Walk:
         elif not self._context.may_read_message(message):
             self.left_out += 1
         elif choice is None or choice.delivers(message):
-            self.lines.append(line_of(message, damage=damage, charset=self._charset))
+            shown = self._context.mask.message(message)
+            self.lines.append(line_of(shown, damage=damage, charset=self._charset))
 
 
 def _read(queue: OwnQueue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:

@@ -7,11 +7,13 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 from broker.web.api.errors import bad_parameter
-from protocol.errors import FilterSyntaxError
+from protocol.errors import ConfigError, FilterSyntaxError
+from protocol.mask import Mask
 from protocol.message import Message
 from storage.filter.base import MessageFilter
 from storage.filter.explanation import is_tagged_so
 from storage.filter.expression import ExpressionFilter
+from storage.filter.hidden import refuse_hidden
 from storage.filter.sql92 import parse
 from storage.filter.tag import TagFilter, parse_tag_expression
 
@@ -35,15 +37,19 @@ class Choice:
     note: str | None = None
 
 
-def choice_of(tag: str | None, sql: str | None) -> Choice | None:
-    """The filter of a question, None without one. Raises `ApiError` for an expression that is wrong, and for both."""
+def choice_of(tag: str | None, sql: str | None, mask: Mask) -> Choice | None:
+    """The filter of a question, None without one.
+
+    Raises `ApiError` for an expression that is wrong, for one over what is hidden, and for both.
+    """
     if tag is not None and sql is not None:
         raise bad_parameter("sql", "a consumer has a tag subscription or a SQL92 one: tag and sql exclude each other")
     try:
+        refuse_hidden(mask, tag, sql)
         if tag is not None:
             return _by_tag(tag)
         return None if sql is None else _by_expression(sql)
-    except FilterSyntaxError as error:
+    except (ConfigError, FilterSyntaxError) as error:
         raise bad_parameter("sql" if tag is None else "tag", str(error)) from None
 
 

@@ -110,4 +110,5 @@ def _limits(context: RequestContext, question: FindQuestion) -> FindLimits:
         maximum=question.limit,
         is_time_up=lambda: context.is_time_up,
         refusal=refusal,
+        mask=context.mask,
     )

@@ -6,9 +6,10 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.endpoint import Question, Topic
+from broker.web.api.errors import bad_parameter
 from broker.web.api.messages import MessageLine, committed_in, line_of
 from broker.web.api.request_context import RequestContext
-from protocol.errors import RocketLensError
+from protocol.errors import ConfigError, RocketLensError
 from protocol.trace import Trace
 from storage.life.message_life import Event, find_life
 
@@ -77,7 +78,12 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
             unknown.append(str(error))
             return []
 
-    found = find_life(context.store, question.unique_key, question.topic, waits=False, committed=committed)
+    try:
+        found = find_life(
+            context.store, question.unique_key, question.topic, waits=False, committed=committed, mask=context.mask
+        )
+    except ConfigError as error:
+        raise bad_parameter("uniqueKey", str(error)) from None
     context.check()
     sees_message = any(event.message and context.may_read_message(event.message) for event in found.events)
     seen = [event for event in found.events if _may_see(context, event, sees_message=sees_message)]

@@ -164,6 +164,7 @@ def queue_message(context: RequestContext, question: QueueMessageQuestion) -> Me
 def body(context: RequestContext, question: BodyQuestion) -> bytes:
     """The whole body, decompressed, to be downloaded; as it is stored where it cannot be decompressed."""
     found, _ = read_message(context, question.offset)
+    found = context.mask.message(found)
     try:
         return bytes(unpack(found.body).data) if question.unpacked else found.body
     except StoreError:
@@ -221,14 +222,16 @@ def _answer(
     context: RequestContext, message: Message, damage: str | None, question: MessageQuestion | QueueMessageQuestion
 ) -> MessageAnswer:
     charset = checked_charset(question.charset)
-    inner = _inner(message)
+    inner = list(map(context.mask.message, _inner(message)))
     groups, problem = _groups_of(context, message)
+    origin = origin_topic(message)
+    message = context.mask.message(message)
     return MessageAnswer(
         message_id=message.message_id,
         unique_key=message.unique_key,
         offset_message_id=message.offset_message_id,
         topic=message.topic,
-        origin_topic=origin_topic(message),
+        origin_topic=origin,
         stage=stage_of(message.topic).value,
         queue_id=message.queue_id,
         queue_offset=message.queue_offset,

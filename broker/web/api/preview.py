@@ -60,7 +60,7 @@ def filter_preview(context: RequestContext, question: PreviewQuestion) -> Previe
     """How many of a topic's messages a consumer with a filter would get."""
     check_times(question.begin, question.end)
     context.allow(question.milliseconds)
-    choice = choice_of(question.tag, question.sql)
+    choice = choice_of(question.tag, question.sql, context.mask)
     if choice is None:
         raise bad_parameter("tag", "a filter is needed: tag or sql")
     place = PreviewPlace(-1, 0) if question.cursor is None else decode_cursor(question.cursor, PreviewPlace)

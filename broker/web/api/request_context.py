@@ -10,6 +10,7 @@ from broker.security.needs import group_resource
 from broker.service.broker_service import BrokerService
 from broker.web.api.errors import ApiError, ClientGone, forbidden, not_found
 from protocol.errors import ConfigError, StoreError
+from protocol.mask import Mask, mask_of
 from protocol.message import Message
 from storage.life.message_copies import origin_topic
 from storage.names import did_you_mean, similar_names
@@ -37,6 +38,11 @@ class RequestContext:
     def store(self) -> MessageStore:
         """The store that is served."""
         return self.service.store
+
+    @property
+    def mask(self) -> Mask:
+        """What is hidden of messages, from every account."""
+        return mask_of(self.service.options.masked)
 
     def allow(self, milliseconds: int) -> None:
         """Set how long the work may take from now on; then the answer is given as far as it has come."""

@@ -117,14 +117,18 @@ def search_content(context: RequestContext, question: SearchQuestion) -> SearchA
             return _search_here(context, question)
         context.refuse_tier("a search by regular expression or JSONPath")
         # Wrong criteria are an error at once.
-        Matcher(question.criteria())
+        Matcher(_criteria(context, question))
         if question.cursor is not None:
-            SearchCursor.decode(question.cursor, question.criteria())
+            SearchCursor.decode(question.cursor, _criteria(context, question))
         return _search_apart(context, question, min(wait, MOST_APART))
     except FilterSyntaxError as error:
         raise bad_parameter("where", str(error)) from None
     except ConfigError as error:
         raise bad_parameter(_blamed(question, str(error)), str(error)) from None
+
+
+def _criteria(context: RequestContext, question: SearchQuestion) -> Criteria:
+    return replace(question.criteria(), masked=context.mask.rules)
 
 
 def _blamed(question: SearchQuestion, text: str) -> str:
@@ -138,7 +142,7 @@ def _blamed(question: SearchQuestion, text: str) -> str:
 def _search_here(context: RequestContext, question: SearchQuestion) -> SearchAnswer:
     steps = search(
         context.store,
-        question.criteria(),
+        _criteria(context, question),
         limit=question.limit,
         cursor=question.cursor,
         should_stop=lambda: context.gone.is_set() or context.is_time_up,
@@ -158,7 +162,7 @@ def _search_apart(context: RequestContext, question: SearchQuestion, millisecond
     task = Task(
         store=str(context.store.layout.root),
         commit_log_directories=tuple(map(str, options.commit_log_directories)),
-        criteria=question.criteria(),
+        criteria=_criteria(context, question),
         limit=question.limit,
         cursor=question.cursor,
         exhaustive=question.exhaustive,
@@ -178,7 +182,7 @@ def _answer(context: RequestContext, found: list[Message], last: Step, charset: 
         # Said whether there were any or not: a count would say what is in messages that may not be read.
         notes = (*notes, "messages that this account may not read are left out")
     return SearchAnswer(
-        messages=[line_of(message, charset=encoding) for message in seen],
+        messages=[line_of(context.mask.message(message), charset=encoding) for message in seen],
         searched_bytes=progress.searched_bytes,
         total_bytes=progress.total_bytes,
         rate=progress.rate,

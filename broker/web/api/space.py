@@ -20,7 +20,7 @@ from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from storage.life.message_copies import origin_topic
 from storage.search.find import message_at
-from storage.space.breakdown import COUNTED_BY, NameCount, count_fields, inexact_counts, name_counts
+from storage.space.breakdown import COUNTED_BY, NameCount, count_fields, hides_counts, inexact_counts, name_counts
 from storage.space.broker_settings import BrokerSettings
 from storage.space.forecast import Forecast, make_forecast
 from storage.space.measure import in_threads, measure, problems_of
@@ -227,7 +227,7 @@ def _counted(context: RequestContext, report: Report) -> _Counted:
     tally = measure(log, tally_all, reached)
     return _Counted(
         tally=tally,
-        rows={kind: name_counts(tally, kind) for kind in COUNTED_BY},
+        rows={kind: [] if hides_counts(context.mask, kind) else name_counts(tally, kind) for kind in COUNTED_BY},
         largest=[_large(context, size, offset) for size, offset in tally.largest_messages(MOST_LARGEST)],
         forecast=make_forecast(log, tally, BrokerSettings()),
         notes=[*problems_of(log, tally), *inexact_counts(tally)],
@@ -238,7 +238,7 @@ def _counted(context: RequestContext, report: Report) -> _Counted:
 
 def _large(context: RequestContext, size: int, physical_offset: int) -> _Large:
     message, damage = message_at(context.store, physical_offset)
-    line = None if message is None else line_of(message, damage=damage)
+    line = None if message is None else line_of(context.mask.message(message), damage=damage)
     large = LargeMessage(bytes=size, physical_offset=physical_offset, message=line, damage=damage)
     return _Large(large, None if message is None else origin_topic(message))
 

@@ -115,7 +115,7 @@ def growth_questions(context: RequestContext, question: TailQuestion) -> Awaited
 def tail(context: RequestContext, question: TailQuestion) -> TailAnswer:
     """Messages of a topic as they are stored."""
     context.allow(question.milliseconds)
-    choice = choice_of(question.tag, question.sql)
+    choice = choice_of(question.tag, question.sql, context.mask)
     queues = _queues(context, question)
     ends = {queue.queue_id: queue.max_offset for queue in queues}
     starts = ends if question.cursor is None else _places(question.cursor)

@@ -233,6 +233,32 @@ def test_what_is_masked_is_nowhere_in_the_files(
     assert read_back(tmp_path) == expected
 
 
+def test_places_in_json_and_what_a_pattern_matches_are_nowhere_in_the_files(
+    spark: "SparkContext", tmp_path: Path
+) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    phone = "13812345678"
+    for body in (f'{{"name":"Li","phone":"{phone}"}}', f'{{"note":"call {phone}"}}', f"call {phone}"):
+        for data in (body.encode(), gzip.compress(body.encode())):
+            writer.append("T", data, keys=f"k {phone}", properties={"to": f"tel:{phone}"})
+    writer.close()
+    (tmp_path / "masks").write_text("# phones\n$.name\n/1[3-9]\\d{9}/\n")
+    for format_ in ("parquet", "ndjson"):
+        arguments = ["--format", format_, "--out", tmp_path / format_, "--mask-file", tmp_path / "masks"]
+        outcome = CliRunner().invoke(export_store, [str(writer.root), *map(str, arguments), "--mask", "tags"])
+        assert outcome.exit_code == 0, outcome.output
+        rows = read_back(tmp_path / format_)
+        assert [row["body"] for row in rows] == [
+            *([b'{"name":"***","phone":"***"}'] * 2),
+            *([b'{"note":"call ***"}'] * 2),
+            *([b"***"] * 2),
+        ]
+        assert {(*row["keys"], row["properties"]["to"], row["body_crc"]) for row in rows} == {
+            ("k", "***", "tel:***", 0)
+        }
+        assert manifest_of(tmp_path / format_)["masked"] == ["tags", "$.name", "/1[3-9]\\d{9}/"]
+
+
 class TestStopping:
     def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(
         self, spark: "SparkContext", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -348,6 +374,11 @@ class TestRefusals:
             ({"tag": "||"}, FilterSyntaxError),
             ({"columns": ("boby",)}, ConfigError),
             ({"masked": ("topic",)}, ConfigError),
+            ({"masked": ("tags",), "tag": "A || B"}, ConfigError),
+            ({"masked": ("/a+/",), "tag": "A || aa"}, ConfigError),
+            ({"masked": ("properties.card",), "where": "a = 1 OR NOT card LIKE '4%'"}, ConfigError),
+            ({"masked": ("keys",), "where": "KEYS = 'k'"}, ConfigError),
+            ({"masked": ("/4+/",), "where": "card IS NOT NULL"}, ConfigError),
             ({"begin": 2, "end": 1}, ConfigError),
         ],
     )

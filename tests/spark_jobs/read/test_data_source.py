@@ -40,6 +40,16 @@ def rows_of(frame: "DataFrame") -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["physical_offset"])
 
 
+def test_what_is_masked_is_hidden_before_filters_of_spark_see_it(session: "SparkSession", store: StoreWriter) -> None:
+    reader = session.read.format("rocketlens").option("mask", "keys\n/body of [0-9]+/")
+    frame = reader.option("columns", "physical_offset,keys,body,tags").load(str(store.root))
+    rows = rows_of(frame)
+    assert len(rows) == 80
+    assert {(tuple(row["keys"]), row["body"]) for row in rows} == {(("***", "***"), b"***")}
+    assert frame.filter("array_contains(keys, 'k7')").count() == 0
+    assert frame.filter("array_contains(keys, '***')").count() == 80
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
     """Three segments, two topics, tags, clocks that step back."""

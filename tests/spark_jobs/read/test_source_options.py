@@ -1,5 +1,7 @@
 """The data source's options as they are read."""
 
+from pathlib import Path
+
 import pytest
 
 from protocol.errors import ConfigError, FilterSyntaxError
@@ -64,6 +66,15 @@ def test_every_tag_is_no_choice() -> None:
 def test_what_cannot_be_is_refused(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         read_options({"path": "/s", **options} if options and "path" not in options else options)
+
+
+def test_a_mask_is_rules_and_a_file_of_rules(tmp_path: Path) -> None:
+    (tmp_path / "masks").write_text("# more\n/1[3-9]{2,3}/\n")
+    options = {"path": "/s", "mask": "keys\n$.a.b", "maskFile": str(tmp_path / "masks")}
+    assert read_options(options).masked == ("keys", "$.a.b", "/1[3-9]{2,3}/")
+    for more in ({"mask": ""}, {"mask": "kez"}, {"tag": "199"}, {"where": "a = 1"}, {"where": "KEYS = 'k'"}):
+        with pytest.raises(ConfigError, match="mask"):
+            read_options(options | more)
 
 
 def test_a_time_that_ends_before_it_begins_is_refused() -> None:

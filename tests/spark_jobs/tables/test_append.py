@@ -122,6 +122,23 @@ def test_bodies_are_unpacked_in_each_run_or_in_none(tmp_path: Path, place: Outpu
         append(writer, place, format="parquet", unpack=True)
 
 
+def test_a_table_has_nothing_that_its_mask_hides_and_keeps_its_mask(tmp_path: Path, place: OutputPlace) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    columns = ("physical_offset", "body", "keys")
+    for number in range(2):
+        writer.append("T", b'{"phone":"138","n":%d}' % number, tags="A", keys="138 k")
+        writer.flush()
+        append(
+            writer, place, format="parquet", masked=("$.phone", "/138/"), columns=("physical_offset", "body", "keys")
+        )
+    rows = rows_of_table(place, "parquet")
+    assert [row["body"] for row in rows] == [b'{"phone":"***","n":%d}' % number for number in range(2)]
+    assert [row["keys"] for row in rows] == [["***", "k"]] * 2
+    for options in ({"masked": ("$.phone",)}, {"masked": ()}, {"masked": ("$.phone", "/138/"), "where": "a = 1"}):
+        with pytest.raises(ConfigError):
+            append(writer, place, format="parquet", columns=columns, **options)
+
+
 def test_a_run_that_finds_nothing_new_commits_nothing(store: StoreWriter, new_place: Fresh) -> None:
     place = new_place()
     append(store, place)

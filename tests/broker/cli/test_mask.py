@@ -1,0 +1,141 @@
+"""`--mask` and `--mask-file`: no command shows what is hidden, and none finds messages by it."""
+
+from pathlib import Path
+
+import pytest
+
+import rocketlens as face
+from command_line import Outcome, rocketlens
+from hidden_stores import RULES, SECRETS, hidden_stores
+from protocol.errors import ConfigError
+from store_writer import StoreWriter
+
+FIRST, SECOND = SECRETS
+
+COMMANDS = [
+    *(("view", "OFFSET"), ("view", "BATCH"), ("query", "--topic", "T", "--key", "order-1"), ("find", "order-1")),
+    *(("query", "--topic", "T", "--key", FIRST), ("query", "--topic", "T", "--tag", f"T{FIRST}"), ("find", FIRST)),
+    *(("query", "--topic", "T", "--unique-key", f"U-{FIRST}"), ("view", f"U-{FIRST}"), ("find", f"T{FIRST}")),
+    *(("life", "--unique-key", f"U-{FIRST}"), ("life", "--unique-key", "U0"), ("lookup", "KEYS"), ("pending",)),
+    *(("tail", "--topic", "T"), ("tail", "--topic", "B"), ("tail", "--topic", "T", "--tag", f"A || T{FIRST}")),
+    *(("tail", "--topic", "T", "--sql", f"to <> '{FIRST}'"), ("filter", "--topic", "T", "--tag", "*")),
+    *(("filter", "--topic", "T", "--tag", "A", "--explain"), ("filter", "--topic", "B", "--tag", "*")),
+    *(("filter", "--topic", "T", "--sql", f"NOT to = '{FIRST}'", "--explain"), ("search",), ("space", "--by", "tag")),
+    *(("search", "--contains", FIRST), ("search", "--contains", FIRST, "--in", "any"), ("search", "--key", FIRST)),
+    *(("search", "--regex", f"^(?!.*{FIRST})"), ("search", "--regex", f"{FIRST}", "--in", "properties")),
+    *(
+        ("search", "--json-path", f"$.phone={FIRST}"),
+        ("search", "--where", f"to <> '{FIRST}'"),
+        ("search", "--tag", "A"),
+    ),
+    *(("search", "--key-prefix", FIRST[:4]), ("search", "--tag", f"T{FIRST}"), ("search", "--key-prefix", "order")),
+    *(("search", "--where", f"to > '{FIRST[:5]}'"), ("search", "--contains", "n", "--topic", "B")),
+]
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> list[StoreWriter]:
+    return hidden_stores(tmp_path_factory.mktemp("hidden"))
+
+
+def run(store: StoreWriter, command: tuple[str, ...], *options: object) -> Outcome:
+    """Run a command on a store; words in capitals stand for what differs by store."""
+    keys = store.root.parent / "keys"
+    keys.write_text(f"order-1\n{FIRST}\nU0\n")
+    words = {"OFFSET": store.written[1].physical_offset, "BATCH": store.written[-1].physical_offset, "KEYS": keys}
+    name, *arguments = command
+    return rocketlens(name, store.root, *(words.get(word, word) for word in arguments), *options)
+
+
+def same_of(outcome: Outcome) -> list[str]:
+    """The lines of an output, but for that about the disk below a store."""
+    return [line for line in outcome.text.splitlines() if '"kind":"forecast"' not in line]
+
+
+def masks(rules: tuple[str, ...]) -> list[str]:
+    return [text for rule in rules for text in ("--mask", rule)]
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_command_tells_two_stores_apart_that_differ_in_what_is_hidden(
+    stores: list[StoreWriter], command: tuple[str, ...], rules: tuple[str, ...]
+) -> None:
+    form = () if command[0] == "lookup" else ("--json",)
+    first, second = (run(store, command, *masks(rules), *form) for store in stores)
+    assert (first.code, same_of(first)) == (second.code, same_of(second))
+    assert first.code in (0, 1, 2), first.errors
+    asked = FIRST in " ".join(command) or command[0] == "lookup"
+    assert SECOND not in first.text + first.errors + second.text + second.errors
+    assert FIRST not in first.text + second.text
+    assert asked or FIRST not in first.errors + second.errors
+
+
+def test_without_a_mask_they_are_told_apart(stores: list[StoreWriter]) -> None:
+    differ = [run(stores[0], each).output != run(stores[1], each).output for each in COMMANDS]
+    assert sum(differ) > len(COMMANDS) // 2
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--format", "msgpack"]], ids=["table", "json", "msgpack"])
+def test_what_is_not_hidden_is_shown_in_every_format(stores: list[StoreWriter], form: list[str]) -> None:
+    shown = run(stores[0], ("query", "--topic", "T", "--key", "order-1"), *masks(RULES["a pattern"]), *form).output
+    assert b"order-1" in shown
+    assert b"***" in shown
+    assert FIRST.encode() not in shown
+
+
+def test_a_place_in_json_is_hidden_and_the_rest_is_found(stores: list[StoreWriter], tmp_path: Path) -> None:
+    (tmp_path / "masks").write_text("# phones\n$.phone\n")
+    options = ("--mask-file", tmp_path / "masks", "--json")
+    (found,) = run(stores[0], ("search", "--json-path", "$.n=1", "--regex", "n.:1"), *options).messages[:1]
+    assert found["body"] == '{"phone":"***","n":1}'
+    assert run(stores[0], ("search", "--json-path", f"$.phone={FIRST}"), *options).code == 1
+    assert rocketlens("view", stores[0].root, 0, "--body", "-", *options[:2]).output == b'{"n":0}'
+
+
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        (("query", "--topic", "T", "--key", "k"), "keys"),
+        (("query", "--topic", "T", "--tag", "A"), "tags"),
+        (("search", "--contains", "x"), "body"),
+        (("search", "--where", "to = 'x'"), "properties.to"),
+        (("search", "--born-host", "10.0.0.1"), "hosts"),
+        (("search", "--size", "7"), "body"),
+        (("view", "U0"), "unique_key"),
+        (("life", "--unique-key", "U0"), "properties"),
+        (("lookup", "KEYS"), "keys"),
+        (("filter", "--topic", "T", "--tag", "A"), "tags"),
+        (("tail", "--topic", "T", "--sql", "to = 'x'"), "properties.to"),
+    ],
+)
+def test_what_is_masked_cannot_be_searched(stores: list[StoreWriter], command: tuple[str, ...], rule: str) -> None:
+    outcome = run(stores[0], command, "--mask", rule)
+    assert (outcome.code, outcome.output) == (2, b"")
+    assert "what is masked cannot be searched" in outcome.errors
+
+
+def test_a_wrong_rule_is_code_2(stores: list[StoreWriter], tmp_path: Path) -> None:
+    (tmp_path / "masks").write_text("keys\nkez\n")
+    for options, says in (
+        (("--mask", "kez"), "no field 'kez' to mask"),
+        (("--mask-file", tmp_path / "masks"), "no field 'kez' to mask"),
+        (("--mask-file", tmp_path / "none"), "cannot be read"),
+    ):
+        outcome = run(stores[0], ("view", "OFFSET"), *options)
+        assert (outcome.code, outcome.output) == (2, b"")
+        assert says in outcome.errors
+
+
+def test_a_server_refuses_a_mask_that_it_could_not_keep() -> None:
+    outcome = rocketlens("view", "U0", "--server", "127.0.0.1:1", "--mask", "keys")
+    assert outcome.code == 2
+
+
+def test_programs_get_masked_messages_too(stores: list[StoreWriter]) -> None:
+    with face.open(stores[0].root, mask=RULES["a pattern"]) as store:
+        for found in (store.query("T", key="order-1"), store.pull("T", 0, 0), store.find("order-1"), store.view(0)):
+            assert FIRST not in repr([(each.body, each.properties, each.message_id) for each in found])
+        assert store.space().tags == ()
+        with pytest.raises(ConfigError, match="cannot be searched"):
+            store.view(f"U-{FIRST}")

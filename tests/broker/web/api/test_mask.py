@@ -1,0 +1,108 @@
+"""A server with a mask: no endpoint shows what is hidden, and none finds messages by it."""
+
+from typing import Any
+
+import pytest
+
+from hidden_stores import RULES, SECRETS, hidden_stores
+from store_writer import StoreWriter
+from web_questions import ApiOf
+
+FIRST, SECOND = SECRETS
+CHANGING = ("rate", "sentence", "seconds", "readTimestamp", "countedTimestamp", "forecast", "cursor", "diskFree")
+"""What differs from one answer to the next."""
+
+QUESTIONS: list[tuple[str, dict[str, Any]]] = [
+    *(("/message", {"offset": number}) for number in range(6)),
+    *(("/message/body", {"offset": number, "unpacked": "true"}) for number in range(6)),
+    ("/message", {"offset": 1, "charset": "utf-16-le"}),
+    ("/queue/message", {"topic": "T", "queueId": 0, "queueOffset": 1}),
+    ("/messages", {"topic": "T"}),
+    ("/messages", {"topic": "B"}),
+    ("/messages", {"topic": "T", "tag": f"A || T{FIRST}"}),
+    ("/messages", {"topic": "T", "sql": f"to <> '{FIRST}'"}),
+    ("/filter", {"topic": "T", "tag": f"T{FIRST}"}),
+    ("/filter", {"topic": "T", "sql": f"NOT to = '{FIRST}'"}),
+    ("/tail", {"topic": "T", "sql": f"to > '{FIRST[:4]}'"}),
+    ("/find", {"text": "order-1"}),
+    ("/find", {"text": FIRST}),
+    ("/find", {"text": f"T{FIRST}"}),
+    ("/find", {"text": f"U-{FIRST}"}),
+    ("/message/life", {"uniqueKey": f"U-{FIRST}"}),
+    ("/message/life", {"uniqueKey": "U0"}),
+    ("/search", {"contains": FIRST}),
+    ("/search", {"contains": FIRST, "place": "any"}),
+    ("/search", {"regex": f"^(?!.*{FIRST})"}),
+    ("/search", {"jsonPath": f"$.phone={FIRST}"}),
+    ("/search", {"where": f"to <> '{FIRST}'"}),
+    ("/search", {"key": FIRST, "topic": "T"}),
+    ("/search", {"keyPrefix": FIRST[:5]}),
+    ("/search", {"tag": f"T{FIRST}"}),
+    ("/histogram", {"topic": "T"}),
+    ("/pending", {}),
+    ("/space", {}),
+]
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> list[StoreWriter]:
+    return hidden_stores(tmp_path_factory.mktemp("hidden"))
+
+
+def settled(answer: Any) -> Any:
+    """An answer without what differs from one to the next."""
+    if isinstance(answer, dict):
+        return {name: settled(value) for name, value in answer.items() if name not in CHANGING}
+    return [settled(each) for each in answer] if isinstance(answer, list) else answer
+
+
+def answers(stores: list[StoreWriter], path: str, asked: dict[str, Any], rules: tuple[str, ...]) -> list[Any]:
+    """Status and content of the answers of both stores; small offsets stand for messages by their number."""
+    found = []
+    for store in stores:
+        api = ApiOf(store.root, masked=rules)
+        question = dict(asked)
+        if "offset" in question:
+            question["offset"] = store.written[question["offset"]].physical_offset
+        answer = api.ask(path, **question)
+        while answer.json is not None and answer.json.get("state") == "running":
+            answer = api.ask(path, **question)
+        found.append((answer.status, answer.content if answer.json is None else settled(answer.json)))
+    return found
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+def test_no_endpoint_tells_two_stores_apart_that_differ_in_what_is_hidden(
+    stores: list[StoreWriter], rules: tuple[str, ...]
+) -> None:
+    statuses = set()
+    for path, asked in QUESTIONS:
+        first, second = answers(stores, path, asked, rules)
+        assert first == second, path
+        statuses.add(first[0])
+        assert SECOND not in repr(first), path
+        if FIRST not in repr(asked):
+            assert FIRST not in repr(first), path
+    assert statuses == {200, 400}
+
+
+def test_without_a_mask_they_are_told_apart(stores: list[StoreWriter]) -> None:
+    differ = [len({repr(each) for each in answers(stores, path, asked, ())}) for path, asked in QUESTIONS]
+    assert differ.count(2) > len(QUESTIONS) // 2
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "parameter"),
+    [
+        ("/messages", {"topic": "T", "tag": "A"}, "tag"),
+        ("/filter", {"topic": "T", "sql": "to = 'x'"}, "sql"),
+        ("/message/life", {"uniqueKey": "U0"}, "uniqueKey"),
+        ("/search", {"key": "k"}, ""),
+    ],
+)
+def test_what_is_masked_cannot_be_searched(
+    stores: list[StoreWriter], path: str, asked: dict[str, Any], parameter: str
+) -> None:
+    refused = ApiOf(stores[0].root, masked=RULES["fields"]).ask(path, **asked)
+    assert (refused.status, refused.error["parameter"]) == (400, parameter)
+    assert "what is masked cannot be searched" in refused.error["message"]

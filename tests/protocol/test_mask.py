@@ -1,0 +1,276 @@
+"""What is masked is nowhere in a message any more, however it was written down, and the rest is as it was."""
+
+import gzip
+import json
+import pickle
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import ConfigError
+from protocol.mask import Mask, rules_of, rules_of_file
+from protocol.message import Message, decode_message
+from store_writer import StoreWriter
+
+PHONE = "13812345678"
+PATTERN = r"/1[3-9]\d{9}/"
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> StoreWriter:
+    return StoreWriter(tmp_path / "store")
+
+
+def stored(writer: StoreWriter, body: bytes = b"", topic: str = "T", **more: object) -> Message:
+    record = writer.append(topic, body, **more)  # type: ignore[arg-type]
+    writer.flush()
+    (segment,) = writer.log.segments.values()
+    return decode_message(segment.read_bytes()[record.physical_offset :])
+
+
+def body(text: str | bytes, *rules: str) -> bytes:
+    data = text.encode() if isinstance(text, str) else text
+    return bytes(Mask(rules).body(data))
+
+
+class TestPaths:
+    """A path hides a place in JSON."""
+
+    def test_what_a_path_finds_is_hidden_and_numbers_stay_as_they_are_written(self) -> None:
+        text = (
+            '{"id":1.10,"big":123456789012345678901,"customer":{"phone":"138","name":"Li"},"items":[{"p":1},{"p":2}]}'
+        )
+        hidden = body(text, "$.customer.phone", "$.items[*].p")
+        assert hidden == text.replace('"138"', '"***"').replace(":1}", ':"***"}').replace(":2}", ':"***"}').encode()
+        assert body(text, "$..phone", "$.nowhere") == text.replace('"138"', '"***"').encode()
+
+    def test_a_body_without_the_place_is_the_same_object(self) -> None:
+        data = b'{ "id": 1.0 }'
+        assert Mask(("$.phone",)).body(data) is data
+
+    def test_places_inside_one_another_are_hidden(self) -> None:
+        assert json.loads(body('{"a":{"b":{"c":1}},"d":2}', "$.a.b.c", "$.a.b", "$.a.b.c")) == {
+            "a": {"b": "***"},
+            "d": 2,
+        }
+        assert body('{"a":1}', "$") == b"***"
+
+    def test_the_last_of_equal_names_is_not_left(self) -> None:
+        assert b"13" not in body('{"phone":"131","phone":"132","phone":"133"}', "$.phone")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("phone: 138", '{"phone": "138"', '{"phone":"1"}\n{"phone":"2"}', '"138"', "[" * 5000 + "]" * 5000),
+            *(b'\xff{"phone":"138"}', '{"phone":"138"}'.encode("utf-16"), gzip.compress(b'{"phone":"138"}')[:-1]),
+            *(gzip.compress(b"138"), '{"phone":"\\ud800"}', '{"phone":NaN}'),
+        ],
+    )
+    def test_a_body_in_which_places_cannot_be_found_is_hidden_whole(self, text: str | bytes) -> None:
+        assert body(text, "$.phone") == b"***"
+
+    def test_a_packed_body_comes_unpacked_where_something_is_hidden(self) -> None:
+        packed = gzip.compress(b'{"phone":"138","id":1}', mtime=0)
+        assert body(packed, "$.phone") == b'{"phone":"***","id":1}'
+        assert Mask(("$.other",)).body(packed) is packed
+
+
+class TestPatterns:
+    """A pattern hides what it matches, in bodies and properties."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f"call {PHONE} now",
+            f'{{"a":"{PHONE}"}}',
+            f'{{"a":{PHONE}}}',
+            f'[["x{PHONE}"]]',
+            f'{{"{PHONE}":1}}',
+            json.dumps({"inner": json.dumps({"phone": PHONE})}),
+            '{"a":"' + "".join(f"\\u{ord(digit):04x}" for digit in PHONE) + '"}',
+        ],
+    )
+    def test_what_it_matches_is_nowhere(self, text: str) -> None:
+        for data in (text.encode(), gzip.compress(text.encode()), zlib.compress(text.encode())[:0] or text.encode()):
+            hidden = body(data, PATTERN)
+            assert PHONE not in hidden.decode()
+            assert "\\u0031" not in hidden.decode()
+            assert "***" in hidden.decode()
+
+    def test_json_stays_json(self) -> None:
+        assert json.loads(body(f'{{"a":{PHONE},"b":"to {PHONE}"}}', PATTERN)) == {"a": "***", "b": "to ***"}
+
+    def test_a_body_without_a_match_is_the_same_object(self) -> None:
+        for data in (b"nothing", b'{ "a": 1.0 }', b""):
+            assert Mask((PATTERN,)).body(data) is data
+
+    @pytest.mark.parametrize("data", [b"\x001\x003\x008", PHONE.encode("utf-16-le"), b"\xff" + PHONE.encode()])
+    def test_a_body_that_is_no_text_is_hidden_whole(self, data: bytes) -> None:
+        assert body(data, PATTERN) == b"***"
+
+    def test_a_charset_that_is_named_is_text_too(self) -> None:
+        data = f"电话 {PHONE}".encode("gbk")
+        assert body(data, PATTERN) == b"***"
+        assert body(data, PATTERN, "charset=gbk") == "电话 ***".encode("gbk")
+
+    def test_bodies_and_properties_can_be_masked_apart(self, writer: StoreWriter) -> None:
+        message = stored(writer, PHONE.encode(), properties={"phone": PHONE})
+        for rule, expected in (
+            (PATTERN, (b"***", "***")),
+            (f"body:{PATTERN}", (b"***", PHONE)),
+            (f"properties:{PATTERN}", (PHONE.encode(), "***")),
+        ):
+            shown = Mask((rule,)).message(message)
+            assert (shown.body, shown.properties["phone"]) == expected
+
+    @given(st.text(max_size=40), st.text(max_size=40))
+    def test_no_text_around_it_saves_it(self, before: str, behind: str) -> None:
+        for text in (before + PHONE + behind, json.dumps([before + PHONE + behind])):
+            assert PHONE.encode() not in body(text.encode("utf-8", "replace"), "/13812345678/")
+
+
+class TestMessages:
+    """A whole message without what is hidden of it."""
+
+    def test_each_field_goes_from_wherever_it_stands(self, writer: StoreWriter) -> None:
+        message = stored(
+            writer, b"secret", tags="TAG1", keys="KEY1 KEY2", unique_key="UNIQUE1", properties={"card": "4111"}
+        )
+        for rule, secrets in {
+            "body": ["secret", str(message.body_crc)],
+            "keys": ["KEY1", "KEY2"],
+            "tags": ["TAG1"],
+            "unique_key": ["UNIQUE1"],
+            "properties.card": ["4111"],
+            "properties": ["KEY1", "TAG1", "UNIQUE1", "4111"],
+            "born_host": [str(message.born_host)],
+            "store_host": [str(message.store_host), message.offset_message_id],
+        }.items():
+            before, after = text_of(message), text_of(Mask((rule,)).message(message))
+            for secret in secrets:
+                assert secret in before
+                assert secret not in after
+
+    def test_what_is_not_named_stays(self, writer: StoreWriter) -> None:
+        message = stored(writer, b"body", tags="A", keys="k", unique_key="u", properties={"a": "1", "b": "2"})
+        shown = Mask(("properties.a",)).message(message)
+        assert shown.properties == message.properties | {"a": "***"}
+        assert (shown.body, shown.body_crc, shown.keys, shown.message_id) == (b"body", message.body_crc, ["k"], "u")
+        assert Mask(("properties.c",)).message(message) == message
+
+    def test_copies_that_a_broker_makes_of_ids_go_too(self, writer: StoreWriter) -> None:
+        copies = {"DLQ_ORIGIN_MESSAGE_ID": "UNIQUE1", "ORIGIN_MESSAGE_ID": "UNIQUE1", "__transactionId__": "UNIQUE1"}
+        message = stored(writer, b"", unique_key="UNIQUE1", properties=copies | {"__CRC32#": "12345"})
+        shown = Mask(("unique_key",)).message(message)
+        assert "UNIQUE1" not in text_of(shown)
+        assert shown.properties["__CRC32#"] == "***"
+
+    def test_where_a_message_waits_is_shown(self, writer: StoreWriter) -> None:
+        message = stored(writer, b"", properties={"REAL_TOPIC": "orders", "REAL_QID": "1", "a": "b"})
+        assert Mask(("properties",)).message(message).properties == {
+            "REAL_TOPIC": "orders",
+            "REAL_QID": "1",
+            "a": "***",
+        }
+
+    def test_a_compressed_body_is_hidden_within(self, writer: StoreWriter) -> None:
+        message = stored(writer, zlib.compress(PHONE.encode() * 9), sys_flag=1)
+        shown = Mask((PATTERN,)).message(message)
+        assert (shown.body, shown.body_crc, shown.sys_flag) == (b"***" * 9, 0, 0)
+        damaged = stored(writer, b"no zlib", sys_flag=1)
+        assert Mask((PATTERN,)).message(damaged).body == b"***"
+
+    @pytest.mark.parametrize("rule", ["keys", "properties.a", "/x/", "$.a", "properties"])
+    def test_a_batch_is_hidden_whole_and_so_are_traces(self, writer: StoreWriter, rule: str) -> None:
+        batch = stored(writer, b"inner records", sys_flag=0xC0)
+        assert Mask((rule,)).message(batch).body == b"***"
+        trace = stored(writer, b"Pub KEY1", topic="RMQ_SYS_TRACE_TOPIC")
+        assert Mask((rule,)).message(trace).body == b"***"
+
+
+class TestRefusals:
+    """What is hidden chooses no message."""
+
+    def test_a_field_that_is_hidden_is_refused(self) -> None:
+        mask = Mask(("keys", "properties.card"))
+        for refused in (
+            lambda: mask.refuse("keys"),
+            lambda: mask.refuse("properties.card"),
+            lambda: mask.refuse("properties.KEYS"),
+            lambda: mask.refuse_value("keys", "k"),
+            lambda: mask.refuse_expression(["a", "card"]),
+        ):
+            with pytest.raises(ConfigError, match="what is masked cannot be searched"):
+                refused()
+        mask.refuse("tags", "unique_key", "properties.a")
+        mask.refuse_expression(["a", "TAGS"])
+
+    def test_all_properties_are_refused_together(self) -> None:
+        with pytest.raises(ConfigError, match=r"properties\.a is masked"):
+            Mask(("properties",)).refuse_expression(["a"])
+
+    def test_a_pattern_refuses_what_it_matches_and_every_expression(self) -> None:
+        mask = Mask((PATTERN,))
+        with pytest.raises(ConfigError, match="masked by a pattern"):
+            mask.refuse_value("keys", PHONE)
+        with pytest.raises(ConfigError, match="cannot be searched by an expression"):
+            mask.refuse_expression(["a"])
+        mask.refuse_value("keys", "order")
+        Mask((f"body:{PATTERN}",)).refuse_expression(["a"])
+
+
+class TestRules:
+    """Rules are read, or refused with a reason."""
+
+    @pytest.mark.parametrize(
+        ("rule", "says"),
+        [
+            ("topic", "no field 'topic' to mask"),
+            ("", "no field '' to mask"),
+            ("/(/", "is no regular expression"),
+            ("/a*/", "matches nothing at all"),
+            ("$[", "is no JSONPath"),
+            ("charset=klingon", "is no charset"),
+            ("keys:/a/", "no field 'keys:/a/' to mask"),
+        ],
+    )
+    def test_what_is_no_rule_is_refused(self, rule: str, says: str) -> None:
+        with pytest.raises(ConfigError) as caught:
+            Mask((rule,))
+        assert says in str(caught.value)
+
+    def test_a_file_has_a_rule_on_each_line(self, tmp_path: Path) -> None:
+        path = tmp_path / "masks"
+        path.write_text("\ufeff# what support may not see\n\nkeys\n  $.a.b\n/x y/\n", "utf-8")
+        assert rules_of_file(path) == ("keys", "$.a.b", "/x y/")
+
+    @pytest.mark.parametrize(
+        ("data", "says"), [(b"# keys\n", "has no rule"), (b"\xff", "is not UTF-8"), (b"keys\nkez\n", "no field 'kez'")]
+    )
+    def test_a_file_that_hides_nothing_or_is_wrong_is_refused(self, tmp_path: Path, data: bytes, says: str) -> None:
+        (tmp_path / "masks").write_bytes(data)
+        with pytest.raises(ConfigError) as caught:
+            rules_of_file(tmp_path / "masks")
+        assert says in str(caught.value)
+        with pytest.raises(ConfigError, match="cannot be read"):
+            rules_of_file(tmp_path / "none")
+
+    def test_a_mask_goes_to_another_process_as_its_rules(self) -> None:
+        mask = Mask(rules_of("keys\n$.a\n/x/"))
+        sent = pickle.loads(pickle.dumps(mask))
+        assert sent == mask
+        assert sent.body(b'{"a":"x"}') == b'{"a":"***"}'
+
+
+def text_of(message: Message) -> str:
+    """All that a message says of itself."""
+    return " ".join(
+        [
+            *map(str, (message.keys, message.tags, message.unique_key, message.properties, message.body)),
+            *map(str, (message.body_crc, message.born_host, message.store_host)),
+            *(message.message_id, message.offset_message_id),
+        ]
+    )
