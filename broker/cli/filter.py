@@ -17,6 +17,7 @@ from protocol.errors import FilterSyntaxError
 from protocol.message import Message, decode_message
 from protocol.printable import printable
 from rocketlens.opening import StoreArguments
+from spark_jobs.commands.time_options import timezone_option
 from storage.amounts import counted
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class FilterArguments(msgspec.Struct, frozen=True):
 @click.option("--max", "maximum", type=click.IntRange(1), metavar="N", help="List at most N messages. [default: all]")
 @charset_option
 @format_options
+@timezone_option
 @store_options
 @gathered(wanted=FilterArguments)
 @plain_errors

@@ -14,6 +14,7 @@ from broker.cli.options import DIRECTORY, charset_option, store_options
 from broker.cli.output import format_options, print_table, time_text, write_maps
 from protocol.errors import ConfigError
 from rocketlens.opening import StoreArguments
+from spark_jobs.commands.time_options import timezone_option
 
 if TYPE_CHECKING:
     from storage.life.message_life import Event, MessageLife
@@ -34,6 +35,7 @@ HEADINGS = ("TIME", "WHAT", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "RETRIES", "
 )
 @charset_option
 @format_options
+@timezone_option
 @store_options
 @plain_errors
 def life(

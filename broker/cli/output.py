@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 import click
@@ -25,6 +24,8 @@ from protocol.body_content import indented_json, text_in, unpack
 from protocol.errors import StoreError
 from protocol.message import Message
 from protocol.printable import printable
+from spark_jobs.commands.time_options import chosen_zone
+from storage.times import format_local, zone_name
 
 if TYPE_CHECKING:
     from rocketlens.answers import FoundMessages, Messages
@@ -47,6 +48,9 @@ NUMBERS = (
     *("QUEUE", "OFFSET", "PHYSICAL", "QUEUES", "MESSAGES", "BEHIND", "FIRST OFFSET", "END OFFSET", "NEXT OFFSET"),
 )
 """Columns of a table that are aligned to the right."""
+
+TIMES = frozenset({"STORED", "FIRST STORED", "LAST STORED", "TIME", "DUE", "NEXT DUE", "LAST DUE", "HOUR"})
+"""Columns of times; their headings name the zone."""
 
 GROWING = ("MESSAGE ID", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY")
 """Columns of a list that grows."""
@@ -96,12 +100,8 @@ def message_fields(message: Message) -> Fields:
 
 
 def time_text(timestamp: int) -> str:
-    """Milliseconds since 1970 as local time; what lies outside the calendar stays a number."""
-    try:
-        moment = datetime.fromtimestamp(timestamp // 1000, UTC).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp)
-    return moment.replace(microsecond=timestamp % 1000 * 1000).isoformat(sep=" ", timespec="milliseconds")
+    """Milliseconds since 1970 as a time of the command's zone; what lies outside the calendar stays a number."""
+    return format_local(timestamp, chosen_zone())
 
 
 def has_no_color() -> bool:
@@ -270,7 +270,7 @@ def print_table(
     widths: Sequence[int] | None = None,
     is_first: bool = True,
 ) -> None:
-    """Write rows of texts and numbers under headings; nothing where there are none.
+    """Write rows of texts and numbers under headings, those of times with the zone; nothing where there are none.
 
     `widths` are those that columns have at least; headings are left out but for the first piece of a table.
     """
@@ -281,7 +281,8 @@ def print_table(
     for number, heading in enumerate(headings):
         least = widths[number] if widths else None
         side: Literal["left", "right"] = "right" if heading in NUMBERS else "left"
-        table.add_column(heading, justify=side, overflow="fold", min_width=least)
+        shown = f"{heading} ({zone_name(chosen_zone())})" if heading in TIMES else heading
+        table.add_column(shown, justify=side, overflow="fold", min_width=least)
     for row in rows:
         table.add_row(*(Text(printable(str(cell))) for cell in row))
     if table.row_count:

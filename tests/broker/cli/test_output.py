@@ -187,10 +187,13 @@ def test_markup_in_a_message_is_shown_as_it_is(capsys: pytest.CaptureFixture[str
     assert "[red]" in shown
 
 
-def test_a_list_has_a_line_a_message_and_a_heading(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_has_a_line_a_message_and_a_heading(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
     write_list([message(b"one\ntwo"), message(b"x" * 500)])
     heading, first, second = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["MESSAGE", "ID", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY"]
+    assert heading.split() == ["MESSAGE", "ID", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "(UTC)", "TAG", "KEYS", "BODY"]
     assert first.split()[0] == "U1"
     assert "one two" in first
     assert second.rstrip().endswith("…")
