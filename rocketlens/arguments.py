@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from storage.search.criteria import Criteria
 
 Time: TypeAlias = int | str | datetime
-"""Milliseconds since 1970, an ISO 8601 text, or a datetime; without an offset it is this machine's local time."""
+"""Milliseconds since 1970, a text in a form of :mod:`storage.times` (ISO 8601, -1h, yesterday 14:00), or a datetime.
+
+Without a zone it is this machine's local time.
+"""
 
 MOST_FOUND: Final = 50
 """Messages that one text names, unless more are asked for."""

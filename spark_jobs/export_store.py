@@ -19,13 +19,14 @@ from spark_jobs.commands.command_options import (
     storage_option_where,
 )
 from spark_jobs.commands.command_run import EXTRA, JobOptions, run_command, run_command_every
+from spark_jobs.commands.time_options import FORMS, chosen_zone, timestamp, timezone_option
 from spark_jobs.export.export_place import COMPRESSIONS, check_place
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import FORMAT_NAMES
 from spark_jobs.tables.days import parse_day, parse_pause
 from spark_jobs.tables.table_names import AUTO, DELTA, ENGINES, ICEBERG, PARTITIONS, SPARK, TABLE_FORMATS
 from storage.columns.names import check_names
-from storage.times import parse_time
+from storage.times import is_relative, parse_time
 
 TABLE_OPTIONS: Final = {
     "since_last": "--since-last",
@@ -120,14 +121,14 @@ def _check_options(options: JobOptions) -> None:
 
 
 def _to(texts: tuple[str, ...]) -> tuple[int | None, str | None]:
-    """A time, and the place of a table: what begins with a digit and has no slash is a time."""
+    """A time, and the place of a table: what begins with a digit and has no slash, or is relative, is a time."""
     end: int | None = None
     table: str | None = None
     for text in texts:
-        if text[:1].isdigit() and "/" not in text:
+        if is_relative(text) or (text[:1].isdigit() and "/" not in text):
             if end is not None:
                 raise ConfigError("two times")
-            end = parse_time(text)
+            end = parse_time(text, chosen_zone())
         elif table is not None or not text:
             raise ConfigError("expected one place" if text else "it is empty")
         else:
@@ -196,14 +197,13 @@ def _where(text: str) -> str:
 @click.argument("store", type=click.Path(readable=False))
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Messages of this topic; repeatable. "
               "[default: all topics]")  # fmt: skip
-@click.option(
-    "--from", "begin", callback=checked(parse_time), metavar="TIME", help="Stored at or after this: ms or ISO 8601."
-)
+@click.option("--from", "begin", type=timestamp, metavar="TIME", help=f"Stored at or after this: {FORMS}.")
 @click.option(
     "--to", "to", multiple=True, callback=checked(_to), metavar="TIME|DIR|URL",
     help="A time: stored at or before this. A directory or a URL: the table to append to, instead of --out. What "
-    "begins with a digit and has no slash is a time.",
+    "begins with a digit and has no slash is a time, and so is -1h or yesterday.",
 )  # fmt: skip
+@timezone_option
 @click.option("--tag", callback=checked(_tag), metavar="EXPRESSION", help="A tag subscription: 'TagA || TagB'.")
 @click.option(
     "--where",

@@ -1,7 +1,6 @@
 """A picture of coverage for a terminal: how much of each stretch of the log is there, in queues and in the index."""
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from storage.doctor.coverage import Coverage
@@ -15,8 +14,11 @@ NARROWEST: Final = 20
 WIDEST: Final = 120
 
 
-def draw_coverage(coverage: Coverage, width: int) -> Iterator[str]:
-    """Lines of at most `width` columns: log, queues, index, and below them offsets and times; none of an empty log."""
+def draw_coverage(coverage: Coverage, width: int, time_text: Callable[[int], str]) -> Iterator[str]:
+    """Lines of at most `width` columns: log, queues, index, and below them offsets and times; none of an empty log.
+
+    `time_text` makes a text of a time in ms.
+    """
     columns = max(min(width - LABEL_WIDTH, WIDEST), NARROWEST)
     if coverage.end <= coverage.minimum:
         return
@@ -26,7 +28,7 @@ def draw_coverage(coverage: Coverage, width: int) -> Iterator[str]:
     if coverage.times:
         middle = _time_near(coverage, (coverage.minimum + coverage.end) // 2)
         first, last = coverage.times[0][1], coverage.times[-1][1]
-        yield f"{'time':<{LABEL_WIDTH}}{_scale(_text(first), _text(last), columns, _text(middle))}"
+        yield f"{'time':<{LABEL_WIDTH}}{_scale(time_text(first), time_text(last), columns, time_text(middle))}"
 
 
 def _bar(coverage: Coverage, ranges: Sequence[Range], columns: int) -> str:
@@ -57,10 +59,3 @@ def _scale(left: str, right: str, columns: int, middle: str = "") -> str:
 
 def _time_near(coverage: Coverage, physical_offset: int) -> int:
     return min(coverage.times, key=lambda point: abs(point[0] - physical_offset))[1]
-
-
-def _text(timestamp: int) -> str:
-    try:
-        return datetime.fromtimestamp(timestamp // 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp)

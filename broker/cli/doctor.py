@@ -13,7 +13,9 @@ from broker.cli.options import DIRECTORY, directories
 from broker.cli.output import has_no_color
 from protocol.errors import ConfigError
 from protocol.printable import as_text, one_line
+from spark_jobs.commands.time_options import chosen_zone, timezone_option
 from storage.amounts import count_text, counted
+from storage.times import format_local, zone_name
 
 if TYPE_CHECKING:
     from spark_jobs.run.report import AnyReport
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 WITH_FINDINGS = 4
 WIDTH_WITHOUT_TERMINAL = 100
 INDENT = " " * 8
+SECONDS_LENGTH: Final = len("2026-11-21 06:45:05")
 NAMED_OF_A_KIND: Final = 3
 """Places of a kind that a person sees; a program gets more."""
 STYLES: Final[dict[str, dict[str, Any]]] = {
@@ -52,6 +55,7 @@ STATES = {
 )
 @click.option("--index-slots", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Slots of an index file.")
 @click.option("--index-entries", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Entries of an index file.")
+@timezone_option
 @plain_errors
 def doctor(
     store: Path,
@@ -123,7 +127,7 @@ def _print(diagnosis: "Diagnosis", report: "AnyReport | None") -> None:
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
     click.echo(one_line(_head(diagnosis)))
-    for line in draw_coverage(diagnosis.coverage, width):
+    for line in draw_coverage(diagnosis.coverage, width, _time_text):
         click.echo(line)
     for alike in grouped(diagnosis.findings):
         _print_alike(alike)
@@ -135,10 +139,16 @@ def _print(diagnosis: "Diagnosis", report: "AnyReport | None") -> None:
     click.echo(_summary(diagnosis))
 
 
+def _time_text(timestamp: int) -> str:
+    """A time to the second in the command's zone, which the first line names."""
+    return format_local(timestamp, chosen_zone(), "seconds")[:SECONDS_LENGTH]
+
+
 def _head(diagnosis: "Diagnosis") -> str:
     files = f"{counted(diagnosis.segments, 'segment')}, {counted(len(diagnosis.index_files), 'index file')}"
     log = f"physical offsets {diagnosis.minimum} to {diagnosis.end}"
-    return f"{diagnosis.store}: {STATES[diagnosis.state]}; {files}, {log}; examined in {diagnosis.seconds:.1f} s"
+    state = f"{diagnosis.store}: {STATES[diagnosis.state]}; {files}, {log}"
+    return f"{state}; examined in {diagnosis.seconds:.1f} s; times: {zone_name(chosen_zone())}"
 
 
 def _print_alike(alike: "Alike") -> None:

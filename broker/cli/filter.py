@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import msgspec
@@ -12,12 +12,13 @@ import msgspec
 from broker.cli.errors import FOUND, NOT_FOUND, USAGE, fail, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, charset_option, gathered, store_options
-from broker.cli.output import format_options, print_table, writer
+from broker.cli.output import format_options, print_table, write_messages, writer
 from protocol.errors import FilterSyntaxError
 from protocol.mask import Mask
 from protocol.message import Message, decode_message
 from protocol.printable import printable
 from rocketlens.opening import StoreArguments
+from spark_jobs.commands.time_options import timezone_option
 from storage.amounts import counted
 
 if TYPE_CHECKING:
@@ -37,14 +38,10 @@ class FilterChoice:
     explain: Callable[[Message], str]
 
 
-class Explained(msgspec.Struct, rename="camel"):
+class Explained(NamedTuple):
     """One message, whether the filter delivers it, and why."""
 
-    message_id: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    tags: str | None
+    message: Message
     delivered: bool
     reason: str
 
@@ -68,6 +65,7 @@ class FilterArguments(msgspec.Struct, frozen=True):
 @click.option("--max", "maximum", type=click.IntRange(1), metavar="N", help="List at most N messages. [default: all]")
 @charset_option
 @format_options
+@timezone_option
 @store_options
 @gathered(wanted=FilterArguments)
 @plain_errors
@@ -107,7 +105,7 @@ def filter_(
     if wanted.explain:
         explained = _explained(opened, topic, choice, count, wanted.maximum)
         _write_explained(
-            (_judged(mask, choice, message, delivered=passes) for message, passes in explained), output_format
+            (_judged(mask, choice, message, delivered=passes) for message, passes in explained), output_format, charset
         )
     else:
         delivered = _delivered(opened, topic, choice, count, wanted.maximum)
@@ -212,37 +210,26 @@ def _explained(
 
 def _judged(mask: Mask, choice: FilterChoice, message: Message, *, delivered: bool) -> Explained:
     """A message with the reason, without what is hidden of both."""
-    shown, reason = mask.message(message), choice.explain(message)
-    return Explained(
-        shown.message_id,
-        message.queue_id,
-        message.queue_offset,
-        message.physical_offset,
-        shown.tags,
-        delivered,
-        mask.text(reason),
-    )
+    return Explained(mask.message(message), delivered, mask.text(choice.explain(message)))
 
 
-def _write_explained(rows: Iterable[Explained], output_format: str) -> None:
-    if output_format == "table":
-        print_table(
-            ("MESSAGE ID", "QUEUE", "OFFSET", "TAG", "DELIVERED", "WHY"),
-            (
-                (
-                    row.message_id,
-                    row.queue_id,
-                    row.queue_offset,
-                    row.tags or "",
-                    "yes" if row.delivered else "no",
-                    row.reason,
-                )
-                for row in rows
-            ),
+def _write_explained(rows: Iterable[Explained], output_format: str, charset: str | None) -> None:
+    if output_format != "table":
+        write_messages(
+            output_format, ((row.message, {"delivered": row.delivered, "reason": row.reason}) for row in rows), charset
         )
         return
-    encode = msgspec.json.encode if output_format == "json" else msgspec.msgpack.encode
-    end = b"\n" if output_format == "json" else b""
-    for row in rows:
-        sys.stdout.buffer.write(encode(row) + end)
-    sys.stdout.buffer.flush()
+    print_table(
+        ("MESSAGE ID", "QUEUE", "OFFSET", "TAG", "DELIVERED", "WHY"),
+        (
+            (
+                row.message.message_id,
+                row.message.queue_id,
+                row.message.queue_offset,
+                row.message.tags or "",
+                "yes" if row.delivered else "no",
+                row.reason,
+            )
+            for row in rows
+        ),
+    )

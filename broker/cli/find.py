@@ -9,12 +9,13 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_source
-from broker.cli.options import charset_option, endpoint, gathered, is_typed, store_options, timestamp, verbose_option
+from broker.cli.options import charset_option, endpoint, gathered, is_typed, store_options, verbose_option
 from broker.cli.output import format_options, found_writer, say_notes
 from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
 from rocketlens.arguments import MOST_FOUND
 from rocketlens.opening import StoreArguments
+from spark_jobs.commands.time_options import FORMS, timestamp, timezone_option
 from storage.amounts import counted
 from storage.times import LARGEST
 
@@ -42,9 +43,7 @@ class FindArguments(msgspec.Struct, frozen=True):
     "--server", type=endpoint, metavar="HOST:PORT", help="Ask this name server or broker instead of opening a store."
 )
 @click.option("--topic", help="Look in this topic only; without it every topic is searched.")
-@click.option(
-    "--begin", type=timestamp, metavar="TIME", default="0", help="Stored at or after this: milliseconds or ISO 8601."
-)
+@click.option("--begin", type=timestamp, metavar="TIME", default="0", help=f"Stored at or after this: {FORMS}.")
 @click.option("--end", type=timestamp, metavar="TIME", default=str(LARGEST), help="Stored at or before this.")
 @click.option(
     "--max",
@@ -57,6 +56,7 @@ class FindArguments(msgspec.Struct, frozen=True):
 )
 @charset_option
 @format_options
+@timezone_option
 @verbose_option
 @server_options
 @store_options

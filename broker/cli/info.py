@@ -9,6 +9,7 @@ import click
 from broker.cli.errors import plain_errors, say
 from broker.cli.opening import Source, source_options
 from broker.cli.output import format_options, print_fields, time_text, write_maps
+from spark_jobs.commands.time_options import timezone_option
 from storage.amounts import bytes_text, count_text
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @format_options
+@timezone_option
 @source_options
 @plain_errors
 def info(output_format: str, source: Source) -> None:

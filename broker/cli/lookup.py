@@ -205,7 +205,7 @@ def _refuse_hidden(mask: Mask, wanted: list[str]) -> None:
 def _row(match: "Match", mask: Mask, output_format: str, charset: str | None) -> dict[str, Any]:
     message = mask.message(match.message)
     fields = json_fields(message, charset) if output_format == "ndjson" else message_fields(message)
-    return {"query": match.query, "found": True, "by": match.by, **fields}
+    return {"query": match.query, "found": True, "foundBy": match.by, **fields}
 
 
 def _rows(output_format: str, path: Path | None) -> Rows:

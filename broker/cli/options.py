@@ -13,7 +13,6 @@ from protocol.body_content import charset_of
 from protocol.errors import ConfigError
 from protocol.mask import Mask
 from rocketlens.opening import StoreArguments
-from storage.times import parse_time
 
 
 def gathered(**structs: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -50,14 +49,6 @@ def endpoint(text: str) -> Endpoint:
     """Read `HOST:PORT` or `[IPv6]:PORT`; a wrong one is a usage error."""
     try:
         return Endpoint.parse(text)
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def timestamp(text: str) -> int:
-    """Read milliseconds since 1970, or an ISO 8601 time, as `parse_time` does; a wrong one is a usage error."""
-    try:
-        return parse_time(text)
     except ConfigError as error:
         raise click.BadParameter(str(error)) from error
 

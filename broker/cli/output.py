@@ -1,10 +1,10 @@
 """Messages as a person or a program wants them: a readable table, JSON lines, or a stream of msgpack maps.
 
-A program gets every field by its RocketMQ name in camel case; times are milliseconds since 1970. The body is
-decompressed, and unpacked where the application packed it, as `bodyPackings` says (:mod:`protocol.body_content`). In
-JSON it is text when it is text (UTF-8, or the charset that is asked for, as `text_in` there decides), else base64;
-`bodyEncoding` says which; in msgpack it is bytes. A body that cannot be decompressed is given as it is stored, one that
-cannot be unpacked as it was sent, and `bodyError` says why.
+A program gets the fields that docs/message.schema.json describes, named in camel case as RocketMQ's own; times are
+milliseconds since 1970. The body is decompressed, and unpacked where the application packed it, as `bodyPackings` says
+(:mod:`protocol.body_content`). In JSON it is text when it is text (UTF-8, or the charset asked for, as `text_in` there
+decides), else base64; `bodyEncoding` says which; in msgpack it is bytes. A body that cannot be decompressed is
+given as it is stored, one that cannot be unpacked as it was sent, and `bodyError` says why.
 """
 
 import base64
@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 import click
@@ -25,6 +24,8 @@ from protocol.body_content import indented_json, text_in, unpack
 from protocol.errors import StoreError
 from protocol.message import Message
 from protocol.printable import printable
+from spark_jobs.commands.time_options import chosen_zone
+from storage.times import format_local, zone_name
 
 if TYPE_CHECKING:
     from rocketlens.answers import FoundMessages, Messages
@@ -47,6 +48,9 @@ NUMBERS = (
     *("QUEUE", "OFFSET", "PHYSICAL", "QUEUES", "MESSAGES", "BEHIND", "FIRST OFFSET", "END OFFSET", "NEXT OFFSET"),
 )
 """Columns of a table that are aligned to the right."""
+
+TIMES = frozenset({"STORED", "FIRST STORED", "LAST STORED", "TIME", "DUE", "NEXT DUE", "LAST DUE", "HOUR"})
+"""Columns of times; their headings name the zone."""
 
 GROWING = ("MESSAGE ID", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY")
 """Columns of a list that grows."""
@@ -96,12 +100,8 @@ def message_fields(message: Message) -> Fields:
 
 
 def time_text(timestamp: int) -> str:
-    """Milliseconds since 1970 as local time; what lies outside the calendar stays a number."""
-    try:
-        moment = datetime.fromtimestamp(timestamp // 1000, UTC).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp)
-    return moment.replace(microsecond=timestamp % 1000 * 1000).isoformat(sep=" ", timespec="milliseconds")
+    """Milliseconds since 1970 as a time of the command's zone; what lies outside the calendar stays a number."""
+    return format_local(timestamp, chosen_zone())
 
 
 def has_no_color() -> bool:
@@ -115,9 +115,12 @@ def optional_time(timestamp: int | None) -> str:
 
 
 def json_fields(message: Message, charset: str | None = None) -> Fields:
-    """The fields of a message for JSON: as `message_fields`, with the body as text of a charset, or base64."""
+    """The fields of a message for JSON: as `message_fields`, with the body as text of a charset, or base64.
+
+    What could not be decompressed or unpacked is no text, even where it looks like one.
+    """
     fields = message_fields(message)
-    text = text_in(fields["body"], charset)
+    text = None if "bodyError" in fields else text_in(fields["body"], charset)
     fields["bodyEncoding"] = "base64" if text is None else "text"
     fields["body"] = base64.b64encode(fields["body"]).decode() if text is None else text
     return fields
@@ -142,6 +145,12 @@ def write_maps(name: str, maps: Iterable[Fields], charset: str | None = None) ->
         plain = {key: fields_of(value) if isinstance(value, Message) else value for key, value in each.items()}
         sys.stdout.buffer.write(msgspec.json.encode(plain) + b"\n" if name == "json" else msgpack.packb(plain))
     sys.stdout.buffer.flush()
+
+
+def write_messages(name: str, rows: Iterable[tuple[Message, Fields]], charset: str | None = None) -> None:
+    """Write messages, each with some fields before its own, as :func:`write_maps` does."""
+    fields_of = _fields_in(name, charset)
+    write_maps(name, ({**more, **fields_of(message)} for message, more in rows))
 
 
 def write_json(messages: Iterable[Message], stream: IO[bytes], charset: str | None = None) -> None:
@@ -200,9 +209,8 @@ def staged_writer(name: str, charset: str | None = None) -> Writer:
 
     if name == "table":
         return write_rows
-    fields_of = _fields_in(name, charset)
-    return lambda messages: write_maps(
-        name, ({"stage": stage_of(message.topic).value, **fields_of(message)} for message in messages)
+    return lambda messages: write_messages(
+        name, ((message, {"stage": stage_of(message.topic).value}) for message in messages), charset
     )
 
 
@@ -221,13 +229,13 @@ def found_writer(name: str, charset: str | None = None) -> "Callable[[FoundMessa
 
     if name == "table":
         return write_rows
-    fields_of = _fields_in(name, charset)
-    return lambda found: write_maps(
+    return lambda found: write_messages(
         name,
         (
-            {"foundBy": kind, "stage": stage_of(message.topic).value, **fields_of(message)}
+            (message, {"foundBy": kind, "stage": stage_of(message.topic).value})
             for message, kind in zip(found, found.kinds, strict=True)
         ),
+        charset,
     )
 
 
@@ -270,7 +278,7 @@ def print_table(
     widths: Sequence[int] | None = None,
     is_first: bool = True,
 ) -> None:
-    """Write rows of texts and numbers under headings; nothing where there are none.
+    """Write rows of texts and numbers under headings, those of times with the zone; nothing where there are none.
 
     `widths` are those that columns have at least; headings are left out but for the first piece of a table.
     """
@@ -281,7 +289,8 @@ def print_table(
     for number, heading in enumerate(headings):
         least = widths[number] if widths else None
         side: Literal["left", "right"] = "right" if heading in NUMBERS else "left"
-        table.add_column(heading, justify=side, overflow="fold", min_width=least)
+        shown = f"{heading} ({zone_name(chosen_zone())})" if heading in TIMES else heading
+        table.add_column(shown, justify=side, overflow="fold", min_width=least)
     for row in rows:
         table.add_row(*(Text(printable(str(cell))) for cell in row))
     if table.row_count:

@@ -11,11 +11,12 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import meant_instead, open_store
-from broker.cli.options import DIRECTORY, gathered, store_options, timestamp
+from broker.cli.options import DIRECTORY, gathered, store_options
 from broker.cli.output import format_options, print_table, time_text, write_maps
 from protocol.errors import ConfigError
 from protocol.printable import printable
 from rocketlens.opening import StoreArguments
+from spark_jobs.commands.time_options import FORMS, timestamp, timezone_option
 from storage.amounts import bytes_text, count_text, counted
 from storage.times import LARGEST
 
@@ -52,9 +53,7 @@ class PendingOptions(msgspec.Struct, frozen=True):
 @click.command()
 @click.argument("store", type=DIRECTORY)
 @click.option("--topic", help="Only messages that will be delivered to this topic.")
-@click.option(
-    "--due-after", type=timestamp, metavar="TIME", help="Due at this time or after it: milliseconds or ISO 8601."
-)
+@click.option("--due-after", type=timestamp, metavar="TIME", help=f"Due at this time or after it: {FORMS}.")
 @click.option("--due-before", type=timestamp, metavar="TIME", help="Due at this time or before it.")
 @click.option(
     "--limit",
@@ -65,6 +64,7 @@ class PendingOptions(msgspec.Struct, frozen=True):
     help="List at most N messages, those that are due first; with 0 only the counts are shown.",
 )
 @format_options
+@timezone_option
 @store_options
 @gathered(options=PendingOptions)
 @plain_errors

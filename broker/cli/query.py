@@ -15,7 +15,6 @@ from broker.cli.options import (
     endpoint,
     gathered,
     store_options,
-    timestamp,
     verbose_option,
 )
 from broker.cli.output import format_options, say_notes, staged_writer, writer
@@ -23,6 +22,7 @@ from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
 from protocol.key_question import PAGE
 from rocketlens.opening import StoreArguments
+from spark_jobs.commands.time_options import FORMS, timestamp, timezone_option
 from storage.times import LARGEST
 
 
@@ -56,9 +56,7 @@ class QueryArguments(msgspec.Struct, frozen=True):
 @click.option("--key", help="One of the messages' business keys.")
 @click.option("--unique-key", help="The id that the producer gave the message.")
 @click.option("--tag", help="The messages' tag.")
-@click.option(
-    "--begin", type=timestamp, metavar="TIME", default="0", help="Stored at or after this: milliseconds or ISO 8601."
-)
+@click.option("--begin", type=timestamp, metavar="TIME", default="0", help=f"Stored at or after this: {FORMS}.")
 @click.option("--end", type=timestamp, metavar="TIME", default=str(LARGEST), help="Stored at or before this.")
 @click.option(
     "--max",
@@ -81,6 +79,7 @@ class QueryArguments(msgspec.Struct, frozen=True):
 )
 @charset_option
 @format_options
+@timezone_option
 @verbose_option
 @server_options
 @store_options

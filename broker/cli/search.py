@@ -14,7 +14,7 @@ import msgspec
 import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import charset_option, gathered, store_options, timestamp
+from broker.cli.options import charset_option, gathered, store_options
 from broker.cli.output import Writer, format_options, growing_writer
 from broker.cli.search_progress import SearchProgress
 from broker.cli.spark_place import StorePlace, searched_store
@@ -23,6 +23,7 @@ from protocol.printable import printable
 from rocketlens.arguments import SearchOptions, criteria_of
 from rocketlens.opening import StoreArguments
 from spark_jobs.commands.command_options import optional_spark_options, storage_option, store_argument
+from spark_jobs.commands.time_options import FORMS, timestamp, timezone_option
 
 PLACES = ("body", "properties", "any")
 
@@ -57,9 +58,7 @@ class SearchExtent(msgspec.Struct, frozen=True):
 @click.command()
 @store_argument
 @click.option("--topic", help="Only messages that are stored under this topic.")
-@click.option(
-    "--from", "begin", type=timestamp, metavar="TIME", help="Stored at or after this: milliseconds or ISO 8601."
-)
+@click.option("--from", "begin", type=timestamp, metavar="TIME", help=f"Stored at or after this: {FORMS}.")
 @click.option("--to", "end", type=timestamp, metavar="TIME", help="Stored at or before this.")
 @click.option("--contains", metavar="TEXT", help="The body, decompressed and unpacked, contains this text (see --in).")
 @click.option(
@@ -102,6 +101,7 @@ class SearchExtent(msgspec.Struct, frozen=True):
 @storage_option
 @optional_spark_options
 @format_options
+@timezone_option
 @store_options
 @gathered(conditions=SearchConditions, extent=SearchExtent, place=StorePlace)
 @plain_errors
@@ -136,7 +136,10 @@ def search(
     for note in (*found.notes, found.progress.sentence()):
         say(note)
     if found.cursor is not None:
-        say(f"there may be more: continue with --cursor {found.cursor}")
+        times = (("--from", begin), ("--to", end))
+        # As they were taken: -1h is another time when the search is continued, and so would be another search.
+        given = "".join(f"{name} {time} " for name, time in times if time is not None)
+        say(f"there may be more: continue with {given}--cursor {found.cursor}")
         if was_stopped:
             sys.exit(STOPPED)
     sys.exit(FOUND if found.progress.found else NOT_FOUND)

@@ -17,6 +17,7 @@ from broker.cli.search_progress import SearchProgress
 from protocol.mask import Mask
 from rocketlens.opening import StoreArguments
 from spark_jobs.commands.command_options import spark_options_where
+from spark_jobs.commands.time_options import timezone_option
 from storage.amounts import bytes_text, count_text, counted, rate_text, share_text
 from storage.space.breakdown import COUNTED_BY, count_fields, counts_of, hides_counts, inexact_counts, name_counts
 
@@ -88,6 +89,7 @@ class SpaceProgress(msgspec.Struct, frozen=True):
 )
 @spark_options_where("without Spark, in this process")
 @format_options
+@timezone_option
 @store_options
 @gathered(options=SpaceOptions)
 @plain_errors

@@ -16,6 +16,7 @@ from protocol.errors import FilterSyntaxError
 from protocol.message import Message
 from protocol.printable import printable
 from rocketlens.arguments import MOST_PULLED
+from spark_jobs.commands.time_options import timezone_option
 from storage.amounts import count_text
 from storage.names import did_you_mean, similar_names
 
@@ -51,6 +52,7 @@ class TailArguments(msgspec.Struct, frozen=True):
 @click.option("-f", "--follow", is_flag=True, help="Go on with messages as they are stored, until Ctrl-C.")
 @charset_option
 @format_options
+@timezone_option
 @source_options
 @gathered(wanted=TailArguments)
 @plain_errors

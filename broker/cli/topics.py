@@ -10,6 +10,7 @@ import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import Source, source_options
 from broker.cli.output import format_options, optional_time, print_table, write_maps
+from spark_jobs.commands.time_options import timezone_option
 from storage.names import did_you_mean, names_holding, similar_names
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ QUEUE_HEADINGS: Final = ("QUEUE", "FIRST OFFSET", "END OFFSET", "MESSAGES", "FIR
 @click.option("--topic", help="List the queues of this topic.")
 @click.option("--contains", metavar="TEXT", default="", help="Only topics whose name holds this, case does not count.")
 @format_options
+@timezone_option
 @source_options
 @plain_errors
 def topics(topic: str | None, contains: str, output_format: str, source: Source) -> None:

@@ -17,6 +17,7 @@ from broker.endpoint import Endpoint
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
 from rocketlens.opening import StoreArguments
+from spark_jobs.commands.time_options import timezone_option
 from storage.amounts import counted
 from storage.files.write_guard import check_outside
 
@@ -56,6 +57,7 @@ class ViewArguments(msgspec.Struct, frozen=True):
     "neither unpacked nor changed otherwise.",
 )
 @format_options
+@timezone_option
 @verbose_option
 @server_options
 @store_options

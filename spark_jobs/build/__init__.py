@@ -9,7 +9,6 @@ DOOR: Final = (
     "chosen_names",
     "exchange",
     "exchange_names",
-    "index_names",
     "index_profiles",
     "kept_index",
     "moved_log",

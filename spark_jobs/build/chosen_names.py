@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
-from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
+from spark_jobs.build.index_names import implied_zone, name_files
 from spark_jobs.build.place_entries import Ask, PlacedFile, ask_here, entry_places
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import IndexFileFacts
 from storage.index.index_file import IndexHeader
+from storage.times import parse_zone
 
 PLACE: Final = "place"
 """The phase in which a driver deals out entries to files and names these."""

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from protocol.errors import ConfigError
 
@@ -19,21 +18,6 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _FURTHEST: Final = timedelta(hours=15)
 _LATEST: Final = 253_370_000_000_000  # in the year 9998: any zone's offset can be added to it
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def parse_zone(text: str) -> tzinfo:
-    """A zone by its name (Asia/Shanghai) or as an offset (+08:00); raises ConfigError for what is neither."""
-    try:
-        return ZoneInfo(text)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        pass
-    try:
-        offset = datetime.strptime(text, "%z").utcoffset()
-    except ValueError:
-        offset = None
-    if offset is None:
-        raise ConfigError(f"--tz {text!r}: neither a time zone like Asia/Shanghai nor an offset like +08:00")
-    return timezone(offset)
 
 
 def implied_zone(files: Sequence[tuple[str, int]]) -> tzinfo | None:

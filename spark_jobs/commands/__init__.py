@@ -9,4 +9,5 @@ DOOR: Final = (
     "command_options",
     "command_run",
     "show_report",
+    "time_options",
 )

@@ -10,9 +10,9 @@ import click
 
 from protocol.errors import ConfigError, FilterSyntaxError
 from spark_jobs.build.exchange_names import EXCHANGES, FILES, SHUFFLE
-from spark_jobs.build.index_names import parse_zone
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from storage.times import parse_zone
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Value = TypeVar("Value")

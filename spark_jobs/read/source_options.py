@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Final
 
 from protocol.errors import ConfigError
@@ -13,7 +14,7 @@ from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.filter.hidden import refuse_hidden
 from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
-from storage.times import parse_time
+from storage.times import parse_time, parse_zone
 
 PERMISSIVE: Final = "permissive"
 FAILFAST: Final = "failfast"
@@ -22,7 +23,20 @@ DAMAGE: Final = "damage"
 
 NAMES: Final = frozenset(
     {
-        *("path", "topic", "tag", "queue_id", "from", "to", "where", "columns", "mode", "table", "commit_log"),
+        *(
+            "path",
+            "topic",
+            "tag",
+            "queue_id",
+            "from",
+            "to",
+            "timezone",
+            "where",
+            "columns",
+            "mode",
+            "table",
+            "commit_log",
+        ),
         *("queue_offset", "physical_offset", "storage_options", "startingoffset"),
         *("mask", "maskfile"),
         *("maxsegmentspertrigger", "maxbytespertrigger", "maxrecordspertrigger"),
@@ -123,16 +137,17 @@ def _tags(text: str | None) -> frozenset[bytes] | None:
 
 
 def _times(given: Mapping[str, str]) -> tuple[int, int]:
-    begin, end = _time(given, "from", LOWEST), _time(given, "to", HIGHEST)
+    zone = parse_zone(given["timezone"]) if "timezone" in given else None
+    begin, end = _time(given, "from", LOWEST, zone), _time(given, "to", HIGHEST, zone)
     if begin > end:
         raise ConfigError(f"from {given['from']} is after to {given['to']}: no message can be between them")
     return begin, end
 
 
-def _time(given: Mapping[str, str], name: str, default: int) -> int:
+def _time(given: Mapping[str, str], name: str, default: int, zone: tzinfo | None) -> int:
     text = given.get(name)
     try:
-        return default if text is None else parse_time(text)
+        return default if text is None else parse_time(text, zone)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from error
 

@@ -24,6 +24,7 @@ START_SECONDS = 180
 OPTIONS = {
     "--topic A --topic B": {"topics": ("A", "B")},
     "--from 5 --to 1970-01-01T00:00:01+00:00": {"begin": 5, "end": 1000},
+    "--timezone +08:00 --from 2024-05-31T16:30 --to 2024-05-31T16:31": {"begin": 1717144200000, "end": 1717144260000},
     "--tag A||B": {"tag": "A||B"},
     "--where a>5": {"where": "a>5"},
     "--columns topic,body": {"columns": ("topic", "body")},
@@ -179,6 +180,17 @@ class TestTable:
         assert (outcome.code, outcome.errors) == (0, "")
         assert requests == [TableRequest(store=store, table=table, format="jsonl", **TABLE_OPTIONS.get(options, {}))]
         assert "2 files of jsonl, 10 bytes, of physical offsets 5 to 9, written by local" in outcome.text
+
+    def test_a_time_before_now_is_no_table(
+        self, requests: list[TableRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("storage.times.time.time_ns", lambda: 1717144200000 * 1_000_000)
+        monkeypatch.chdir(tmp_path)
+        for text, end in (("-1h", 1717140600000), ("yesterday", 1717027200000), ("2024-05-31", 1717113600000)):
+            options = ["--format", "jsonl", "--to", text, "--to", "./today", "--timezone", "UTC"]
+            assert rocketlens("export", tmp_path / "none", *options).code == 0
+            request = requests.pop()
+            assert (request.end, request.table) == (end, "./today")
 
     def test_a_catalog_and_a_name_reach_the_request(self, requests: list[TableRequest], tmp_path: Path) -> None:
         table = str(tmp_path / "table")

@@ -1,53 +1,259 @@
-"""Times as people write them."""
+"""Times as people write them, and the zones that they are in."""
 
+import contextlib
+import os
 import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import ConfigError
-from storage.times import LARGEST, format_timestamp, parse_time
+from storage.times import (
+    LARGEST,
+    format_local,
+    format_timestamp,
+    is_relative,
+    parse_time,
+    parse_zone,
+    to_timestamp,
+    zone_name,
+)
+
+SHANGHAI = ZoneInfo("Asia/Shanghai")
+NEW_YORK = ZoneInfo("America/New_York")
+BERLIN = ZoneInfo("Europe/Berlin")
+NOW = datetime(2024, 5, 31, 23, 15, 10, 250_000, UTC)
+"""In Shanghai it is the first of June, in New York the evening of the last of May."""
+
+ZONES = ("UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu", "Europe/Berlin", "Australia/Lord_Howe")
+
+
+def milliseconds(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def now_in(zone: ZoneInfo, text: str) -> datetime:
+    """A time as it is read at the moment `NOW`, in a zone."""
+    return datetime.fromtimestamp(parse_time(text, zone, milliseconds(NOW)) / 1000, zone)
+
+
+@pytest.fixture
+def shanghai(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.mark.parametrize(
     ("text", "timestamp"),
     [
         ("0", 0),
+        ("5", 5),
         ("1717144200001", 1717144200001),
         ("9999999999999999999", LARGEST),
         ("2024-05-31T08:30:00+00:00", 1717144200000),
         ("2024-05-31T16:30:00.0019+08:00", 1717144200001),
         ("1969-12-31T23:59:59.999+00:00", -1),
+        ("2024-05-31T08:30:00z", 1717144200000),
+        ("20240531T083000Z", 1717144200000),
+        ("20240531T0830Z", 1717144200000),
+        ("2024-05-31 08:30:00,5Z", 1717144200500),
+        ("2024-W22-5T08:30Z", 1717144200000),
+        ("2024W225T0830Z", 1717144200000),
+        ("2024-152T08:30Z", 1717144200000),
+        ("2024152T0830Z", 1717144200000),
+        ("2024-05-31 16:30 +08:00", 1717144200000),
+        ("2024-05-31 16:30 Asia/Shanghai", 1717144200000),
+        ("2024-05-31 04:30 America/New_York", 1717144200000),
+        ("2024-05-31T16:30:00+08:00[Asia/Shanghai]", 1717144200000),
+        ("2024-05-31T16:30[Asia/Shanghai]", 1717144200000),
+        ("2024-05-31 08:30 UTC", 1717144200000),
     ],
 )
-def test_milliseconds_and_times_with_an_offset_are_what_they_say(text: str, timestamp: int) -> None:
-    assert parse_time(text) == timestamp
+@pytest.mark.parametrize("zone", [None, NEW_YORK])
+def test_milliseconds_and_times_with_a_zone_are_what_they_say(text: str, timestamp: int, zone: ZoneInfo | None) -> None:
+    assert parse_time(text, zone) == timestamp
 
 
-def test_a_time_without_an_offset_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Asia/Shanghai")
-    time.tzset()
-    try:
-        assert parse_time("2024-05-31T16:30:00") == 1717144200000
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+@pytest.mark.parametrize(
+    ("text", "clock"),
+    [
+        ("2024-05-31T08:30:00", (2024, 5, 31, 8, 30)),
+        ("2024-05-31 08", (2024, 5, 31, 8)),
+        ("2024-05-31", (2024, 5, 31)),
+        ("20240531", (2024, 5, 31)),
+        ("2024-05", (2024, 5, 1)),
+        ("2024", (2024, 1, 1)),
+        ("2024-W22-5", (2024, 5, 31)),
+        ("2024-W22", (2024, 5, 27)),
+        ("2024-152", (2024, 5, 31)),
+        ("2024-366", (2024, 12, 31)),
+        ("2024-12-31T24:00", (2025, 1, 1)),
+        ("20241231T240000", (2025, 1, 1)),
+        ("1999-12-31T23:59:59", (1999, 12, 31, 23, 59, 59)),
+    ],
+)
+def test_times_without_a_zone_are_of_the_one_that_is_passed(text: str, clock: tuple[int, ...]) -> None:
+    for zone in map(ZoneInfo, ZONES):
+        assert parse_time(text, zone) == milliseconds(datetime(*clock, tzinfo=zone)), zone  # type: ignore[arg-type, misc]
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-5", "1e3", "9999999-01-01", "99999999999999999999", "\u0661"])
+def test_digits_are_milliseconds_but_for_a_year_or_a_day_of_our_time() -> None:
+    assert parse_time("2024", UTC) == milliseconds(datetime(2024, 1, 1, tzinfo=UTC))
+    for text in ("1969", "2200", "202405", "2024152", "020240531", "99991231"):
+        assert parse_time(text, UTC) == int(text)
+
+
+@pytest.mark.usefixtures("shanghai")
+def test_a_time_without_an_offset_is_local() -> None:
+    assert parse_time("2024-05-31T16:30:00") == 1717144200000
+    assert to_timestamp(datetime(2024, 5, 31, 16, 30)) == 1717144200000
+    assert zone_name() == "Asia/Shanghai"
+    assert format_local(1717144200001) == "2024-05-31 16:30:00.001+08:00"
+    noon = parse_time("today 12:00")
+    assert (noon + 8 * 3_600_000) % 86_400_000 == 12 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("text", "distance"),
+    [
+        ("now", timedelta()),
+        ("-1h", timedelta(hours=-1)),
+        ("+90s", timedelta(seconds=90)),
+        ("-250ms", timedelta(milliseconds=-250)),
+        ("-15m", timedelta(minutes=-15)),
+        ("-2w", timedelta(weeks=-2)),
+        ("now-1d12h", timedelta(days=-1, hours=-12)),
+        ("now+1h30m15s", timedelta(hours=1, minutes=30, seconds=15)),
+    ],
+)
+def test_times_from_now_are_so_long_before_or_after_it(text: str, distance: timedelta) -> None:
+    for zone in map(ZoneInfo, ZONES):
+        assert now_in(zone, text) == NOW + distance
+    assert is_relative(text)
+
+
+def test_the_present_is_this_machines() -> None:
+    before, found, after = time.time() * 1000 - 1, parse_time("now"), time.time() * 1000
+    assert before <= found <= after
+    assert found - 3_600_000 <= parse_time("-1h") <= time.time() * 1000 - 3_600_000
+    assert parse_time("+999999999999w") == LARGEST
+
+
+def test_days_are_those_of_the_zone() -> None:
+    assert now_in(SHANGHAI, "today") == datetime(2024, 6, 1, tzinfo=SHANGHAI)
+    assert now_in(NEW_YORK, "today") == datetime(2024, 5, 31, tzinfo=NEW_YORK)
+    assert now_in(SHANGHAI, "yesterday 14:00") == datetime(2024, 5, 31, 14, tzinfo=SHANGHAI)
+    assert now_in(NEW_YORK, "yesterday 14:00") == datetime(2024, 5, 30, 14, tzinfo=NEW_YORK)
+    assert now_in(NEW_YORK, "tomorrow 9:30") == datetime(2024, 6, 1, 9, 30, tzinfo=NEW_YORK)
+    assert now_in(SHANGHAI, "14:00:05.5") == datetime(2024, 6, 1, 14, 0, 5, 500_000, SHANGHAI)
+    assert now_in(SHANGHAI, "yesterdayT14:00") == now_in(SHANGHAI, "yesterday 14:00")
+    # A zone that the time itself has counts for the day too.
+    assert now_in(SHANGHAI, "yesterday 14:00Z") == datetime(2024, 5, 30, 14, tzinfo=UTC)
+    assert now_in(NEW_YORK, "yesterday 14:00 Asia/Shanghai") == datetime(2024, 5, 31, 14, tzinfo=SHANGHAI)
+    assert now_in(NEW_YORK, "today Asia/Shanghai") == datetime(2024, 6, 1, tzinfo=SHANGHAI)
+
+
+def test_yesterday_is_the_day_before_where_it_had_another_number_of_hours() -> None:
+    noon = milliseconds(datetime(2024, 3, 31, 12, tzinfo=BERLIN))  # clocks were set on at night
+    assert parse_time("yesterday 12:00", BERLIN, noon) == noon - 23 * 3_600_000
+    assert parse_time("-1d", BERLIN, noon) == noon - 24 * 3_600_000
+
+
+def test_where_clocks_show_a_time_twice_the_first_is_meant_and_what_they_leave_out_counts_on() -> None:
+    assert parse_time("2024-10-27T02:30", BERLIN) == milliseconds(datetime(2024, 10, 27, 0, 30, tzinfo=UTC))
+    assert parse_time("2024-03-31T02:30", BERLIN) == milliseconds(datetime(2024, 3, 31, 1, 30, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "soon", "-5", "+5", "1e3", "9999999-01-01", "99999999999999999999", "\u0661"),
+        *("\u0662\u0660\u0662\u0664", "2023-366", "2024-000", "2024-13", "2024-02-30", "25:00", "-1y"),
+        *("2024-05-31T24:30", "now-", "now now", "-", "yesterday noon", "yesterday-1h", "1h", "- 1h"),
+        "2024-05-31T08:30:00+25:00",
+        "9" * 400 + "-01-01",
+    ],
+)  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is neither milliseconds nor a time like"):
+    with pytest.raises(ConfigError, match="is neither milliseconds nor a time like") as refusal:
         parse_time(text)
+    assert len(str(refusal.value)) < 250
+
+
+def test_a_zone_that_is_none_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"^'Mars/Olympus' is neither a time zone like Asia/Shanghai nor an offset"):
+        parse_time("2024-05-31 08:30 Mars/Olympus")
+
+
+@given(st.text(max_size=120))
+def test_any_text_is_a_time_or_refused(text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        assert -(2**63) <= parse_time(text) <= LARGEST
+
+
+def test_only_what_is_another_time_each_day_is_relative() -> None:
+    assert all(map(is_relative, ("now", "-1h", "today", "yesterday 14:00", "tomorrow")))
+    assert not any(map(is_relative, ("", "-", "2024-05-31", "1717144200000", "-5", "/a/-1h", "yesterdays", "./today")))
+
+
+@given(st.integers(-62_135_596_800_000 + 2 * 86_400_000, 253_402_300_799_999 - 2 * 86_400_000), st.sampled_from(ZONES))
+def test_what_is_shown_in_a_zone_is_read_back_in_any(timestamp: int, zone: str) -> None:
+    text = format_local(timestamp, ZoneInfo(zone))
+    assert parse_time(text) == timestamp
+    assert text.startswith(f"{datetime.fromtimestamp(timestamp // 1000, ZoneInfo(zone)):%m-%d %H:%M:%S}", 5)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_any_timestamp_of_a_header_has_a_form(timestamp: int) -> None:
     text = format_timestamp(timestamp)
     assert text == str(timestamp) or text.endswith("Z")
+    local = format_local(timestamp, SHANGHAI)
+    assert local == str(timestamp) or local[10] == " "
 
 
 def test_timestamps_are_read_in_utc_with_milliseconds() -> None:
     assert format_timestamp(0) == "1970-01-01T00:00:00.000Z"
     assert format_timestamp(-1) == "1969-12-31T23:59:59.999Z"
     assert format_timestamp(2**63 - 1) == str(2**63 - 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"), [("+08:00", 8), ("-0330", -3.5), ("UTC", 0), ("Asia/Kolkata", 5.5), ("Z", 0)]
+)
+def test_zones_are_given_by_name_or_offset(text: str, hours: float) -> None:
+    assert NOW.astimezone(parse_zone(text)).utcoffset() == timedelta(hours=hours)
+
+
+@pytest.mark.parametrize("text", ["", "Mars/Olympus", "8", "../etc/passwd", "+25:99", "Europe", "a\0b", "\ud800"])
+def test_what_is_no_zone_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(ConfigError, match="neither a time zone"):
+        parse_zone(text)
+
+
+def test_a_zone_is_called_by_its_name_or_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [zone_name(each) for each in (SHANGHAI, UTC, timezone(timedelta(hours=-3.5)))] == [
+        *("Asia/Shanghai", "UTC", "UTC-03:30"),
+    ]
+    for value, name in (("Europe/Berlin", "Europe/Berlin"), (":Europe/Berlin", "Europe/Berlin"), ("CST-8", "CST-8")):
+        monkeypatch.setenv("TZ", value)
+        assert zone_name() == name
+    monkeypatch.setenv("TZ", "")
+    assert zone_name() == "UTC"
+
+
+def test_without_tz_this_machines_zone_is_where_localtime_leads_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TZ", raising=False)
+    for target, name in (
+        ("/usr/share/zoneinfo/Asia/Shanghai", "Asia/Shanghai"),
+        ("/usr/share/zoneinfo/Etc/UTC", "UTC"),
+        ("/etc/localtime", "local time"),
+    ):
+        monkeypatch.setattr(os.path, "realpath", lambda path, target=target: target)
+        assert zone_name() == name

@@ -19,9 +19,9 @@ from broker.web.api.endpoint import (
     Limit,
     Milliseconds,
     Offset,
-    Question,
     QueueId,
     Time,
+    TimedQuestion,
     Topic,
     check_times,
 )
@@ -43,7 +43,7 @@ LOOKS: Final = 16
 """Messages between two looks at the clock."""
 
 
-class BrowseQuestion(Question):
+class BrowseQuestion(TimedQuestion):
     """Messages of a topic, or of one queue, stored between two times; of one queue from a queue offset on.
 
     `order` newest: from the last of them back.

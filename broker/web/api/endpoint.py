@@ -1,8 +1,10 @@
 """What an endpoint is: a path, a question made of its query parameters, a function that answers it on a thread."""
 
+import functools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -10,6 +12,8 @@ from msgspec import Meta
 from broker.service.long_polling import PullQuestion
 from broker.web.api.errors import bad_parameter
 from broker.web.api.request_context import RequestContext
+from protocol.errors import ConfigError
+from storage.times import parse_time, parse_zone
 
 LARGEST: Final = 2**63 - 1
 
@@ -20,7 +24,23 @@ Milliseconds: TypeAlias = Annotated[
 ]
 Topic: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 QueueId: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Time: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST, description="Milliseconds since 1970.")]
+Time: TypeAlias = Annotated[
+    int,
+    Meta(
+        ge=0,
+        le=LARGEST,
+        description="Milliseconds since 1970, an ISO 8601 time, a time from now like -1h, or one like yesterday 14:00.",
+        extra_json_schema={"type": ["integer", "string"]},
+    ),
+]
+Zone: TypeAlias = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=100,
+        description="The zone of times that name none: Asia/Shanghai, +08:00; by default the server's own.",
+    ),
+]
 Cursor: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=8192, description="Continues the answer from which this cursor comes.")
 ]
@@ -35,6 +55,12 @@ class Question(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_on
     """The parameters of an endpoint; a subclass is its fields, and `broker` chooses among several stores."""
 
     broker: Broker | None = None
+
+
+class TimedQuestion(Question, kw_only=True):
+    """A question some of whose parameters are times, as a person writes them."""
+
+    timezone: Zone | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +107,38 @@ class Endpoint:
         for name in fields:
             if name not in known:
                 raise bad_parameter(name[:100], f"unknown parameter {name[:100]!r}, expected {', '.join(known)}")
+        _read_times(self.question, fields)
         try:
             return msgspec.convert(fields, self.question, strict=False)
         except msgspec.ValidationError as error:
             raise _explained(str(error), known) from None
+
+
+@functools.cache
+def _time_names(question: type[Question]) -> tuple[str, ...]:
+    """The parameters of a question that are times."""
+    hints = get_type_hints(question, include_extras=True)
+    return tuple(
+        spelled
+        for name, spelled in zip(question.__struct_fields__, question.__struct_encode_fields__, strict=True)
+        if Time in (hints[name], *get_args(hints[name]))
+    )
+
+
+def _read_times(question: type[Question], fields: dict[str, str]) -> None:
+    """Put milliseconds in the place of times as persons write them; raises `ApiError` for what is none."""
+    names = _time_names(question)
+    if not names:
+        return
+    try:
+        name = "timezone"
+        zone = parse_zone(fields[name]) if name in fields else None
+        for name in names:
+            # So many digits are milliseconds, and perhaps too many of them, which is the schema's to refuse.
+            if name in fields and not re.fullmatch("[0-9]{19,}", fields[name]):
+                fields[name] = str(parse_time(fields[name], zone))
+    except ConfigError as error:
+        raise bad_parameter(name, f"parameter {name}: {error}") from None
 
 
 def check_times(begin: int | None, end: int | None) -> None:

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Question, Time, Topic
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Time, TimedQuestion, Topic
 from broker.web.api.errors import ApiError
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
@@ -24,7 +24,7 @@ MOST_TOPICS: Final = 20
 LONGEST: Final = 4096
 
 
-class FindQuestion(Question):
+class FindQuestion(TimedQuestion):
     """What to find, in one topic or in all; stored between two times, which unique keys do not mind."""
 
     text: Annotated[str, Meta(min_length=1, max_length=LONGEST)]

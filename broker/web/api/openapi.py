@@ -23,10 +23,10 @@ REFUSALS: Final = {
 }
 
 ABOUT: Final = """\
-The data of the page, for programs. Times are milliseconds since 1970, offsets are RocketMQ's. A list that does not show
-everything has a cursor: send the same request with it to continue. A request that may take long is answered after
-`milliseconds` with what was done by then, and also with a cursor. To stop it, send no further request. Nothing is ever
-written."""
+The data of the page, for programs. Times in answers are milliseconds since 1970, offsets are RocketMQ's. A list that
+does not show everything has a cursor: send the same request with it to continue, with fixed times in it, since `-1h` is
+another time in every request. A request that may take long is answered after `milliseconds` with what was done by then,
+and also with a cursor. To stop it, send no further request. Nothing is ever written."""
 
 
 def describe(endpoints: Sequence[Endpoint], version: str) -> bytes:

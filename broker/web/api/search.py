@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.bodies import Charset, checked_charset
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Question, Time, Topic, check_times
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedQuestion, Topic, check_times
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
 from broker.web.api.messages import MessageLine, line_of
@@ -37,7 +37,7 @@ Milliseconds = Annotated[int, Meta(ge=1, le=8000, description="Approximate time 
 Size = Annotated[int, Meta(ge=0, le=2**31 - 1, description="Bytes of the decompressed body.")]
 
 
-class SearchQuestion(Question):
+class SearchQuestion(TimedQuestion):
     """What messages must hold, all of it: a text, a regular expression, JSONPath=value, SQL92, keys, a host, a size.
 
     `place` is where text and regular expression are looked for: in the body, in property values, or in both. `topic` is
@@ -89,10 +89,13 @@ class SearchAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """Messages ascending by physical offset. `searched_bytes` of `total_bytes` of log are done, with those before.
 
     `sentence` says it all for people, `notes` what was searched how, what could not be, and that messages may have been
-    left out that this account may not read. A cursor is there while there is more to search.
+    left out that this account may not read. A cursor is there while there is more to search; it belongs to the times
+    `begin` and `end` in ms, which may have been given as times from now; `end` is null where none was given.
     """
 
     messages: list[MessageLine]
+    begin: int
+    end: int | None
     searched_bytes: int
     total_bytes: int
     rate: float
@@ -154,7 +157,7 @@ def _search_here(context: RequestContext, question: SearchQuestion) -> SearchAns
     for step in steps:
         found += step.messages
     context.check()
-    return _answer(context, found, step, question.charset)
+    return _answer(context, found, step, question)
 
 
 def _search_apart(context: RequestContext, question: SearchQuestion, milliseconds: int) -> SearchAnswer:
@@ -172,17 +175,19 @@ def _search_apart(context: RequestContext, question: SearchQuestion, millisecond
     for step in search_apart(context, task, milliseconds):
         found += step.messages
         last = step
-    return _answer(context, found, last, question.charset)
+    return _answer(context, found, last, question)
 
 
-def _answer(context: RequestContext, found: list[Message], last: Step, charset: str | None) -> SearchAnswer:
-    progress, notes, encoding = last.progress, last.notes, checked_charset(charset)
+def _answer(context: RequestContext, found: list[Message], last: Step, question: SearchQuestion) -> SearchAnswer:
+    progress, notes, encoding = last.progress, last.notes, checked_charset(question.charset)
     seen = [message for message in found if context.may_read_message(message)]
     if context.account is not None and not context.account.is_unbounded:
         # Said whether there were any or not: a count would say what is in messages that may not be read.
         notes = (*notes, "messages that this account may not read are left out")
     return SearchAnswer(
         messages=[line_of(context.mask.message(message), charset=encoding) for message in seen],
+        begin=question.begin,
+        end=None if question.end == LARGEST else question.end,
         searched_bytes=progress.searched_bytes,
         total_bytes=progress.total_bytes,
         rate=progress.rate,

@@ -9,7 +9,11 @@ from storage.ranges import Ranges
 
 def picture(log: Ranges, queues: Ranges = (), index: Ranges = (), width: int = 28) -> list[str]:
     times = ((0, 1_700_000_000_000), (100, 1_700_000_100_000))
-    return list(draw_coverage(Coverage(0, 200, log, queues, index, times), width))
+    return list(draw_coverage(Coverage(0, 200, log, queues, index, times), width, time_text))
+
+
+def time_text(timestamp: int) -> str:
+    return f"2023-11-14 {timestamp:08}"[:19]
 
 
 def test_each_column_says_all_some_or_none() -> None:
@@ -28,10 +32,10 @@ def test_no_line_is_wider_than_the_terminal_or_the_narrowest_picture(width: int)
 
 
 def test_a_log_shorter_than_the_picture_is_drawn() -> None:
-    lines = list(draw_coverage(Coverage(5, 7, ((5, 7),), (), (), ()), 40))
+    lines = list(draw_coverage(Coverage(5, 7, ((5, 7),), (), (), ()), 40, time_text))
     assert lines[0] == "log     " + "█" * 32
     assert len(lines) == 4
 
 
 def test_an_empty_log_has_no_picture() -> None:
-    assert list(draw_coverage(Coverage(0, 0, (), (), (), ()), 80)) == []
+    assert list(draw_coverage(Coverage(0, 0, (), (), (), ()), 80, time_text)) == []

@@ -31,10 +31,21 @@ def server(g1_store: Path) -> Iterator[Endpoint]:
 
 
 def test_a_life_is_a_table_for_people(g1_store: Path) -> None:
-    outcome = rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY)
+    outcome = rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--timezone", "UTC")
     assert (outcome.code, outcome.errors) == (0, "")
     heading, *lines = outcome.text.splitlines()
-    assert heading.split() == ["TIME", "WHAT", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "RETRIES", "GROUPS", "NOTE"]
+    assert heading.split() == [
+        "TIME",
+        "(UTC)",
+        "WHAT",
+        "TOPIC",
+        "QUEUE",
+        "OFFSET",
+        "PHYSICAL",
+        "RETRIES",
+        "GROUPS",
+        "NOTE",
+    ]
     assert [stage in line for stage, line in zip(STAGES, lines, strict=True)] == [True] * 3
     assert "CG_FAIL has passed" in lines[0]
     assert "delay level 3, delivered, until " in lines[1]

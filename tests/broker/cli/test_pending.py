@@ -33,14 +33,15 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_counts_come_first_then_the_messages_by_due_time(crashed: Path) -> None:
-    outcome = rocketlens("pending", crashed)
+    outcome = rocketlens("pending", crashed, "--timezone", "UTC")
     assert outcome.code == 0
     counts, _, messages = outcome.text.partition("\n\n")
     heading, *lines = counts.splitlines()
     assert heading.split("  ")[0] == "TOPIC"
     assert [line.split()[:5] for line in lines] == [["B", "2", "0", "1", "1"], ["A", "1", "0", "0", "0"]]
     heading, *lines = messages.splitlines()
-    assert heading.split() == ["DUE", "STATE", "TOPIC", "BY", "MESSAGE", "ID", "PHYSICAL", "STORED", "TAG", "KEYS"]
+    columns = "DUE (UTC)  STATE  TOPIC  BY  MESSAGE ID  PHYSICAL  STORED (UTC)  TAG  KEYS"
+    assert heading.split() == columns.split()
     assert [" ".join(line.split()[2:]).split(" 20")[0].rsplit(" ", 2)[0] for line in lines] == [
         "waiting B timer, rolled 1 time",
         "cancelled B timer",

@@ -34,8 +34,8 @@ def where(request: pytest.FixtureRequest, g1_store: Path, server: Endpoint) -> t
     return (g1_store,) if request.param == "store" else ("--server", server)
 
 
-def query(where: tuple[object, ...], *arguments: object) -> Outcome:
-    return rocketlens("query", *where, "--topic", "TopicTest", *arguments, "--json")
+def query(where: tuple[object, ...], *arguments: object, form: str = "json") -> Outcome:
+    return rocketlens("query", *where, "--topic", "TopicTest", *arguments, "--format", form)
 
 
 def offsets(outcome: Outcome) -> list[int]:
@@ -102,6 +102,44 @@ def test_a_time_without_an_offset_is_local(g1_store: Path, monkeypatch: pytest.M
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_times_are_read_and_shown_in_the_zone_that_is_asked_for(where: tuple[object, ...]) -> None:
+    # g1 was recorded from 06:45:05 to 06:45:46 UTC.
+    zone = ("--timezone", "Asia/Shanghai")
+    between = ("--begin", "2026-11-21 14:45", "--end", "2026-11-21 14:46")
+    assert len(query(where, "--key", "hotkey", *between, *zone).messages) == HOT
+    assert query(where, "--key", "hotkey", *between, "--timezone", "America/New_York").code == 1
+    heading, first, *_ = query(where, "--key", "hotkey", *between, *zone, form="table").text.splitlines()
+    assert "  STORED (Asia/Shanghai)  " in heading
+    assert "  2026-11-21 14:45:" in first
+    assert "+08:00  " in first
+    for name in ("+08:00", "+0800"):
+        assert "  STORED (UTC+08:00)  " in query(where, "--key", "hotkey", "--timezone", name, form="table").text
+
+
+def test_the_zone_may_stand_in_the_environment(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROCKETLENS_TIMEZONE", "Asia/Shanghai")
+    found = query((g1_store,), "--key", "hotkey", "--begin", "2026-11-21 14:45", "--end", "2026-11-21 14:46")
+    assert len(found.messages) == HOT
+    monkeypatch.setenv("ROCKETLENS_TIMEZONE", "Mars/Olympus")
+    outcome = query((g1_store,), "--key", "hotkey")
+    assert outcome.code == 2
+    assert "'Mars/Olympus' is neither a time zone like Asia/Shanghai nor an offset like +08:00" in outcome.errors
+
+
+def test_times_from_now_and_days_are_taken(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = query((g1_store,), "--key", "hotkey").messages[5]["storeTimestamp"]
+    monkeypatch.setattr("storage.times.time.time_ns", lambda: (stored + 3_600_000) * 1_000_000)
+    for begin in ("-1h", "now-60m"):
+        assert query((g1_store,), "--key", "hotkey", "--begin", begin).messages[0]["storeTimestamp"] == stored
+    for begin in ("today 14:45", "14:45", "yesterday 22:00 UTC"):
+        found = query((g1_store,), "--key", "hotkey", "--begin", begin, "--timezone", "Asia/Shanghai")
+        assert len(found.messages) == HOT
+    assert query((g1_store,), "--key", "hotkey", "--end", "yesterday 14:00").code == 1
+    outcome = query((g1_store,), "--key", "hotkey", "--begin", "-1y")
+    assert outcome.code == 2
+    assert "neither milliseconds nor a time like 2024-05-31T08:30:00, -1h or yesterday 14:00" in outcome.errors
 
 
 def test_a_unique_key_is_found_whatever_the_times(where: tuple[object, ...]) -> None:

@@ -106,6 +106,20 @@ def test_pages_go_on_by_the_cursor_that_is_told(root: Path) -> None:
     assert found == offsets(root, "--contains", "n1")
 
 
+def test_a_search_from_a_time_before_now_goes_on_as_its_last_line_says(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = [message["storeTimestamp"] for message in rocketlens("search", root, "--json").messages]
+    monkeypatch.setattr("storage.times.time.time_ns", lambda: (stored[5] + 60_000) * 1_000_000)
+    outcome = rocketlens("search", root, "--from", "-1m", "--limit", 10, "--json")
+    found = [message["storeTimestamp"] for message in outcome.messages]
+    assert len(found) == 10
+    monkeypatch.undo()
+    more = outcome.errors.partition("continue with ")[2].split()
+    found += [message["storeTimestamp"] for message in rocketlens("search", root, *more, "--json").messages]
+    assert found == [each for each in stored if each >= stored[5]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import ConfigError
-from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
+from spark_jobs.build.index_names import implied_zone, name_files
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123000, tzinfo=UTC)
 NOON_MS = 1772625600123
@@ -87,17 +87,3 @@ def test_names_that_the_machines_own_zone_explains_leave_it_at_that() -> None:
 
 def test_names_that_are_no_times_imply_no_zone() -> None:
     assert implied_zone([("00000000000000001", 1_700_000_000_000), ("20260304120000123", 0)]) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "hours"), [("+08:00", 8), ("-0330", -3.5), ("UTC", 0), ("Asia/Kolkata", 5.5), ("Z", 0)]
-)
-def test_zones_are_told_by_name_or_offset(text: str, hours: float) -> None:
-    zone = parse_zone(text)
-    assert NOON.astimezone(zone).utcoffset() == timedelta(hours=hours)
-
-
-@pytest.mark.parametrize("text", ["", "Mars/Olympus", "8", "../etc/passwd", "+25:99"])
-def test_what_is_no_zone_is_refused_with_its_text(text: str) -> None:
-    with pytest.raises(ConfigError, match="neither a time zone"):
-        parse_zone(text)

@@ -54,6 +54,19 @@ def test_every_tag_is_no_choice() -> None:
     assert read_options({"path": "/s", "to": "2024-05-31T08:30:00+00:00"}).wanted.times == (LOWEST, 1717144200000)
 
 
+def test_times_may_be_as_a_person_writes_them_in_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.times.time.time_ns", lambda: 1717144200000 * 1_000_000)
+    zone = {"timezone": "Asia/Shanghai"}
+    given = {"from": "yesterday 16:30", "to": "2024-05-31 15:30"}
+    day, hour = 24 * 3_600_000, 3_600_000
+    assert read_options({"path": "/s", **given, **zone}).wanted.times == (1717144200000 - day, 1717144200000 - hour)
+    assert read_options({"path": "/s", "from": "-1h", "to": "now"}).wanted.times == (
+        1717144200000 - hour,
+        1717144200000,
+    )
+    assert read_options({"path": "/s", **zone}).wanted == Wanted()
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -61,6 +74,7 @@ def test_every_tag_is_no_choice() -> None:
         *({"queue_offset": ""}, {"queue_offset": "9-8"}, {"physical_offset": "1-2-3"}, {"push_filters": "true"}),
         *({"maxBytesPerTrigger": "1 MB"}, {"maxRecordsPerTrigger": "-1"}),
         *({"to": "never"}, {"topic": " , "}, {"queue_id": ""}, {"queue_id": "all"}),
+        *({"from": "-1y"}, {"timezone": "Mars/Olympus"}),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, str]) -> None:

@@ -1,8 +1,10 @@
 """Browsing by queue and by time, histogram, and how many pass a filter: against mqadmin's and consumers' records."""
 
 import itertools
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -75,6 +77,53 @@ def test_times_are_inclusive_and_the_total_is_of_them(api: ApiOf) -> None:
     wanted = [each["physicalOffset"] for each in everything if begin <= each["storeTimestamp"] <= end]
     assert [each["physicalOffset"] for each in answer["messages"]] == wanted
     assert answer["total"] == answer["lookedAt"] == len(wanted)
+
+
+def without_pace(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without what says how fast it was made."""
+    return {name: value for name, value in answer.items() if name not in ("rate", "sentence")}
+
+
+@pytest.mark.parametrize("path", ["/messages", "/histogram", "/filter", "/search", "/find", "/pending"])
+def test_times_may_be_as_a_person_writes_them(api: ApiOf, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, last = ("dueAfter", "dueBefore") if path == "/pending" else ("begin", "end")
+    conditions: dict[str, dict[str, str]] = {
+        "/pending": {},
+        "/find": {"text": "hotkey"},
+        "/search": {"topic": "TopicTest", "contains": "hot "},
+        "/filter": {"topic": "TopicTest", "tag": "TagD"},
+    }
+    asked = conditions.get(path, {"topic": "TopicTest"})
+    times = [each["storeTimestamp"] for each in lines(api.pages("/messages", topic="TopicTest"))]
+    begin_second, end_second = (times[number] // 1000 * 1000 for number in (10, 30))
+    expected = without_pace(api.get(path, **asked, **{first: begin_second, last: end_second}))
+    monkeypatch.setattr("storage.times.time.time_ns", lambda: (end_second + 3_600_000) * 1_000_000)
+    clocks = [datetime.fromtimestamp(times[number] // 1000, ZoneInfo("Asia/Shanghai")) for number in (10, 30)]
+    begin, end = (f"{clock:%Y-%m-%d %H:%M:%S}" for clock in clocks)
+    for texts in (
+        {first: begin, last: end, "timezone": "Asia/Shanghai"},
+        {first: f"{begin}+08:00", last: "-1h"},
+        {first: f"today {begin[11:]}", last: f"{end} Asia/Shanghai", "timezone": "+08:00"},
+    ):
+        assert without_pace(api.get(path, **asked, **texts)) == expected, texts
+
+
+@pytest.mark.parametrize(
+    ("parameters", "wrong"),
+    [
+        ({"begin": "soon"}, "begin"),
+        ({"end": "-1y"}, "end"),
+        ({"begin": "-5"}, "begin"),
+        ({"begin": "1969-12-31"}, "begin"),
+        ({"end": "9" * 19}, "end"),
+        ({"end": "9" * 30}, "end"),
+        ({"timezone": "Mars/Olympus"}, "timezone"),
+        ({"begin": "2026-11-21", "timezone": ""}, "timezone"),
+    ],
+)
+def test_a_time_or_a_zone_that_is_none_is_named(api: ApiOf, parameters: dict[str, str], wrong: str) -> None:
+    answer = api.ask("/messages", topic="TopicTest", **parameters)
+    assert (answer.status, answer.error["parameter"]) == (400, wrong), answer.content
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,9 @@ THERE: dict[str, st.SearchStrategy[Any]] = {
     "queueOffset": st.integers(0, 14),
     "tag": st.sampled_from(["*", "TagA || Aa"]),
     "sql": st.sampled_from(["a > 3", "region = 'hz' OR TAGS IS NULL"]),
-    "begin": st.integers(1795243505455, 1795243511058),
+    "begin": st.integers(1795243505455, 1795243511058)
+    | st.sampled_from(["-1h", "2026-11-21 14:45:06", "yesterday 14:00"]),
+    "timezone": st.sampled_from(["Asia/Shanghai", "-03:30"]),
 }
 """What the recorded store has, in place of what a fuzzer makes up, every other time."""
 

@@ -29,6 +29,23 @@ def test_a_search_goes_on_by_cursor_and_says_how_far_it_is(api: ApiOf) -> None:
     assert all(page["sentence"].startswith("searched ") for page in pages)
 
 
+def test_a_search_from_a_time_before_now_goes_on_with_the_times_of_its_answer(
+    api: ApiOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = api.get("/search", contains="hot ", limit=200)
+    assert (whole["begin"], whole["end"]) == (0, None)
+    times = [each["storeTimestamp"] for each in whole["messages"]]
+    monkeypatch.setattr("storage.times.time.time_ns", lambda: (times[9] + 60_000) * 1_000_000)
+    page = api.get("/search", contains="hot ", begin="-1m", limit=7)
+    monkeypatch.undo()
+    assert page["begin"] == times[9]
+    wrong = api.ask("/search", contains="hot ", begin="-1m", cursor=page["cursor"])
+    assert (wrong.status, wrong.error["parameter"]) == (400, "cursor")
+    rest = api.get("/search", contains="hot ", begin=page["begin"], limit=200, cursor=page["cursor"])
+    found = [each["storeTimestamp"] for each in (*page["messages"], *rest["messages"])]
+    assert found == [each for each in times if each >= times[9]]
+
+
 def test_an_expression_over_properties_finds_what_a_consumer_received(api: ApiOf) -> None:
     answer = api.get("/search", topic="TopicTest", where="a > 10 AND a <= 30 AND region = 'hz'")
     assert {each["uniqueKey"] for each in answer["messages"]} == {row[4] for row in SQL}

@@ -1,0 +1,55 @@
+"""How commands read times, and the time zone in which a command reads and shows them."""
+
+from collections.abc import Callable
+from datetime import tzinfo
+from typing import Any, Final, TypeVar
+
+import click
+
+from protocol.errors import ConfigError
+from storage.times import parse_time, parse_zone
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+FORMS: Final = "milliseconds, ISO 8601, -1h, yesterday 14:00"
+"""What a help text says of the forms of a time."""
+
+_ZONE: Final = "rocketlens.zone"
+
+
+def timestamp(text: str) -> int:
+    """Read a time as `parse_time` does, in the zone of `--timezone`; a wrong one is a usage error."""
+    try:
+        return parse_time(text, chosen_zone())
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def chosen_zone() -> tzinfo | None:
+    """The zone that the command which runs was given by `--timezone`; None is this machine's."""
+    context = click.get_current_context(silent=True)
+    zone: tzinfo | None = None if context is None else context.meta.get(_ZONE)
+    return zone
+
+
+def timezone_option(command: Command) -> Command:
+    """Add `--timezone`, which is read before all times; the command gets it by `chosen_zone`."""
+    return click.option(
+        "--timezone",
+        is_eager=True,
+        expose_value=False,
+        callback=_choose,
+        envvar="ROCKETLENS_TIMEZONE",
+        show_envvar=True,
+        metavar="ZONE",
+        help="Time zone of the times that are given and shown: Asia/Shanghai, +08:00, UTC. [default: this machine's]",
+    )(command)
+
+
+def _choose(context: click.Context, _parameter: click.Parameter, text: str | None) -> None:
+    if text is None:
+        return
+    try:
+        context.meta[_ZONE] = parse_zone(text)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
