@@ -3,10 +3,12 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from protocol.errors import ConfigError
 from rocketlens.arguments import check_names
+from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -16,7 +18,7 @@ class TableOptions(TypedDict, total=False):
     """The keyword arguments of :func:`append_batches`; those of `rocketlens export --to`."""
 
     format: str
-    partition_by: Sequence[str]
+    partition_by: str | Sequence[str]
     topic: str | Iterable[str] | None
     tag: str | None
     where: str | None
@@ -43,10 +45,12 @@ def append_batches(
     `topic`, `date` or both. Of an Iceberg table `catalog` are the properties of its catalog, and `name` is what that
     calls it.
 
-    The function raises :class:`ConfigError` for options that cannot be, a frame without these columns, and another log
-    than the table's, :class:`StoreError` where another run has committed meanwhile. Needs pyspark.
+    Raises :class:`ConfigError` for options that cannot be, and for a table inside the store. The function does for a
+    frame without these columns and for another log than the table's, and raises :class:`StoreError` where another run
+    has committed meanwhile. Needs pyspark.
     """
     try:
+        from spark_jobs.places.file_systems import is_url, local_path
         from spark_jobs.run.progress import Silence
         from spark_jobs.tables.append import run_append
         from spark_jobs.tables.table_request import TableRequest
@@ -54,13 +58,17 @@ def append_batches(
         raise ConfigError("rocketlens.append_batches needs pyarrow: pip install 'rocketlens[spark]'") from error
 
     check_names(options, TableOptions)
+    places = [local_path(fspath(place)) for place in (store, table)]
+    if not any(map(is_url, places)):
+        check_outside([Path(places[0])], {"table": Path(places[1])})
+    by = options.get("partition_by", ())
     topic, storage = options.get("topic"), options.get("storage_options")
     table_storage = options.get("table_storage_options")
     request = TableRequest(
-        store=fspath(store),
+        store=places[0],
         table=fspath(table),
         format=options.get("format", "parquet"),
-        partition_by=tuple(options.get("partition_by", ())),
+        partition_by=(by,) if isinstance(by, str) else tuple(by),
         since_last=True,
         topics=() if topic is None else (topic,) if isinstance(topic, str) else tuple(topic),
         tag=options.get("tag"),

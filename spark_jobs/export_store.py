@@ -278,8 +278,13 @@ def export_store(**options: Any) -> None:
     """
     options["end"], table = options.pop("to")
     options["masked"] += _rules_of(options.pop("mask_files"))
-    if (table is None) == (options["out"] is None):
-        raise click.UsageError("either --out DIR, or --to with the DIR or URL of a table, is needed")
+    if table is not None and options["out"] is not None:
+        raise click.UsageError(f"--out and --to {table} cannot be combined: a directory once, or a table that grows")
+    if table is None and options["out"] is None:
+        raise click.UsageError(
+            "either --out DIR, or --to with the DIR or URL of a table, is needed (a DIR that begins with a digit "
+            "needs a slash: ./2026)"
+        )
     given = {name: options.pop(name) for name in TABLE_OPTIONS}
     if table is None:
         for name, value in given.items():
@@ -290,6 +295,8 @@ def export_store(**options: Any) -> None:
     every, metrics = given.pop("every"), given.pop("metrics")
     if metrics is not None and every is None:
         raise click.UsageError("--metrics is for --every")
+    if every is not None and not given["since_last"]:
+        raise click.UsageError("--every needs --since-last: each run but the first finds a table that is there")
     options |= {"out": table} | {name: value for name, value in given.items() if value is not None}
     needs_spark = given["engine"] == SPARK or (given["engine"] == AUTO and bool(options["master"]))
     if every is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import click
 
-from protocol.errors import ConfigError, FilterSyntaxError, NotAStore, RocketLensError, is_out_of_room
+from protocol.errors import ConfigError, FilterSyntaxError, NotAStore, RocketLensError, StoreError, is_out_of_room
 from protocol.printable import one_line
 from spark_jobs.build.exchange_names import FILES, SHUFFLE
 from spark_jobs.places.file_systems import has_scheme, is_url, local_path
@@ -155,7 +155,13 @@ def run_command_every(
     table = TableMetrics()
 
     def run() -> "Report[TableDetails]":
-        return cast("Report[TableDetails]", job(options, progress, None))
+        try:
+            return cast("Report[TableDetails]", job(options, progress, None))
+        except OSError as error:
+            if not is_out_of_room(error):
+                raise
+            where, said = error.filename or options["out"], f"cannot be written: {error.strerror}"
+            raise StoreError(str(where), what=said) from error  # the next run may find room
 
     def show(outcome: "Report[TableDetails] | RocketLensError") -> None:
         if isinstance(outcome, RocketLensError):
@@ -270,7 +276,7 @@ def check_places(options: JobOptions) -> None:
         raise ConfigError("--out is the store itself: omit it to replace the store's own files")
     if builds and target and options["drop_backup"]:
         raise ConfigError("--drop-backup and --out cannot be combined: with --out nothing is replaced")
-    check_outside(stores, {"--out": out, "--work": work})
+    check_outside(stores, {"--to" if "since_last" in options else "--out": out, "--work": work})
 
 
 def refuse_tier(store: str, commit_log_directories: Sequence[str]) -> None:

@@ -186,7 +186,8 @@ class _Run:
             *([partial(self._table.drop_before, day)] if day is not None else []),
             *([partial(self._table.compact, self._request.compact_bytes)] if self._request.compact_bytes else []),
         ):
-            self._table.last()
+            if self._table.last() is None:
+                break  # nothing was ever appended
             made = change()
             removed += 0 if made is None else made.record.removed_files
         return removed

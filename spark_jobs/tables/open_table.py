@@ -1,7 +1,9 @@
 """The table of a request, by its format."""
 
 from pathlib import Path
+from typing import Final
 
+from protocol.errors import ConfigError
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.tables.compact_files import RunAll
 from spark_jobs.tables.files_table import FilesTable
@@ -9,6 +11,9 @@ from spark_jobs.tables.iceberg_state import GlancedTable, catalog_file
 from spark_jobs.tables.table import Table
 from spark_jobs.tables.table_names import FILE_FORMATS, ICEBERG
 from spark_jobs.tables.table_request import TableRequest
+
+_NOT_IN_URLS: Final = "%#?"
+"""What one library takes as it is written, and another one does not, so that a table would lie at two places."""
 
 
 def open_table(request: TableRequest, run_all: RunAll) -> Table:
@@ -21,6 +26,11 @@ def open_table(request: TableRequest, run_all: RunAll) -> Table:
     if request.format in FILE_FORMATS:
         columns = [name for name in request.shape.columns if name not in request.partition_by]
         return FilesTable(url, storage, run_all, columns, request.compression)
+    if wrong := next((each for each in _NOT_IN_URLS if each in url), None):
+        raise ConfigError(
+            f"--to {request.table}: {wrong} has a meaning of its own in URLs, by which Iceberg and Delta name their "
+            "files: choose a place without it"
+        )
     if request.format == ICEBERG:
 
         def open_iceberg() -> Table:

@@ -2,11 +2,12 @@
 
 import msgspec
 
+from protocol.errors import ConfigError
 from spark_jobs.export.export_place import COMPRESSIONS
 from spark_jobs.run.report import Details
 from spark_jobs.tables.table import TableShape
-from spark_jobs.tables.table_names import AUTO
-from storage.columns.names import KINDS
+from spark_jobs.tables.table_names import AUTO, ENGINES, PARTITIONS, TABLE_FORMATS
+from storage.columns.names import KINDS, check_names
 
 
 class TableRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +45,18 @@ class TableRequest(msgspec.Struct, frozen=True, kw_only=True):
     drop_before: str = ""
     master: str = ""
     settings: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a column, a format, a partition or an engine that is none."""
+        check_names(self.columns)
+        unknown = [name for name in self.partition_by if name not in PARTITIONS]
+        if unknown or len(set(self.partition_by)) != len(self.partition_by):
+            raise ConfigError(
+                f"partition_by {','.join(self.partition_by)}: expected {', '.join(PARTITIONS)}, each once"
+            )
+        for name, value, known in (("format", self.format, TABLE_FORMATS), ("engine", self.engine, ENGINES)):
+            if value not in known:
+                raise ConfigError(f"{name} {value}: expected one of {', '.join(known)}")
 
     @property
     def shape(self) -> TableShape:

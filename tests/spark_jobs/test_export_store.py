@@ -223,6 +223,8 @@ class TestTable:
             (["--format", "csv", "--to", "t", "--metrics", "9000"], "--metrics is for --every"),
             (["--format", "csv", "--to", "t", "--fresh"], "--fresh and --to cannot be combined"),
             (["--format", "csv", "--to", "t", "--every", "5"], "is no time like 30s"),
+            (["--format", "csv", "--to", "t", "--every", "5m"], "--every needs --since-last"),
+            (["--format", "csv", "--to", "t", "--out", "o"], "--out and --to t cannot be combined"),
             (["--format", "csv", "--to", "t", "--every", "5m", "--metrics", "host"], "is no [HOST:]PORT"),
             (["--format", "csv", "--to", "t", "--drop-before", "soon"], "neither a day like"),
             (["--format", "csv", "--to", "t", "--partition-by", "tag"], "expected topic, date"),
@@ -241,5 +243,6 @@ class TestTable:
         assert requests == []
 
     def test_a_table_inside_the_store_is_refused(self, requests: list[TableRequest], g1_store: Path) -> None:
-        assert rocketlens("export", g1_store, "--format", "csv", "--to", g1_store / "table").code == 2
+        outcome = rocketlens("export", g1_store, "--format", "csv", "--to", g1_store / "table")
+        assert (outcome.code, f"--to {g1_store}/table lies inside the store" in outcome.errors) == (2, True)
         assert requests == []

@@ -5,11 +5,12 @@ import itertools
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+import rocketlens
 from column_rows import expected_rows
 from dying import every_death
 from exported_files import Row
@@ -433,6 +434,14 @@ class TestShape:
         assert [row["topic"] for row in compacted[36:]] == [row["topic"] for row in found[36:]]
 
 
+def test_a_log_without_a_message_leaves_nothing_to_drop_or_to_put_together(place: OutputPlace, tmp_path: Path) -> None:
+    empty = StoreWriter(tmp_path / "empty", segment_size=4096)
+    (empty.log.directories[0] / f"{0:020d}").write_bytes(bytes(4096))
+    for format_ in ("jsonl", "iceberg", "delta"):
+        at = OutputPlace(f"{place.url}-{format_}")
+        assert append(empty, at, format=format_, drop_before="0d", compact_bytes=1 << 20).details.is_empty
+
+
 class TestHousekeeping:
     @pytest.mark.parametrize("format_", FORMATS)
     def test_small_files_are_put_together(self, store: StoreWriter, place: OutputPlace, format_: str) -> None:
@@ -503,12 +512,33 @@ def test_spark_and_arrow_read_the_directory(spark: "SparkContext", store: StoreW
     assert [tuple(row.values()) for row in found] == expected_keys
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"format": "json"}, "format json: expected one of parquet"),
+        ({"partition_by": "day"}, "partition_by day: expected topic, date"),
+        ({"partition_by": ["date", "date"]}, "each once"),
+        ({"engine": "fast"}, "engine fast: expected one of auto"),
+        ({"columns": ["nothing"]}, "nothing"),
+    ],
+)
+def test_options_of_a_stream_that_cannot_be_are_refused_at_once(
+    store: StoreWriter, tmp_path: Path, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        rocketlens.append_batches(store.root, tmp_path / "table", **options)
+
+
+def test_a_stream_writes_no_table_into_the_store(store: StoreWriter) -> None:
+    for root in (store.root, f"file://{store.root}"):
+        with pytest.raises(ConfigError, match="lies inside the store"):
+            rocketlens.append_batches(root, store.root / "table", format="jsonl")
+
+
 def test_a_stream_and_the_command_grow_one_table_in_turns(
     spark: "SparkContext", store: StoreWriter, place: OutputPlace, tmp_path: Path
 ) -> None:
     from pyspark.sql import SparkSession
-
-    import rocketlens
 
     session = rocketlens.spark(SparkSession(spark))
     grow = rocketlens.append_batches(

@@ -307,6 +307,14 @@ class TestShape:
             append(store, lake.place, **lake.options)
         assert list(lake.place.objects("")) == ["precious"]
 
+    @pytest.mark.parametrize("name", ["a%20b", "a#b", "a?b"])
+    def test_a_place_that_a_url_names_otherwise_is_refused(
+        self, store: StoreWriter, tmp_path: Path, format_: str, name: str
+    ) -> None:
+        with pytest.raises(ConfigError, match="has a meaning of its own in URLs"):
+            append(store, OutputPlace(f"file://{tmp_path}/{name}"), format=format_)
+        assert not list(tmp_path.glob("a*"))
+
     def test_other_partitions_than_those_of_the_table_are_refused(self, store: StoreWriter, lake: Lake) -> None:
         append(store, lake.place, **lake.options, partition_by=("date",))
         with pytest.raises(ConfigError, match="partition_by"):
