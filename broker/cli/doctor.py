@@ -10,6 +10,7 @@ import click
 
 from broker.cli.errors import FOUND, plain_errors
 from broker.cli.options import DIRECTORY, directories
+from broker.cli.output import has_no_color
 from protocol.errors import ConfigError
 from protocol.printable import as_text, one_line
 from storage.amounts import count_text, counted
@@ -146,7 +147,8 @@ def _print_alike(alike: "Alike") -> None:
     Of many places that are alike the first few are named, in one block.
     """
     first = alike.findings[0]
-    severity = click.style(f"{first.severity:<8}", **STYLES[first.severity])
+    style = {} if has_no_color() else STYLES[first.severity]
+    severity = click.style(f"{first.severity:<8}", **style)
     where = first.place if alike.count == 1 else f"in {count_text(alike.count)} places"
     click.echo(severity + one_line(f"{first.check}: {where}"))
     if alike.count == 1:

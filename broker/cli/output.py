@@ -9,6 +9,7 @@ cannot be unpacked as it was sent, and `bodyError` says why.
 
 import base64
 import functools
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -100,6 +101,11 @@ def time_text(timestamp: int) -> str:
     except (ValueError, OverflowError, OSError):
         return str(timestamp)
     return moment.replace(microsecond=timestamp % 1000 * 1000).isoformat(sep=" ", timespec="milliseconds")
+
+
+def has_no_color() -> bool:
+    """Whether the environment asks for output that is neither bold nor coloured (no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
 
 
 def optional_time(timestamp: int | None) -> str:
@@ -385,4 +391,6 @@ def _print(renderable: Any) -> None:
             raise  # as from any other write; rich would end the process
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
-    Output(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False).print(renderable)
+    colors: Literal["auto"] | None = None if has_no_color() else "auto"
+    console = Output(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False, color_system=colors)
+    console.print(renderable)

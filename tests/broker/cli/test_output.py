@@ -4,9 +4,14 @@ import base64
 import gzip
 import io
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgpack
 import pytest
@@ -221,3 +226,32 @@ def test_times_are_local_and_what_is_no_date_is_a_number(monkeypatch: pytest.Mon
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def run_on_a_terminal(arguments: list[str], **variables: str) -> bytes:
+    """What a command writes to a terminal."""
+    master, slave = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    environment |= {"TERM": "xterm-256color", **variables}
+    with subprocess.Popen([sys.executable, "-m", "rocketlens", *arguments], stdout=slave, env=environment) as process:
+        os.close(slave)
+        written = b""
+        while True:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not piece:
+                break
+            written += piece
+    os.close(master)
+    assert process.returncode == 0
+    return written
+
+
+def test_nothing_is_bold_or_coloured_with_no_color(g1_store: Path) -> None:
+    arguments = ["topics", str(g1_store), "--contains", "TopicTest"]
+    assert b"\x1b[" in run_on_a_terminal(arguments)
+    plain = run_on_a_terminal(arguments, NO_COLOR="1")
+    assert b"\x1b" not in plain
+    assert b"TopicTest" in plain
