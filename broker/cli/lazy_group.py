@@ -2,11 +2,15 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from broker.cli.errors import ending_with_the_reader, refuse_small_limits
+
+VARIABLES: Final = "ROCKETLENS"
+"""What the names of environment variables begin with that give options."""
 
 
 class Later(NamedTuple):
@@ -34,7 +38,16 @@ class LazyGroup(click.Group):
         if name in self._later and name not in self.commands:
             module, attribute = self._later[name].where.split(":")
             self.add_command(getattr(importlib.import_module(module), attribute), name)
-        return super().get_command(context, name)
+        command = super().get_command(context, name)
+        if command is not None:
+            _name_variables(command, context, name)
+        return command
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names that begin so, with their summaries; no command is imported for it."""
+        names = [name for name in self.list_commands(context) if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=self._later[name].summary) for name in names]
+        return [*items, *click.Command.shell_complete(self, context, incomplete)]
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their summaries."""
@@ -46,3 +59,17 @@ class LazyGroup(click.Group):
         with ending_with_the_reader():
             refuse_small_limits()
             return super().invoke(context)
+
+
+def _name_variables(command: click.Command, context: click.Context, name: str) -> None:
+    """Let every option of a command be given in the environment, by its longest spelling behind the command's name."""
+    path = [name]
+    above: click.Context | None = context
+    while above is not None and above.parent is not None:
+        path.insert(0, above.info_name or "")
+        above = above.parent
+    for option in command.params:
+        if isinstance(option, click.Option) and option.envvar is None and not option.hidden:
+            spelling = max(option.opts, key=len).lstrip("-")
+            option.envvar = "_".join((VARIABLES, *path, spelling)).replace("-", "_").replace(" ", "_").upper()
+            option.show_envvar = True

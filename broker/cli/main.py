@@ -16,6 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 COMMANDS = {
     "clean": Later("spark_jobs.clean_place:clean_place", "List or remove what killed jobs left where output goes."),
     "compact": Later("broker.cli.compact:compact", "Make the index of a store smaller and faster to read."),
+    "completion": Later("broker.cli.completion:completion", "Print what a shell reads to complete commands."),
     "convert": Later("spark_jobs.convert_store:convert_store", "Make a plain store of one of DLedger's."),
     "diff": Later("broker.cli.diff:diff", "Compare the messages of two stores."),
     "doctor": Later("broker.cli.doctor:doctor", "Say what is wrong with a store, and how to fix it."),
@@ -51,6 +52,11 @@ def main() -> None:
     """Find messages in Apache RocketMQ store directories, without a broker; export, rebuild, compact, verify them.
 
     Only `fetch`, and `rebuild` and `compact` without --out, change a store.
+
+    Every option can be given in the environment too, by the name in its help: for `rocketlens query --max 5` that is
+    ROCKETLENS_QUERY_MAX=5. A flag is set by 1, true or yes; an option that is repeatable takes several values with
+    blanks between them, or colons where they are paths. What is typed counts more. With NO_COLOR set nothing is bold
+    or coloured. The command `completion` has shells complete commands and options.
 
     Exit codes: 0 found (or done, or stopped as asked); 1 not found (or serve cannot listen, or diff found a
     difference); 2 wrong usage, or disk full, or the limits of memory or open files are too low; 3 the store cannot be

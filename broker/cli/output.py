@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from broker.cli.errors import say
 from protocol.body_content import indented_json, text_in, unpack
@@ -337,7 +338,16 @@ def format_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def chosen_format(output_format: str | None, as_json: bool) -> str:
-    """Settle `--format` and `--json`; a contradiction is a usage error."""
+    """Settle `--format` and `--json`; a contradiction is a usage error, unless one of them alone was typed.
+
+    The other one, from the environment, does not count then.
+    """
+    context = click.get_current_context()
+    is_format_typed, is_json_typed = (
+        context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ("output_format", "as_json")
+    )
+    if is_format_typed != is_json_typed:
+        return "json" if is_json_typed else output_format or "table"
     if as_json and output_format not in (None, "json"):
         raise click.UsageError(f"--json and --format {output_format} exclude each other")
     return "json" if as_json else output_format or "table"
