@@ -9,7 +9,7 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_source
-from broker.cli.options import charset_option, endpoint, gathered, store_options, timestamp, verbose_option
+from broker.cli.options import charset_option, endpoint, gathered, is_typed, store_options, timestamp, verbose_option
 from broker.cli.output import format_options, found_writer, say_notes
 from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
@@ -80,7 +80,7 @@ def find(
     """
     write = found_writer(output_format, wanted.charset)
     *stores, text = arguments
-    if len(stores) != (server is None):
+    if len(stores) > 1 or (is_typed("server") if stores else server is None):
         raise click.UsageError("expected STORE and one TEXT, or --server and one TEXT")
     if wanted.begin > wanted.end:
         raise click.UsageError(f"--begin {wanted.begin} is after --end {wanted.end}")

@@ -55,7 +55,8 @@ def main() -> None:
 
     Every option can be given in the environment too, by the name in its help: for `rocketlens query --max 5` that is
     ROCKETLENS_QUERY_MAX=5. A flag is set by 1, true or yes; an option that is repeatable takes several values with
-    blanks between them, or colons where they are paths. What is typed counts more. With NO_COLOR set nothing is bold
+    blanks between them, or colons where they are paths. What is typed counts more, and a STORE that is
+    typed more than a server in the environment. With NO_COLOR set nothing is bold
     or coloured. The command `completion` has shells complete commands and options.
 
     Exit codes: 0 found (or done, or stopped as asked); 1 not found (or serve cannot listen, or diff found a

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from broker.cli.options import DIRECTORY, endpoint, gathered, store_options
+from broker.cli.options import DIRECTORY, endpoint, gathered, is_typed, store_options
 from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
@@ -72,19 +72,25 @@ def source_options(command: Callable[..., None]) -> Callable[..., None]:
     return click.argument("store", type=DIRECTORY, required=False)(command)
 
 
+def refuse_store_options() -> None:
+    """Raise a usage error if an option of a STORE was typed, because a server is asked."""
+    if is_typed(*StoreArguments.__struct_fields__):
+        raise click.UsageError("options of a STORE cannot be used with a server")
+
+
 def open_source(
     store: Path | None, server: Endpoint | None, store_arguments: StoreArguments, server_arguments: ServerArguments
 ) -> "rocketlens.Store | rocketlens.RemoteStore":
     """Open the store, or connect to the brokers, that the arguments of a command name.
 
-    Raises as `open_store`, and a usage error for both, for neither, and for options of the one that is not named.
+    A store that is typed counts more than a server in the environment. Raises as `open_store`, and a usage error for
+    both, for neither, and for options that are typed of the one that is not named.
     """
-    if store is not None and server is None:
+    if store is not None and not is_typed("server"):
         server_arguments.refuse()
         return open_store(store, store_arguments)
     if server is None or store is not None:
         raise click.UsageError("expected either STORE or --server")
-    if store_arguments != NO_ARGUMENTS:
-        raise click.UsageError("options of a STORE cannot be used with a server")
+    refuse_store_options()
     server_arguments.check()
     return server_arguments.connect(server)

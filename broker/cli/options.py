@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from broker.endpoint import Endpoint
 from protocol.body_content import charset_of
@@ -33,6 +34,15 @@ def gathered(**structs: type[Any]) -> Callable[[Callable[..., None]], Callable[.
         return run
 
     return gather
+
+
+def is_typed(*names: str) -> bool:
+    """Whether one of these parameters of the command that runs was typed, not given in the environment or by default.
+
+    `names` are those that click gives the values.
+    """
+    context = click.get_current_context()
+    return any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
 
 
 def endpoint(text: str) -> Endpoint:

@@ -18,9 +18,9 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from broker.cli.errors import say
+from broker.cli.options import is_typed
 from protocol.body_content import indented_json, text_in, unpack
 from protocol.errors import StoreError
 from protocol.message import Message
@@ -342,11 +342,8 @@ def chosen_format(output_format: str | None, as_json: bool) -> str:
 
     The other one, from the environment, does not count then.
     """
-    context = click.get_current_context()
-    is_format_typed, is_json_typed = (
-        context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ("output_format", "as_json")
-    )
-    if is_format_typed != is_json_typed:
+    is_json_typed = is_typed("as_json")
+    if is_typed("output_format") != is_json_typed:
         return "json" if is_json_typed else output_format or "table"
     if as_json and output_format not in (None, "json"):
         raise click.UsageError(f"--json and --format {output_format} exclude each other")

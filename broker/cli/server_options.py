@@ -9,7 +9,7 @@ import click
 import msgspec
 
 import rocketlens
-from broker.cli.options import gathered
+from broker.cli.options import gathered, is_typed
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 
@@ -41,8 +41,8 @@ class ServerArguments(msgspec.Struct, frozen=True):
             raise click.UsageError("--tls-key and --tls-key-password-file need --tls-cert")
 
     def refuse(self) -> None:
-        """Raise a usage error if there is any, because no server is asked."""
-        if self != NO_SERVER_ARGUMENTS:
+        """Raise a usage error if one was typed, because no server is asked; the environment's do not count then."""
+        if is_typed(*self.__struct_fields__):
             raise click.UsageError("--credentials and the options of TLS are for a server, not for a STORE")
 
     def connect(self, server: Endpoint | None) -> "rocketlens.RemoteStore":

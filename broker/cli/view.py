@@ -9,14 +9,14 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.opening import open_store
-from broker.cli.options import charset_option, endpoint, gathered, store_options, verbose_option
+from broker.cli.opening import open_store, refuse_store_options
+from broker.cli.options import charset_option, endpoint, gathered, is_typed, store_options, verbose_option
 from broker.cli.output import format_options, say_notes, writer
 from broker.cli.server_options import ServerArguments, server_options
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
-from rocketlens.opening import NO_ARGUMENTS, StoreArguments
+from rocketlens.opening import StoreArguments
 from storage.amounts import counted
 from storage.files.write_guard import check_outside
 
@@ -82,7 +82,7 @@ def view(
     write = writer(output_format, detailed=True, charset=wanted.charset)
     if not all(arguments):
         raise click.UsageError("an ID is empty")
-    if server is None and not wanted.from_id:
+    if _means_store(arguments, server, wanted):
         if len(arguments) < 2:
             raise click.UsageError("expected STORE and at least one ID (or --server, or --from-id)")
         server_arguments.refuse()
@@ -91,7 +91,7 @@ def view(
         with open_store(Path(arguments[0]), store_arguments) as store:
             answers = [store.view(text, topic=wanted.topic, damaged=wanted.damaged) for text in arguments[1:]]
     else:
-        _check_remote(server, wanted, store_arguments)
+        server = _server(server, wanted)
         server_arguments.check()
         with server_arguments.connect(server) as remote:
             answers = [remote.view(text, topic=wanted.topic) for text in arguments]
@@ -135,11 +135,20 @@ def _write_body(messages: Sequence[Message], to: str) -> None:
     say(f"{counted(len(body), 'byte')} written to {to}")
 
 
-def _check_remote(server: Endpoint | None, wanted: ViewArguments, store_arguments: StoreArguments) -> None:
-    """Refuse options that contradict asking a server."""
-    if server is not None and wanted.from_id:
-        raise click.UsageError("--server and --from-id exclude each other")
-    if wanted.damaged:
+def _means_store(arguments: tuple[str, ...], server: Endpoint | None, wanted: ViewArguments) -> bool:
+    """Whether the first argument is a STORE: also where the environment names a server, if it is a directory."""
+    if server is None and not wanted.from_id:
+        return True
+    return not is_typed("server", "from_id") and len(arguments) > 1 and Path(arguments[0]).is_dir()
+
+
+def _server(server: Endpoint | None, wanted: ViewArguments) -> Endpoint | None:
+    """The server to ask, None for the one in each id; raises a usage error for options that contradict asking one."""
+    if is_typed("damaged"):
         raise click.UsageError("--damaged needs a STORE: brokers do not return damaged records")
-    if store_arguments != NO_ARGUMENTS:
-        raise click.UsageError("options of a STORE cannot be used with a server")
+    refuse_store_options()
+    if server is None or not wanted.from_id:
+        return server
+    if is_typed("server") == is_typed("from_id"):
+        raise click.UsageError("--server and --from-id exclude each other")
+    return server if is_typed("server") else None
