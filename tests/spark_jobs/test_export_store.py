@@ -29,6 +29,8 @@ OPTIONS = {
     "--where a>5": {"where": "a>5"},
     "--columns topic,body": {"columns": ("topic", "body")},
     "--mask body --mask hosts": {"masked": ("body", "hosts")},
+    "--unpack": {"unpack": True},
+    "--charset gbk": {"charset": "gbk"},
     "--commit-log /a,/b": {"commit_log_directories": ("/a", "/b")},
     "--storage-options {}": {"storage": "{}"},
     "--out-storage-options {}": {"out_storage": "{}"},

@@ -19,7 +19,7 @@ class StandIn:
     error: BaseException | None = None
     requests: list[Any] = field(default_factory=list)
 
-    def __call__(self, request: Any, progress: Any, launch: Any) -> AnyReport:
+    def __call__(self, request: Any, progress: Any, launch: Any = None) -> AnyReport:
         self.requests.append(request)
         progress.note("working")
         if self.error is not None:
@@ -37,7 +37,8 @@ def stand_in(patch: pytest.MonkeyPatch) -> StandIn:
     """Put one in the place of all jobs; nothing is compiled, and no signal's handler outlives the test."""
     job = StandIn()
     patch.setattr("spark_jobs.commands.run.run_rebuild", job)
-    patch.setattr("spark_jobs.commands.run.run_compact", job, raising=False)
+    for name in ("compact", "convert", "fetch"):
+        patch.setattr(f"spark_jobs.commands.run.run_{name}", job)
     patch.setattr("spark_jobs.verify.verify.run_verify", job)
     patch.setattr(command_run.signal, "signal", lambda number, handler: None)
     return job

@@ -1,6 +1,8 @@
 """Environment variables that give options, and what shells complete."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -67,6 +69,28 @@ def test_a_shell_is_given_what_asks_the_command_for_completions(shell: str) -> N
     outcome = rocketlens("completion", shell)
     assert outcome.code == 0
     assert f"_ROCKETLENS_COMPLETE={shell}_complete" in outcome.text
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_program_of_another_name_is_completed_too(shell: str) -> None:
+    outcome = rocketlens("completion", shell, "--program", "rl")
+    assert outcome.code == 0
+    assert "rocketlens" not in outcome.text
+    ends = {"bash": " rl\n", "zsh": "compdef _rl_completion rl\n", "fish": "--command rl "}
+    assert ends[shell] in outcome.text
+
+
+def test_bash_completes_what_is_typed() -> None:
+    """Bash itself calls the function, and the function the program."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    asked = (
+        'eval "$(cat)"; COMP_WORDS=(rocketlens find --ser); COMP_CWORD=2; _rocketlens_completion rocketlens; '
+        'echo "${COMPREPLY[@]}"'
+    )
+    script = rocketlens("completion", "bash").output
+    environment = {**os.environ, "PATH": path}
+    outcome = subprocess.run(["bash", "-c", asked], input=script, capture_output=True, check=True, env=environment)
+    assert outcome.stdout.split() == [b"--server"]
 
 
 def test_bash_understands_it() -> None:

@@ -111,6 +111,19 @@ def test_a_whole_life_with_traces_is_told_in_order_of_time(whole_life: tuple[Pat
     assert [event["message"]["queueId"] for event in as_maps[3:]] == [0, 0, 0, 2, 0, 0]
 
 
+def test_traces_under_a_topic_of_ones_own_are_asked_for(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number, topic in enumerate(("RMQ_SYS_TRACE_TOPIC", "own-traces", "more-traces")):
+        kind = ("Pub", "SubBefore", "SubAfter")[number]
+        body = next(data for each, success, _, _, data in TRACES if (each, success) == (kind, "true"))
+        writer.append(topic, bytes.fromhex(body), keys=TRACED)
+    writer.close()
+    asked = ("life", tmp_path / "store", "--unique-key", TRACED, "--json")
+    own = ("--trace-topic", "own-traces", "--trace-topic", "more-traces")
+    for options, kinds in (((), {"Pub"}), (own[:2], {"Pub", "SubBefore"}), (own, {"Pub", "SubBefore", "SubAfter"})):
+        assert {each["trace"]["kind"] for each in rocketlens(*asked, *options).messages} == kinds
+
+
 def test_no_key_is_refused(g1_store: Path) -> None:
     outcome = rocketlens("life", g1_store, "--unique-key", "")
     assert (outcome.code, outcome.errors) == (2, "rocketlens: --unique-key: expected an id, got nothing\n")

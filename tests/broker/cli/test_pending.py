@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from command_line import rocketlens
@@ -68,6 +69,15 @@ def test_a_program_gets_maps_of_each_kind(crashed: Path) -> None:
     ]
     assert rest[2]["dueTimestamp"] == DUE
     assert rest[5]["dueTimestamp"] == rest[5]["message"]["storeTimestamp"] + 2 * 3_600_000
+
+
+def test_msgpack_has_what_json_has(crashed: Path) -> None:
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(rocketlens("pending", crashed, "--format", "msgpack").output)
+    packed, lines = list(unpacker), rocketlens("pending", crashed, "--format", "json").messages
+    assert [each["kind"] for each in packed] == [each["kind"] for each in lines]
+    assert packed[3]["message"]["uniqueKey"] == lines[3]["message"]["uniqueKey"] == "K1"
+    assert packed[3]["message"]["body"] == b""
 
 
 def test_a_topic_and_a_time_narrow_counts_and_list(crashed: Path) -> None:

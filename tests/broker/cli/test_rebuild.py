@@ -18,6 +18,8 @@ from spark_jobs.commands import command_run
 from spark_jobs.commands.store_report import IndexDetails, StoreDetails
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.index_cost import IndexCost
+from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.report import Damage, Details, Report
 from spark_jobs.verify.verify_request import VerifyRequest
 
@@ -79,6 +81,22 @@ COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], dict[str, dict[s
     "verify": (VerifyRequest, {}, SHARED | VERIFY),
 }
 
+PUBLISHING = {"--drop-backup", "--allow-fewer", "--fresh"}
+FETCH = {
+    option: fields
+    for option, fields in (SHARED | WRITING).items()
+    if option.split()[0] in {"--commit-log", "--work", "--storage-options"} | PUBLISHING
+}
+CONVERT = {
+    option: fields
+    for option, fields in (WRITING | INDEX | QUEUES).items()
+    if option.split()[0]
+    in {
+        *("--commit-log", "--work", "--master", "--conf", "--fresh", "--storage-options", "--profile", "--slots"),
+        *("--entries", "--tz", "--delay-levels", "--without-config"),
+    }
+}
+
 
 def words(text: str) -> list[str]:
     return [word.strip("'") for word in text.replace("'1s 2h'", "'1s\t2h'").split(" ")]
@@ -97,6 +115,30 @@ def test_an_option_becomes_a_field_of_the_request(job: StandIn, command: str, op
     arguments = [word.replace("\t", " ") for word in words(options)]
     outcome = rocketlens(*command.split(), "/store", *arguments)
     assert (outcome.code, job.request) == (0, kind(store="/store", **fixed, **cases[options])), outcome.errors
+
+
+@pytest.mark.parametrize("options", [*CONVERT, ""])
+def test_an_option_of_a_conversion_becomes_a_field_of_the_request(job: StandIn, options: str) -> None:
+    arguments = [word.replace("\t", " ") for word in words(options) if word]
+    outcome = rocketlens("convert", "/store", "--out", "/tmp/o", *arguments)
+    assert (outcome.code, job.request) == (
+        0,
+        ConvertRequest(store="/store", out="/tmp/o", **CONVERT.get(options, {})),
+    ), outcome.errors
+
+
+@pytest.mark.parametrize("options", [*FETCH, ""])
+def test_an_option_of_a_fetch_becomes_a_field_of_the_request(job: StandIn, options: str) -> None:
+    outcome = rocketlens("fetch", "s3://bucket/o", "/store", *options.split())
+    assert (outcome.code, job.request) == (
+        0,
+        FetchRequest(url="s3://bucket/o", store="/store", **FETCH.get(options, {})),
+    ), outcome.errors
+
+
+def test_what_was_converted_or_fetched_is_one_object_for_a_program(job: StandIn) -> None:
+    for arguments in (("convert", "/store", "--out", "/tmp/o"), ("fetch", "s3://bucket/o", "/store")):
+        assert json.loads(rocketlens(*arguments, "--json").output)["store"] == job.report.store
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -81,6 +81,15 @@ def test_a_recorded_store_is_searched_and_the_end_is_told(g1_store: Path) -> Non
     assert "--cursor" not in outcome.errors
 
 
+def test_a_whole_log_is_read_if_that_is_asked_for(g1_store: Path) -> None:
+    asked = ("search", g1_store, "--topic", "TopicTest", "--key", "hotkey", "--json")
+    by_index, by_log = rocketlens(*asked), rocketlens(*asked, "--exhaustive")
+    assert by_log.output == by_index.output
+    assert len(by_log.messages) == 40
+    assert "40 records were found by the index" in by_index.errors
+    assert "by the index" not in by_log.errors
+
+
 def test_a_table_names_the_topics_and_has_one_head(g1_store: Path) -> None:
     lines = rocketlens("search", g1_store, "--contains", "hot ").text.splitlines()
     assert lines[0].split()[:3] == ["MESSAGE", "ID", "TOPIC"]

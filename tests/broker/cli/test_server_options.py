@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acl_file import READER, READER_SECRET, write_accounts
+from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from broker.cli.server_options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from broker.config import TlsOptions
 from broker.endpoint import Endpoint
@@ -73,6 +73,38 @@ def test_a_server_with_tls_and_accounts_is_asked(
 ) -> None:
     outcome = rocketlens(*command, "--server", server, *tls, "--credentials", credentials)
     assert unique_keys(outcome) == [UNIQUE_KEY]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [("find", UNIQUE_KEY), ("groups",), ("info",), ("tail", "--topic", "TopicTest"), ("topics",)],
+    ids=lambda question: str(question[0]),
+)
+def test_every_command_that_asks_a_server_takes_them(
+    g1_store: Path,
+    server: Endpoint,
+    authority: Authority,
+    own: tuple[Path, Path],
+    password: Path,
+    tmp_path: Path,
+    question: tuple[str, ...],
+) -> None:
+    command, *rest = question
+    credentials = tmp_path / "admin.yml"  # lists are for administrators
+    credentials.write_text(f"accessKey: {ADMIN}\nsecretKey: {ADMIN_SECRET}\n")
+    ours = ("--tls-cert", own[0], "--tls-key", own[1], "--tls-key-password-file", password)
+    asked = (command, "--server", server, *rest, "--json", *ours, "--credentials", credentials)
+    for trusting in (("--tls-ca", authority.certificate), ("--tls-no-verify",)):
+        outcome = rocketlens(*asked, *trusting)
+        assert outcome.code == 0, outcome.errors
+        assert outcome.output
+    refused = rocketlens(*asked, "--tls")
+    assert (refused.code, refused.output) == (3, b"")
+    assert "TLS: " in refused.errors
+    for options in (("--tls",), ("--credentials", credentials)):
+        misplaced = rocketlens(command, g1_store, *rest, *options)
+        assert (misplaced.code, misplaced.output) == (2, b"")
+        assert "are for a server, not for a STORE" in misplaced.errors
 
 
 def test_keys_may_be_in_the_environment(

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 from command_line import rocketlens
@@ -45,6 +46,16 @@ def test_a_program_gets_every_count_as_the_oracle_has_it(g1_store: Path) -> None
     assert len(largest) == 100
     (forecast,) = maps(outcome.messages, "forecast")
     assert forecast["assumed"] == ["diskMaxUsedSpaceRatio", "fileReservedTime"]
+
+
+def test_msgpack_has_the_same_counts(g1_store: Path) -> None:
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(rocketlens("space", g1_store, "--by", "topic", "--by", "tag", "--format", "msgpack").output)
+    lines = rocketlens("space", g1_store, "--by", "topic", "--by", "tag", "--format", "json").messages
+    *packed, forecast = list(unpacker)
+    assert packed == lines[:-1]
+    assert set(forecast) == set(lines[-1])  # the disk is never the same
+    assert len(packed) > 10
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from broker.endpoint import Endpoint
@@ -80,6 +81,12 @@ def test_an_expression_lists_what_a_recorded_consumer_got(where: tuple[object, .
     found = tail(where, "--sql", "a > 10 AND a <= 30 AND region = 'hz'").messages
     assert len(expected) > 3
     assert {(each["queueId"], each["queueOffset"]) for each in found} == expected
+
+
+def test_msgpack_has_bodies_as_they_are(where: tuple[object, ...], stored: list[Record]) -> None:
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(rocketlens("tail", *where, "--topic", "TopicTest", "-n", 5, "--format", "msgpack").output)
+    assert [each["body"] for each in unpacker] == [record.body for record in stored[-5:]]
 
 
 def test_the_table_has_one_head(where: tuple[object, ...]) -> None:

@@ -72,7 +72,7 @@ def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(
     refused = rocketlens(command, store / "tiered", *rest)
     assert refused.code not in (0, 1)
     (line,) = refused.errors.strip().splitlines()
-    assert "serve, view, query, search, filter and export" in line
+    assert "serve, view, query, search, filter, tail, topics and export" in line
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_jobs_that_read_the_log_alone_refuse_a_tier_before_spark_starts(
     refused = rocketlens(*(places.get(word, word) for word in command.split()))
     assert refused.code == 3
     (line,) = refused.errors.strip().splitlines()
-    assert "tiered files of a broker, which serve, view, query, search, filter and export read" in line
+    assert "tiered files of a broker, which serve, view, query, search, filter, tail, topics and export read" in line
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from command_line import rocketlens
 from dying import every_death
+from golden_store import G1
 from killing import Renames, every_kill
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, StoreError
@@ -323,6 +324,23 @@ class TestCommands:
         assert contents(store) == expected
         assert not [name for name in os.listdir(store) if ".bak-" in name]
         assert rocketlens("fetch", f"file://{tmp_path}/none", store).code == 2
+
+    def test_a_recorded_store_that_lost_its_index_and_queues_answers_as_mqadmin_did(
+        self, g1_store: Path, tmp_path: Path
+    ) -> None:
+        store, place = Path(shutil.copytree(g1_store, tmp_path / "store")), OutputPlace(f"file://{tmp_path}/out")
+        send(store, place, tmp_path / "work", slots=97, entries=150, queue_file_size=2000)
+        for name in ("index", "consumequeue"):
+            shutil.rmtree(store / name)
+        outcome = rocketlens("fetch", place.url, store)
+        assert outcome.code == 0, outcome
+        printed = (G1 / "mqadmin-out" / "queryMsgByKey-hot.txt").read_text().splitlines()
+        wanted = {line.split()[0] for line in printed if line.strip() and line[0] != "#"}
+        found = rocketlens("query", store, "--topic", "TopicTest", "--key", "hotkey", "--json").messages
+        assert len(wanted) > 10
+        assert {each["uniqueKey"] for each in found} == wanted
+        for path in (g1_store / "consumequeue" / "TopicTest").glob("*/*"):
+            assert (store / path.relative_to(g1_store)).read_bytes() == path.read_bytes()
 
     def test_a_url_needs_a_directory_to_build_in(self, store: Path, tmp_path: Path) -> None:
         outcome = rocketlens("rebuild", "all", store, "--out", f"file://{tmp_path}/out")

@@ -208,6 +208,8 @@ def test_the_command_looks_up_through_faults_and_on_a_master(
     there = rocketlens("lookup", f"file://{store}", tmp_path / "ids", "--master", "local[1]")
     assert (found.code, found.output) == (there.code, there.output) == (expected.code, expected.output)
     assert found.errors == there.errors == expected.errors
+    by_conf = rocketlens("lookup", store, tmp_path / "ids", "--conf", "spark.task.maxFailures=1")
+    assert by_conf.output == expected.output
     assert len(expected.messages) > 20
     assert not json.loads(expected.output.splitlines()[-1])["found"]
 

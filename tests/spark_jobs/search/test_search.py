@@ -59,3 +59,4 @@ def test_the_command_searches_on_a_master(spark: SparkContext, store: MessageSto
     assert there.code == 0
     assert there.output == rocketlens(*arguments).output
     assert "(100 %), 16 found" in there.errors
+    assert rocketlens(*arguments, "--conf", "spark.task.maxFailures=1").output == there.output

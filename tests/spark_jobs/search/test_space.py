@@ -25,4 +25,6 @@ def test_the_command_counts_on_a_master_what_it_counts_here(spark: SparkContext,
     assert there.messages[0]["messages"] == 149
     assert there.messages[:-1] == here.messages[:-1]  # the last one is the forecast, and the disk is never the same
     assert there.errors == here.errors
+    by_conf = rocketlens("space", writer.root, *kinds, "--json", "--conf", "spark.task.maxFailures=1")
+    assert by_conf.messages[:-1] == here.messages[:-1]
     assert "in 1 place hold no intact record" in there.errors
