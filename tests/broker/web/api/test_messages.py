@@ -192,9 +192,9 @@ def test_a_text_with_nuls_is_a_text_also_where_it_is_cut(bodies: Bodies) -> None
     bodies.writer.append("bodies", b"\0\0\0*")
     bodies.writer.close()
     api = ApiOf(bodies.writer.root)
-    whole, number = (api.get("/queue/message", topic="bodies", queueId=0, queueOffset=at)["body"] for at in (0, 1))
+    whole, number = (body_in(api.get("/queue/message", topic="bodies", queueId=0, queueOffset=at)) for at in (0, 1))
     assert (whole["kind"], whole["text"], whole["base64"]) == ("text", text, None)
-    cut = api.get("/message", offset=0, bodyLimit=5)["body"]
+    cut = body_in(api.get("/message", offset=0, bodyLimit=5))
     assert (cut["kind"], cut["text"], cut["shown"]) == ("text", text[:5], 5)
     assert number["kind"] == "binary"
     assert base64.b64decode(number["base64"]) == b"\0\0\0*"
