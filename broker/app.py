@@ -23,7 +23,7 @@ from broker.net.listeners import Listener
 from broker.net.reception import Reception
 from broker.net.scheduler import Scheduler
 from broker.net.session_settings import AnswerCheck, SessionSettings
-from broker.net.tls import watched_context
+from broker.net.tls import watched_context, watched_http_context
 from broker.net.transport import OpenConnections
 from broker.security.accounts import Account, Accounts, watched_accounts
 from broker.security.answer_rights import AnswerRights
@@ -239,7 +239,8 @@ def build_server(
             proxies=options.proxies,
             count_open=connections.__len__,
         )
-    watched: list[Watched[Any] | AuditLog | None] = [context, security.accounts, security.audit_log]
+    web_context = None if web is None else web.context
+    watched: list[Watched[Any] | AuditLog | None] = [context, web_context, security.accounts, security.audit_log]
     return Server(
         ServerParts(
             service,
@@ -318,6 +319,14 @@ def build_web(
 
     exposition = Exposition(ServerCollector(rows, [StoreFigures(service) for service in services]))
     options = services[0].options
-    access = Access(options.http_hosts, options.http_proxies, security.accounts)
+    access = Access(
+        options.http_hosts,
+        options.http_proxies,
+        security.accounts,
+        options.http_auth,
+        security.audit_log,
+        services[0].broker_name,
+    )
     api = Api(services, access, security.audit_log)
-    return WebPort(Site(rows, exposition.render, api, before_render), listeners)
+    context = watched_http_context(options.tls) if options.http_auth.needs_tls else None
+    return WebPort(Site(rows, exposition.render, api, before_render), listeners, context)

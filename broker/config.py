@@ -43,6 +43,8 @@ SMALLEST_REPLICA_ID = 100
 TLS_MODES = ("disabled", "permissive", "enforcing")
 TLS_CLIENT_AUTH = ("none", "optional", "required")
 
+HTTP_AUTH = ("page", "basic", "basic-metrics")
+
 Networks: TypeAlias = "tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]"
 
 
@@ -71,10 +73,15 @@ class TlsOptions:
         """Whether a client may speak TLS."""
         return self.mode != "disabled"
 
-    def check(self) -> "TlsOptions":
-        """Return itself, or raise `ConfigError` for options that contradict each other."""
+    def check(self, *, is_for_http: bool = False) -> "TlsOptions":
+        """Return itself, or raise `ConfigError` for options that contradict each other.
+
+        `is_for_http`: the certificate is the HTTP port's too, whatever the mode is.
+        """
+        if is_for_http and self.certificate is None:
+            raise ConfigError("--http-tls needs a certificate: give --tls-cert")
         if not self.is_on:
-            if self.certificate or self.key or self.client_ca:
+            if self.client_ca or (not is_for_http and (self.certificate or self.key)):
                 raise ConfigError("TLS files have no effect: also give --tls-mode permissive or enforcing")
         elif self.certificate is None:
             raise ConfigError(f"--tls-mode {self.mode} needs a certificate: give --tls-cert")
@@ -84,6 +91,51 @@ class TlsOptions:
 
 
 NO_TLS = TlsOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAuth:
+    """Who has to log in at the HTTP port with a key of `--acl`, and by which ways keys may come.
+
+    `mode` *page*: the API asks, the page's files and metrics are open, and keys are taken by any way. *basic*: page and
+    API ask (HTTP Basic), and keys are taken by TLS, from this machine, and through a trusted proxy alone;
+    *basic-metrics*: metrics ask too. `needs_tls`: nothing but health is answered without TLS.
+    """
+
+    mode: str = HTTP_AUTH[0]
+    needs_tls: bool = False
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether a client has to log in before it gets the page."""
+        return self.mode != HTTP_AUTH[0]
+
+    @property
+    def asks_for_metrics(self) -> bool:
+        """Whether metrics are for administrators."""
+        return self.mode == HTTP_AUTH[2]
+
+    def check(self, http: Endpoint | None, acl: Path | None, proxies: Networks) -> None:
+        """Raise `ConfigError` where there would be nobody to log in, or keys would pass a network in plain text."""
+        if self.needs_tls and http is None:
+            raise ConfigError("--http-tls has no effect: also give --http")
+        if not self.asks_first:
+            return
+        if http is None:
+            raise ConfigError(f"--http-auth {self.mode} has no effect: also give --http")
+        if acl is None:
+            raise ConfigError(f"--http-auth {self.mode} needs accounts: give --acl")
+        everybody = next((network for network in proxies if not network.prefixlen), None)
+        if everybody is not None:
+            raise ConfigError(f"--http-auth {self.mode}: --trusted-proxy {everybody} names everybody; name the proxy")
+        if not (self.needs_tls or proxies or _is_loopback(http.host)):
+            raise ConfigError(
+                f"--http-auth {self.mode}: on {http} keys would pass the network in plain text; add --http-tls, or "
+                "name the proxy that has TLS with --trusted-proxy, or listen on the loopback address"
+            )
+
+
+ASK_ON_THE_PAGE = HttpAuth()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +183,13 @@ def _is_any(host: str) -> bool:
     return False
 
 
+def _is_loopback(host: str) -> bool:
+    """Whether a host to listen on is reached from this machine alone; of names only `localhost` is known to be."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host.lower() == "localhost"
+
+
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
     """The options of `rocketlens serve`; the defaults are those of the command line.
@@ -147,7 +206,8 @@ class ServeOptions:
     `acl`: the file of accounts by which requests must be signed; `audit_log`: the file that lists reads of messages.
     `register`: the name servers to register with.
     `http` is where the page, metrics and health are served, None nowhere, and `http_hosts` are names under which it is
-    asked for besides IP addresses and this machine's; `http_proxies` are trusted to name the address that asks.
+    asked for besides IP addresses and this machine's; `http_proxies` are trusted to name the address that asks, and
+    `http_auth` says who has to log in there.
     `masked` are rules of what the page and its API hide of messages (docs/masks.md).
     Requests that take longer than `slow_query_milliseconds` are logged, unless that is 0.
     """
@@ -181,12 +241,14 @@ class ServeOptions:
     http_hosts: tuple[str, ...] = ()
     http_proxies: Networks = ()
     masked: tuple[str, ...] = ()
+    http_auth: HttpAuth = ASK_ON_THE_PAGE
     slow_query_milliseconds: float = DEFAULT_MILLISECONDS
     stop_timeout_seconds: float = 4.0
 
     def check(self) -> "ServeOptions":
         """Return itself, or raise `ConfigError` for options that contradict each other or are out of range."""
-        self.tls.check()
+        self.tls.check(is_for_http=self.http_auth.needs_tls)
+        self.http_auth.check(self.http, self.acl, self.http_proxies)
         self.register.check(self.listen, self.advertise, self.broker_name)
         if not self.listen:
             raise ConfigError("no address to listen on")

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import yaml
 
 from broker.cli.main import main
 from broker.cli.serve import serve
-from compose import COMPOSE_FILE, dockerfile_stages
+from compose import COMPOSE_FILE, dockerfile_stages, load
 from protocol.codes import ResponseCode
 
 ROOT = Path(__file__).parent.parent
 UNIT = ROOT / "deploy" / "rocketlens.service"
 MANIFEST = ROOT / "deploy" / "kubernetes-server.yaml"
 ALERTS = ROOT / "deploy" / "alerts.yaml"
+COMPOSE_LOGIN = ROOT / "deploy" / "compose-login.yaml"
 RUNBOOK = "https://docs.example.org/rocketlens/"
 MOST_EXPOSED = 2.0
 """What `systemd-analyze security` may say at most; 0 is best, 10 is worst."""
@@ -122,6 +124,36 @@ def test_the_images_health_check_is_that_of_compose() -> None:
     (line,) = (each for each in dockerfile_stages()["server"] if each.startswith("HEALTHCHECK "))
     wanted = yaml.safe_load(COMPOSE_FILE.read_text())["services"]["rocketlens"]["healthcheck"]["test"]
     assert json.loads(line.partition(" CMD ")[2] or line.partition("CMD ")[2]) == wanted[1:]
+
+
+def asks_for_a_login(words: list[str], files: str) -> bool:
+    """Whether arguments of `serve` have the page ask, by TLS, with accounts and certificate from a directory."""
+    options = options_of(words)
+    paths = {str(options["acl"]), str(options["tls_cert"])}
+    return options["http_auth"] == "basic" and options["http_tls"] and all(each.startswith(files) for each in paths)
+
+
+def test_the_login_of_compose_fits_its_schema_and_adds_to_the_command() -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE_LOGIN)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    service = load({}, COMPOSE_LOGIN)["services"]["rocketlens"]
+    without = load({})["services"]["rocketlens"]["command"]
+    assert service["command"][: len(without)] == without
+    (volume,) = service["volumes"]
+    assert volume == "${LOGIN:?a directory with acl.yml and server.pem}:/login:ro"
+    assert asks_for_a_login(service["command"], "/login/")
+    assert not asks_for_a_login([*service["command"], "--http-auth", "page"], "/login/")
+
+
+def test_the_drop_in_of_the_page_on_running_asks_for_a_login() -> None:
+    (drop_in,) = re.findall(r"^```ini$(.*?)^```$", (ROOT / "docs" / "running.md").read_text(), re.MULTILINE | re.DOTALL)
+    (command,) = re.findall(r"^ExecStart=(.+)$", drop_in, re.MULTILINE)
+    program, *words = command.split()
+    assert program == unit_value("ExecStart").split()[0]
+    assert asks_for_a_login(words, "${CREDENTIALS_DIRECTORY}/")
+    loaded = set(re.findall(r"^LoadCredential=([\w.]+):", drop_in, re.MULTILINE))
+    assert {Path(each).name for each in words if each.startswith("${CREDENTIALS_DIRECTORY}/")} == loaded
 
 
 def rules() -> list[Document]:

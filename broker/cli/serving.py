@@ -166,7 +166,7 @@ def _work(all_options: AllOptions, shared: Shared, number: int, announce: Callab
 
 
 def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], None], number: int = 0) -> None:
-    with _answering(shared.http):
+    with _answering(all_options[0], shared.http):
         stores = [_open(options, number) for options in all_options]
     _require_descriptors()
     if len(stores) > 1:
@@ -197,13 +197,21 @@ def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], 
             os._exit(0)
 
 
-def _answering(http: "list[Listener]") -> contextlib.AbstractContextManager[None]:
-    """Say over HTTP that the server starts, while stores are opened."""
+def _answering(options: ServeOptions, http: "list[Listener]") -> contextlib.AbstractContextManager[None]:
+    """Say over HTTP that the server starts, while stores are opened.
+
+    Raises `ConfigError` for a certificate that cannot be used.
+    """
     if not http:
         return contextlib.nullcontext()
+    # As above: only where there is an HTTP port.
     from broker.web.starting import answering
 
-    return answering(http)
+    if not options.http_auth.needs_tls:
+        return answering(http)
+    from broker.net.tls import http_options, load_context
+
+    return answering(http, load_context(http_options(options.tls)))
 
 
 def _require_descriptors() -> None:

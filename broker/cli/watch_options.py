@@ -8,7 +8,7 @@ import msgspec
 from broker.cli.log_format import FORMATS, TEXT
 from broker.cli.options import endpoint, gathered
 from broker.cli.port_options import Network, network
-from broker.config import DEFAULT_MILLISECONDS
+from broker.config import DEFAULT_MILLISECONDS, HTTP_AUTH, HttpAuth
 from broker.endpoint import Endpoint
 
 
@@ -24,8 +24,15 @@ class WatchArguments(msgspec.Struct, frozen=True):
     http: Endpoint | None
     http_hosts: tuple[str, ...]
     http_proxies: tuple[Network, ...]
+    http_auth: str
+    http_tls: bool
     slow_query_milliseconds: float
     log_format: str
+
+    @property
+    def auth(self) -> HttpAuth:
+        """Who has to log in at the HTTP port, as the server has it."""
+        return HttpAuth(self.http_auth, self.http_tls)
 
 
 _WATCH_OPTIONS = (
@@ -33,9 +40,9 @@ _WATCH_OPTIONS = (
         "--http",
         type=http_endpoint,
         metavar="[HOST:]PORT",
-        help="Serve the page, its JSON API (/api/v1/), /metrics (Prometheus), /healthz and /readyz here by "
-        "plain HTTP; without HOST on the loopback address. With --acl the page and the API ask for the "
-        "same keys; metrics and health are open to everybody.",
+        help="Serve the page, its JSON API (/api/v1/), /metrics (Prometheus), /healthz and /readyz here; "
+        "without HOST on the loopback address. With --acl the page and the API ask for the same keys; "
+        "--http-auth and --http-tls say how.",
     ),
     click.option(
         "--http-host",
@@ -54,6 +61,20 @@ _WATCH_OPTIONS = (
         multiple=True,
         help="An HTTP proxy in front of the page; the white lists of --acl use the client's address in its "
         "X-Forwarded-For; repeatable.",
+    ),
+    click.option(
+        "--http-auth",
+        type=click.Choice(HTTP_AUTH),
+        default=HTTP_AUTH[0],
+        show_default=True,
+        help="How accounts of --acl log in at --http. page: the page asks for their keys. basic: the browser asks "
+        "before anything is shown (HTTP Basic), and keys are taken only by --http-tls, from this machine, or "
+        "through a --trusted-proxy. basic-metrics: /metrics is for administrators too. Health is open to everybody.",
+    ),
+    click.option(
+        "--http-tls",
+        is_flag=True,
+        help="Serve --http by TLS with the certificate of --tls-cert; without TLS only health is answered.",
     ),
     click.option(
         "--slow-query",

@@ -34,7 +34,9 @@ class Reception:
     """All connections of one server that have no transport yet.
 
     `context` None: no TLS. `is_enforcing`: nothing but TLS. Connections from `proxies` must begin with a PROXY header,
-    one from elsewhere must not. `count_open` says how many connections have a transport.
+    one from elsewhere must not. `count_open` says how many connections have a transport. When there are as many
+    connections as the limits allow, another one is refused; with `replaces_oldest` it takes the place of the one that
+    has been without a transport for longest.
     """
 
     def __init__(
@@ -45,11 +47,14 @@ class Reception:
         is_enforcing: bool,
         proxies: Networks,
         count_open: Callable[[], int],
+        replaces_oldest: bool = False,
     ) -> None:
         self.budget = budget
         self.context, self.is_enforcing, self.proxies = context, is_enforcing, proxies
-        self.arrivals: set[Arrival] = set()
+        # In the order in which they began to keep us waiting.
+        self.arrivals: dict[Arrival, None] = {}
         self._count_open = count_open
+        self._replaces_oldest = replaces_oldest
         self._listening: list[socket.socket] = []
 
     def listen(self, listening: socket.socket, make_protocol: MakeProtocol) -> None:
@@ -79,14 +84,17 @@ class Reception:
                     self._pause(listening, make_protocol)
                 return
             peer = Endpoint.of_socket(name)
-            if len(self.arrivals) + self._count_open() >= self.budget.limits.connections:
+            is_full = len(self.arrivals) + self._count_open() >= self.budget.limits.connections
+            if is_full and self._replaces_oldest and self.arrivals:
+                next(iter(self.arrivals)).close()
+            elif is_full:
                 self.budget.complain(
                     "%s: there are as many connections already as the limit (connections) allows", peer
                 )
                 accepted.close()
                 continue
             accepted.setblocking(False)
-            self.arrivals.add(Arrival(self, accepted, peer, make_protocol))
+            self.arrivals[Arrival(self, accepted, peer, make_protocol)] = None
 
     def _pause(self, listening: socket.socket, make_protocol: MakeProtocol) -> None:
         loop = asyncio.get_running_loop()
@@ -121,6 +129,7 @@ class Arrival:
         """Close at once."""
         if self._task is not None:
             self._task.cancel()
+            self._reception.arrivals.pop(self, None)
         else:
             self._leave()
             self._socket.close()
@@ -163,7 +172,7 @@ class Arrival:
 
     def _hand_over(self, context: ssl.SSLContext | None) -> None:
         self._leave()
-        self._reception.arrivals.add(self)
+        self._reception.arrivals[self] = None
         self._task = self._loop.create_task(self._connect(context))
 
     async def _connect(self, context: ssl.SSLContext | None) -> None:
@@ -179,7 +188,7 @@ class Arrival:
                 self._reception.budget.complain("%s: TLS handshake failed: %s", self._client, error)
             self._socket.close()
         finally:
-            self._reception.arrivals.discard(self)
+            self._reception.arrivals.pop(self, None)
 
     @property
     def _client(self) -> Endpoint:
@@ -192,4 +201,4 @@ class Arrival:
     def _leave(self) -> None:
         self._timer.cancel()
         self._loop.remove_reader(self._socket)
-        self._reception.arrivals.discard(self)
+        self._reception.arrivals.pop(self, None)

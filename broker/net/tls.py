@@ -1,6 +1,7 @@
 """TLS contexts made of certificate files: that of the port, and that of a client of ours."""
 
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 from broker.config import TlsOptions
@@ -15,6 +16,16 @@ def watched_context(options: TlsOptions) -> Watched[ssl.SSLContext]:
     """The context of these options, made anew when a file changes. Raises `ConfigError`."""
     files = (options.certificate, options.key, options.key_password_file, options.client_ca)
     return Watched("TLS certificate", [path for path in files if path is not None], lambda: load_context(options))
+
+
+def watched_http_context(options: TlsOptions) -> Watched[ssl.SSLContext]:
+    """The context of the HTTP port, whose clients present no certificates; else as `watched_context`."""
+    return watched_context(http_options(options))
+
+
+def http_options(options: TlsOptions) -> TlsOptions:
+    """The options of TLS on the HTTP port: with the same certificate, without those of clients."""
+    return replace(options, client_ca=None, client_auth="none")
 
 
 def load_context(options: TlsOptions) -> ssl.SSLContext:

@@ -2,4 +2,13 @@
 
 from typing import Final
 
-DOOR: Final = ("accounts", "answer_rights", "audit_log", "guard", "needs", "signature", "watched_files")
+DOOR: Final = (
+    "accounts",
+    "answer_rights",
+    "audit_log",
+    "failed_attempts",
+    "guard",
+    "needs",
+    "signature",
+    "watched_files",
+)

@@ -14,8 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from broker.web.api.access import Access
-from broker.web.api.errors import ApiError
+from broker.web.api.access import Access, advice
+from broker.web.api.errors import refusal_of
+from protocol.errors import RocketLensError
 
 DIRECTORY: Final = Path(__file__).with_name("page")
 
@@ -78,9 +79,10 @@ def _route(path: str, file: PageFile, access: Access) -> Route:
 def _sender(file: PageFile, access: Access) -> Callable[[Request], Awaitable[Response]]:
     async def send(request: Request) -> Response:
         try:
-            access.check_host(request.headers.get("host", ""))
-        except ApiError as error:
-            return Response(error.body(), error.status, HEADERS, "application/json")
+            access.admit_page(request)
+        except RocketLensError as error:
+            refused = refusal_of(error)
+            return Response(refused.body(), refused.status, HEADERS | advice(refused, request), "application/json")
         headers = {**HEADERS, "ETag": file.tag}
         if request.headers.get("if-none-match") == file.tag:
             return Response(b"", 304, headers)

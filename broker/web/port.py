@@ -4,19 +4,30 @@ uvicorn waits without end for a request that comes byte by byte, and for a clien
 and its answer have :data:`REQUEST_SECONDS` together, and there are :data:`CONNECTIONS` connections at most. When there
 are so many, the connection is closed that has kept us waiting longest, for a request or for its answer to be read, so
 that a probe of our health finds room whatever others send. Only where all are being answered a new one is refused.
+
+With TLS the first byte of a connection decides what it is, as on the other port: probes may come without TLS, and what
+else does is refused by the site. Connections whose handshake is not done are bounded likewise, and as many.
 """
 
 import asyncio
 import contextlib
 import itertools
+import socket
+import ssl
+import time
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from broker.limits import DEFAULT_LIMITS
+from broker.net.budget import ConnectionBudget
 from broker.net.listeners import Listener, listen
+from broker.net.reception import Reception
+from broker.security.watched_files import Watched
 from broker.web.site import Site
 
 REQUEST_SECONDS: Final = 20.0
@@ -101,7 +112,24 @@ class BoundedProtocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: ours stop it."""
+    """uvicorn without its signal handlers: ours stop it. With a `reception` that accepts its connections."""
+
+    reception: Reception | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections on sockets that listen."""
+        if self.reception is None:
+            await super().startup(sockets)
+            return
+        config, self.servers = self.config, []
+        for each in sockets or ():
+            self.reception.listen(
+                each,
+                lambda _header: config.http_protocol_class(  # type: ignore[call-arg]
+                    config=config, server_state=self.server_state, app_state={}
+                ),
+            )
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -109,10 +137,13 @@ class _Server(uvicorn.Server):
 
 
 class WebPort:
-    """Serves a `site` on bound sockets; all methods are the event loop's."""
+    """Serves a `site` on bound sockets, with a `context` by TLS; all methods are the event loop's."""
 
-    def __init__(self, site: Site, listeners: Sequence[Listener]) -> None:
+    def __init__(
+        self, site: Site, listeners: Sequence[Listener], context: Watched[ssl.SSLContext] | None = None
+    ) -> None:
         self.site = site
+        self.context = context
         self._listeners = listeners
         settings: dict[str, Any] = {
             "loop": "none",
@@ -129,6 +160,7 @@ class WebPort:
             "timeout_graceful_shutdown": STOP_SECONDS,
         }
         self._server = _Server(uvicorn.Config(site.application(), **settings))
+        self._server.reception = None if context is None else _reception(context)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -141,6 +173,21 @@ class WebPort:
     async def stop(self) -> None:
         """Finish what is being answered, for a second at most, and close."""
         self._server.should_exit = True
+        if self._server.reception is not None:
+            self._server.reception.close()
         if self._task is not None:
             await self._task
         self.site.close()
+
+
+def _reception(context: Watched[ssl.SSLContext]) -> Reception:
+    """Accepts connections with TLS and without; those beyond the bound replace the one that waits longest."""
+    limits = replace(DEFAULT_LIMITS, connections=CONNECTIONS, idle_seconds=int(REQUEST_SECONDS))
+    return Reception(
+        ConnectionBudget(limits, time.monotonic),
+        context=context,
+        is_enforcing=False,
+        proxies=(),
+        count_open=lambda: 0,  # those with a transport are bounded by their protocol
+        replaces_oldest=True,
+    )

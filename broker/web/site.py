@@ -1,7 +1,8 @@
 """What the HTTP port answers: `/metrics`, `/healthz`, `/readyz`, and where there is one the API and the page.
 
 GET and HEAD alone, never a traceback. A request for metrics has to name a host that is ours, as for the page, so that
-foreign pages cannot read them. Health is answered under any name, since probes use any.
+foreign pages cannot read them. Health is answered under any name and by any way, since probes use any, and says nothing
+of what is served.
 """
 
 import asyncio
@@ -15,10 +16,11 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from broker.metrics.metrics_rows import MetricsRows
 from broker.service.lookup_pool import LookupPool
-from broker.web.api.access import Access
+from broker.web.api.access import Access, advice
 from broker.web.api.application import Api
-from broker.web.api.errors import ApiError
+from broker.web.api.errors import refusal_of
 from broker.web.page_files import page_routes
+from protocol.errors import RocketLensError
 
 RENDER_SECONDS: Final = 10.0
 """How long a scrape may take; Prometheus gives up after as long by default."""
@@ -74,9 +76,10 @@ class Site:
     async def metrics(self, request: Request) -> Response:
         """All figures, in the form that the client asks for; scrapes at the same time share one answer."""
         try:
-            self._access.check_host(request.headers.get("host", ""))
-        except ApiError as error:
-            return PlainTextResponse(f"{error}\n", error.status, NO_STORE)
+            self._access.admit_metrics(request)
+        except RocketLensError as error:
+            refused = refusal_of(error)
+            return PlainTextResponse(f"{error}\n", refused.status, NO_STORE | advice(refused, request))
         accept = "openmetrics" if "application/openmetrics-text" in request.headers.get("accept", "") else ""
         future = self._rendering.get(accept)
         if future is None:

@@ -3,17 +3,20 @@
 The port is there from the first moment, so that a probe can tell a server that opens a large store from one that hangs.
 A thread answers, since opening keeps the main one busy; it is gone before the event loop takes the port over, and
 connections that come in between wait in the kernel's queue. Each connection has a second and 16 KiB, one after another.
+With TLS, as later on, the first byte of a connection says whether it comes by it.
 """
 
 import contextlib
 import select
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from broker.net.listeners import Listener
+from broker.net.tls import FIRST_BYTE
 
 CLIENT_SECONDS: Final = 1.0
 HEADER_BYTES: Final = 16 * 1024
@@ -22,8 +25,8 @@ PAUSE_SECONDS: Final = 0.05
 
 
 @contextlib.contextmanager
-def answering(listeners: Sequence[Listener]) -> Iterator[None]:
-    """Answer on bound sockets while the block runs; without any nothing is done."""
+def answering(listeners: Sequence[Listener], context: ssl.SSLContext | None = None) -> Iterator[None]:
+    """Answer on bound sockets while the block runs, with a `context` by TLS too; without any nothing is done."""
     if not listeners:
         yield
         return
@@ -32,7 +35,8 @@ def answering(listeners: Sequence[Listener]) -> Iterator[None]:
         each.setblocking(False)
         each.listen(BACKLOG)
     wake, woken = socket.socketpair()
-    thread = threading.Thread(target=_answer, args=(sockets, woken, time.monotonic()), name="starting", daemon=True)
+    arguments = (sockets, woken, time.monotonic(), context)
+    thread = threading.Thread(target=_answer, args=arguments, name="starting", daemon=True)
     thread.start()
     try:
         yield
@@ -42,7 +46,9 @@ def answering(listeners: Sequence[Listener]) -> Iterator[None]:
         woken.close()
 
 
-def _answer(sockets: Sequence[socket.socket], woken: socket.socket, started: float) -> None:
+def _answer(
+    sockets: Sequence[socket.socket], woken: socket.socket, started: float, context: ssl.SSLContext | None
+) -> None:
     while True:
         ready, _, _ = select.select([*sockets, woken], [], [])
         if woken in ready:
@@ -54,11 +60,21 @@ def _answer(sockets: Sequence[socket.socket], woken: socket.socket, started: flo
                 select.select([woken], [], [], PAUSE_SECONDS)
                 continue
             with connection, contextlib.suppress(OSError):  # the client is gone, or takes too long
-                _answer_one(connection, time.monotonic() - started)
+                _answer_one(connection, time.monotonic() - started, context)
 
 
-def _answer_one(connection: socket.socket, seconds: float) -> None:
+def _answer_one(connection: socket.socket, seconds: float, context: ssl.SSLContext | None) -> None:
     deadline = time.monotonic() + CLIENT_SECONDS
+    connection.settimeout(CLIENT_SECONDS)
+    if context is not None and connection.recv(1, socket.MSG_PEEK) == bytes([FIRST_BYTE]):
+        connection.settimeout(max(deadline - time.monotonic(), PAUSE_SECONDS))
+        with context.wrap_socket(connection, server_side=True) as wrapped:  # the time is that of the whole handshake
+            _answer_request(wrapped, seconds, deadline)
+    else:
+        _answer_request(connection, seconds, deadline)
+
+
+def _answer_request(connection: socket.socket, seconds: float, deadline: float) -> None:
     request = b""
     while b"\r\n\r\n" not in request:
         left = deadline - time.monotonic()

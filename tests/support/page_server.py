@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
+from broker.config import ASK_ON_THE_PAGE, HttpAuth
 from broker.metrics.metrics_rows import MetricsRows
 from broker.net.listeners import bind_listeners, close_listeners
 from broker.security.accounts import watched_accounts
@@ -17,9 +18,11 @@ from broker_harness import LOOPBACK, in_a_thread
 
 
 @contextlib.asynccontextmanager
-async def _page(services: Sequence[BrokerService], accounts: Path | None, port: int) -> AsyncIterator[str]:
+async def _page(
+    services: Sequence[BrokerService], accounts: Path | None, port: int, auth: HttpAuth
+) -> AsyncIterator[str]:
     (listener,) = bind_listeners([LOOPBACK._replace(port=port)])
-    api = Api(services, Access(accounts=None if accounts is None else watched_accounts(accounts)))
+    api = Api(services, Access(accounts=None if accounts is None else watched_accounts(accounts), auth=auth))
     web = WebPort(Site(MetricsRows(), lambda _accept: (b"", "text/plain"), api), [listener])
     loop = asyncio.get_running_loop()
     try:
@@ -35,7 +38,12 @@ async def _page(services: Sequence[BrokerService], accounts: Path | None, port: 
 
 
 @contextlib.contextmanager
-def serving_page(services: Sequence[BrokerService], accounts: Path | None = None, port: int = 0) -> Iterator[str]:
+def serving_page(
+    services: Sequence[BrokerService],
+    accounts: Path | None = None,
+    port: int = 0,
+    auth: HttpAuth = ASK_ON_THE_PAGE,
+) -> Iterator[str]:
     """The origin of a page over stores, served on a thread; on a free port, or on one that was free before."""
-    with in_a_thread(lambda: _page(services, accounts, port)) as origin:
+    with in_a_thread(lambda: _page(services, accounts, port, auth)) as origin:
         yield origin

@@ -41,7 +41,9 @@ class ApiOf:
         self.store = MessageStore.open(root, StoreOptions(tier=options.get("tier")))
         self.service = service_of(self.store, **options)
         watched = None if accounts is None else watched_accounts(accounts)
-        access = Access(self.service.options.http_hosts, self.service.options.http_proxies, watched)
+        given = self.service.options
+        broker = self.service.broker_name
+        access = Access(given.http_hosts, given.http_proxies, watched, given.http_auth, audit_log, broker)
         self.api = Api([self.service], access, audit_log)
         self.application = self.api.application()
 

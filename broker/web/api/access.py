@@ -2,26 +2,37 @@
 
 A foreign page that gives its own host name our address (DNS rebinding) is recognized by the Host header: only IP
 addresses, this machine's names, and those of `--http-host` are accepted. Keys are the access key and the secret key of
-an account; they are compared in the same time whatever is wrong with them, and appear in no log.
+an account; they are compared in the same time whatever is wrong with them, and appear in no log. Guessing is bounded
+(:mod:`broker.security.failed_attempts`), and each guess is a line of the audit log.
 
 White lists go by a client's address. That is the socket's peer, or, where the peer is one of `--trusted-proxy`, what
 that proxy wrote into X-Forwarded-For; any other client may write into this header what it likes.
+
+With `--http-auth basic` a browser sends keys by itself. So they are asked for only where nobody can read them on their
+way, and what a page of another site makes a browser ask is refused.
 """
 
 import base64
 import binascii
+import hashlib
 import hmac
 import ipaddress
+import logging
+import math
 import socket
 from collections.abc import Iterable
 from typing import Final
 
 from starlette.requests import HTTPConnection, Request
 
-from broker.config import Networks
+from broker.config import ASK_ON_THE_PAGE, HttpAuth, Networks
 from broker.security.accounts import Account, Accounts
+from broker.security.audit_log import AuditLog, Look, now
+from broker.security.failed_attempts import FailedAttempts
 from broker.security.watched_files import Watched
 from broker.web.api.errors import ApiError
+
+logger = logging.getLogger(__name__)
 
 FORWARDED: Final = "x-forwarded-for"
 """The header with the addresses that a request came by: each proxy appends the one that it was asked from."""
@@ -29,17 +40,39 @@ FORWARDED: Final = "x-forwarded-for"
 NO_SECRET: Final = b"\x00no account has this secret"
 """What is compared with where there is no account, so that this takes as long."""
 
+OTHER_SITES: Final = ("cross-site", "same-site")
+"""What browsers write into Sec-Fetch-Site where a page of another origin made them ask."""
+
+
+class FailedLogin(ApiError):
+    """Keys that are wrong. `is_noted`: the audit log has a line about them already, or needs no second one."""
+
+    def __init__(self, message: str, *, is_noted: bool) -> None:
+        super().__init__(401, "unauthorized", message)
+        self.is_noted = is_noted
+
 
 class Access:
-    """Admits requests by host and, where there are `accounts`, by their keys."""
+    """Admits requests by host, by the way that they come, and, where there are `accounts`, by their keys."""
 
     def __init__(
-        self, hosts: Iterable[str] = (), proxies: Networks = (), accounts: Watched[Accounts] | None = None
+        self,
+        hosts: Iterable[str] = (),
+        proxies: Networks = (),
+        accounts: Watched[Accounts] | None = None,
+        auth: HttpAuth = ASK_ON_THE_PAGE,
+        audit_log: AuditLog | None = None,
+        broker: str = "",
     ) -> None:
-        """Take `hosts` besides IP addresses and the names of this machine; `proxies` name their clients."""
+        """Take `hosts` besides IP addresses and the names of this machine; `proxies` name their clients.
+
+        `auth` says who has to log in; wrong keys are written down in `audit_log` under the name of `broker`.
+        """
         self._proxies = proxies
         self._hosts = {"localhost", socket.gethostname().lower(), *(host.lower() for host in hosts)}
         self.accounts = accounts
+        self._auth, self._audit_log, self._broker = auth, audit_log, broker
+        self._failed = FailedAttempts()
 
     def check_host(self, header: str) -> None:
         """Raise `ApiError` for a host that is not ours."""
@@ -52,9 +85,47 @@ class Access:
             f"this server does not answer as host {host!r}: name it with --http-host, or ask by IP address",
         )
 
-    def admit(self, request: Request) -> Account | None:
-        """The account of a request, None for a client that needs none. Raises `ApiError` 403 and 401."""
+    def check_way(self, request: Request) -> None:
+        """Raise `ApiError` for a way on which keys could be read, where such ways are refused."""
+        if request.url.scheme == "https":
+            return
+        if self._auth.needs_tls:
+            raise ApiError(403, "tls_needed", "this server answers by TLS alone: ask https:// in place of http://")
+        peer = request.client.host if request.client is not None else ""
+        if self._auth.asks_first and not (_is_address(peer) and self._is_near(peer)):
+            text = (
+                "keys are not taken in plain text from the network: ask through the proxy of this server, which has TLS"
+            )
+            raise ApiError(403, "plain_text", text)
+
+    def admit_page(self, request: Request) -> None:
+        """Admit one that asks for the page itself, which shows nothing of a store. Raises `ApiError`, `AuditError`."""
         self.check_host(request.headers.get("host", ""))
+        self.check_way(request)
+        if self._auth.asks_first:
+            self._account_of(request, request.url.path)
+
+    def admit_metrics(self, request: Request) -> None:
+        """Admit one that asks for metrics, which name topics and groups. Raises `ApiError`, `AuditError`."""
+        self.check_host(request.headers.get("host", ""))
+        if self._auth.needs_tls or self._auth.asks_for_metrics:
+            self.check_way(request)
+        account = self._account_of(request, request.url.path) if self._auth.asks_for_metrics else None
+        if account is not None and not account.is_admin:
+            raise ApiError(403, "forbidden", f"{account.access_key} may not see this: it is for administrators")
+
+    def admit(self, request: Request, path: str) -> Account | None:
+        """The account of a request to a path of the API, None for a client that needs none.
+
+        Raises `ApiError` 403, 401 and 429, and `AuditError` where a failed login cannot be written down.
+        """
+        self.check_host(request.headers.get("host", ""))
+        self.check_way(request)
+        if self._auth.asks_first and request.headers.get("sec-fetch-site") in OTHER_SITES:
+            raise ApiError(403, "foreign_site", "the page of another site asked for this: open it from here")
+        return self._account_of(request, path)
+
+    def _account_of(self, request: Request, path: str) -> Account | None:
         if self.accounts is None:
             return None
         accounts = self.accounts.current
@@ -63,10 +134,38 @@ class Access:
             return None
         # Of a named account the secret is always asked for, also where signatures are not (whiteRemoteAddress).
         access_key, secret = _keys_of(request.headers.get("authorization", ""))
+        if not access_key:
+            text = "this server asks for an access key and a secret key (HTTP Basic)"
+            raise FailedLogin(text, is_noted=False)
+        wait_seconds = self._failed.wait_seconds(address, access_key)
+        if wait_seconds:
+            raise _too_many(wait_seconds)
         account = accounts.by_access_key.get(access_key)
-        if not hmac.compare_digest(secret, NO_SECRET if account is None else account.secret_key) or account is None:
-            raise ApiError(401, "unauthorized", _refusal(access_key))
-        return account
+        # Digests, since the time to compare depends on the length of what is compared with.
+        expected = _digest(NO_SECRET if account is None else account.secret_key)
+        if hmac.compare_digest(_digest(secret), expected) and account is not None:
+            self._failed.note_success(address, access_key)
+            return account
+        is_guess = self._failed.note_failed(address, access_key, secret)
+        text = "the access key or the secret key is wrong"
+        if is_guess:
+            client = address or (request.client.host if request.client is not None else "")
+            self._note(path, client, access_key if account is not None else None, text)
+            if self._failed.wait_seconds(address, access_key):
+                logger.warning("HTTP: too many failed logins from %s; further ones are refused for a while", client)
+        raise FailedLogin(text, is_noted=is_guess)
+
+    def _note(self, path: str, client: str, access_key: str | None, remark: str) -> None:
+        """Write a failed login down. A name that is no account's is left out: it may be a secret in the wrong field."""
+        if self._audit_log is not None:
+            asked = {} if access_key is None else {"accessKey": access_key}
+            look = Look(now(), self._broker, None, client, f"GET {path}", "UNAUTHORIZED", asked, 0, (), remark)
+            self._audit_log.write(look)
+
+    def _is_near(self, peer: str) -> bool:
+        """Whether what a peer sends crosses no network on its way here, or only that of a trusted proxy."""
+        address = ipaddress.ip_address(peer)
+        return address.is_loopback or any(address in network for network in self._proxies)
 
     def client_address(self, request: HTTPConnection) -> str | None:
         """The IP address that a request comes from, None where that is not known.
@@ -83,18 +182,27 @@ class Access:
         return None
 
 
-def challenge(request: Request) -> str:
-    """The header of a 401: the page asks for keys by itself, so its requests must not make the browser ask too."""
-    mode = request.headers.get("sec-fetch-mode", "navigate")
-    return 'Basic realm="rocketlens", charset="UTF-8"' if mode == "navigate" else 'X-Basic realm="rocketlens"'
+def advice(error: ApiError, request: Request) -> dict[str, str]:
+    """Headers of a refusal that say what a client may do about it.
+
+    The page asks for keys by itself, so its requests must not make the browser ask too.
+    """
+    if error.status == 401:
+        is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
+        scheme = 'Basic realm="rocketlens", charset="UTF-8"' if is_opened else 'X-Basic realm="rocketlens"'
+        return {"WWW-Authenticate": scheme}
+    return {"Retry-After": str(error.retry_seconds)} if error.status in (429, 503) else {}
 
 
-def _refusal(access_key: str) -> str:
-    return (
-        "the access key or the secret key is wrong"
-        if access_key
-        else "this server asks for an access key and a secret key (HTTP Basic)"
-    )
+def _too_many(wait_seconds: float) -> ApiError:
+    seconds = math.ceil(wait_seconds)
+    error = ApiError(429, "too_many_attempts", f"too many wrong keys came from this address: try again in {seconds} s")
+    error.retry_seconds = seconds
+    return error
+
+
+def _digest(secret: bytes) -> bytes:
+    return hashlib.sha256(secret).digest()
 
 
 def _keys_of(header: str) -> tuple[str, bytes]:

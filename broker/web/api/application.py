@@ -20,14 +20,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker.security.accounts import Account
 from broker.security.audit_log import AuditLog
 from broker.service.broker_service import BrokerService
 from broker.service.long_polling import HeldPull
 from broker.service.lookup_pool import LookupPool
-from broker.web.api.access import Access, challenge
+from broker.web.api.access import Access, FailedLogin, advice
 from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse
 from broker.web.api.endpoint import Awaited, Endpoint, Question
-from broker.web.api.errors import ApiError, ClientGone, not_found
+from broker.web.api.errors import ApiError, ClientGone, not_found, refusal_of
 from broker.web.api.find import FindAnswer, FindQuestion, find
 from broker.web.api.health import Examinations, HealthAnswer, HealthQuestion
 from broker.web.api.histogram import HistogramAnswer, HistogramQuestion, histogram
@@ -151,7 +152,7 @@ class Api:
         return Starlette(routes=routes, exception_handlers={HTTPException: _no_such_path})
 
     async def _describe(self, request: Request) -> Response:
-        self.access.check_host(request.headers.get("host", ""))
+        self.access.admit_page(request)
         if not self._description:
             self._description = describe(self.endpoints, installed_version())
         return Response(self._description, 200, PLAIN, "application/json")
@@ -160,11 +161,7 @@ class Api:
         """Answer one request of an endpoint. Raises `ApiError`."""
         peer = "" if request.client is None else request.client.host
         looker = Looker(self.access.client_address(request) or peer, self._audit_log)
-        try:
-            account = self.access.admit(request)
-        except ApiError as error:
-            looker.note_refused(endpoint, self._first.broker_name, error)
-            raise
+        account = self._admit(endpoint, request, looker)
         question = endpoint.read(request.query_params.multi_items())
         context = RequestContext(
             self._service_of(question),
@@ -178,12 +175,23 @@ class Api:
             # Of its own, since a context is done with when its work is.
             before = replace(context, gone=threading.Event())
             await self._wait_for(request, before, partial(endpoint.awaits, before, question))
+            # Meanwhile the accounts may have changed.
+            context = replace(context, account=self._admit(endpoint, request, looker))
         content = await self._run(request, context, partial(_work, endpoint, context, question, looker))
         if endpoint.answer is not bytes:
             return Response(content, 200, PLAIN, "application/json")
         name = f"message-{getattr(question, 'offset', 0)}.bin"
         headers = {**PLAIN, "Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, 200, headers, "application/octet-stream")
+
+    def _admit(self, endpoint: Endpoint, request: Request, looker: Looker) -> Account | None:
+        """The account of a request, None for a client that needs none. Raises `ApiError`."""
+        try:
+            return self.access.admit(request, f"/api/v1{endpoint.path}")
+        except ApiError as error:
+            if not (isinstance(error, FailedLogin) and error.is_noted):
+                looker.note_refused(endpoint, self._first.broker_name, error)
+            raise
 
     def _service_of(self, question: Question) -> BrokerService:
         if question.broker is None:
@@ -268,12 +276,10 @@ def _handler(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
         started = time.monotonic()
         try:
             return await answer(request)
-        except ApiError as error:
-            return _refusal(error, request)
         except ClientGone:
             return Response(b"", GONE)
         except RocketLensError as error:
-            return _refusal(ApiError(503, "store_error", str(error)), request)
+            return _refusal(refusal_of(error), request)
         except Exception:
             logger.exception("%s failed after %.3f s", request.url.path, time.monotonic() - started)
             return _refusal(ApiError(500, "internal", "this failed; the server's log has the reason"), request)
@@ -283,11 +289,7 @@ def _handler(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
 
 def _refusal(error: ApiError, request: Request) -> Response:
     headers = dict(PLAIN)
-    if error.status == 401:
-        headers["WWW-Authenticate"] = challenge(request)
-    if error.status == 503:
-        headers["Retry-After"] = "1"
-    return Response(error.body(), error.status, headers, "application/json")
+    return Response(error.body(), error.status, headers | advice(error, request), "application/json")
 
 
 async def _no_such_path(request: Request, error: Exception) -> Response:

@@ -25,6 +25,8 @@ class ApiError(RocketLensError):
     def __init__(self, status: int, code: str, message: str, parameter: str | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_seconds = 1
+        """After how long a client may ask again that was refused for now (429, 503)."""
         self.detail = ErrorDetail(code, message, parameter)
 
     def body(self) -> bytes:
@@ -34,6 +36,11 @@ class ApiError(RocketLensError):
 
 class ClientGone(Exception):
     """The client that asked is gone."""
+
+
+def refusal_of(error: RocketLensError) -> ApiError:
+    """What a client is answered that caused an error."""
+    return error if isinstance(error, ApiError) else ApiError(503, "store_error", str(error))
 
 
 def bad_parameter(parameter: str, message: str) -> ApiError:

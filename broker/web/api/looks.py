@@ -1,7 +1,7 @@
 """Which messages an answer of the API shows, and the line about it in the audit log."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -10,6 +10,8 @@ from broker.web.api.endpoint import Endpoint
 from broker.web.api.errors import ApiError
 from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError
+
+TOO_MANY: Final = 429
 
 
 def shown_lines(_question: Any, answer: Any) -> list[int]:
@@ -60,7 +62,8 @@ class Looker:
 
     def note_refused(self, endpoint: Endpoint, broker: str, error: ApiError) -> None:
         """Write down that a client without rights wanted to look. Raises `AuditError`, which becomes the answer."""
-        if self.audit_log is not None and endpoint.shows is not None:
+        # What is refused because of too many guesses is not looked at; the guesses are written down.
+        if self.audit_log is not None and endpoint.shows is not None and error.status != TOO_MANY:
             request, result = f"GET /api/v1{endpoint.path}", error.detail.code.upper()
             self.audit_log.write(Look(now(), broker, None, self.client, request, result, {}, 0, (), cut(str(error))))
 

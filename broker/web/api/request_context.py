@@ -12,7 +12,6 @@ from broker.web.api.errors import ApiError, ClientGone, forbidden, not_found
 from protocol.errors import ConfigError, StoreError
 from protocol.mask import Mask, mask_of
 from protocol.message import Message
-from storage.life.message_copies import origin_topic
 from storage.names import did_you_mean, similar_names
 from storage.store.message_store import MessageStore
 from storage.store.topic_catalog import topic_names
@@ -73,10 +72,11 @@ class RequestContext:
         return self.account is None or may_read(self.account, message)
 
     def require_message(self, message: Message) -> None:
-        """Raise `ApiError` for a message that may not be seen."""
-        self.require_right(message.topic)
+        """Raise `ApiError` for a message that may not be seen; its topic is none of the account's business either."""
         if not self.may_read_message(message):
-            self.require_right(origin_topic(message))
+            assert self.account is not None
+            name = self.account.access_key
+            raise forbidden(f"{name} may not read the message at physical offset {message.physical_offset}")
 
     def may_see_group(self, group: str) -> bool:
         """Whether the progress of a consumer group may be seen."""

@@ -18,6 +18,7 @@ import pytest
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, SECRETS, write_accounts
 from benchmarks.server_process import free_port
 from broker.endpoint import Endpoint
+from certificates import Authority
 from lane_requests import query, view
 from metric_figures import Figures, figure, read_figures
 from process import ROOT, Serving, rocketlens, serving_process
@@ -155,6 +156,48 @@ def test_several_workers_serve_one_page_that_asks_for_the_keys_of_the_port(g1_st
         assert api_status(server, "/health", **keys(ADMIN, ADMIN_SECRET)) == 200
         assert server.stop() == 0
         assert not any(secret in server.errors.read_text() for secret in SECRETS)
+
+
+def test_a_page_by_tls_asks_for_a_login_and_probes_need_neither(g1_store: Path, tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path / "tls")
+    certificate, key = authority.sign("server")
+    acl, log = write_accounts(tmp_path / "plain_acl.yml"), tmp_path / "audit.jsonl"
+    options = ["--http", "0.0.0.0:0", "--http-auth", "basic-metrics", "--http-tls", "--acl", str(acl)]
+    files = ["--tls-cert", str(certificate), "--tls-key", str(key), "--audit-log", str(log)]
+    with serving_process(g1_store, tmp_path, *options, *files) as server:
+
+        def status(path: str, **headers: str) -> int:
+            request = urllib.request.Request(f"https://127.0.0.1:{server.http_port}{path}", headers=headers)
+            try:
+                trusted = authority.client_context()
+                with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS, context=trusted) as answer:
+                    return int(answer.status)
+            except urllib.error.HTTPError as error:
+                return error.code
+
+        reader = keys(READER, READER_SECRET)
+        assert status_of(server, "/healthz") == status_of(server, "/readyz") == status("/readyz") == 200
+        for path in ("/", "/page/main.js", "/api/v1/message?offset=0", "/metrics"):
+            assert status_of(server, path, **reader) == 403
+            assert status(path) == 401
+            assert status(path, **reader) == (403 if path == "/metrics" else 200)
+        assert status("/metrics", **keys(ADMIN, ADMIN_SECRET)) == 200
+        assert server.stop() == 0
+        assert not any(secret in server.errors.read_text() for secret in SECRETS)
+    looks = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(look["account"], look["result"]) for look in looks if look["messages"]] == [(READER, "SUCCESS")]
+
+
+def test_a_login_in_plain_text_over_a_network_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
+    acl = write_accounts(tmp_path / "plain_acl.yml")
+    (tmp_path / "store").mkdir()
+    options = ("--http", "0.0.0.0:9180", "--http-auth", "basic", "--acl", acl)
+    outcome = rocketlens("serve", tmp_path / "store", *options)
+    assert outcome.returncode == 2
+    said = outcome.stderr.decode()
+    assert "keys would pass the network in plain text" in said
+    assert "--http-tls" in said
+    assert "--trusted-proxy" in said
 
 
 OPENS_LATE = """

@@ -118,6 +118,20 @@ def test_a_topic_that_may_not_be_read_is_refused_on_every_path(guarded: ApiOf) -
     assert "may not read" in tried["tried"][0]["note"]
 
 
+def test_who_guesses_an_offset_does_not_learn_the_topic_of_the_message_there(guarded: ApiOf) -> None:
+    offset = int(FAILED[0][5][-16:], 16)
+    assert guarded.get("/message", offset=offset, headers=ADMIN_KEYS)["topic"] == "TopicBatch"
+    for path, parameters in (
+        ("/message", {"offset": offset}),
+        ("/message/body", {"offset": offset}),
+        ("/find", {"text": str(offset)}),
+        ("/find", {"text": FAILED[0][5]}),
+    ):
+        answer = guarded.ask(path, headers=READER_KEYS, **parameters)
+        assert b"may not read" in answer.content, path
+        assert b"TopicBatch" not in answer.content, path
+
+
 def test_a_life_leaves_out_what_is_not_for_an_account_and_says_so(guarded: ApiOf) -> None:
     life = guarded.get("/message/life", uniqueKey=FAILED[0][4], headers=READER_KEYS)
     assert (life["events"], life["leftOut"]) == ([], 3)
