@@ -186,7 +186,7 @@ class Store:
         finder = Finder(store, text, names, limits)
         finder.look_at_offset()
         finder.go_on(FindPlace())
-        return _found(finder, text, topic, names, maximum)
+        return _found(finder, text, topic, names, maximum, store.why_lost)
 
     def pull(
         self,
@@ -462,11 +462,14 @@ class Store:
         return store
 
 
-def _found(finder: "Finder", text: str, topic: str | None, names: Sequence[str], maximum: int) -> FoundMessages:
+def _found(
+    finder: "Finder", text: str, topic: str | None, names: Sequence[str], maximum: int, why_lost: str
+) -> FoundMessages:
     """What a text was found to name, and what there is to say about it."""
     found = finder.found[:maximum]
     said = [nothing_named(text, topic, names)]
     said += [f"as {each.kind}: {each.note}" for each in finder.tried.values() if each.note]
+    said += [why_lost] if why_lost else []
     notes = [
         f"the message at physical offset {message.physical_offset} is damaged: {damage}"
         for message, _, damage in found
@@ -558,7 +561,7 @@ def _why_nothing_found(store: "MessageStore", question: KeyQuestion, answer: "Qu
     if answer.refusal is not None:
         return answer.refusal
     queues, proposed = explain_queues(store, question.topic), similar_topics(store, question.topic)
-    return "; ".join(filter(None, (nothing_with(question), queues, did_you_mean(proposed))))
+    return "; ".join(filter(None, (nothing_with(question), queues, did_you_mean(proposed), store.why_lost)))
 
 
 def _key_query(question: KeyQuestion) -> "KeyQuery":

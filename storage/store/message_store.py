@@ -38,6 +38,7 @@ from storage.query.search_report import SearchReport
 from storage.query.tier_query import TierKeys, query_tier
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
+from storage.ranges import lie_within, merge, subtract
 from storage.store.current_snapshot import CurrentSnapshot
 from storage.store.refresh import StoreFollower
 from storage.store.snapshot import Snapshot, StoreOptions, with_all_growth, with_damage, with_index
@@ -56,6 +57,8 @@ OFFSETS_OF_TIER: Final = (
 
 NOTHING_SEARCHED = Found()
 MOST_STRAYS = 16
+MOST_PLACES: Final = 3
+"""Places of damage that an answer names."""
 """Most index entries without a record that one query examines; the next query examines further ones."""
 
 
@@ -170,6 +173,25 @@ class MessageStore:
             *(f"no record between physical offsets {start} and {stop}" for start, stop in snapshot.tail.skipped),
             *([self._upkeep.problem] if self._upkeep.problem else []),
         ]
+
+    @property
+    def why_lost(self) -> str:
+        """That something may be lost, as a clause for an answer that finds nothing; "" where no damage is known.
+
+        Known is the damage that a scan for keys passed over, and where index entries lead that were followed; that at
+        the end of the log, which every answer names as what it may lack, is left out.
+        """
+        snapshot = self._current.snapshot
+        named = merge((damage.start, damage.stop) for damage in snapshot.commit_log.damage)
+        skipped = subtract(merge(snapshot.tail.skipped), named)
+        alone = snapshot.damage[~lie_within(snapshot.damage, merge([*skipped, *named]))].tolist()
+        places = [f"between physical offsets {start} and {stop}" for start, stop in skipped]
+        places += [f"at physical offset {at}" for at in alone]
+        if not places:
+            return ""
+        more = len(places) - MOST_PLACES
+        listed = ", ".join(places[:MOST_PLACES]) + (f" and in {more:,} places more" if more > 0 else "")
+        return f"it may be lost, since the log is damaged: no intact record is {listed}"
 
     def refuse_tier(self, command: str) -> None:
         """Raise ConfigError for a command that reads the log alone, where older messages are in a tier."""

@@ -128,6 +128,35 @@ def test_what_is_nowhere_says_so_first_and_what_was_searched_behind_v(where: tup
     assert "searched 10 index files" in details
 
 
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_what_may_have_been_lost_with_a_part_of_the_log_is_not_said_never_to_have_been(
+    tmp_path: Path, is_indexed: bool
+) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1024)
+    written = [
+        writer.append("orders", b"an order", keys=f"o-{number}", tags="paid", index=is_indexed) for number in range(30)
+    ]
+    assert len(writer.log.segments) > 2
+    lost, after = written[4], written[5]
+    writer.overwrite(lost.physical_offset, b"\xff" * lost.size)
+    writer.close()
+    place = (
+        f"at physical offset {lost.physical_offset}"
+        if is_indexed
+        else f"between physical offsets {lost.physical_offset} and {after.physical_offset}"
+    )
+    says = f"; it may be lost, since the log is damaged: no intact record is {place}"
+    found = find((tmp_path / "store",), "o-4")
+    assert (found.code, found.errors) == (1, f"rocketlens: nothing is named o-4 in 3 topics{says}\n")
+    queried = rocketlens("query", tmp_path / "store", "--topic", "orders", "--key", "o-4")
+    assert (queried.code, queried.errors) == (
+        1,
+        f"rocketlens: no message of topic orders has the key o-4{says}\n",
+    )
+    others = find((tmp_path / "store",), "o-5")
+    assert (len(others.messages), "lost" in others.errors) == (1, False)
+
+
 def test_a_topic_that_was_meant_is_proposed(where: tuple[object, ...]) -> None:
     outcome = find(where, "TopicTets")
     assert outcome.code == 1
