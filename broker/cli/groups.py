@@ -25,8 +25,13 @@ class QueueProgress(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How many messages it has not consumed, None if that is not known."""
-        return None if self.end_offset is None else max(self.end_offset - self.next_offset, 0)
+        """How many messages it has not consumed, None if that is not known: also where it is ahead of the queue."""
+        return None if self.end_offset is None or self.is_ahead else self.end_offset - self.next_offset
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it has consumed more than there is: files of the queue are lost, or its offset is wrong."""
+        return self.end_offset is not None and self.next_offset > self.end_offset
 
 
 class Progress(NamedTuple):
@@ -54,7 +59,8 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
 
     For each group and topic: in how many queues it has committed offsets, and how many messages of these queues it has
     not consumed. With --group queue by queue: the offset that it reads next, and the offset behind the last message. In
-    the store of a broker that runs or crashed, the last offsets may not have been written yet.
+    the store of a broker that runs or crashed, the last offsets may not have been written yet. A group that is ahead of
+    a queue is named on stderr, and how far it is behind is unknown.
 
     Exit code 0 if there are any, 1 if not.
     """
@@ -75,6 +81,13 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
     if not rows:
         say(_nothing(group, topic, names, known_topics))
         sys.exit(NOT_FOUND)
+    for row in rows:
+        for queue in row.queues:
+            if queue.is_ahead:
+                say(
+                    f"group {row.group} is ahead of queue {queue.queue_id} of topic {row.topic}: it reads "
+                    f"{queue.next_offset} next, and the queue ends at {queue.end_offset}; files of it may be lost"
+                )
     if output_format != "table":
         write_maps(output_format, map(_map, rows))
     elif group is None:

@@ -1,6 +1,7 @@
 """`rocketlens topics`, `groups` and `info`: what mqadmin printed of the recorded broker."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,33 @@ def test_a_group_is_shown_queue_by_queue(where: tuple[object, ...]) -> None:
     assert [line.split()[1:] for line in lines[1:]] == [
         ["TopicTest", *map(str, (queue_id, consumed, end, lag))] for queue_id, end, consumed, lag in expected
     ]
+
+
+def test_a_group_that_is_ahead_of_a_queue_whose_files_are_lost_is_not_up_to_date(
+    g1_store: Path, tmp_path: Path
+) -> None:
+    store = Path(shutil.copytree(g1_store, tmp_path / "store"))
+    shutil.rmtree(store / "consumequeue" / "TopicTest" / "2")
+    outcome = rocketlens("groups", store, "--group", "CG_TAG", "--json")
+    (row,) = rows_of(outcome)
+    lost = [line for line in printed("consumerProgress-gt") if line[1:3] == ["broker-a", "2"]]
+    assert len(lost) == 1
+    next_offset = int(lost[0][4])
+    assert next_offset > 0
+    queues = {each["queueId"]: each for each in row["queues"]}
+    assert (queues[2]["nextOffset"], queues[2]["endOffset"], queues[2]["lag"], row["lag"]) == (
+        next_offset,
+        0,
+        None,
+        None,
+    )
+    assert [queues[each]["lag"] > 0 for each in (0, 1, 3)] == [True] * 3
+    assert outcome.errors == (
+        f"rocketlens: group CG_TAG is ahead of queue 2 of topic TopicTest: it reads {next_offset} next, and the "
+        "queue ends at 0; files of it may be lost\n"
+    )
+    line = rocketlens("groups", store, "--group", "CG_TAG").text.splitlines()[3]
+    assert line.split()[-4:] == ["2", str(next_offset), "0", "unknown"]
 
 
 def test_groups_that_committed_nothing_are_listed_too(where: tuple[object, ...]) -> None:
