@@ -5,8 +5,9 @@ import itertools
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
 from storage.doctor.words import damaged_record
+from storage.kernels import records as codes
 from storage.layout.dledger import CHECKPOINT, uncommitted_from
-from storage.log.damaged_ranges import find_damaged_ranges
+from storage.log.damaged_ranges import DamagedRange, find_damaged_ranges
 from storage.ranges import Range
 
 WALKED_BYTES = 2 * 1024 * 1024 * 1024
@@ -33,13 +34,20 @@ def check_log_end(store: OpenedStore) -> tuple[list[DoctorFinding], list[Range]]
                 segment.file.path,
                 f"{damaged_record(damage.code).sentence()} ({damage.length} bytes passed over)",
                 "the messages there are lost; all others are served",
-                f"{NO_COMMAND}; to see what is left of the first: {store.command('view --damaged')} {damage.start}",
+                _remedy(store, damage),
                 position=damage.start - segment.base_offset,
                 physical_offset=damage.start,
             )
     _check_torn_end(store, findings)
     _check_committed(store, findings)
     return findings.listed(), sorted(damaged)
+
+
+def _remedy(store: OpenedStore, damage: DamagedRange) -> str:
+    """What can be done: to look at the first record only where its parts can still be told from each other."""
+    if damage.code not in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):
+        return NO_COMMAND
+    return f"{NO_COMMAND}; to see what is left of the first: {store.command('view --damaged')} {damage.start}"
 
 
 def _check_committed(store: OpenedStore, findings: CheckFindings) -> None:

@@ -4,7 +4,7 @@ from storage.files.waiting import Lookup, Wait, plainly
 from storage.kernels import records as codes
 from storage.kernels.records import check_shape, find_record_backwards, record_start
 from storage.log.commit_log import CommitLog, Segment
-from storage.log.damaged_ranges import REASONS
+from storage.log.damaged_ranges import REASONS, reason_of
 from storage.log.segment_end import is_blank
 
 SEARCH_BACK_BYTES = 4 * 1024 * 1024
@@ -37,7 +37,7 @@ def explain_absence_lookup(commit_log: CommitLog, physical_offset: int) -> Looku
         return f"{subject}: an intact record of {code} bytes starts there"
     if code in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):
         return f"{subject}: the record there is damaged: {REASONS[code]}"
-    return f"{subject} {_around(segment, physical_offset)}"
+    return f"{subject} {_around(segment, physical_offset, code)}"
 
 
 explain_absence = plainly(explain_absence_lookup)
@@ -50,8 +50,8 @@ def _hole(commit_log: CommitLog, physical_offset: int) -> str:
     return "no segment holds it"
 
 
-def _around(segment: Segment, physical_offset: int) -> str:
-    """What lies around an offset where no record starts."""
+def _around(segment: Segment, physical_offset: int, code: int) -> str:
+    """What lies around an offset where no record starts; the code of the check says why."""
     position = physical_offset - segment.base_offset
     lowest = max(0, position - SEARCH_BACK_BYTES)
     region, base = segment.file.region, segment.base_offset
@@ -71,6 +71,8 @@ def _around(segment: Segment, physical_offset: int) -> str:
             return f"lies in DLedger's head in front of the record at {base + following}"
         if is_blank(segment.file, at + size, segment.boundary - segment.base_offset):
             return f"lies in the blank rest of its segment, behind the record at {base + at}"
+        if following == position:
+            return f"is unreadable: the record that should start there is damaged: {reason_of(code)}"
         return f"is unreadable: no record starts there, the last one before it ends at {base + at + size}"
     first = record_start(region, 0, segment.valid_length, base)
     if lowest == 0 and first > position:

@@ -120,6 +120,15 @@ class TestReasons:
             f" {len(first)}"
         )
 
+    def test_damage_where_a_record_should_start_says_what_is_wrong_with_it(self) -> None:
+        first, torn = record_at(0), bytearray(record_at(len(record_at(0))))
+        torn[4:8] = b"\xff" * 4
+        third = record_at(len(first) + len(torn))
+        assert explain_absence(log_in_memory(first + bytes(torn) + third), len(first)) == (
+            f"physical offset {len(first)} is unreadable: the record that should start there is damaged: "
+            "its magic number is none"
+        )
+
     def test_damage_from_the_start_says_how_far_was_searched(self) -> None:
         assert explain_absence(log_in_memory(bytes(5000)), 4000).endswith(
             f"no record starts there or reaches it from up to {SEARCH_BACK_BYTES} bytes before"
