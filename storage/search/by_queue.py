@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from protocol.errors import StoreError
 from protocol.java_hash import java_hash
+from protocol.mask import mask_of
 from storage.filter.sql92 import parse
 from storage.filter.sql92.form import All, Compared, OneOf
 from storage.filter.sql92.node import PartKind, Type
@@ -100,6 +101,8 @@ def required_tags(criteria: Criteria) -> tuple[str, ...] | None:
     """
     if criteria.tag is not None:
         return (criteria.tag,)
+    if mask_of(criteria.masked).changes:
+        return None  # an expression is judged by tags as they are shown
     waiting = [] if criteria.where is None else [parse(criteria.where).root]
     while waiting:  # they may be nested deeper than calls may be
         node = waiting.pop()

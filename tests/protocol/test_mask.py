@@ -65,8 +65,9 @@ class TestPaths:
         "text",
         [
             *("phone: 138", '{"phone": "138"', '{"phone":"1"}\n{"phone":"2"}', '"138"', "[" * 5000 + "]" * 5000),
-            *(b'\xff{"phone":"138"}', '{"phone":"138"}'.encode("utf-16"), gzip.compress(b'{"phone":"138"}')[:-1]),
-            *(gzip.compress(b"138"), '{"phone":"\\ud800"}', '{"phone":NaN}'),
+            *(b'\xff{"phone":"138"}', '{"phone":"138"}'.encode("utf-16")),
+            gzip.compress(b'{"phone":"138"}', mtime=0)[:-1],
+            *(gzip.compress(b"138", mtime=0), '{"phone":"\\ud800"}', '{"phone":NaN}'),
         ],
     )
     def test_a_body_in_which_places_cannot_be_found_is_hidden_whole(self, text: str | bytes) -> None:
@@ -94,7 +95,7 @@ class TestPatterns:
         ],
     )
     def test_what_it_matches_is_nowhere(self, text: str) -> None:
-        for data in (text.encode(), gzip.compress(text.encode()), zlib.compress(text.encode())[:0] or text.encode()):
+        for data in (text.encode(), gzip.compress(text.encode())):
             hidden = body(data, PATTERN)
             assert PHONE not in hidden.decode()
             assert "\\u0031" not in hidden.decode()

@@ -144,7 +144,7 @@ def api_status(server: Serving, path: str, **headers: str) -> int:
 def test_several_workers_serve_one_page_that_asks_for_the_keys_of_the_port(g1_store: Path, tmp_path: Path) -> None:
     write_accounts(tmp_path / "plain_acl.yml")
     options = ["--http", "0", "--workers", "2", "--acl", str(tmp_path / "plain_acl.yml"), "--http-host", "ops.example"]
-    with serving_process(g1_store, tmp_path, *options) as server:
+    with serving_process(g1_store, tmp_path, *options, "--mask", "tags") as server:
         assert status_of(server, "/") == 200
         assert status_of(server, "/page/main.js") == 200
         assert api_status(server, "/store") == 401
@@ -154,6 +154,8 @@ def test_several_workers_serve_one_page_that_asks_for_the_keys_of_the_port(g1_st
             assert status_of(server, "/healthz", Host=host) == status_of(server, "/readyz", Host=host) == 200
         assert api_status(server, "/health", **keys(READER, READER_SECRET)) == 403
         assert api_status(server, "/health", **keys(ADMIN, ADMIN_SECRET)) == 200
+        for path, status in (("/messages?topic=TopicTest", 200), ("/messages?topic=TopicTest&tag=TagA", 400)):
+            assert api_status(server, path, **keys(ADMIN, ADMIN_SECRET)) == status  # tags are masked
         assert server.stop() == 0
         assert not any(secret in server.errors.read_text() for secret in SECRETS)
 

@@ -77,6 +77,8 @@ class TestByQueue:
         for where in ("TAGS <> 'A'", "TAGS = 'A' OR b = 'x'", "NOT TAGS = 'A'", "TAGS NOT IN ('A')", "b = 'A'"):
             assert required_tags(Criteria(where=where)) is None, where
         assert required_tags(Criteria(where="TAGS = 'A'", tag="B")) == ("B",)
+        # What is masked is compared as it is shown, so that the bytes to search say nothing of it.
+        assert required_tags(Criteria(where="TAGS = 'A'", masked=("/x/",))) is None
         assert required_tags(Criteria(where=f"{'(' * 40}TAGS = 'A'{' AND b = 1)' * 40}")) == ("A",)
 
     def test_a_segment_without_the_topic_is_spared_and_one_full_of_it_is_scanned(

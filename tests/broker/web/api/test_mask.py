@@ -35,6 +35,7 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("/search", {"regex": f"^(?!.*{FIRST})"}),
     ("/search", {"jsonPath": f"$.phone={FIRST}"}),
     ("/search", {"where": f"to <> '{FIRST}'"}),
+    ("/search", {"where": f"TAGS IN ('T{FIRST}', '***')", "topic": "T"}),
     ("/search", {"key": FIRST, "topic": "T"}),
     ("/search", {"keyPrefix": FIRST[:5]}),
     ("/search", {"tag": f"T{FIRST}"}),
