@@ -1,16 +1,22 @@
 """What the API refuses: an HTTP status, a code for programs, a sentence for people, and the parameter that is wrong."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from protocol.errors import RocketLensError
 
 
 class ErrorDetail(msgspec.Struct, rename="camel"):
-    """Why there is no answer; `parameter` names the one that is wrong, if one is."""
+    """Why there is no answer; `parameter` names the one that is wrong, if one is.
+
+    `similar_topics` may have been meant, the most alike first.
+    """
 
     code: str
     message: str
     parameter: str | None = None
+    similar_topics: list[str] = []
 
 
 class ErrorAnswer(msgspec.Struct, rename="camel"):
@@ -22,12 +28,19 @@ class ErrorAnswer(msgspec.Struct, rename="camel"):
 class ApiError(RocketLensError):
     """A request that gets no answer but this."""
 
-    def __init__(self, status: int, code: str, message: str, parameter: str | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        parameter: str | None = None,
+        similar_topics: Sequence[str] = (),
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_seconds = 1
         """After how long a client may ask again that was refused for now (429, 503)."""
-        self.detail = ErrorDetail(code, message, parameter)
+        self.detail = ErrorDetail(code, message, parameter, list(similar_topics))
 
     def body(self) -> bytes:
         """The answer as JSON."""
@@ -48,9 +61,9 @@ def bad_parameter(parameter: str, message: str) -> ApiError:
     return ApiError(400, "bad_parameter", message, parameter)
 
 
-def not_found(message: str, parameter: str | None = None) -> ApiError:
-    """The error of something that the store does not have."""
-    return ApiError(404, "not_found", message, parameter)
+def not_found(message: str, parameter: str | None = None, similar_topics: Sequence[str] = ()) -> ApiError:
+    """The error of something that the store does not have; it may have `similar_topics`."""
+    return ApiError(404, "not_found", message, parameter, similar_topics)
 
 
 def forbidden(message: str) -> ApiError:

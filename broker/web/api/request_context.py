@@ -92,8 +92,9 @@ class RequestContext:
         """Raise `ApiError` for a topic that may not be read, or that the store does not have."""
         self.require_right(topic)
         if not self.store.queues.has_topic(topic) and topic not in self.store.config.topics:
-            absence = (f"the store has no topic {topic}", did_you_mean(self.similar_topics(topic)))
-            raise not_found("; ".join(filter(None, absence)), "topic")
+            similar = self.similar_topics(topic)
+            absence = (f"the store has no topic {topic}", did_you_mean(similar))
+            raise not_found("; ".join(filter(None, absence)), "topic", similar)
 
     def require_right(self, topic: str) -> None:
         """Raise `ApiError` for a topic that may not be read, whether it is there or not."""

@@ -6,11 +6,13 @@ export class ApiError extends Error {
     this.status = status;
     this.code = detail.code;
     this.parameter = detail.parameter;
+    this.similarTopics = detail.similarTopics ?? []; // which may have been meant
   }
 }
 
 const KEYS = "rocketlens-keys";
 const ASK_AGAIN = 1000;
+const PATIENCE = 60_000; // ms until a server that says nothing counts as one that does not answer
 const PROXY_ALONE = [502, 503, 504];
 let isAbsent = false; // whether the server did not answer last
 let keys = read();
@@ -71,15 +73,17 @@ async function request(path, parameters, signal) {
 // say the same. A proxy that answers in the server's place counts as silence.
 async function reach(place, used, signal) {
   for (;;) {
+    const patience = new AbortController();
+    const timer = setTimeout(() => patience.abort(), PATIENCE);
     try {
-      const answer = await fetch(place, { signal, cache: "no-store", headers: used ? { Authorization: `Basic ${used}` } : {} });
+      const answer = await fetch(place, { signal: signal ? AbortSignal.any([signal, patience.signal]) : patience.signal, cache: "no-store", headers: used ? { Authorization: `Basic ${used}` } : {} });
       if (!PROXY_ALONE.includes(answer.status) || answer.headers.get("Content-Type") === "application/json") {
         noteAbsence(false);
         return answer;
       }
     } catch (error) {
-      if (error.name === "AbortError") throw error;
-    }
+      if (signal?.aborted) throw error;
+    } finally { clearTimeout(timer); }
     noteAbsence(true);
     await pause(ASK_AGAIN, signal);
   }

@@ -70,6 +70,11 @@ export function notice(text, kind = "") {
   return el("p", { class: `notice ${kind}`, role: kind === "error" ? "alert" : null }, foreign(text));
 }
 
+// Links to the same view of the topics that may have been meant by one that is not there.
+export function similarLinks(view, parameters, { similarTopics }) {
+  return similarTopics.map((topic) => link(view, { ...parameters, topic }, foreign(topic)));
+}
+
 // A handler that asks the server: an error is announced, unless the view was left.
 export function guarded(work) {
   return async (...args) => {

@@ -39,7 +39,10 @@ const ACTIONS = {
   p: () => go(address("pending")),
   u: () => go(address("space")),
   h: () => go(address("health")),
-  z: () => document.getElementById("zone").focus(),
+  z: () => {
+    const zone = document.getElementById("zone"), { top, bottom } = zone.getBoundingClientRect();
+    zone.focus({ preventScroll: top >= 0 && bottom <= innerHeight }); // else the foot would take the view along
+  },
   d: () => document.getElementById("theme").click(),
   "?": showHelp,
 };

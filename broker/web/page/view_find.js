@@ -1,7 +1,7 @@
 // What the box found, and what the text was taken for.
 
 import { ask, currentCharset } from "./api.js";
-import { clear, el, foreign, link, notice } from "./dom.js";
+import { clear, el, foreign, link, notice, similarLinks } from "./dom.js";
 import { number, percent, plural } from "./format.js";
 import { MessageList, moveSelection } from "./messages.js";
 import { Work } from "./work.js";
@@ -29,6 +29,8 @@ export async function findView(parameters, context) {
       }
       if (last.topics.length) clear(topics, el("span", { class: "muted" }, "Topics named so: "), last.topics.map((topic) => link("topic", { topic }, foreign(topic, { class: "chip" }))),
         last.topicsLeftOut ? link("topics", { contains: text, system: 1 }, `and ${number(last.topicsLeftOut)} more`) : null);
+      if (last.similarTopics.length) clear(topics, el("span", { class: "muted" }, parameters.topic ? "The topic that may be meant: " : "A topic that may be meant: "),
+        parameters.topic ? similarLinks("find", parameters, last) : similarLinks("topic", {}, last));
       if (last.incomplete) clear(warning, notice(`Something may be missing: ${last.incomplete}`, "warning"));
       drawTried(tried, counts);
       const part = last.topicsToSearch ? last.topicsSearched / last.topicsToSearch : 1;

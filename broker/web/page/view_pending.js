@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { completeTopics } from "./complete.js";
-import { address, clear, el, field, foreign, guarded, link, notice } from "./dom.js";
+import { address, clear, el, field, foreign, guarded, link, notice, similarLinks } from "./dom.js";
 import { bytes, number, parseTime, plural, time, utc, zone } from "./format.js";
 import { go } from "./router.js";
 import { saveButtons } from "./save.js";
@@ -62,7 +62,8 @@ export async function pendingView(parameters, context) {
     table.hidden = shown === 0;
     more.hidden = cursor === null;
     clear(end, shown ? `${plural(shown, "message")} shown${cursor ? "; there may be more." : ", all there are."}` : "No message waits.",
-      answer.leftOut ? ` ${plural(answer.leftOut, "message")} that you may not read left out.` : "");
+      answer.leftOut ? ` ${plural(answer.leftOut, "message")} that you may not read left out.` : "",
+      answer.similarTopics.length ? [" The topic that may be meant: ", similarLinks("pending", parameters, answer).map((each) => [each, " "])] : null);
   }
 
   await page();

@@ -3,7 +3,7 @@
 
 import { ask, currentCharset } from "./api.js";
 import { completeTopics } from "./complete.js";
-import { address, clear, el, field, foreign, notice } from "./dom.js";
+import { address, clear, el, field, foreign, notice, similarLinks } from "./dom.js";
 import { bytes, number, parseTime, percent, time, zone } from "./format.js";
 import { MessageList } from "./messages.js";
 import { go } from "./router.js";
@@ -99,5 +99,8 @@ async function run(parameters, context, conditions) {
   }, { empty: "No message meets these conditions." });
   context.main.append(work.node, list.node, notes);
   context.redraw = () => { list.redraw(); conditions.redraw(); };
-  await list.goOn();
+  try { await list.goOn(); } catch (error) {
+    if (error.similarTopics?.length) context.main.append(el("p", { class: "chips" }, similarLinks("search", parameters, error)));
+    throw error;
+  }
 }

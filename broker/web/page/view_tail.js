@@ -2,7 +2,7 @@
 // not asking again, and what was stored meanwhile comes after it.
 
 import { ask, currentCharset, pause } from "./api.js";
-import { address, clear, el, field, foreign, link, notice } from "./dom.js";
+import { address, clear, el, field, foreign, link, notice, similarLinks } from "./dom.js";
 import { number, plural } from "./format.js";
 import { MessageList } from "./messages.js";
 import { go } from "./router.js";
@@ -36,7 +36,7 @@ export async function tailView(parameters, context) {
     say();
   });
   context.main.append(
-    el("div", { class: "bar" }, el("h1", {}, "Live: ", link("topic", question, foreign(topic))), button, said),
+    el("div", { class: "bar" }, el("h1", {}, "Live: ", topic ? link("topic", question, foreign(topic)) : "no topic"), button, said),
     form(question), problem, list.node);
 
   async function follow(isShown) {
@@ -68,7 +68,7 @@ export async function tailView(parameters, context) {
   say();
   try { await start(); } catch (error) {
     if (error.name === "AbortError") throw error;
-    clear(problem, notice(error.message, "error"));
+    clear(problem, notice(error.message, "error"), el("p", { class: "chips" }, error.similarTopics ? similarLinks("tail", parameters, error) : null));
     clear(said);
     button.hidden = true; // nothing goes on
   }

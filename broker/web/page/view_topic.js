@@ -1,7 +1,7 @@
 // A topic: when its messages were stored, its queues and groups, and its messages by queue, time and filter.
 
 import { ask, currentCharset } from "./api.js";
-import { address, announce, clear, el, field, foreign, guarded, link, notice } from "./dom.js";
+import { address, announce, clear, el, field, foreign, guarded, link, notice, similarLinks } from "./dom.js";
 import { Histogram } from "./histogram.js";
 import { number, parseTime, percent, plural, time, utc, zone } from "./format.js";
 import { MessageList } from "./messages.js";
@@ -38,7 +38,8 @@ function failed(context, error) {
 function absent(context, error) {
   const { topic } = context.parameters;
   clear(context.main, el("div", { class: "bar" }, el("h1", {}, foreign(topic))), notice(error.message, "error"),
-    el("p", { class: "chips" }, error.parameter === "queueId" ? link("topic", { topic }, "All queues of this topic") : link("topics", { contains: topic }, "Topics whose name contains this"),
+    el("p", { class: "chips" }, similarLinks("topic", context.parameters, error),
+      error.parameter === "queueId" ? link("topic", { topic }, "All queues of this topic") : link("topics", { contains: topic }, "Topics whose name contains this"),
       link("topics", {}, "All topics")));
 }
 

@@ -99,6 +99,7 @@ def test_topics_that_may_be_meant_are_named_where_nothing_is_found(api: ApiOf) -
             404,
             "the store has no topic TopicBtach; did you mean TopicBatch?",
         )
+        assert answer.error["similarTopics"] == ["TopicBatch"]
 
 
 def test_the_host_of_an_id_need_not_be_the_stores_but_is_told(api: ApiOf) -> None:

@@ -14,7 +14,7 @@ from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_browser import Browser
 
-VIEWS = ("topics", "find", "message", "topic", "search", "pending", "space", "health")
+VIEWS = ("topics", "find", "message", "topic", "search", "pending", "space", "health", "tail")
 QUEUES, MESSAGES = 1000, 2000
 
 
@@ -117,6 +117,23 @@ def test_a_server_that_is_away_is_said_alike_on_every_view_and_mended_by_itself(
         lone.see(".topics a.open", "wide")
         lone.until(lambda: not lone.all("#state .notice"))
         assert "RocketLens" in lone.see("#store", "segment").text
+
+
+def test_a_server_that_says_nothing_counts_as_one_that_does_not_answer(browser: Browser) -> None:
+    browser.open("topics")
+    browser.see(".topics a.open", "TopicTest")
+    # A question that is never answered, as on a line that was cut, and a clock on which a minute is soon over.
+    browser.run(
+        "const send = window.fetch, wait = window.setTimeout; window.isSilent = true;"
+        "window.setTimeout = (work, time) => wait(work, time === 60_000 ? 300 : time);"
+        "window.fetch = (place, options) => !window.isSilent ? send(place, options) : new Promise((_, reject) =>"
+        "  options.signal.addEventListener('abort', () => reject(new DOMException('cut', 'AbortError'))));"
+    )
+    browser.press("h")
+    browser.see("#state .notice", "does not answer")
+    browser.run("window.isSilent = false")
+    browser.see(".picture")
+    browser.until(lambda: not browser.all("#state .notice"))
 
 
 def test_a_store_that_is_gone_is_said_on_every_view(lone: Browser, wide_root: Path, tmp_path: Path) -> None:

@@ -183,6 +183,21 @@ def test_a_topic_or_queue_that_is_not_there_is_no_empty_one(
         lone.keep("no-such-topic")
 
 
+def test_the_topic_that_was_meant_is_a_click_away(lone: Browser, damaged: Path) -> None:
+    with serving_page([service_of(MessageStore.open(damaged))]) as origin:
+        lone.server = origin
+        for view, shown in (("topic", ".histogram"), ("tail", ".messages tbody tr"), ("search", ".list")):
+            lone.open(view, topic="ordrs")
+            lone.see(".notice.error", "the store has no topic ordrs; did you mean orders?")
+            assert lone.violations() == []
+            lone.click(".chips a", "orders")
+            lone.see(shown)
+            assert f"/{view}?topic=orders" in lone.place
+        lone.open("find", text="ordrs")
+        lone.click(".chips a", "orders")
+        lone.see(".histogram")
+
+
 def test_what_waits_is_counted_listed_and_narrowed(lone: Browser, tmp_path: Path) -> None:
     store = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-queues")
     with serving_page([service_of(MessageStore.open(store))]) as origin:
@@ -203,6 +218,11 @@ def test_what_waits_is_counted_listed_and_narrowed(lone: Browser, tmp_path: Path
             lone.driver.set_window_size(1400, 900)
         lone.see("input[name=topic]").send_keys("DelayTopic", Keys.ENTER)
         lone.see(".list .end", "No message waits.")
+        lone.open("pending", topic="TimrTopic")
+        lone.see(".list .end", "No message waits. The topic that may be meant: TimerTopic")
+        assert lone.violations() == []
+        lone.click(".end a", "TimerTopic")
+        lone.see(".list .end", "1 message shown, all there are.")
 
 
 def test_what_takes_the_disk_is_counted_in_tables_with_its_largest_messages(lone: Browser, damaged: Path) -> None:
