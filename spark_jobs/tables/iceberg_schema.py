@@ -64,6 +64,19 @@ _PLAIN: Final[dict[ColumnKind, type[IcebergType]]] = {
 }
 
 
+def without_bounds(columns: Sequence[str]) -> dict[str, str]:
+    """Properties by which files have no bounds of long texts and bytes; catalogs refuse those of a column not there."""
+    paths = [f"{name}{inner}" for name in columns for inner in _LONG.get(KINDS[name], ())]
+    return {f"write.metadata.metrics.column.{path}": "none" for path in paths}
+
+
+_LONG: Final[dict[ColumnKind, tuple[str, ...]]] = {
+    ColumnKind.TEXTS: (".element",),
+    ColumnKind.MAP: (".key", ".value"),
+    ColumnKind.BYTES: ("",),
+}
+
+
 def field_ids(schema: Schema) -> dict[str, int]:
     """The number of each field, by path."""
     return {path: schema.find_field(path).field_id for path in schema.column_names}

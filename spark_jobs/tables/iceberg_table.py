@@ -57,6 +57,7 @@ from spark_jobs.tables.iceberg_schema import (
     partition_spec,
     partition_values,
     type_of,
+    without_bounds,
 )
 from spark_jobs.tables.iceberg_state import (
     CATALOG,
@@ -76,11 +77,9 @@ _NEW: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "commit.manifest-merge.enabled": "true",
-    **{f"write.metadata.metrics.column.{path}": "none" for path in ("keys.element", "properties.key", "body")},
-    "write.metadata.metrics.column.properties.value": "none",
 }
-"""Of long texts and bytes the files have no bounds, nor is anybody to make some. Runs every few minutes leave thousands
-of snapshots: each version of the metadata names all of them, and each list of manifests would name one of each run.
+"""Runs every few minutes leave thousands of snapshots: each version of the metadata names all of them, and each list of
+manifests would name one of each run.
 """
 _LISTED_DAMAGE: Final = 100
 """Places of damage that a snapshot lists, as every later version of the metadata does too; more are counted."""
@@ -144,9 +143,11 @@ class IcebergTable:
                 raise ConfigError(f"--to {self.where}: the table is partitioned by {found}")
             missing = [name for name in shape.columns if name not in table.schema().column_names]
             if missing:
-                with table.update_schema() as update:
-                    for name in missing:
-                        update.add_column(name, type_of(name, count(1)), required=False)
+                with table.transaction() as transaction:
+                    with transaction.update_schema() as update:
+                        for name in missing:
+                            update.add_column(name, type_of(name, count(1)), required=False)
+                    transaction.set_properties(without_bounds(missing))
                 table = table.refresh()
             if _head(table) != base:
                 raise self._moved(table)
@@ -249,7 +250,11 @@ class IcebergTable:
             self._catalog().create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
         with contextlib.suppress(TableAlreadyExistsError):
             return self._catalog().create_table(
-                self._identifier, schema, location=self._runs.url, partition_spec=spec, properties=_NEW
+                self._identifier,
+                schema,
+                location=self._runs.url,
+                partition_spec=spec,
+                properties={**_NEW, **without_bounds(shape.columns)},
             )
         return self._catalog().load_table(self._identifier)
 

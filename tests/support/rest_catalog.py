@@ -1,16 +1,18 @@
 """A catalog of Iceberg behind REST, on the loopback address, as far as pyiceberg and Spark ask one for tables.
 
 It answers by the catalog in SQLite below: requirements that are not met are 409, and a test may answer a commit 500,
-whether it is made or not.
+whether it is made or not. Iceberg's own, in Java, is here too.
 """
 
 import contextlib
 import json
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import uvicorn
@@ -24,7 +26,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from interop.jars import cached, copy_jars, tool
+
 START_SECONDS = 60
+ICEBERG = "1.11.0"
+"""The newest whose servlet is published: it is among the tests of iceberg-core."""
+
+ICEBERG_POM = Path(__file__).with_name("iceberg-rest-pom.xml")
+ICEBERG_SERVER = Path(__file__).with_name("IcebergRestServer.java")
 
 
 @dataclass
@@ -36,10 +45,10 @@ class RestCatalog:
 
 
 @contextlib.contextmanager
-def rest_catalog(directory: Path) -> Iterator[RestCatalog]:
-    """Run one whose tables are known below a directory."""
+def rest_catalog(directory: Path, options: Mapping[str, str] = MappingProxyType({})) -> Iterator[RestCatalog]:
+    """Run one whose tables are known below a directory; `options` are those of the object store of its tables."""
     directory.mkdir(parents=True, exist_ok=True)
-    known = SqlCatalog("rest", uri=f"sqlite:///{directory}/rest.db", warehouse=f"file://{directory}")
+    known = SqlCatalog("rest", uri=f"sqlite:///{directory}/rest.db", warehouse=f"file://{directory}", **options)
     catalog = RestCatalog()
     server = uvicorn.Server(uvicorn.Config(_application(known, catalog), port=0, log_level="error", lifespan="off"))
     thread = threading.Thread(target=server.run)
@@ -56,6 +65,28 @@ def rest_catalog(directory: Path) -> Iterator[RestCatalog]:
         server.should_exit = True
         thread.join()
         known.close()
+
+
+@contextlib.contextmanager
+def iceberg_rest_catalog(directory: Path) -> Iterator[str]:
+    """Run Iceberg's own, with tables of this machine's files; yields its URI. Raises ClientUnavailable."""
+    jars = cached(
+        f"iceberg-rest-{ICEBERG}",
+        lambda folder: copy_jars(ICEBERG_POM, folder, f"-Diceberg.version={ICEBERG}", "-DincludeScope=runtime"),
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    java = [tool("java"), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
+    with (directory / "errors").open("wb") as errors:
+        server = subprocess.Popen([*java, str(ICEBERG_SERVER), str(directory)], stdout=subprocess.PIPE, stderr=errors)
+    assert server.stdout is not None
+    with server.stdout:
+        try:
+            port = server.stdout.readline().strip()
+            assert port.isdigit(), (directory / "errors").read_text()
+            yield f"http://127.0.0.1:{port.decode()}"
+        finally:
+            server.kill()
+            server.wait()
 
 
 def _application(known: SqlCatalog, catalog: RestCatalog) -> Starlette:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import deltalake
@@ -18,10 +18,10 @@ from column_rows import expected_rows
 from dying import every_death
 from exported_files import Row
 from grown_tables import DAY, append
-from lake_tables import Lake, with_moto
+from lake_tables import Lake, iceberg_options, with_moto
 from object_store import ObjectStore, object_store_process
 from protocol.errors import ConfigError, StoreError
-from rest_catalog import RestCatalog, rest_catalog
+from rest_catalog import RestCatalog, iceberg_rest_catalog, rest_catalog
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.tables.delta_table import DeltaTable
 from spark_jobs.tables.iceberg_state import GlancedTable
@@ -300,6 +300,11 @@ class TestShape:
         assert lake.rows() == rows
         append(store, lake.place, **lake.options, columns=more, partition_by=("date",), compact_bytes=1 << 20)
         assert lake.rows() == rows
+        if lake.format == "iceberg":
+            start, table = "write.metadata.metrics.column.", lake.iceberg()
+            named = {name.removeprefix(start) for name in table.properties if name.startswith(start)}
+            assert named == {"keys.element", "properties.key", "properties.value"}
+            assert named < set(table.schema().column_names), "catalogs refuse those of a column that is not there"
 
     def test_somebody_elses_files_are_refused(self, store: StoreWriter, lake: Lake) -> None:
         lake.place.create("precious", b"x")
@@ -523,3 +528,62 @@ class TestRest:
         assert lake.rows() == expected(store)
         assert lake.unnamed_files() == set()
         assert lake.place.objects("_rocketlens") == {}
+
+    def test_a_table_behind_a_url(self, store: StoreWriter, objects: ObjectStore, tmp_path: Path) -> None:
+        place = with_moto(objects, f"{tmp_path.name}/rest-table")
+        with rest_catalog(tmp_path / "known", iceberg_options(place.storage)) as rest:
+            lake = Lake("iceberg", place, {"uri": rest.uri})
+            append(store, lake.place, **lake.options)
+            write(store, 7, 36)
+            append(store, lake.place, **lake.options, compact_bytes=1 << 20)
+            assert lake.rows() == expected(store)
+            assert lake.iceberg().location() == place.url
+        assert lake.place.objects("_rocketlens") == {}
+        assert any(name.endswith(".metadata.json") for name in place.objects("metadata"))
+
+
+@pytest.mark.soak
+class TestIcebergsOwnRestCatalog:
+    """The one that Iceberg tests its clients with."""
+
+    @pytest.fixture
+    def lake(self, tmp_path: Path) -> Iterator[Lake]:
+        with iceberg_rest_catalog(tmp_path / "rest") as uri:
+            yield Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"), {"uri": uri})
+
+    def test_a_table_grows_and_is_kept_small(self, store: StoreWriter, lake: Lake) -> None:
+        options = {**lake.options, "partition_by": ("date",)}
+        append(store, lake.place, **options, columns=FEW)
+        write(store, 7, 36)
+        more = {**options, "columns": (*FEW, "topic", "properties")}
+        assert append(store, lake.place, **more).messages == 7
+        day = (START_TIMESTAMP + DAY) // DAY
+        assert append(store, lake.place, **more, drop_before=_date(day), compact_bytes=1 << 20).details.is_empty
+        kept = [(number, row) for number, row in enumerate(expected(store)) if row["store_timestamp"] // DAY >= day]
+        assert lake.rows() == [
+            {name: row[name] if number >= 36 or name in FEW else None for name in more["columns"]}
+            for number, row in kept
+        ]
+        assert len(lake.files()) == len({row["store_timestamp"] // DAY for _, row in kept})
+        assert [each.record.command for each in lake.commits()] == ["append", "append", "drop", "compact"]
+        assert lake.never_named_files() == set()
+
+    def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
+        self, store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        append(store, lake.place, **lake.options)
+        write(store, 9, 36)
+        publish = IcebergTable._publish
+
+        def publish_second(self: IcebergTable, *rest: Any) -> None:
+            monkeypatch.setattr(IcebergTable, "_publish", publish)
+            append(store, lake.place, **lake.options)
+            publish(self, *rest)
+
+        monkeypatch.setattr(IcebergTable, "_publish", publish_second)
+        with pytest.raises(StoreError, match=r"was changed by the run [0-9a-f-]+ of .* meanwhile"):
+            append(store, lake.place, **lake.options)
+        assert lake.rows() == expected(store)
+        assert lake.unnamed_files() == set()
+        assert lake.place.objects("_rocketlens") == {}
+        assert append(store, lake.place, **lake.options).details.is_empty
