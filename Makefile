@@ -128,7 +128,7 @@ docs: .dev $(VENV)/docs/installed
 	PYTHONPATH=. $(BIN)/python tests/support/cli_reference.py >docs/cli.md
 	rm -rf build/docs
 	mkdir -p build/docs
-	git ls-files -coz --exclude-standard '*.md' 'docs/*.png' 'deploy/*.yaml' 'deploy/*.service' | xargs -0 cp --parents -t build/docs
+	git ls-files -coz --exclude-standard '*.md' 'docs/*.png' 'docs/*.json' 'deploy/*.yaml' 'deploy/*.service' | xargs -0 cp --parents -t build/docs
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(VENV)/docs $(BIN)/python -m mkdocs build --strict
 
 $(VENV)/docs/installed: requirements-docs.lock

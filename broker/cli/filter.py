@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from broker.cli.errors import FOUND, NOT_FOUND, USAGE, fail, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, charset_option, gathered, store_options
-from broker.cli.output import format_options, print_table, writer
+from broker.cli.output import format_options, print_table, write_messages, writer
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message, decode_message
 from protocol.printable import printable
@@ -37,14 +37,10 @@ class FilterChoice:
     explain: Callable[[Message], str]
 
 
-class Explained(msgspec.Struct, rename="camel"):
+class Explained(NamedTuple):
     """One message, whether the filter delivers it, and why."""
 
-    message_id: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    tags: str | None
+    message: Message
     delivered: bool
     reason: str
 
@@ -103,7 +99,7 @@ def filter_(
         fail("; ".join(absence_of_topic(opened, topic)), NOT_FOUND)
     count = _Count()
     if wanted.explain:
-        _write_explained(_explained(opened, topic, choice, count, wanted.maximum), output_format)
+        _write_explained(_explained(opened, topic, choice, count, wanted.maximum), output_format, charset)
     else:
         writer(output_format, detailed=False, charset=charset)(_delivered(opened, topic, choice, count, wanted.maximum))
     say(count.sentence(topic))
@@ -200,37 +196,27 @@ def _explained(
         delivered = choice.delivers(message)
         count.delivered += delivered
         if maximum is None or number < maximum:
-            yield Explained(
-                message.message_id,
-                message.queue_id,
-                message.queue_offset,
-                message.physical_offset,
-                message.tags,
-                delivered,
-                choice.explain(message),
-            )
+            yield Explained(message, delivered, choice.explain(message))
     count.listed = count.delivered
 
 
-def _write_explained(rows: Iterable[Explained], output_format: str) -> None:
-    if output_format == "table":
-        print_table(
-            ("MESSAGE ID", "QUEUE", "OFFSET", "TAG", "DELIVERED", "WHY"),
-            (
-                (
-                    row.message_id,
-                    row.queue_id,
-                    row.queue_offset,
-                    row.tags or "",
-                    "yes" if row.delivered else "no",
-                    row.reason,
-                )
-                for row in rows
-            ),
+def _write_explained(rows: Iterable[Explained], output_format: str, charset: str | None) -> None:
+    if output_format != "table":
+        write_messages(
+            output_format, ((row.message, {"delivered": row.delivered, "reason": row.reason}) for row in rows), charset
         )
         return
-    encode = msgspec.json.encode if output_format == "json" else msgspec.msgpack.encode
-    end = b"\n" if output_format == "json" else b""
-    for row in rows:
-        sys.stdout.buffer.write(encode(row) + end)
-    sys.stdout.buffer.flush()
+    print_table(
+        ("MESSAGE ID", "QUEUE", "OFFSET", "TAG", "DELIVERED", "WHY"),
+        (
+            (
+                row.message.message_id,
+                row.message.queue_id,
+                row.message.queue_offset,
+                row.message.tags or "",
+                "yes" if row.delivered else "no",
+                row.reason,
+            )
+            for row in rows
+        ),
+    )

@@ -98,13 +98,15 @@ def _row(event: "Event") -> tuple[str | int, ...]:
 def _maps(found: "MessageLife") -> Iterator[dict[str, Any]]:
     """One map an event, for programs; times in milliseconds."""
     for event in found.events:
-        fields: dict[str, Any] = {"timestamp": event.timestamp, "note": event.note}
-        if event.message is None:
-            yield fields | {"trace": msgspec.to_builtins(event.trace)}
-            continue
-        assert event.stage is not None
-        groups = [
-            {"group": each.group, "nextOffset": each.next_offset, "hasPassed": each.has_passed} for each in event.groups
-        ]
-        fields |= {"stage": event.stage.value, "untilTimestamp": event.until_timestamp, "groups": groups}
-        yield fields | {"message": event.message}
+        yield {
+            "timestamp": event.timestamp,
+            "stage": None if event.stage is None else event.stage.value,
+            "note": event.note,
+            "untilTimestamp": event.until_timestamp,
+            "groups": [
+                {"group": each.group, "nextOffset": each.next_offset, "hasPassed": each.has_passed}
+                for each in event.groups
+            ],
+            "message": event.message,
+            "trace": msgspec.to_builtins(event.trace),
+        }

@@ -193,7 +193,7 @@ def _lines(file: str) -> list[str]:
 
 def _row(match: "Match", output_format: str, charset: str | None) -> dict[str, Any]:
     fields = json_fields(match.message, charset) if output_format == "ndjson" else message_fields(match.message)
-    return {"query": match.query, "found": True, "by": match.by, **fields}
+    return {"query": match.query, "found": True, "foundBy": match.by, **fields}
 
 
 def _rows(output_format: str, path: Path | None) -> Rows:

@@ -1,10 +1,10 @@
 """Messages as a person or a program wants them: a readable table, JSON lines, or a stream of msgpack maps.
 
-A program gets every field by its RocketMQ name in camel case; times are milliseconds since 1970. The body is
-decompressed, and unpacked where the application packed it, as `bodyPackings` says (:mod:`protocol.body_content`). In
-JSON it is text when it is text (UTF-8, or the charset that is asked for, as `text_in` there decides), else base64;
-`bodyEncoding` says which; in msgpack it is bytes. A body that cannot be decompressed is given as it is stored, one that
-cannot be unpacked as it was sent, and `bodyError` says why.
+A program gets the fields that docs/message.schema.json describes, named in camel case as RocketMQ's own; times are
+milliseconds since 1970. The body is decompressed, and unpacked where the application packed it, as `bodyPackings` says
+(:mod:`protocol.body_content`). In JSON it is text when it is text (UTF-8, or the charset that is asked for, as
+`text_in` there decides), else base64; `bodyEncoding` says which; in msgpack it is bytes. A body that cannot be
+decompressed is given as it is stored, one that cannot be unpacked as it was sent, and `bodyError` says why.
 """
 
 import base64
@@ -115,9 +115,12 @@ def optional_time(timestamp: int | None) -> str:
 
 
 def json_fields(message: Message, charset: str | None = None) -> Fields:
-    """The fields of a message for JSON: as `message_fields`, with the body as text of a charset, or base64."""
+    """The fields of a message for JSON: as `message_fields`, with the body as text of a charset, or base64.
+
+    What could not be decompressed or unpacked is no text, even where it looks like one.
+    """
     fields = message_fields(message)
-    text = text_in(fields["body"], charset)
+    text = None if "bodyError" in fields else text_in(fields["body"], charset)
     fields["bodyEncoding"] = "base64" if text is None else "text"
     fields["body"] = base64.b64encode(fields["body"]).decode() if text is None else text
     return fields
@@ -142,6 +145,12 @@ def write_maps(name: str, maps: Iterable[Fields], charset: str | None = None) ->
         plain = {key: fields_of(value) if isinstance(value, Message) else value for key, value in each.items()}
         sys.stdout.buffer.write(msgspec.json.encode(plain) + b"\n" if name == "json" else msgpack.packb(plain))
     sys.stdout.buffer.flush()
+
+
+def write_messages(name: str, rows: Iterable[tuple[Message, Fields]], charset: str | None = None) -> None:
+    """Write messages, each with some fields before its own, as :func:`write_maps` does."""
+    fields_of = _fields_in(name, charset)
+    write_maps(name, ({**more, **fields_of(message)} for message, more in rows))
 
 
 def write_json(messages: Iterable[Message], stream: IO[bytes], charset: str | None = None) -> None:
@@ -200,9 +209,8 @@ def staged_writer(name: str, charset: str | None = None) -> Writer:
 
     if name == "table":
         return write_rows
-    fields_of = _fields_in(name, charset)
-    return lambda messages: write_maps(
-        name, ({"stage": stage_of(message.topic).value, **fields_of(message)} for message in messages)
+    return lambda messages: write_messages(
+        name, ((message, {"stage": stage_of(message.topic).value}) for message in messages), charset
     )
 
 
@@ -221,13 +229,13 @@ def found_writer(name: str, charset: str | None = None) -> "Callable[[FoundMessa
 
     if name == "table":
         return write_rows
-    fields_of = _fields_in(name, charset)
-    return lambda found: write_maps(
+    return lambda found: write_messages(
         name,
         (
-            {"foundBy": kind, "stage": stage_of(message.topic).value, **fields_of(message)}
+            (message, {"foundBy": kind, "stage": stage_of(message.topic).value})
             for message, kind in zip(found, found.kinds, strict=True)
         ),
+        charset,
     )
 
 

@@ -9,40 +9,25 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME
+from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME, arrow_schema
+from storage.columns.names import JSON_NAMES, KINDS
+
+_MORE: Final = {"found_by": "foundBy", "message_id": "messageId", "offset_message_id": "offsetMessageId"}
+"""Columns that an export does not have, and their names in JSON."""
+
+_NAMES: Final = {"query": "query", "found": "found", **_MORE, **JSON_NAMES, "body_packings": "bodyPackings"}
 
 SCHEMA: Final = pa.schema(
     [
         pa.field("query", pa.string(), nullable=False),
         pa.field("found", pa.bool_(), nullable=False),
-        ("by", pa.string()),
-        ("messageId", pa.string()),
-        ("uniqueKey", pa.string()),
-        ("offsetMessageId", pa.string()),
-        ("topic", pa.string()),
-        ("queueId", pa.int32()),
-        ("queueOffset", pa.int64()),
-        ("physicalOffset", pa.int64()),
-        ("totalSize", pa.int32()),
-        ("flag", pa.int32()),
-        ("sysFlag", pa.int32()),
-        ("bornTimestamp", pa.timestamp("ms", tz="UTC")),
-        ("bornHost", pa.string()),
-        ("storeTimestamp", pa.timestamp("ms", tz="UTC")),
-        ("storeHost", pa.string()),
-        ("reconsumeTimes", pa.int32()),
-        ("preparedTransactionOffset", pa.int64()),
-        ("tags", pa.string()),
-        ("keys", pa.list_(pa.string())),
-        ("properties", pa.map_(pa.string(), pa.string())),
-        ("body", pa.binary()),
-        ("bodyPackings", pa.list_(pa.string())),
-        ("bodyError", pa.string()),
+        *(pa.field(name, pa.string()) for name in _MORE),
+        *(field.with_nullable(True) for field in arrow_schema(tuple(KINDS))),
+        ("body_packings", pa.list_(pa.string())),
     ]
 )
-"""Names are those of the JSON lines; the body is decompressed and unpacked, as far as ``bodyError`` does not say
-why it is not.
-Times are null where an export's are."""
+"""The columns of an export, with those of the text that was asked for before them; all are null for a text that was not
+found. The body is decompressed and unpacked, as far as ``body_error`` does not say why it is not."""
 
 ROWS_AT_ONCE: Final = 10_000
 BYTES_AT_ONCE: Final = 64 * 1024 * 1024
@@ -58,7 +43,7 @@ class ParquetRows:
         self._bytes = 0
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add rows; fields that are not in the schema are left out."""
+        """Add rows by their names in JSON; fields that are no columns are left out."""
         for row in rows:
             self._rows.append(row)
             self._bytes += len(row.get("body") or b"")
@@ -77,7 +62,7 @@ class ParquetRows:
 
     def _flush(self) -> None:
         if self._rows:
-            columns = [_column([row.get(field.name) for row in self._rows], field.type) for field in SCHEMA]
+            columns = [_column([row.get(_NAMES[field.name]) for row in self._rows], field.type) for field in SCHEMA]
             self._writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA))
         self._rows, self._bytes = [], 0
 

@@ -1,5 +1,6 @@
 """The names of a message's columns, and of what of them can be masked: checked without loading a kernel."""
 
+import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
@@ -42,6 +43,11 @@ KINDS: Final[dict[str, ColumnKind]] = {
     "body_error": ColumnKind.TEXT,
 }
 """All columns, in order."""
+
+JSON_NAMES: Final = {
+    name: "totalSize" if name == "size" else re.sub("_([a-z])", lambda found: found[1].upper(), name) for name in KINDS
+}
+"""What each column is called in JSON, as docs/message.schema.json describes it."""
 
 OPTIONAL: Final = frozenset({"unique_key", "tags", "body", "body_error"})
 """Columns that may be empty."""

@@ -1,7 +1,7 @@
 """One message with all that a store has of it, and its line in a list."""
 
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -32,8 +32,12 @@ LONGEST: Final = 1000
 
 
 class MessageLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A message in a list; times in ms. `stage` is where in its life it was stored, `preview` its body's beginning."""
+    """A message in a list; times in ms. `stage` is where in its life it was stored, `preview` its body's beginning.
 
+    All fields are those of docs/message.schema.json.
+    """
+
+    message_id: str
     physical_offset: int
     topic: str
     queue_id: int
@@ -52,7 +56,26 @@ class MessageLine(msgspec.Struct, rename="camel", kw_only=True):
     damage: str | None = None
 
 
-class InnerMessage(msgspec.Struct, rename="camel", kw_only=True):
+class WrittenBody(msgspec.Struct, rename="camel", kw_only=True):
+    """The fields of a message about its body: the first `body_shown` of `body_size` bytes of what `Body` describes.
+
+    `body` is text or base64, as `body_encoding` says. `body_bytes` is base64 beside a text that is not of UTF-8.
+    """
+
+    body: str
+    body_encoding: Literal["text", "base64"]
+    body_kind: str
+    body_size: int
+    body_stored_size: int
+    body_compression: str | None
+    body_shown: int
+    body_packings: list[str]
+    body_bytes: str | None = None
+    body_formatted: str | None = None
+    body_error: str | None = None
+
+
+class InnerMessage(WrittenBody, rename="camel", kw_only=True):
     """One message of several that share a record."""
 
     queue_offset: int
@@ -60,7 +83,6 @@ class InnerMessage(msgspec.Struct, rename="camel", kw_only=True):
     tags: str | None
     keys: list[str]
     properties: dict[str, str]
-    body: Body
 
 
 class Consumption(msgspec.Struct, rename="camel", kw_only=True):
@@ -72,9 +94,10 @@ class Consumption(msgspec.Struct, rename="camel", kw_only=True):
     lag: int
 
 
-class MessageAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """A message whole. `damage` says what is wrong with its record; `origin_topic` is where it was sent to.
+class MessageAnswer(WrittenBody, rename="camel", kw_only=True):
+    """A message whole, as docs/message.schema.json describes it.
 
+    `damage` says what is wrong with its record; `origin_topic` is where it was sent to.
     `groups_problem` says why it is not known how far groups have come.
     """
 
@@ -96,11 +119,11 @@ class MessageAnswer(msgspec.Struct, rename="camel", kw_only=True):
     flag: int
     sys_flag: int
     prepared_transaction_offset: int
-    body_crc: str
+    magic: int
+    body_crc: int
     tags: str | None
     keys: list[str]
     properties: dict[str, str]
-    body: Body
     groups: list[Consumption]
     inner_count: int
     inner: list[InnerMessage]
@@ -188,6 +211,7 @@ def line_of(
     """A message in a list."""
     tags = message.tags
     return MessageLine(
+        message_id=message.message_id,
         physical_offset=message.physical_offset,
         topic=message.topic,
         queue_id=message.queue_id,
@@ -242,17 +266,35 @@ def _answer(
         flag=message.flag,
         sys_flag=message.sys_flag,
         prepared_transaction_offset=message.prepared_transaction_offset,
-        body_crc=f"{message.body_crc & 0xFFFFFFFF:08x}",
+        magic=message.magic & 0xFFFFFFFF,
+        body_crc=message.body_crc,
         tags=message.tags,
         keys=message.keys,
         properties=message.properties,
-        body=body_of(message, question.body_limit, charset),
+        **_written(body_of(message, question.body_limit, charset)),
         groups=groups,
         groups_problem=problem,
         inner_count=len(inner),
         inner=[_inner_answer(each, charset) for each in inner[:MOST_INNER]],
         damage=damage,
     )
+
+
+def _written(body: Body) -> dict[str, Any]:  # the fields of a `WrittenBody`
+    is_base64 = body.text is None and body.base64 is not None
+    return {
+        "body": (body.base64 if is_base64 else body.text) or "",
+        "body_encoding": "base64" if is_base64 else "text",
+        "body_kind": body.kind,
+        "body_size": body.size,
+        "body_stored_size": body.stored_size,
+        "body_compression": body.compression,
+        "body_shown": body.shown,
+        "body_packings": body.packings,
+        "body_bytes": None if is_base64 else body.base64,
+        "body_formatted": body.formatted,
+        "body_error": body.error,
+    }
 
 
 def _inner(message: Message) -> list[Message]:
@@ -271,7 +313,7 @@ def _inner_answer(message: Message, charset: str | None) -> InnerMessage:
         tags=message.tags,
         keys=message.keys,
         properties=message.properties,
-        body=body_of(message, INNER_SHOWN, charset),
+        **_written(body_of(message, INNER_SHOWN, charset)),
     )
 
 

@@ -11,6 +11,17 @@ import { keep } from "./save.js";
 const HEX_BYTES = 16 * 1024;
 const MORE_BYTES = 4 * 1024 * 1024;
 
+// The fields of a message that are about its body, as one thing; a body in the API is text or base64.
+export function bodyOf(message) {
+  const isText = message.bodyEncoding === "text";
+  return {
+    kind: message.bodyKind, size: message.bodySize, storedSize: message.bodyStoredSize, shown: message.bodyShown,
+    compression: message.bodyCompression, packings: message.bodyPackings, formatted: message.bodyFormatted,
+    error: message.bodyError, text: isText && message.bodyKind !== "empty" ? message.body : null,
+    base64: isText ? message.bodyBytes : message.body,
+  };
+}
+
 let refocus = false; // whether the next body is drawn because its charset was chosen
 
 // `place` identifies the message whose body it is; null for one of several in a record.
@@ -54,7 +65,7 @@ export function bodyPanel(first, place, context) {
 
   async function more() {
     try {
-      body = (await ask("/message", { ...place, bodyLimit: MORE_BYTES, charset: currentCharset() }, context.signal)).body;
+      body = bodyOf(await ask("/message", { ...place, bodyLimit: MORE_BYTES, charset: currentCharset() }, context.signal));
       draw();
     } catch (error) { announce(error.message); }
   }

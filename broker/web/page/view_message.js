@@ -1,7 +1,7 @@
 // One message: where it is, what it carries, what became of it, and who has consumed it.
 
 import { ask, currentCharset } from "./api.js";
-import { bodyPanel } from "./body.js";
+import { bodyOf, bodyPanel } from "./body.js";
 import { clear, copyButton, el, foreign, link, notice } from "./dom.js";
 import { bytes, duration, number, plural, time, utc } from "./format.js";
 import { lifePanel } from "./life.js";
@@ -17,7 +17,7 @@ export async function messageView(parameters, context) {
     message.damage ? notice(`The record is damaged: ${message.damage}`, "error") : "",
     el("div", { class: "columns" },
       el("div", {}, facts(message), properties(message)),
-      el("div", {}, bodyPanel(message.body, { offset: message.physicalOffset }, context), innerPanel(message, context),
+      el("div", {}, bodyPanel(bodyOf(message), { offset: message.physicalOffset }, context), innerPanel(message, context),
         consumed.node, lifePanel(message, context, consumed.judge))));
 }
 
@@ -49,7 +49,7 @@ function facts(message) {
     ["Offset id", [el("span", { class: "mono" }, message.offsetMessageId), copyButton(message.offsetMessageId)]],
     ["Size", `${bytes(message.totalSize)} in the log`],
     message.reconsumeTimes ? ["Consumed again", plural(message.reconsumeTimes, "time")] : null,
-    ["Flags", el("span", { class: "mono" }, `sysFlag 0x${(message.sysFlag >>> 0).toString(16)} · flag ${message.flag} · CRC ${message.bodyCrc}`)],
+    ["Flags", el("span", { class: "mono" }, `sysFlag 0x${(message.sysFlag >>> 0).toString(16)} · flag ${message.flag} · CRC ${(message.bodyCrc >>> 0).toString(16).padStart(8, "0")}`)],
   ].filter(Boolean);
   return el("section", { class: "panel" }, el("h2", {}, "Place"),
     el("dl", { class: "facts" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])));
@@ -98,6 +98,6 @@ function innerPanel(message, context) {
   return el("section", { class: "panel" }, el("h2", {}, `${plural(message.innerCount, "message")} in this record`), cut ? el("p", { class: "muted" }, cut) : null,
     message.inner.map((inner) => el("details", {},
       el("summary", {}, `${number(inner.queueOffset)} `, inner.keys.map((key) => foreign(key, { class: "key" })), inner.tags ? foreign(inner.tags, { class: "chip" }) : null),
-      bodyPanel(inner.body, null, context),
+      bodyPanel(bodyOf(inner), null, context),
       el("dl", { class: "facts properties" }, Object.keys(inner.properties).sort().map((name) => [el("dt", {}, foreign(name)), el("dd", {}, foreign(inner.properties[name]))])))));
 }

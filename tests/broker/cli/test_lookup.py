@@ -14,6 +14,7 @@ from broker.cli.lookup import JsonRows
 from broker.cli.main import main
 from command_line import rocketlens
 from spark_jobs.search import lookup_parquet
+from storage.columns.names import JSON_NAMES
 from store_writer import START_TIMESTAMP, StoreWriter
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
@@ -33,13 +34,13 @@ def test_every_line_has_its_rows_and_a_missing_one_says_so(g1_store: Path, asked
     assert outcome.errors == "rocketlens: 2 of 3 found; missing: nowhere\n"
     assert len(outcome.messages) == HOT + 1 + 1
     assert outcome.messages[-1] == {"query": "nowhere", "found": False}
-    assert {(row["query"], row["by"]) for row in outcome.messages[:-1]} == {
+    assert {(row["query"], row["foundBy"]) for row in outcome.messages[:-1]} == {
         ("hotkey", "key"),
         (UNIQUE_KEY, "uniqueKey"),
     }
     whole = rocketlens("query", g1_store, "--topic", "TopicTest", "--key", "hotkey", "--json").messages
     assert [{**row} for row in outcome.messages if row["query"] == "hotkey"] == [
-        {"query": "hotkey", "found": True, "by": "key", **message} for message in whole
+        {"query": "hotkey", "found": True, "foundBy": "key", **message} for message in whole
     ]
 
 
@@ -65,12 +66,14 @@ def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_pa
     stored = pyarrow.parquet.read_table(table).to_pylist()
     assert len(stored) == len(rows)
     for row, kept in zip(rows[:-1], stored[:-1], strict=True):
-        for name in ("query", "found", "by", "messageId", "topic", "queueOffset", "physicalOffset", "tags", "keys"):
-            assert kept[name] == row[name]
+        for column, name in JSON_NAMES.items() | {("found_by", "foundBy"), ("message_id", "messageId")}:
+            if column not in ("store_timestamp", "born_timestamp", "properties", "body"):
+                assert kept[column] == row.get(name), column
+        assert (kept["query"], kept["found"]) == (row["query"], row["found"])
         assert dict(kept["properties"]) == row["properties"]
         assert kept["body"].decode() == row["body"]
-        assert kept["storeTimestamp"].timestamp() * 1000 == row["storeTimestamp"]
-    assert (stored[-1]["query"], stored[-1]["found"], stored[-1]["messageId"]) == ("nowhere", False, None)
+        assert kept["store_timestamp"].timestamp() * 1000 == row["storeTimestamp"]
+    assert (stored[-1]["query"], stored[-1]["found"], stored[-1]["message_id"]) == ("nowhere", False, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["asked", "out.ndjson", "out.parquet"]
 
 
@@ -123,7 +126,7 @@ def test_times_that_no_timestamp_tells_are_null_in_parquet(tmp_path: Path) -> No
     (tmp_path / "asked").write_text("".join(f"U{number}\n" for number in range(5)))
     table = tmp_path / "out.parquet"
     assert rocketlens("lookup", writer.root, tmp_path / "asked", "--out", table, "--format", "parquet").code == 0
-    times = pyarrow.parquet.read_table(table).column("bornTimestamp").to_pylist()
+    times = pyarrow.parquet.read_table(table).column("born_timestamp").to_pylist()
     assert [time and round(time.timestamp() * 1000) for time in times] == [START_TIMESTAMP, -1, None, None, None]
 
 

@@ -68,7 +68,7 @@ def test_who_has_consumed_it_is_what_mqadmin_printed(api: ApiOf) -> None:
 @pytest.mark.parametrize("compression", ["lz4", "zstd", "zlib"])
 def test_a_compressed_body_is_shown_and_downloaded_decompressed(api: ApiOf, compression: str) -> None:
     (found, *_) = api.get("/find", text=f"big-{compression.upper()}")["messages"]
-    body = api.get("/message", offset=found["physicalOffset"], bodyLimit=1000)["body"]
+    body = body_in(api.get("/message", offset=found["physicalOffset"], bodyLimit=1000))
     assert (body["kind"], body["compression"], body["size"], body["shown"]) == ("text", compression, 200_000, 1000)
     assert body["text"] == "abcdefgh" * 125
     download = api.ask("/message/body", offset=found["physicalOffset"])
@@ -76,6 +76,13 @@ def test_a_compressed_body_is_shown_and_downloaded_decompressed(api: ApiOf, comp
     assert download.headers["content-type"] == "application/octet-stream"
     assert download.headers["content-disposition"].startswith("attachment;")
     assert "sandbox" in download.headers["content-security-policy"]
+
+
+def body_in(message: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a message about its body, named without `body`; `text` or `base64`, None for the other."""
+    found = {name[4:5].lower() + name[5:]: value for name, value in message.items() if name[:4] == "body"}
+    content, is_text, data = found.pop(""), found.pop("encoding") == "text", found.pop("bytes")
+    return found | {"text": content if is_text and content else None, "base64": data if is_text else content}
 
 
 class Bodies:
@@ -87,7 +94,7 @@ class Bodies:
     def body_of(self, data: bytes, **more: Any) -> dict[str, Any]:
         written = self.writer.append("bodies", data, **more)
         self.writer.close()
-        return dict(ApiOf(self.writer.root).get("/message", offset=written.physical_offset)["body"])
+        return body_in(ApiOf(self.writer.root).get("/message", offset=written.physical_offset))
 
 
 @pytest.fixture
@@ -127,7 +134,7 @@ def test_a_body_is_told_what_it_is(bodies: Bodies, data: bytes, kind: str) -> No
 def test_text_is_cut_between_characters(bodies: Bodies) -> None:
     written = bodies.writer.append("bodies", "äöü".encode() * 100)
     bodies.writer.close()
-    body = ApiOf(bodies.writer.root).get("/message", offset=written.physical_offset, bodyLimit=5)["body"]
+    body = body_in(ApiOf(bodies.writer.root).get("/message", offset=written.physical_offset, bodyLimit=5))
     assert (body["text"], body["shown"], body["size"]) == ("äö", 4, 600)
 
 
@@ -162,15 +169,15 @@ def test_a_body_is_text_in_the_charset_that_is_asked_for(bodies: Bodies) -> None
     written = bodies.writer.append("bodies", "订单号".encode("gbk"))
     bodies.writer.close()
     api = ApiOf(bodies.writer.root)
-    assert api.get("/message", offset=written.physical_offset)["body"]["kind"] == "binary"
+    assert api.get("/message", offset=written.physical_offset)["bodyKind"] == "binary"
     for path, place in (
         ("/message", {"offset": 0}),
         ("/queue/message", {"topic": "bodies", "queueId": 0, "queueOffset": 0}),
     ):
-        body = api.get(path, charset="GBK", **place)["body"]
+        body = body_in(api.get(path, charset="GBK", **place))
         assert (body["kind"], body["text"], body["size"]) == ("text", "订单号", 6)
         assert base64.b64decode(body["base64"]) == "订单号".encode("gbk")
-    cut = api.get("/message", offset=0, charset="gbk", bodyLimit=5)["body"]
+    cut = body_in(api.get("/message", offset=0, charset="gbk", bodyLimit=5))
     assert (cut["text"], cut["shown"], len(base64.b64decode(cut["base64"]))) == ("订单", 5, 5)
     for path, question in (("/messages", {"topic": "bodies"}), ("/search", {"contains": "单号", "topic": "bodies"})):
         assert [line["preview"] for line in api.get(path, charset="gbk", **question)["messages"]] == ["订单号"]
@@ -185,9 +192,9 @@ def test_a_text_with_nuls_is_a_text_also_where_it_is_cut(bodies: Bodies) -> None
     bodies.writer.append("bodies", b"\0\0\0*")
     bodies.writer.close()
     api = ApiOf(bodies.writer.root)
-    whole, number = (api.get("/queue/message", topic="bodies", queueId=0, queueOffset=at)["body"] for at in (0, 1))
+    whole, number = (body_in(api.get("/queue/message", topic="bodies", queueId=0, queueOffset=at)) for at in (0, 1))
     assert (whole["kind"], whole["text"], whole["base64"]) == ("text", text, None)
-    cut = api.get("/message", offset=0, bodyLimit=5)["body"]
+    cut = body_in(api.get("/message", offset=0, bodyLimit=5))
     assert (cut["kind"], cut["text"], cut["shown"]) == ("text", text[:5], 5)
     assert number["kind"] == "binary"
     assert base64.b64decode(number["base64"]) == b"\0\0\0*"
@@ -202,7 +209,7 @@ def test_a_damaged_record_is_shown_with_what_is_wrong(bodies: Bodies) -> None:
     bodies.writer.close()
     message = ApiOf(bodies.writer.root).get("/message", offset=written.physical_offset)
     assert "damaged" in message["damage"]
-    assert message["body"]["text"] == "sound"
+    assert message["body"] == "sound"
 
 
 def test_messages_that_share_a_record_are_told_one_by_one(bodies: Bodies) -> None:
@@ -211,7 +218,7 @@ def test_messages_that_share_a_record_are_told_one_by_one(bodies: Bodies) -> Non
     bodies.writer.close()
     message = ApiOf(bodies.writer.root).get("/message", offset=written.physical_offset)
     assert message["innerCount"] == 2
-    assert [(each["queueOffset"], each["keys"], each["body"]["text"]) for each in message["inner"]] == [
+    assert [(each["queueOffset"], each["keys"], each["body"]) for each in message["inner"]] == [
         (0, ["k1"], "one"),
         (1, ["k2"], "two"),
     ]

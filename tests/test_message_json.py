@@ -1,0 +1,258 @@
+"""Messages in JSON: what every command and every endpoint writes is as docs/message.schema.json describes it."""
+
+import gzip
+import json
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from jsonschema import Draft202012Validator
+
+from command_line import rocketlens
+from storage.columns.names import JSON_NAMES, KINDS
+from store_writer import StoreWriter
+from web_questions import ApiOf
+
+ROOT = Path(__file__).parents[1]
+SCHEMA: dict[str, Any] = json.loads((ROOT / "docs" / "message.schema.json").read_text())
+FIELDS: dict[str, Any] = SCHEMA["$defs"]["fields"]["properties"]
+DUE = 4_102_444_800_000
+"""In the year 2100."""
+
+MORE_COLUMNS = ("found_by", "message_id", "offset_message_id", "body_packings")
+"""What a lookup's Parquet file has beside an export's columns and the question."""
+
+Row = dict[str, Any]
+
+
+@cache
+def validator(name: str) -> Draft202012Validator:
+    """What checks a value against one of the schema's definitions."""
+    return Draft202012Validator(SCHEMA | {"$ref": f"#/$defs/{name}"})
+
+
+def check(name: str, value: object) -> None:
+    validator(name).validate(value)
+
+
+class Shop:
+    """A store with a message of each kind, those that look odd in JSON above all."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.writer = StoreWriter(root, segment_size=1 << 20)
+        append = self.writer.append
+        self.plain = append("orders", b'{"id": 1}', keys="A-1 A-2", unique_key="U1", tags="paid", properties={"n": "1"})
+        append("orders", "订单".encode("gbk"), keys="A-1", born_timestamp=2**63 - 1, flag=-1, reconsume_times=3)
+        append("orders", gzip.compress(b"packed"), keys="A-1", store_host=("2001:db8::1", 10911), sys_flag=0x20)
+        append("orders", b"no zlib", keys="A-1", sys_flag=0x301, properties={"名": "\u2028"})
+        append("orders", b"", keys="A-1", queue_id=1, prepared_transaction_offset=-1)
+        self.damaged = append("orders", b"sound", keys="A-1", body_crc=1)
+        append("%RETRY%shop", b"again", unique_key="U1", properties={"RETRY_TOPIC": "orders"}, reconsume_times=1)
+        append("%DLQ%shop", b"given up", unique_key="U1", properties={"RETRY_TOPIC": "orders"}, reconsume_times=2)
+        timer = {"TIMER_OUT_MS": str(DUE), "REAL_TOPIC": "orders"}
+        append("rmq_sys_wheel_timer", b"later", properties=timer, unique_key="U2")
+        self.batch = self.writer.append_inner_batch("batches", [(b"one", {"KEYS": "k1"}), (b"\xff", {"TAGS": "A"})])
+        self.writer.close()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    return Shop(tmp_path_factory.mktemp("shop") / "store")
+
+
+@pytest.fixture(scope="module")
+def api(shop: Shop) -> ApiOf:
+    return ApiOf(shop.root)
+
+
+COMMANDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "view": ("message", ("STORE", "0", "U1")),
+    "view --damaged": ("message", ("STORE", "DAMAGED", "--damaged")),
+    "view --charset": ("message", ("STORE", "0", "--charset", "gbk")),
+    "query": ("message", ("STORE", "--topic", "orders", "--key", "A-1")),
+    "query --copies": ("message", ("STORE", "--topic", "orders", "--unique-key", "U1", "--copies")),
+    "search": ("message", ("STORE", "--topic", "orders")),
+    "filter": ("message", ("STORE", "--topic", "orders", "--tag", "paid")),
+    "filter --explain": ("message", ("STORE", "--topic", "orders", "--tag", "paid", "--explain")),
+    "tail": ("message", ("STORE", "--topic", "orders")),
+    "find": ("message", ("STORE", "A-1")),
+    "life": ("event", ("STORE", "--unique-key", "U1")),
+}
+"""What each of them writes, and its arguments."""
+
+
+def written(shop: Shop, name: str) -> list[Row]:
+    """The lines that a command writes."""
+    places = {"STORE": str(shop.root), "DAMAGED": str(shop.damaged.physical_offset)}
+    arguments = [places.get(each, each) for each in COMMANDS[name][1]]
+    return rocketlens(name.split()[0], *arguments, "--json").messages
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_line_of_a_command_is_as_described(shop: Shop, name: str) -> None:
+    lines = written(shop, name)
+    assert lines
+    for line in lines:
+        check(COMMANDS[name][0], line)
+
+
+def test_every_line_of_a_lookup_is_as_described(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "asked").write_text("A-1\nU1\nnowhere\n")
+    found = rocketlens("lookup", shop.root, tmp_path / "asked").messages
+    assert [line["query"] for line in found if not line["found"]] == ["nowhere"]
+    assert {"A-1", "U1"} == {line["query"] for line in found if line["found"]}
+    for line in found:
+        check("message" if line["found"] else "missing", line)
+
+
+def test_every_message_that_waits_is_as_described(shop: Shop) -> None:
+    (waiting,) = (line for line in rocketlens("pending", shop.root, "--json").messages if line["kind"] == "message")
+    check("waiting", waiting)
+    check("message", waiting["message"])
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "life"])
+def test_msgpack_has_the_same_fields_with_bodies_as_bytes(shop: Shop, name: str) -> None:
+    places = {"STORE": str(shop.root), "DAMAGED": str(shop.damaged.physical_offset)}
+    arguments = [places.get(each, each) for each in COMMANDS[name][1]]
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(rocketlens(name.split()[0], *arguments, "--format", "msgpack").output)
+    packed, lines = list(unpacker), written(shop, name)
+    assert len(packed) == len(lines) > 0
+    for row, line in zip(packed, lines, strict=True):
+        assert isinstance(row["body"], bytes)
+        assert {"body", "bodyEncoding"} <= line.keys()
+        rest = {name: value for name, value in line.items() if name not in ("body", "bodyEncoding")}
+        assert {name: value for name, value in row.items() if name != "body"} == rest
+
+
+def answers(shop: Shop, api: ApiOf) -> Iterator[tuple[str, Row]]:
+    """The messages in the answers of all endpoints that show some, each with the name of its description."""
+    for offset in (0, shop.damaged.physical_offset, shop.batch.physical_offset):
+        yield "message", api.get("/message", offset=offset)
+    for written in shop.writer.written:
+        yield "message", api.get("/message", offset=written.physical_offset, charset="gbk", bodyLimit=3)
+    yield "message", api.get("/queue/message", topic="orders", queueId=0, queueOffset=0)
+    for path, asked in (
+        ("/find", {"text": "A-1"}),
+        ("/messages", {"topic": "orders"}),
+        ("/messages", {"topic": "batches"}),
+        ("/search", {"contains": "o"}),
+    ):
+        for line in api.get(path, **asked)["messages"]:
+            yield "line", line
+    for event in api.get("/message/life", uniqueKey="U1")["events"]:
+        yield "event", event
+    deadline = time.monotonic() + 60
+    while (answer := api.get("/pending"))["state"] == "running":
+        assert time.monotonic() < deadline
+    for line in answer["messages"]:
+        yield "waiting", line
+
+
+def test_every_message_in_an_answer_of_the_api_is_as_described(shop: Shop, api: ApiOf) -> None:
+    found = list(answers(shop, api))
+    assert {name for name, _ in found} == {"message", "line", "event", "waiting"}
+    for name, message in found:
+        check(name, message)
+
+
+def test_messages_that_come_to_a_live_tail_are_as_described(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("orders", b"before")
+    writer.flush()
+    api = ApiOf(writer.root)
+    follower = api.store.follower()
+    cursor = api.get("/tail", topic="orders", milliseconds=1)["cursor"]
+    writer.append("orders", b"after", keys="k")
+    writer.flush()
+    for _ in range(3):
+        follower.poll()
+    (line,) = api.get("/tail", topic="orders", cursor=cursor)["messages"]
+    check("line", line)
+    assert line["preview"] == "after"
+    writer.close()
+
+
+def test_the_description_of_the_api_has_the_same_fields_of_the_same_types(api: ApiOf) -> None:
+    components = api.get("/openapi.json")["components"]["schemas"]
+    for name, description in (("MessageAnswer", "message"), ("MessageLine", "line"), ("InnerMessage", "inner")):
+        properties = components[name]["properties"]
+        assert set(SCHEMA["$defs"][description]["required"]) <= properties.keys() <= FIELDS.keys(), name
+        for field, schema in properties.items():
+            assert types_of(schema) <= types_of(FIELDS[field]), (name, field)
+
+
+def types_of(schema: Row) -> set[str]:
+    """The types of JSON that a schema allows."""
+    if "anyOf" in schema:
+        return set().union(*map(types_of, schema["anyOf"]))
+    if "enum" in schema:
+        return {"null" if value is None else "string" for value in schema["enum"]}
+    if "type" not in schema:
+        return {"integer"} if "/int" in schema["$ref"] else {"object"}
+    return {schema["type"]} if isinstance(schema["type"], str) else set(schema["type"])
+
+
+def test_no_field_is_described_that_nothing_writes(shop: Shop, api: ApiOf, tmp_path: Path) -> None:
+    (tmp_path / "asked").write_text("A-1\n")
+    rows = rocketlens("lookup", shop.root, tmp_path / "asked").messages
+    rows += [line for name in COMMANDS if COMMANDS[name][0] == "message" for line in written(shop, name)]
+    rows += [message for name, message in answers(shop, api) if name in ("message", "line")]
+    assert FIELDS.keys() - {field for row in rows for field in row} == set()
+
+
+def test_a_command_and_the_api_write_the_same_of_a_message(shop: Shop, api: ApiOf) -> None:
+    for record in shop.writer.written:
+        offset = record.physical_offset
+        (line,) = rocketlens("view", shop.root, str(offset), "--damaged", "--json").messages
+        answer = api.get("/message", offset=offset)
+        assert {name: answer.get(name) or None for name in line} == {name: line[name] or None for name in line}
+
+
+def test_parquet_has_one_schema_and_each_of_its_columns_a_name_in_json(shop: Shop, tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    from spark_jobs.read.arrow_columns import arrow_schema  # as above: what serves needs no pyarrow
+
+    (tmp_path / "asked").write_text("A-1\n")
+    arguments = (shop.root, tmp_path / "asked", "--format", "parquet", "--out", tmp_path / "out")
+    assert rocketlens("lookup", *arguments).code == 0
+    found, exported = pq.read_schema(tmp_path / "out"), arrow_schema(tuple(JSON_NAMES))
+    assert tuple(JSON_NAMES) == tuple(KINDS)
+    assert [found.field(name).type for name in KINDS] == [exported.field(name).type for name in KINDS]
+    assert set(found.names) - KINDS.keys() == {"query", "found", *MORE_COLUMNS}
+    assert set(JSON_NAMES.values()) <= FIELDS.keys()
+    page = (ROOT / "docs" / "message-json.md").read_text()
+    assert [name for name in found.names if f"`{name}`" not in page] == []
+
+
+def test_what_is_not_as_described_is_noticed(shop: Shop) -> None:
+    line = written(shop, "view")[0]
+    for wrong in (
+        line | {"physical_offset": 0},
+        line | {"queueId": "0"},
+        line | {"queueId": 2**31},
+        line | {"tags": ["paid"]},
+        line | {"properties": {"n": 1}},
+        line | {"offsetMessageId": "0"},
+        {name: value for name, value in line.items() if name != "keys"},
+    ):
+        assert not validator("message").is_valid(wrong)
+    assert validator("message").is_valid(line)
+
+
+def test_the_schema_is_one_and_each_of_its_definitions_is_explained() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    for name, definition in SCHEMA["$defs"].items():
+        assert name.startswith("int") or definition["description"], name
+
+
+def test_the_page_about_it_names_every_field_and_the_version() -> None:
+    page = (ROOT / "docs" / "message-json.md").read_text()
+    assert [name for name in FIELDS if f"`{name}`" not in page] == []
+    assert f"version {SCHEMA['$id'].rpartition(':')[2]}" in page
