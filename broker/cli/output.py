@@ -2,9 +2,9 @@
 
 A program gets the fields that docs/message.schema.json describes, named in camel case as RocketMQ's own; times are
 milliseconds since 1970. The body is decompressed, and unpacked where the application packed it, as `bodyPackings` says
-(:mod:`protocol.body_content`). In JSON it is text when it is text (UTF-8, or the charset asked for, as `text_in` there
-decides), else base64; `bodyEncoding` says which; in msgpack it is bytes. A body that cannot be decompressed is
-given as it is stored, one that cannot be unpacked as it was sent, and `bodyError` says why.
+(:mod:`protocol.body_content`). In JSON it is text when it is text (UTF-8, or the charset that is asked for, as
+`text_in` there decides), else base64; `bodyEncoding` says which; in msgpack it is bytes. A body that cannot be
+decompressed is given as it is stored, one that cannot be unpacked as it was sent, and `bodyError` says why.
 """
 
 import base64
