@@ -27,7 +27,7 @@ COMMANDS = [
         ("search", "--json-path", f"$.phone={FIRST}"),
         ("search", "--where", f"to <> '{FIRST}'"),
         ("search", "--tag", "A"),
-    ("search", "--topic", "T", "--where", f"TAGS IN ('T{FIRST}', '***')"),
+        ("search", "--topic", "T", "--where", f"TAGS IN ('T{FIRST}', '***')"),
     ),
     *(("search", "--key-prefix", FIRST[:4]), ("search", "--tag", f"T{FIRST}"), ("search", "--key-prefix", "order")),
     *(("search", "--where", f"to > '{FIRST[:5]}'"), ("search", "--contains", "n", "--topic", "B")),
