@@ -13,6 +13,9 @@ import pytest
 from protocol.errors import StoreError
 from spark_jobs.places.output_place import NewObject, OutputPlace
 
+STRIDES = (pytest.param(1, marks=pytest.mark.soak, id="each step"), pytest.param(5, id="some steps"))
+"""Of how many steps one is died at: of long works each in the long tests, and enough of them in the others."""
+
 
 class Died(BaseException):
     """The process would be gone."""

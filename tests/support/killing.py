@@ -86,15 +86,16 @@ def every_kill(
     arguments: tuple[Any, ...],
     renames: Renames,
     run: Callable[..., bool] = gets_through,
+    each: int = 1,
 ) -> Iterator[int]:
     """Run `work` killed before its first step, its second, and so on; yields after each kill, and ends when none hits.
 
-    The caller puts everything back to where it was before the next round.
+    `each`: of so many steps one. The caller puts everything back to where it was before the next round.
     """
     number = 1
     while not run(work, arguments, number, renames):
         yield number
-        number += 1
+        number += each
 
 
 def limit(renames: Renames) -> None:

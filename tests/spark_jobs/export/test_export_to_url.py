@@ -16,7 +16,7 @@ import pytest
 
 from column_rows import expected_rows
 from command_line import rocketlens
-from dying import every_death
+from dying import STRIDES, every_death
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.export import export as export_module
@@ -164,8 +164,9 @@ def test_from_one_bucket_to_another_place_of_it(store: StoreWriter, objects: Obj
     assert ids(OutputPlace(out, objects.options)) == expected_ids(store)
 
 
+@pytest.mark.parametrize("each", STRIDES)
 def test_wherever_the_driver_dies_the_same_command_goes_on_or_finds_it_finished(
-    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch, each: int
 ) -> None:
     places: list[OutputPlace] = []
 
@@ -174,7 +175,7 @@ def test_wherever_the_driver_dies_the_same_command_goes_on_or_finds_it_finished(
         export(store, places[-1])
 
     resumed = set()
-    for death in every_death(work, monkeypatch):
+    for death in every_death(work, monkeypatch, each):
         place = places[-1]
         if read_manifest(place) is None:
             resumed.add(export(store, place).resumed)

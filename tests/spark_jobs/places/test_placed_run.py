@@ -10,7 +10,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from dying import every_death
+from dying import STRIDES, every_death
 from faulty_proxy import LOST, FaultPlan
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, StoreError
@@ -151,8 +151,9 @@ def test_a_run_that_fails_leaves_what_is_finished_unless_another_has_committed(n
     assert orphans(place) == set()
 
 
+@pytest.mark.parametrize("each", STRIDES)
 def test_wherever_a_run_dies_the_same_command_ends_the_work_or_finds_it_ended(
-    new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+    new_place: Fresh, monkeypatch: pytest.MonkeyPatch, each: int
 ) -> None:
     places: list[OutputPlace] = []
 
@@ -161,7 +162,7 @@ def test_wherever_a_run_dies_the_same_command_ends_the_work_or_finds_it_ended(
         whole_run(places[-1])
 
     ended = set()
-    for death in every_death(work, monkeypatch):
+    for death in every_death(work, monkeypatch, each):
         place = places[-1]
         committed = read_manifest(place)
         if committed is None:
@@ -175,8 +176,9 @@ def test_wherever_a_run_dies_the_same_command_ends_the_work_or_finds_it_ended(
     assert ended == {True, False}
 
 
+@pytest.mark.parametrize("each", (STRIDES[0], 3))
 def test_wherever_a_replacement_dies_there_is_the_old_the_new_or_nothing_that_is_whole(
-    new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+    new_place: Fresh, monkeypatch: pytest.MonkeyPatch, each: int
 ) -> None:
     places: list[OutputPlace] = []
 
@@ -189,7 +191,7 @@ def test_wherever_a_replacement_dies_there_is_the_old_the_new_or_nothing_that_is
 
     def rounds() -> Iterator[str]:
         prepared()
-        for death in every_death(work, monkeypatch):
+        for death in every_death(work, monkeypatch, each):
             yield death
             prepared()
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from command_line import rocketlens
-from dying import every_death
+from dying import STRIDES, every_death
 from golden_store import G1
 from killing import Renames, every_kill
 from object_store import ObjectStore, object_store
@@ -149,12 +149,14 @@ def test_queues_of_one_topic_are_fetched_with_those_of_the_others_as_in_place(
     assert contents(store) == contents(copy)
 
 
+@pytest.mark.parametrize("each", STRIDES)
 def test_wherever_sending_dies_the_same_command_ends_the_work(
     store: Path,
     expected: dict[str, bytes | None],
     new_place: Fresh,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    each: int,
 ) -> None:
     places: list[OutputPlace] = []
     work = tmp_path / "work"
@@ -164,7 +166,7 @@ def test_wherever_sending_dies_the_same_command_ends_the_work(
         send(store, places[-1], work)
 
     committed = set()
-    for death in every_death(begin, monkeypatch):
+    for death in every_death(begin, monkeypatch, each):
         place = places[-1]
         committed.add(read_manifest(place) is not None)
         assert send(store, place, work).resumed, death
@@ -176,14 +178,15 @@ def test_wherever_sending_dies_the_same_command_ends_the_work(
     assert contents(store) == expected
 
 
+@pytest.mark.parametrize("each", STRIDES)
 def test_wherever_fetching_dies_the_same_command_ends_the_work(
-    original: Path, store: Path, expected: dict[str, bytes | None], tmp_path: Path
+    original: Path, store: Path, expected: dict[str, bytes | None], tmp_path: Path, each: int
 ) -> None:
     place = OutputPlace(f"file://{tmp_path}/out")
     send(store, place, tmp_path / "work")
     before = contents(store)
     states = set()
-    for number in every_kill(fetch, (place, store), Renames.ALL):
+    for number in every_kill(fetch, (place, store), Renames.ALL, each=each):
         states.add({True: "old", False: "other"}[contents(store) == before])
         fetch(place, store)
         assert contents(store) == expected, number
