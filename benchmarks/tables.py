@@ -3,12 +3,16 @@
     python -m benchmarks.tables                   2,000,000 messages, 1.1 GB of log
     python -m benchmarks.tables --count 500000
 
-Each round takes the same log four times, in the order A B B A, where A are the tasks of `rocketlens export --out` and
-B those of a run that appends to a new table without partitions, Parquet both, in a process of their own without Spark.
-A table in partitions, and runs that find nothing new, are measured besides.
+Each round takes the same log in the order A B C D D C B A, where A are the tasks of `rocketlens export --out` and the
+others those of runs that append to a new table without partitions, of Parquet, Iceberg and Delta, in a process of their
+own without Spark. A table in partitions, and runs that find nothing new, are measured besides.
+
+The modules that a way needs are loaded before: that costs the same for a small log and for a large one, and has a
+column of its own.
 """
 
 import contextlib
+import importlib
 import json
 import resource
 import shutil
@@ -30,6 +34,17 @@ from benchmarks.store_plan import StoreParameters, StorePlan
 EXPORT: Final = "export"
 TABLE: Final = "table"
 PARTITIONS: Final = "table by topic and date"
+ICEBERG: Final = "table of Iceberg"
+DELTA: Final = "table of Delta"
+FORMATS: Final = {TABLE: "parquet", ICEBERG: "iceberg", DELTA: "delta"}
+MODULES: Final = {
+    EXPORT: ("spark_jobs.export.export", "spark_jobs.export.export_part"),
+    TABLE: ("spark_jobs.tables.append_task",),
+    PARTITIONS: ("spark_jobs.tables.append_task",),
+    ICEBERG: ("spark_jobs.tables.append_task", "spark_jobs.tables.iceberg_table", "pyiceberg.catalog.sql"),
+    DELTA: ("spark_jobs.tables.append_task", "spark_jobs.tables.delta_table"),
+}
+"""What each way loads, by the end of it."""
 
 
 def export_once(store: Path, out: Path) -> int:
@@ -46,7 +61,7 @@ def export_once(store: Path, out: Path) -> int:
     return job.run_export(ExportRequest(store=str(store), out=str(out), format="parquet"), Silence()).messages
 
 
-def append_once(store: Path, out: Path, partition_by: tuple[str, ...] = ()) -> int:
+def append_once(store: Path, out: Path, format_: str = "parquet", partition_by: tuple[str, ...] = ()) -> int:
     """Append to a new table by this process; the number of messages."""
     from spark_jobs.run.progress import Silence
     from spark_jobs.tables import append as job
@@ -54,7 +69,7 @@ def append_once(store: Path, out: Path, partition_by: tuple[str, ...] = ()) -> i
 
     job.MOST_THREADS = 1  # type: ignore[misc]  # as the export: one task after the other
     request = TableRequest(
-        store=str(store), table=str(out), format="parquet", engine="local", since_last=True, partition_by=partition_by
+        store=str(store), table=str(out), format=format_, engine="local", since_last=True, partition_by=partition_by
     )
     return job.run_append(request, Silence()).messages
 
@@ -62,7 +77,9 @@ def append_once(store: Path, out: Path, partition_by: tuple[str, ...] = ()) -> i
 WAYS: Final[dict[str, Callable[[Path, Path], int]]] = {
     EXPORT: export_once,
     TABLE: append_once,
-    PARTITIONS: lambda store, out: append_once(store, out, ("topic", "date")),
+    ICEBERG: lambda store, out: append_once(store, out, "iceberg"),
+    DELTA: lambda store, out: append_once(store, out, "delta"),
+    PARTITIONS: lambda store, out: append_once(store, out, partition_by=("topic", "date")),
 }
 
 
@@ -74,22 +91,25 @@ def measure(way: str, store: Path, out: Path) -> dict[str, float]:
     if done.returncode:
         raise click.ClickException(done.stderr.decode()[-2000:])
     figures: dict[str, float] = json.loads(done.stdout)
+    print(f"{way}: {figures['cpu']:.2f} CPU s, {figures['clock']:.1f} s by the clock", file=sys.stderr, flush=True)
     return figures
 
 
 def run_way(way: str, store: Path, out: Path) -> None:
     """Do it, and print seconds and messages."""
-    before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    start = time.process_time()
+    for module in MODULES[way]:
+        importlib.import_module(module)
+    before, began = time.process_time(), time.perf_counter()
     messages = WAYS[way](store, out)
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(json.dumps({"cpu": cpu, "clock": time.perf_counter() - began, "messages": messages}))
+    found = {"cpu": time.process_time() - before, "clock": time.perf_counter() - began, "messages": messages}
+    print(json.dumps({**found, "loading": before - start}))
 
 
-def measure_empty(store: Path, out: Path) -> dict[str, float]:
+def measure_empty(store: Path, out: Path, format_: str) -> dict[str, float]:
     """The whole command on a table that has everything, by its user and system time."""
     command = [
-        *(sys.executable, "-m", "rocketlens", "export", str(store), "--to", str(out), "--format", "parquet"),
+        *(sys.executable, "-m", "rocketlens", "export", str(store), "--to", str(out), "--format", format_),
         "--since-last",
     ]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -116,25 +136,32 @@ def main(store_dir: Path, count: int, rounds: int, way: str | None, out: Path | 
     size = StorePlan.load(store).end_of_log
     scratch = Path(tempfile.mkdtemp(prefix="tables-", dir=store_dir))
     found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
+    empty: dict[str, list[dict[str, float]]] = {}
     try:
         for _ in range(rounds):
-            for name in (EXPORT, TABLE, TABLE, EXPORT, PARTITIONS):
+            for name in (EXPORT, *FORMATS, *reversed(FORMATS), EXPORT, PARTITIONS):
                 found[name].append(measure(name, store, scratch / "out"))
-        measure(TABLE, store, scratch / "out")
-        empty = [measure_empty(store, scratch / "out") for _ in range(rounds)]
+        for name, format_ in FORMATS.items():
+            measure(name, store, scratch / "out")
+            empty[name] = [measure_empty(store, scratch / "out", format_) for _ in range(rounds)]
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if {each["messages"] for runs in found.values() for each in runs} != {count}:
         raise click.ClickException("not every run had all messages")
     where = machine()
     print(f"Log: {count:,} messages, {size / 1e9:.2f} GB, in memory; {where['cpu']}, Python {where['python']}.\n")
-    print("| | CPU s | of the export's | s by the clock |\n|---|---|---|---|")
-    cpu = {name: statistics.median(each["cpu"] for each in runs) for name, runs in found.items()}
+    print("| | CPU s | of the export's | s by the clock | loading, CPU s |\n|---|---|---|---|---|")
+    export = _median(found[EXPORT], "cpu")
     for name, runs in found.items():
-        clock = statistics.median(each["clock"] for each in runs)
-        print(f"| {name} | {cpu[name]:.2f} | {100 * cpu[name] / cpu[EXPORT]:.1f} % | {clock:.1f} |")
-    nothing, clock = (statistics.median(each[name] for each in empty) for name in ("cpu", "clock"))
-    print(f"| the whole command where nothing is new | {nothing:.2f} |  | {clock:.1f} |")
+        cpu, clock, loading = (_median(runs, each) for each in ("cpu", "clock", "loading"))
+        print(f"| {name} | {cpu:.2f} | {100 * cpu / export:.1f} % | {clock:.1f} | {loading:.2f} |")
+    for name, runs in empty.items():
+        cpu, clock = (_median(runs, each) for each in ("cpu", "clock"))
+        print(f"| the whole command where nothing is new, {name} | {cpu:.2f} |  | {clock:.1f} | |")
+
+
+def _median(runs: list[dict[str, float]], name: str) -> float:
+    return statistics.median(each[name] for each in runs)
 
 
 if __name__ == "__main__":
