@@ -95,6 +95,10 @@ def check_append(options: JobOptions) -> None:
     _check_options(options)
     if options["format"] not in TABLE_FORMATS:
         raise ConfigError(f"--format {options['format']}: a table is of {', '.join(TABLE_FORMATS)}")
+    extra = options["format"] if options["format"] in LIBRARIES else "spark"
+    for library in ("pyarrow", "fsspec"):
+        if importlib.util.find_spec(library) is None:
+            raise ConfigError(f"--to {options['out']}: a table needs {library}: pip install 'rocketlens[{extra}]'")
     if options["format"] != ICEBERG and (options["catalog"] or options["name"]):
         raise ConfigError(f"--catalog and --table are for --format {ICEBERG}")
     if options["fresh"]:
@@ -274,7 +278,8 @@ def export_store(**options: Any) -> None:
     nothing damaged is written. Behind a URL the manifest names the files that count, and nothing else does. STORE may
     be a directory of tiered files: there is one file for each segment of each queue's log.
 
-    Exit code 1: done, but no message matches. 4: done, but the log is damaged; report and manifest name the places.
+    Exit code 1: done, but no message matches; 0 of a table. 4: done, but the log is damaged, or a part of it had
+    expired before a run came to it; the report names the places.
     """
     options["end"], table = options.pop("to")
     options["masked"] += _rules_of(options.pop("mask_files"))

@@ -145,6 +145,8 @@ def _table(details: TableDetails) -> Iterator[str]:
         )
     if details.removed_files:
         yield f"{counted(details.removed_files, 'older file')} dropped or put together"
+    for damage in details.behind[:MOST_REPORTED]:
+        yield f"damage where the log ends, not read yet: {damage.sentence()}"
 
 
 def _converted(details: ConvertDetails | None) -> Iterator[str]:

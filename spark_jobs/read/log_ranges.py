@@ -125,6 +125,10 @@ class LogRanges:
         """What is known to be missing and ends in (start, stop] by physical offset."""
         return tuple(each for each in self.problems if start < each.physical_offset + each.length <= stop)
 
+    def problems_behind(self, stop: int) -> tuple[Problem, ...]:
+        """What is known to be missing at or behind a physical offset, up to which all was read."""
+        return tuple(each for each in self.problems if each.physical_offset >= stop)
+
     def within(self, start: int, stop: int) -> tuple[LogRange, ...]:
         """The parts of the ranges in [start, stop) by physical offset, where a record starts at `start`, if in any."""
         cut = (

@@ -106,7 +106,12 @@ class _Run:
         appended = self._append(pieces, shape) if pieces else []
         commit = self._commit(found, shape, (start, gap), appended)
         removed = self._keep_house(day)
-        return self._made(commit, start, appended, removed)
+        stop = start if commit is None else commit.position.physical_offset
+        behind: tuple[Damage, ...] = ()
+        if self._until is None:  # else there may be more to read
+            known = found.problems_within(start, stop)
+            behind = tuple(_damage(each) for each in found.problems_behind(stop) if each not in known)
+        return self._made(commit, (start, behind), appended, removed)
 
     def _new(self, found: LogRanges, start: int) -> list[LogRange]:
         """The stretches that are new."""
@@ -193,8 +198,13 @@ class _Run:
         return removed
 
     def _made(
-        self, commit: TableCommit | None, start: int, ranges: "list[AppendedRange]", removed: int
+        self,
+        commit: TableCommit | None,
+        ends: tuple[int, tuple[Damage, ...]],
+        ranges: "list[AppendedRange]",
+        removed: int,
     ) -> Report[TableDetails]:
+        start, behind = ends
         record = None if commit is None else commit.record
         gap = None if record is None else record.gap
         damages = [] if record is None else [_damage(each) for each in record.damage]
@@ -222,6 +232,7 @@ class _Run:
                 is_empty=commit is None,
                 gap=gap,
                 removed_files=removed,
+                behind=behind,
             ),
             damages=damages,
             more_damages=0 if record is None else record.more_damage,

@@ -75,6 +75,8 @@ class FilesTable:
         self._head = self._newest()
         if self._head is None:
             foreign = [name for name in self._place.names() if name != HIDDEN]
+            self._head = self._newest() if foreign else None  # another run may just have made the table
+        if self._head is None:
             if foreign:
                 raise ConfigError(f"--to {self.where}: it contains {foreign[0]}, and no table: choose an empty place")
             return None
@@ -282,7 +284,10 @@ class FilesTable:
 
     def _sweep(self, commit: FilesCommit) -> None:
         """Remove what runs left that were based on an earlier commit: none of it can count any more."""
-        start, left = f"{HIDDEN}/{ATTEMPTS}/", []
+        # A run that was killed while it created a commit leaves it under another name.
+        group = _name(commit.number - 1).rpartition("/")[0]
+        left = [name for name in self._place.objects(group) if _is_before(name, commit.number)]
+        start = f"{HIDDEN}/{ATTEMPTS}/"
         for name in self._place.objects(f"{HIDDEN}/{ATTEMPTS}"):
             base = name.removeprefix(start).partition("-")[0]
             if base.isdecimal() and int(base) < commit.number:
@@ -319,6 +324,12 @@ class FilesTable:
 
 class _Versioned(msgspec.Struct):
     version: int = 0
+
+
+def _is_before(name: str, number: int) -> bool:
+    """Whether an object is what was left of creating a commit before that of a number."""
+    first, _, ending = name.rpartition("/")[2].partition(".json.")
+    return bool(ending) and first.isdecimal() and int(first) < number
 
 
 def _name(number: int) -> str:

@@ -4,7 +4,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.export.export_place import COMPRESSIONS
-from spark_jobs.run.report import Details
+from spark_jobs.run.report import Damage, Details
 from spark_jobs.tables.table import TableShape
 from spark_jobs.tables.table_names import AUTO, ENGINES, PARTITIONS, TABLE_FORMATS
 from storage.columns.names import KINDS, check_names
@@ -80,7 +80,8 @@ class TableDetails(Details, kw_only=True):
     """What a run says of the table: the bytes [start, stop) of the log that it read, by physical offset.
 
     `gap` are those that had expired before; `files` and `file_bytes` what was appended, `engine` by what. `is_empty`:
-    nothing was new, and nothing was committed. `removed_files` are those that were dropped or put together.
+    nothing was new, and nothing was committed. `removed_files` are those that were dropped or put together. `behind`
+    is what is damaged behind `stop`: no part of what was read, but the log may not end there.
     """
 
     format: str
@@ -92,3 +93,9 @@ class TableDetails(Details, kw_only=True):
     is_empty: bool
     gap: tuple[int, int] | None = None
     removed_files: int = 0
+    behind: tuple[Damage, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """4 where the log ends in damage."""
+        return 4 if self.behind else 0

@@ -319,6 +319,35 @@ def test_a_topic_that_is_too_long_for_a_directory_is_refused_before_anything_is_
     assert append(store, place, format="parquet", partition_by=("date",)).messages == 37
 
 
+def test_a_table_that_another_run_makes_just_now_is_no_strange_directory(
+    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, names = new_place(), OutputPlace.names
+
+    def names_later(self: OutputPlace, below: str = "") -> list[str]:
+        if not below:
+            monkeypatch.setattr(OutputPlace, "names", names)
+            append(store, place)
+        return names(self, below)
+
+    monkeypatch.setattr(OutputPlace, "names", names_later)
+    assert append(store, place).details.is_empty
+    assert rows_of_table(place) == expected(store)
+
+
+def test_what_a_run_left_that_was_killed_while_it_created_its_commit_is_removed(
+    store: StoreWriter, place: OutputPlace
+) -> None:
+    append(store, place)
+    left = f"_rocketlens/commits/{0:015d}/{2:018d}.json.0123456789abcdef"
+    place.create(left, b"{")
+    for number in (36, 37):
+        write(store, 1, number)
+        append(store, place)
+    assert left not in place.objects("_rocketlens")
+    assert [each.number for each in commits(place)] == [1, 2, 3]
+
+
 class TestLog:
     def test_damage_is_in_the_record_and_the_report(self, store: StoreWriter, place: OutputPlace) -> None:
         broken = store.written[5]
@@ -343,6 +372,23 @@ class TestLog:
         (damage,) = report.damages
         assert (damage.physical_offset, damage.length, damage.found) == (8192, 4096, "no segment is there")
         assert [each.physical_offset for each in commits(place)[-1].record.damage] == [8192]
+        assert rows_of_table(place) == rows
+
+    def test_damage_at_the_end_of_the_log_of_a_stopped_broker_is_reported_until_it_is_gone(
+        self, store: StoreWriter, place: OutputPlace
+    ) -> None:
+        store.close()
+        last, rows = store.written[-1], expected(store)
+        whole = store.log.segments[4096].read_bytes()
+        store.overwrite(last.physical_offset, b"\xff" * 8)
+        for is_empty in (False, True):
+            report = append(store, place)
+            assert (report.details.is_empty, report.exit_code, report.damages) == (is_empty, 4, [])
+            (behind,) = report.details.behind
+            assert behind.physical_offset == report.details.stop == last.physical_offset
+        store.log.segments[4096].write_bytes(whole)
+        report = append(store, place)
+        assert (report.messages, report.exit_code, report.details.behind) == (1, 0, ())
         assert rows_of_table(place) == rows
 
     def test_segments_that_expired_between_two_runs_are_a_gap(self, store: StoreWriter, place: OutputPlace) -> None:
