@@ -116,6 +116,23 @@ def test_every_message_that_waits_is_as_described(shop: Shop) -> None:
     check("message", waiting["message"])
 
 
+@pytest.mark.parametrize("format_", ["jsonl", "ndjson"])
+def test_every_line_of_a_table_is_as_described(shop: Shop, tmp_path: Path, format_: str) -> None:
+    pytest.importorskip("pyarrow")
+    arguments = ("--format", format_, "--to", tmp_path / "table", "--engine", "local")
+    assert rocketlens("export", shop.root, *arguments).code == 4  # one of the messages is damaged
+    files = (tmp_path / "table" / "data").rglob(f"*.{format_}")
+    lines = [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
+    assert len(lines) == len(shop.writer.written) - 1
+    for line in lines:
+        check("selected", line)
+        assert line.keys() == {*JSON_NAMES.values(), "bodyEncoding"}
+    found = {line["physicalOffset"]: line for line in lines}
+    (viewed,) = rocketlens("view", shop.root, str(shop.plain.physical_offset), "--json").messages
+    exported = found[shop.plain.physical_offset]
+    assert {name: viewed.get(name) for name in exported} == exported
+
+
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "life"])
 def test_msgpack_has_the_same_fields_with_bodies_as_bytes(shop: Shop, name: str) -> None:
     places = {"STORE": str(shop.root), "DAMAGED": str(shop.damaged.physical_offset)}

@@ -1,8 +1,9 @@
 """The files of an export: Parquet, JSON lines, CSV, and a stream of msgpack maps.
 
-Names are those of the columns everywhere. In JSON and CSV a body is text where it is text, else base64, and
-`body_encoding` behind it says which; times are ms. In CSV keys are joined by blanks and properties are a JSON object;
-what is not there is an empty field. In Parquet times are timestamps of ms, in msgpack bodies are bytes.
+Parquet and CSV are named by the columns, JSON lines and msgpack as messages are in JSON everywhere
+(docs/message.schema.json). In JSON and CSV a body is text where it is text, else base64, and what stands behind it,
+`bodyEncoding` or `body_encoding`, says which; times are ms. In CSV keys are joined by blanks and properties are a JSON
+object; what is not there is an empty field. In Parquet times are timestamps of ms, in msgpack bodies are bytes.
 """
 
 import base64
@@ -13,7 +14,9 @@ from typing import IO, Any, Final, Protocol
 
 import msgspec
 
+from protocol.body_content import text_in
 from storage.columns.message_columns import Columns, MessageRow, python_rows
+from storage.columns.names import JSON_NAMES
 
 TEXT: Final = "utf-8"
 BASE64: Final = "base64"
@@ -125,7 +128,7 @@ class LinesPart(_Direct):
 
     def write(self, columns: Columns) -> None:
         """Write the messages of one block."""
-        self._file.write(self._encoder.encode_lines(with_text(row) for row in python_rows(columns)))
+        self._file.write(self._encoder.encode_lines(in_json(row) for row in python_rows(columns)))
 
 
 class CsvPart(_Direct):
@@ -156,7 +159,9 @@ class MsgpackPart(_Direct):
     def write(self, columns: Columns) -> None:
         """Write the messages of one block."""
         encode = self._encoder.encode
-        self._file.write(b"".join(encode(row) for row in python_rows(columns)))
+        names = [JSON_NAMES[name] for name in columns]
+        rows = python_rows(columns)
+        self._file.write(b"".join(encode(dict(zip(names, row.values(), strict=True))) for row in rows))
 
 
 FORMATS: Final[dict[str, Callable[[IO[bytes], Sequence[str], str], PartWriter]]] = {
@@ -172,6 +177,24 @@ FORMATS: Final[dict[str, Callable[[IO[bytes], Sequence[str], str], PartWriter]]]
 def csv_names(names: Sequence[str]) -> list[str]:
     """The header of CSV for some columns: behind the body it says how that is encoded."""
     return [each for name in names for each in ((name, "body_encoding") if name == "body" else (name,))]
+
+
+def in_json(row: MessageRow) -> MessageRow:
+    """The row by the names of JSON, with the body as text or base64, and behind it which."""
+    fields: MessageRow = {}
+    for name, value in row.items():
+        if name == "body":
+            fields["body"], fields["bodyEncoding"] = _content_of(value)
+        else:
+            fields[JSON_NAMES[name]] = value
+    return fields
+
+
+def _content_of(body: bytes | None) -> tuple[str | None, str | None]:
+    if body is None:
+        return None, None
+    text = text_in(body)
+    return (base64.b64encode(body).decode(), "base64") if text is None else (text, "text")
 
 
 def with_text(row: MessageRow) -> MessageRow:

@@ -140,7 +140,7 @@ def test_a_killed_export_goes_on(tmp_path: Path) -> None:
     assert kept
     assert report["resumed"]
     lines = [line for path in sorted((tmp_path / "out").glob("part-*")) for line in path.read_text().splitlines()]
-    assert [json.loads(line)["physical_offset"] for line in lines] == [
+    assert [json.loads(line)["physicalOffset"] for line in lines] == [
         row["physical_offset"] for row in expected_rows(writer.records)
     ]
 

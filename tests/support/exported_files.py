@@ -14,6 +14,7 @@ import msgpack
 import pyarrow.parquet as pq
 
 from spark_jobs.places.place_names import MANIFEST
+from storage.columns.names import JSON_NAMES
 
 Row = dict[str, Any]
 TIMES = ("store_timestamp", "born_timestamp")
@@ -46,7 +47,15 @@ def read_parquet(data: bytes) -> Iterator[Row]:
 
 def read_lines(data: bytes) -> Iterator[Row]:
     for line in data.splitlines():
-        yield with_bytes(json.loads(line))
+        yield with_bytes(by_columns(json.loads(line)))
+
+
+def by_columns(row: Row) -> Row:
+    """A row of JSON lines or msgpack by the names of columns."""
+    return {COLUMNS[name]: value for name, value in row.items()}
+
+
+COLUMNS = {name: column for column, name in JSON_NAMES.items()} | {"bodyEncoding": "body_encoding"}
 
 
 def read_csv(data: bytes) -> Iterator[Row]:
@@ -81,5 +90,5 @@ READERS = {
     "ndjson": read_lines,
     "jsonl": read_lines,
     "csv": read_csv,
-    "msgpack": lambda data: msgpack.Unpacker(io.BytesIO(data)),
+    "msgpack": lambda data: map(by_columns, msgpack.Unpacker(io.BytesIO(data))),
 }

@@ -82,7 +82,7 @@ def parts_of(place: OutputPlace) -> Iterator[tuple[str, bytes]]:
 
 def ids(place: OutputPlace) -> list[str]:
     """The unique keys of an export of JSON lines."""
-    return [json.loads(line)["unique_key"] for _, data in parts_of(place) for line in data.splitlines()]
+    return [json.loads(line)["uniqueKey"] for _, data in parts_of(place) for line in data.splitlines()]
 
 
 def expected_ids(store: StoreWriter, topic: str = "") -> list[str]:

@@ -23,7 +23,7 @@ from pyiceberg.catalog import load_catalog
 
 import oracles
 from column_rows import expected_rows
-from exported_files import Row, with_bytes
+from exported_files import COLUMNS, Row, with_bytes
 from golden_store import unpack
 from interop.jars import cached, copy_jars
 from other_versions import DUCKDB_EXTENSIONS, duckdb_extension, duckdb_of, pyspark_of
@@ -32,7 +32,7 @@ from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.run.progress import Silence
 from spark_jobs.tables.append import run_append
 from spark_jobs.tables.table_request import TableRequest
-from storage.columns.names import KINDS, ColumnKind
+from storage.columns.names import JSON_NAMES, KINDS, ColumnKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +102,8 @@ def by_duckdb(table: Path) -> pa.Table:
 
 def lines_by_duckdb(table: Path) -> pa.Table:
     types = "hive_partitioning = true, hive_types = {'topic': VARCHAR, 'date': DATE}"
-    columns = ", ".join(f"{name}: '{_sql_type(name)}'" for name in _text_columns())
+    names = {name: JSON_NAMES.get(name, "bodyEncoding") for name in _text_columns()}
+    columns = ", ".join(f"{names[name]}: '{_sql_type(name)}'" for name in names)
     return _duckdb(f"SELECT * FROM read_json('{table}/data/**/*.jsonl', columns = {{{columns}}}, {types})")
 
 
@@ -180,7 +181,7 @@ def check_table(found: pa.Table, golden: Golden, format_: str, unit: str) -> Non
 
 
 def test_duckdb_reads_lines(golden: Golden) -> None:
-    rows = [with_bytes(_plain(row)) for row in lines_by_duckdb(golden.table("jsonl")).to_pylist()]
+    rows = [with_bytes(_plain(_by_columns(row))) for row in lines_by_duckdb(golden.table("jsonl")).to_pylist()]
     assert [row.pop("date").isoformat() for row in rows] == [_day(row) for row in rows]
     assert sorted(rows, key=_place) == golden.rows
 
@@ -196,7 +197,7 @@ def test_polars_reads_lines(golden: Golden) -> None:
     rows: list[Row] = []
     for path in _files(golden.table("jsonl"), "jsonl"):
         named = dict(map(unquote, part.split("=")) for part in path.parts[-3:-1])
-        for row in pl.read_ndjson(path, infer_schema_length=None).to_dicts():
+        for row in map(_by_columns, pl.read_ndjson(path, infer_schema_length=None).to_dicts()):
             properties = {name: value for name, value in row["properties"].items() if value is not None}
             rows.append(with_bytes(row | {"topic": named["topic"], "properties": properties}))
     assert sorted(rows, key=_place) == golden.rows
@@ -269,6 +270,11 @@ def _text_columns() -> list[str]:
     names = [name for name in KINDS if name not in PARTITIONS]
     at = names.index("body") + 1
     return [*names[:at], "body_encoding", *names[at:]]
+
+
+def _by_columns(row: Row) -> Row:
+    """A row of JSON lines by the names of columns, with what the names of directories say."""
+    return {COLUMNS.get(name, name): value for name, value in row.items()}
 
 
 def _sql_type(name: str) -> str:
