@@ -72,8 +72,13 @@ def source_options(command: Callable[..., None]) -> Callable[..., None]:
     return click.argument("store", type=DIRECTORY, required=False)(command)
 
 
-def refuse_store_options() -> None:
-    """Raise a usage error if an option of a STORE was typed, because a server is asked."""
+def refuse_store_options(arguments: StoreArguments) -> None:
+    """Raise a usage error if an option of a STORE was typed, because a server is asked.
+
+    What a mask hides would be shown, so one in the environment is refused too.
+    """
+    if arguments.masked or arguments.mask_files:
+        raise click.UsageError("--mask and --mask-file are for a STORE, not for a server; also in the environment")
     if is_typed(*StoreArguments.__struct_fields__):
         raise click.UsageError("options of a STORE cannot be used with a server")
 
@@ -91,6 +96,6 @@ def open_source(
         return open_store(store, store_arguments)
     if server is None or store is not None:
         raise click.UsageError("expected either STORE or --server")
-    refuse_store_options()
+    refuse_store_options(store_arguments)
     server_arguments.check()
     return server_arguments.connect(server)

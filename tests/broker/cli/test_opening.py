@@ -62,6 +62,19 @@ def test_options_of_a_store_in_the_environment_do_not_keep_from_asking_a_server(
     assert "options of a STORE cannot be used with a server" in refused.errors
 
 
+@pytest.mark.parametrize("command", READERS)
+def test_a_mask_is_never_passed_over_where_a_server_is_asked(
+    command: str, server: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "masks").write_text("hosts\n")
+    for name, value in (("MASK", "hosts"), ("MASK_FILE", str(tmp_path / "masks"))):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"ROCKETLENS_{command.upper()}_{name}", value)
+            refused = run(command, "--server", server)
+        assert (refused.code, refused.output) == (2, b"")
+        assert "--mask and --mask-file are for a STORE, not for a server" in refused.errors
+
+
 def test_ids_are_asked_of_the_brokers_in_them_unless_a_store_or_a_server_is_typed(
     g1_store: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

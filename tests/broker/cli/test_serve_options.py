@@ -59,6 +59,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--index-slots 97 --index-entries 150": {"index_slots": 97, "index_entries": 150},
     "--state-dir /state": {"state_directory": Path("/state")},
     "--tier /tier": {"tier": Path("/tier")},
+    "--mask keys --mask $.phone": {"masked": ("keys", "$.phone")},
 }
 
 
@@ -83,6 +84,13 @@ def test_an_option_reaches_the_server(served: list[list[ServeOptions]], options:
     outcome = rocketlens("serve", STORE, *options.split())
     assert outcome.code == STOPPED, outcome.errors
     assert served == [[replace(ServeOptions(STORE), **OPTIONS.get(options, {}))]]
+
+
+def test_rules_of_masks_come_from_files_too(served: list[list[ServeOptions]], tmp_path: Path) -> None:
+    (tmp_path / "masks").write_text("tags\n$.mail\n")
+    outcome = rocketlens("serve", STORE, "--mask", "keys", "--mask-file", tmp_path / "masks")
+    assert outcome.code == STOPPED, outcome.errors
+    assert served == [[ServeOptions(STORE, masked=("keys", "tags", "$.mail"))]]
 
 
 def test_the_format_of_the_log_is_settled_first(

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "view": (UNIQUE_KEY,),
 }
 """Questions that g1 answers, and what is asked of it."""
+SHOWING_MESSAGES = {"filter", "find", "life", "lookup", "query", "search", "tail", "view"}
 SIZES = ("--index-slots", 97, "--index-entries", 150)
 """Of g1, as its README says."""
 
@@ -82,6 +83,17 @@ def test_a_state_directory_is_never_inside_the_store(command: str, copied: Path,
     assert f"--state-dir {copied / 'config'} lies inside the store" in refused.errors
     (tmp_path / "state").mkdir()
     assert ask(command, copied, "--state-dir", tmp_path / "state").output == ask(command, copied).output
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "doctor"])
+def test_a_file_of_masks_hides_what_its_rules_hide(command: str, copied: Path, tmp_path: Path) -> None:
+    (tmp_path / "masks").write_text("# where it came from\nhosts\n")
+    plain, masked = ask(command, copied), ask(command, copied, "--mask-file", tmp_path / "masks")
+    assert masked.code == plain.code
+    assert masked.output == ask(command, copied, "--mask", "hosts").output
+    shows_hosts = b'"bornHost":"127.0.0.1' in plain.output
+    assert shows_hosts == (command in SHOWING_MESSAGES)
+    assert (b'"bornHost":"***"' in masked.output, b"127.0.0.1" in masked.output) == (shows_hosts, False)
 
 
 @pytest.fixture(scope="module")
