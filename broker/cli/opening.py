@@ -72,8 +72,13 @@ def source_options(command: Callable[..., None]) -> Callable[..., None]:
     return click.argument("store", type=DIRECTORY, required=False)(command)
 
 
-def refuse_store_options() -> None:
-    """Raise a usage error if an option of a STORE was typed, because a server is asked."""
+def refuse_store_options(arguments: StoreArguments) -> None:
+    """Raise a usage error if an option of a STORE was typed, because a server is asked.
+
+    A mask counts wherever it comes from: without it what is to be hidden would be shown.
+    """
+    if arguments.masked or arguments.mask_files:
+        raise click.UsageError("a mask cannot be used with a server: name a STORE, or unset the mask")
     if is_typed(*StoreArguments.__struct_fields__):
         raise click.UsageError("options of a STORE cannot be used with a server")
 
@@ -91,6 +96,6 @@ def open_source(
         return open_store(store, store_arguments)
     if server is None or store is not None:
         raise click.UsageError("expected either STORE or --server")
-    refuse_store_options()
+    refuse_store_options(store_arguments)
     server_arguments.check()
     return server_arguments.connect(server)

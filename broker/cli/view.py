@@ -93,7 +93,7 @@ def view(
         with open_store(Path(arguments[0]), store_arguments) as store:
             answers = [store.view(text, topic=wanted.topic, damaged=wanted.damaged) for text in arguments[1:]]
     else:
-        server = _server(server, wanted)
+        server = _server(server, wanted, store_arguments)
         server_arguments.check()
         with server_arguments.connect(server) as remote:
             answers = [remote.view(text, topic=wanted.topic) for text in arguments]
@@ -144,11 +144,11 @@ def _means_store(arguments: tuple[str, ...], server: Endpoint | None, wanted: Vi
     return not is_typed("server", "from_id") and len(arguments) > 1 and Path(arguments[0]).is_dir()
 
 
-def _server(server: Endpoint | None, wanted: ViewArguments) -> Endpoint | None:
+def _server(server: Endpoint | None, wanted: ViewArguments, store_arguments: StoreArguments) -> Endpoint | None:
     """The server to ask, None for the one in each id; raises a usage error for options that contradict asking one."""
     if is_typed("damaged"):
         raise click.UsageError("--damaged needs a STORE: brokers do not return damaged records")
-    refuse_store_options()
+    refuse_store_options(store_arguments)
     if server is None or not wanted.from_id:
         return server
     if is_typed("server") == is_typed("from_id"):
