@@ -128,9 +128,25 @@ def test_a_wrong_rule_is_code_2(stores: list[StoreWriter], tmp_path: Path) -> No
         assert says in outcome.errors
 
 
-def test_a_server_refuses_a_mask_that_it_could_not_keep() -> None:
-    outcome = rocketlens("view", "U0", "--server", "127.0.0.1:1", "--mask", "keys")
-    assert outcome.code == 2
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("view", "U0", "--server", "127.0.0.1:1"),
+        ("view", "7F00000100002A9F00000000000019B5", "--from-id"),
+        ("find", "U0", "--server", "127.0.0.1:1"),
+        ("tail", "--topic", "T", "--server", "127.0.0.1:1"),
+        ("query", "--topic", "T", "--key", "k", "--server", "127.0.0.1:1"),
+    ],
+    ids=" ".join,
+)
+def test_no_server_is_asked_with_a_mask_wherever_it_comes_from(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = rocketlens(*command, "--mask", "keys")
+    monkeypatch.setenv(f"ROCKETLENS_{command[0].upper()}_MASK_FILE", "/no/such/file")
+    for outcome in (typed, rocketlens(*command)):
+        assert (outcome.code, outcome.output) == (2, b"")
+        assert "a mask cannot be used with a server" in outcome.errors
 
 
 def test_programs_get_masked_messages_too(stores: list[StoreWriter]) -> None:
