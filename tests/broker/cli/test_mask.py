@@ -146,7 +146,7 @@ def test_no_server_is_asked_with_a_mask_wherever_it_comes_from(
     monkeypatch.setenv(f"ROCKETLENS_{command[0].upper()}_MASK_FILE", "/no/such/file")
     for outcome in (typed, rocketlens(*command)):
         assert (outcome.code, outcome.output) == (2, b"")
-        assert "a mask cannot be used with a server" in outcome.errors
+        assert "are for a STORE, not for a server" in outcome.errors
 
 
 def test_programs_get_masked_messages_too(stores: list[StoreWriter]) -> None:

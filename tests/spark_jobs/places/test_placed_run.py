@@ -176,7 +176,7 @@ def test_wherever_a_run_dies_the_same_command_ends_the_work_or_finds_it_ended(
     assert ended == {True, False}
 
 
-@pytest.mark.parametrize("each", (STRIDES[0], 3))
+@pytest.mark.parametrize("each", [STRIDES[0], 3])
 def test_wherever_a_replacement_dies_there_is_the_old_the_new_or_nothing_that_is_whole(
     new_place: Fresh, monkeypatch: pytest.MonkeyPatch, each: int
 ) -> None:
