@@ -1,12 +1,15 @@
 """`--mask` and `--mask-file`: no command shows what is hidden, and none finds messages by it."""
 
+import json
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 import rocketlens as face
 from command_line import Outcome, rocketlens
 from hidden_stores import RULES, SECRETS, hidden_stores
+from process import ROOT
 from protocol.errors import ConfigError
 from store_writer import StoreWriter
 
@@ -83,6 +86,16 @@ def test_what_is_not_hidden_is_shown_in_every_format(stores: list[StoreWriter], 
     assert b"order-1" in shown
     assert b"***" in shown
     assert FIRST.encode() not in shown
+
+
+@pytest.mark.parametrize("rules", [*RULES.values(), ("hosts", "body", "properties")], ids=" ".join)
+def test_what_is_masked_is_a_message_of_the_schema(stores: list[StoreWriter], rules: tuple[str, ...]) -> None:
+    described = json.loads((ROOT / "docs/message.schema.json").read_text())
+    schema = Draft202012Validator(described | {"$ref": "#/$defs/message"})
+    messages = run(stores[0], ("tail", "--topic", "T"), *masks(rules), "--json").messages
+    assert len(messages) == 5
+    for message in messages:
+        schema.validate(message)
 
 
 def test_a_place_in_json_is_hidden_and_the_rest_is_found(stores: list[StoreWriter], tmp_path: Path) -> None:
