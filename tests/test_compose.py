@@ -154,13 +154,14 @@ def test_our_server_serves_the_mounted_store_and_knows_its_health(tmp_path: Path
     composition = Composition(tmp_path, {"STORE": str(g1_store)})
     address, http = ("127.0.0.1", composition.port(10911)), f"127.0.0.1:{composition.port(9180)}"
     healthcheck = composition.healthcheck("rocketlens")
-    assert subprocess.run(healthcheck, env=image_environment(), capture_output=True, check=False).returncode != 0
+    environment = image_environment() | {"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
+    assert subprocess.run(healthcheck, env=environment, capture_output=True, check=False).returncode != 0
     with composition.running("rocketlens") as server:
         assert server.stdout is not None
         line = server.stdout.readline()
         served = f"rocketlens: serving {g1_store} on 127.0.0.1:{address[1]}; HTTP at {http}\n"
         assert line == served, composition.log_text("rocketlens")
-        assert subprocess.run(healthcheck, env=image_environment(), capture_output=True, check=False).returncode == 0
+        assert subprocess.run(healthcheck, env=environment, capture_output=True, check=False).returncode == 0
         route = json.loads(ask(address, GET_ROUTE_INFO_BY_TOPIC, {"topic": "TopicTest"}).body)
         assert route["brokerDatas"][0]["brokerAddrs"] == {"0": f"127.0.0.1:{address[1]}"}
         assert ask(address, VIEW_MESSAGE_BY_ID, {"offset": "0"}).code == 0

@@ -15,6 +15,8 @@ import yaml
 
 from broker.cli.main import main
 from broker.cli.serve import serve
+from broker.web.api.access import Access
+from broker.web.api.errors import ApiError
 from compose import COMPOSE_FILE, dockerfile_stages, load
 from protocol.codes import ResponseCode
 
@@ -124,6 +126,26 @@ def test_the_images_health_check_is_that_of_compose() -> None:
     (line,) = (each for each in dockerfile_stages()["server"] if each.startswith("HEALTHCHECK "))
     wanted = yaml.safe_load(COMPOSE_FILE.read_text())["services"]["rocketlens"]["healthcheck"]["test"]
     assert json.loads(line.partition(" CMD ")[2] or line.partition("CMD ")[2]) == wanted[1:]
+
+
+def test_the_image_may_start_for_as_long_as_the_manifest_allows() -> None:
+    (line,) = (each for each in dockerfile_stages()["server"] if each.startswith("HEALTHCHECK "))
+    wanted = yaml.safe_load(COMPOSE_FILE.read_text())["services"]["rocketlens"]["healthcheck"]
+    assert f"--start-period={wanted['start_period']} " in line
+    (container,) = objects()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    probe = container["startupProbe"]
+    hours = {"1h": 1}[wanted["start_period"]]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == hours * 3600
+
+
+def test_the_server_of_the_manifest_answers_under_the_name_of_its_service() -> None:
+    found = objects()
+    (container,) = found["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    name = found["Service"]["metadata"]["name"]
+    access = Access(options_of(container["args"])["http_hosts"])
+    access.check_host(f"{name}:9180")
+    with pytest.raises(ApiError, match="does not answer as host"):
+        access.check_host(f"{name}.evil.example:9180")
 
 
 def asks_for_a_login(words: list[str], files: str) -> bool:

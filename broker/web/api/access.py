@@ -69,7 +69,7 @@ class Access:
         `auth` says who has to log in; wrong keys are written down in `audit_log` under the name of `broker`.
         """
         self._proxies = proxies
-        self._hosts = {"localhost", socket.gethostname().lower(), *(host.lower() for host in hosts)}
+        self._hosts = {"localhost", socket.gethostname().lower(), *map(_name_of, hosts)}
         self.accounts = accounts
         self._auth, self._audit_log, self._broker = auth, audit_log, broker
         self._failed = FailedAttempts()

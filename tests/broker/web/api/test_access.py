@@ -206,7 +206,7 @@ def test_the_secret_of_an_account_is_asked_for_at_its_white_address_too(guarded:
     "host", ["127.0.0.1", "[::1]:9180", "10.1.2.3:80", "localhost:9180", "LOCALHOST", "a.localhost", "ops.example"]
 )
 def test_the_api_answers_as_an_address_this_machine_or_a_name_that_was_told(g1_store: Path, host: str) -> None:
-    api = ApiOf(g1_store, http_hosts=("Ops.Example",))
+    api = ApiOf(g1_store, http_hosts=("Ops.Example:9180",))
     assert api.ask("/store", headers={"Host": host}).status == 200
 
 
