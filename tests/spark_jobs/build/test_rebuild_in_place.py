@@ -277,14 +277,14 @@ def test_spark_runs_a_scan_task_a_segment_and_a_build_task_a_file_and_the_driver
 
 def test_a_plan_opens_few_segments_of_many(tmp_path: Path, opened_here: list[str]) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 12)
-    for number in range(900):
+    for number in range(3000):
         writer.append("T", b"body", keys=f"k{number}")
     writer.close()
     request = RebuildRequest(store=str(writer.root), master="local[1]", index=True, queues=True)
     opened_here.clear()
-    assert plan_job("rebuild", request).segments == len(list((writer.root / "commitlog").iterdir())) > 15
+    assert plan_job("rebuild", request).segments == len(list((writer.root / "commitlog").iterdir())) > 60
     opened = {path for path in opened_here if "/commitlog/" in path}
-    assert 1 <= len(opened) <= 8
+    assert 1 <= len(opened) <= 14  # the samples, the open ones, and those that the newest index files lead to
 
 
 # --- going on after a kill --------------------------------------------------------------------------------------------
