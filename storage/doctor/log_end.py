@@ -44,7 +44,7 @@ def check_log_end(store: OpenedStore) -> tuple[list[DoctorFinding], list[Range]]
 
 
 def _remedy(store: OpenedStore, damage: DamagedRange) -> str:
-    """What can be done: to look at the first record only where its parts can still be told from each other."""
+    """What can be done: to look at the first record only where its parts can still be distinguished."""
     if damage.code not in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):
         return NO_COMMAND
     return f"{NO_COMMAND}; to see what is left of the first: {store.command('view --damaged')} {damage.start}"
