@@ -130,7 +130,11 @@ class Browser:
         return [line["message"] for line in lines if line["level"] in ("SEVERE", "WARNING")]
 
     def violations(self) -> list[str]:
-        """What axe-core finds in what is shown: the rule, and the first element that breaks it."""
+        """What axe-core finds in what is shown: the rule, and the first element that breaks it.
+
+        Colours are those that the page comes to, not one on the way there.
+        """
+        self.until(lambda: self.run("return document.getAnimations().length === 0"))
         self.run(f"{axe_source()}; window.axe = axe;")
         found = self.driver.execute_async_script(
             "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then("

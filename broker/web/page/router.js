@@ -92,6 +92,10 @@ export function start() {
     show();
   });
   document.addEventListener("click", follow);
+  document.querySelector("a.skip").addEventListener("click", (event) => {
+    event.preventDefault(); // to another place in the page is a step in the history too, and would draw the view anew
+    document.getElementById("main").focus();
+  });
   show();
 }
 

@@ -30,6 +30,7 @@ export async function healthView(_parameters, context) {
   // Not asking again stops the examination: the server gives up what no client waits for.
   async function examine(maximumAge) {
     stopped = false;
+    let hasFocus = document.activeElement === again;
     again.disabled = true;
     try {
       for (let turn = 0; ; turn += 1) {
@@ -42,6 +43,7 @@ export async function healthView(_parameters, context) {
           await new Promise((resolve) => { setTimeout(resolve, ASK_AGAIN); });
           continue;
         }
+        hasFocus ||= context.main.contains(document.activeElement);
         if (answer.state === "failed") clear(shown, notice(answer.problem, "error"));
         else if (answer.outcome) draw(answer.outcome, summary, shown, isByTime());
         else clear(shown, notice("Stopped before there was a result."));
@@ -49,8 +51,10 @@ export async function healthView(_parameters, context) {
         return;
       }
     } finally {
+      const held = hasFocus || work.contains(document.activeElement);
       work.hidden = true;
       again.disabled = false;
+      if (held && !context.main.contains(document.activeElement)) again.focus(); // what had the focus is gone
     }
   }
 

@@ -178,7 +178,7 @@ def test_wherever_sending_dies_the_same_command_ends_the_work(
     assert contents(store) == expected
 
 
-@pytest.mark.parametrize("each", STRIDES)
+@pytest.mark.parametrize("each", [STRIDES[0], 12])
 def test_wherever_fetching_dies_the_same_command_ends_the_work(
     original: Path, store: Path, expected: dict[str, bytes | None], tmp_path: Path, each: int
 ) -> None:

@@ -24,7 +24,7 @@ except Exception as error:
 """
 
 
-@pytest.mark.parametrize("names", [("spark_jobs",), ("protocol", "storage")])
+@pytest.mark.parametrize("names", [("spark_jobs",), pytest.param(("protocol", "storage"), marks=pytest.mark.soak)])
 def test_workers_name_a_foreign_package_of_the_folder_that_a_session_was_started_in(
     names: tuple[str, ...], g1_store: Path, tmp_path: Path
 ) -> None:

@@ -199,6 +199,7 @@ def test_an_executor_is_killed_between_the_two_sides_of_the_shuffle(store: Path,
     assert run.left_over() == []
 
 
+@pytest.mark.soak  # of a cluster whose driver is killed there is a test in each run: test_cluster.py
 def test_the_driver_is_killed_while_tasks_build_and_the_same_command_goes_on(
     store: Path, start: Callable[..., Run]
 ) -> None:

@@ -238,7 +238,7 @@ def test_only_reading_methods_are_answered(api: ApiOf) -> None:
         assert "GET" in answer.headers["allow"]
     assert api.ask("/store", method="HEAD").status == 200
     assert api.ask("/nothing").error == {
-        "code": "no_such_path", "message": "nothing is at /nothing", "parameter": None
+        "code": "no_such_path", "message": "nothing is at /nothing", "parameter": None, "similarTopics": []
     }  # fmt: skip
 
 

@@ -62,6 +62,7 @@ def test_all_that_can_be_pressed_in_a_view_is_reached_by_the_keyboard(browser: B
     browser.run("document.querySelector('a.skip').focus()")
     assert browser.run("return document.activeElement.getBoundingClientRect().left >= 0")
     browser.press(Keys.ENTER)
+    browser.until(lambda: browser.run("return document.activeElement.matches('main')"))
     browser.press(Keys.TAB)
     assert browser.run("return document.activeElement.closest('main') !== null")
     assert browser.run("return getComputedStyle(document.activeElement).outlineStyle") != "none"
