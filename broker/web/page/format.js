@@ -90,16 +90,41 @@ export function percent(part, whole) {
   return `${value.toFixed(value < 10 && value > 0 ? 1 : 0)} %`;
 }
 
-// What a person writes for a time: milliseconds, or a date and time (of the zone unless it ends with Z or an offset). What
-// stands for a known time, unchanged, is that time, also where clocks show it twice.
+const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
+const DAYS = { yesterday: -1, today: 0, tomorrow: 1 };
+
+// What a person writes for a time: milliseconds, a date and time (of the zone unless it ends with Z or an offset), or one
+// counted from now. What stands for a known time, unchanged, is that time, also where clocks show it twice.
 export function parseTime(text, known = null) {
   const trimmed = text.trim();
   if (!trimmed) return null;
   if (known && trimmed === time(Number(known))) return Number(known);
   if (/^\d{12,16}$/.test(trimmed)) return Number(trimmed);
+  const counted = fromNow(trimmed) ?? ofDay(trimmed);
+  if (counted !== null) return counted;
   const iso = /^\d{4}-\d{2}-\d{2}$/.test(trimmed) ? `${trimmed}T00:00:00` : trimmed.replace(" ", "T");
   const hasZone = /(Z|[+-]\d{2}:?\d{2})$/.test(iso);
-  const value = Date.parse(hasZone ? iso : `${iso}Z`);
-  if (Number.isNaN(value)) throw new Error(`"${trimmed}" is not a time: write 2026-11-21 06:45:05, or milliseconds since 1970`);
+  const value = /^\d{4}-\d{2}/.test(iso) ? Date.parse(hasZone ? iso : `${iso}Z`) : NaN; // browsers take much for a date
+  if (Number.isNaN(value)) throw new Error(`"${trimmed}" is not a time: write 2026-11-21 06:45:05, yesterday 14:00, -1h, or milliseconds since 1970`);
   return hasZone ? value : whenClocksShow(value);
+}
+
+// -1h, +90s, now-1d12h, now: a number, or null for what has another form.
+function fromNow(text) {
+  const found = /^(?:now)?(?:(?<=now)|([+-])((?:\d{1,12}(?:ms|[smhdw]))+))$/.exec(text);
+  if (!found) return null;
+  const pieces = [...(found[2] ?? "").matchAll(/(\d+)(ms|[smhdw])/g)];
+  const distance = pieces.reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit], 0);
+  return Date.now() + (found[1] === "-" ? -distance : distance);
+}
+
+// yesterday 14:00, today, 9:30: a number, or null for what has another form.
+function ofDay(text) {
+  const found = /^(?=.)(?:(yesterday|today|tomorrow)(?: +|$))?(?:(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,3}))?)?)?$/.exec(text);
+  if (!found) return null;
+  const [, day = "today", hours = 0, minutes = 0, seconds = 0, part = ""] = found;
+  if (hours > 23 || minutes > 59 || seconds > 59) return null;
+  const here = onClocks(Date.now());
+  const start = Date.UTC(here.getUTCFullYear(), here.getUTCMonth(), here.getUTCDate() + DAYS[day]);
+  return whenClocksShow(start + hours * UNITS.h + minutes * UNITS.m + seconds * UNITS.s + Number(part.padEnd(3, "0")));
 }

@@ -1,6 +1,7 @@
 """Times in another time zone, shown and typed."""
 
 import json
+import time
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from storage.times import parse_time
 from web_browser import Browser
 
 ZONES = ("UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu")
@@ -131,6 +133,40 @@ def test_times_around_a_change_of_clocks_are_those_of_the_zone(zoned: Browser) -
         assert shown == [shown_in(zone, each) for each in stamps]
         assert kept == stamps
         assert parsed == read, zone
+
+
+FROM_NOW = (
+    "now", "-1h", "+90s", "now-1d12h", "-2w250ms", "yesterday 14:00", "yesterday", "today", "today  1:30:05.25",
+    "tomorrow 9:30", "14:00", "2:15", "23:59:59,999",
+)  # fmt: skip
+
+
+def test_times_counted_from_now_are_those_that_commands_read(zoned: Browser) -> None:
+    zoned.open("topics", zone="UTC")
+    zoned.see(".topics a.open", "TopicTest")
+    script = """
+        const [zone, now, texts, done] = arguments, clock = Date.now;
+        import('/page/format.js').then((format) => {
+          format.setZone(zone);
+          Date.now = () => now;
+          const read = texts.map((text) => { try { return format.parseTime(text); } catch (error) { return null; } });
+          Date.now = clock;
+          done(read);
+        });"""
+    wrong = ("25:00", "yesterday 7", "-1y", "-", "nowish", "+", "14:60", "someday")
+    for zone in (*ZONES, "Europe/Berlin"):
+        for now in (CHANGES[0] - 40_000_000, CHANGES[1] + 30_000_007, CHANGES[3] + 5_000_000):
+            found = zoned.driver.execute_async_script(script, zone, now, [*FROM_NOW, *wrong])
+            assert found[: len(FROM_NOW)] == [parse_time(text, ZoneInfo(zone), now) for text in FROM_NOW], (zone, now)
+            assert found[len(FROM_NOW) :] == [None] * len(wrong)
+
+
+def test_a_span_that_is_counted_from_now_can_be_typed(zoned: Browser) -> None:
+    zoned.open("topic", topic="TopicTest", order="oldest", zone="UTC")
+    zoned.see(".filters .time").send_keys("-1h", Keys.ENTER)
+    zoned.until(lambda: "begin=" in zoned.place)
+    begin = int(parse_qs(urlsplit(zoned.place).query)["begin"][0])
+    assert 0 <= time.time() * 1000 - 3_600_000 - begin < 60_000
 
 
 def test_a_time_that_clocks_show_twice_stays_itself_in_the_form(zoned: Browser) -> None:
