@@ -21,10 +21,10 @@ class Live:
         self.browser, self.writer = browser, writer
         self.count = 0
 
-    def add(self, count: int = 1) -> None:
-        """Store messages, whose bodies are "body" and a number from 0 on."""
+    def add(self, count: int = 1, queues: int = 3) -> None:
+        """Store messages in so many queues, whose bodies are "body" and a number from 0 on."""
         for number in range(self.count, self.count + count):
-            self.writer.append("orders", b"body %d." % number, tags=f"T{number % 2}", queue_id=number % 3)
+            self.writer.append("orders", b"body %d." % number, tags=f"T{number % 2}", queue_id=number % queues)
         self.count += count
         self.writer.flush()
 
@@ -98,12 +98,9 @@ def test_only_the_newest_are_kept(live: Live) -> None:
     browser = live.browser
     browser.open("tail", topic="orders")
     browser.see(".messages tbody tr", "body 2.")
-    live.add(600)
+    live.add(600, queues=1)  # the builder writes one queue after the other, and an answer may come between two
     browser.until(lambda: live.bodies[0] == "body 602.")
-    # The builder writes one queue after the other, so messages of two may come the other way round between two answers.
-    shown = sorted(int(body.removeprefix("body ").removesuffix(".")) for body in live.bodies)
-    assert len(shown) == 500
-    assert shown[10:] == list(range(113, 603))
+    assert live.bodies == [f"body {number}." for number in range(602, 102, -1)]
     browser.see("main .bar", "600 messages since it was opened")
 
 
