@@ -34,10 +34,10 @@ LARGEST_FIELD: Final = 2**31 - 1
 class CompactTask(msgspec.Struct, frozen=True, kw_only=True):
     """Files of one partition, below the URL of a table, that become one of these columns."""
 
-    name: str
+    name: str = ""
     placed: PlacedRun
     table: str
-    files: tuple[DataFile, ...]
+    files: tuple[DataFile, ...] = ()
     columns: tuple[str, ...]
     format: str
     compression: str
@@ -70,6 +70,15 @@ def choose_files(files: Iterable[DataFile], target_bytes: int) -> list[list[Data
             group.append(each)
         chosen.append(group)
     return [group for group in chosen if len(group) > 1]
+
+
+def put_together(chosen: Sequence[Sequence[DataFile]], like: CompactTask, run_all: RunAll) -> list[DataFile]:
+    """Make one file of each of the groups, by tasks that are alike but for their files; the new files."""
+    tasks = [
+        msgspec.structs.replace(like, name=f"compact-{number:05d}", files=tuple(each))
+        for number, each in enumerate(chosen)
+    ]
+    return [msgspec.convert(each["file"], DataFile) for each in run_all(tasks, compact_files)]
 
 
 def compact_files(task: CompactTask) -> CompactedFile:

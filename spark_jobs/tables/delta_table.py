@@ -5,11 +5,11 @@ transaction of the application `rocketlens` has the physical offset as its versi
 deltalake is not allowed to try the one after it: that would write what another run has written already.
 """
 
-import contextlib
 import re
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -19,14 +19,13 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
-from protocol.errors import ConfigError, RocketLensError, StoreError
+from protocol.errors import ConfigError
 from spark_jobs.places.file_systems import said
-from spark_jobs.places.placed_run import PlacedRun
 from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME, MICROSECONDS, arrow_schema
-from spark_jobs.tables.compact_files import DATA_DIRECTORY, CompactTask, RunAll, choose_files, compact_files
-from spark_jobs.tables.days import start_of
+from spark_jobs.tables.compact_files import DATA_DIRECTORY, RunAll
 from spark_jobs.tables.lake_options import delta_options
-from spark_jobs.tables.lake_runs import LakeRuns, Winner, base_of, follow
+from spark_jobs.tables.lake_runs import Winner
+from spark_jobs.tables.lake_table import LakeTable, Publish
 from spark_jobs.tables.table import (
     DataFile,
     FileLayout,
@@ -51,22 +50,18 @@ _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class DeltaTable:
+class DeltaTable(LakeTable[DataFile]):
     """A Delta table at a directory or a URL; see :class:`spark_jobs.tables.table.Table`."""
 
-    is_hidden = False
     keeps_partitions = False
     """The log has their values."""
+    kind, keeper = "Delta", "log"
 
     def __init__(self, url: str, storage: str, run_all: RunAll, compression: str) -> None:
         """Name the place; nothing is read. Raises ConfigError where nothing can be written."""
-        self.where = url
-        self._runs = LakeRuns(url, storage)
-        self._run_all, self._compression = run_all, compression
+        super().__init__(url, storage, run_all, compression)
         self._options = delta_options(url, storage)
         self._table: deltalake.DeltaTable | None = None
-        self._commit: TableCommit | None = None
-        self._run: PlacedRun | None = None
 
     def last(self) -> TableCommit | None:
         """See :class:`spark_jobs.tables.table.Table`."""
@@ -98,79 +93,10 @@ class DeltaTable:
                 raise self._moved(commit)
             return FileLayout(microseconds=True)
 
-    def begin(self) -> PlacedRun:
-        """See :class:`spark_jobs.tables.table.Table`."""
-        self._run = self._runs.begin(self._known.version())
-        return self._run
-
-    def commit(self, files: Sequence[DataFile], commit: TableCommit) -> None:
-        """See :class:`spark_jobs.tables.table.Table`."""
-        with self._errors():
-            self._change([_added(each) for each in files], files, commit)
-
-    def drop_before(self, day: date) -> TableCommit | None:
-        """See :class:`spark_jobs.tables.table.Table`."""
-        limit = start_of(day)
-        with self._errors():
-            old = [each for each in self._live() if STORED in each.bounds and each.bounds[STORED][1] < limit]
-            if not old:
-                return None
-            self.begin()
-            return self._change([_removed(each) for each in old], (), follow("drop", self._known_commit, len(old)))
-
-    def compact(self, target_bytes: int) -> TableCommit | None:
-        """See :class:`spark_jobs.tables.table.Table`."""
-        with self._errors():
-            ours = [each for each in self._live() if each.written.startswith(f"{DATA_DIRECTORY}/")]
-            chosen = choose_files(ours, target_bytes)
-        if not chosen:
-            return None
-        shape = self._known_commit.shape
-        layout = self.layout(shape)
-        run = self.begin()
-        tasks = [
-            CompactTask(
-                name=f"compact-{number:05d}",
-                placed=run,
-                table=self._runs.url,
-                files=tuple(each),
-                columns=tuple(name for name in shape.columns if name not in shape.partition_by),
-                format="parquet",
-                compression=self._compression,
-                layout=layout,
-            )
-            for number, each in enumerate(chosen)
-        ]
-        try:
-            made = [msgspec.convert(each["file"], DataFile) for each in self._run_all(tasks, compact_files)]
-            old = [each for group in chosen for each in group]
-            actions: list[AddAction | RemoveAction] = [
-                *(_added(each, is_new=False) for each in made),
-                *(_removed(each, is_new=False) for each in old),
-            ]
-            with self._errors():
-                return self._change(actions, made, follow("compact", self._known_commit, len(old)))
-        finally:
-            self._leave()
-
-    def close(self) -> None:
-        """See :class:`spark_jobs.tables.table.Table`."""
-        self._leave()
-
-    def _leave(self) -> None:
-        run, self._run = self._run, None
-        if run is not None:
-            self._runs.discard(run.token)
-
     @property
     def _known(self) -> deltalake.DeltaTable:
         assert self._table is not None, "the table is made before a run begins"
         return self._table
-
-    @property
-    def _known_commit(self) -> TableCommit:
-        assert self._commit is not None, "there is no table yet"
-        return self._commit
 
     def _load(self) -> deltalake.DeltaTable | None:
         if not deltalake.DeltaTable.is_deltatable(self._runs.url, self._options):
@@ -195,60 +121,47 @@ class DeltaTable:
                 raise
             return table
 
-    def _change(
-        self, actions: Sequence[AddAction | RemoveAction], files: Sequence[DataFile], commit: TableCommit
-    ) -> TableCommit:
-        """Commit all of a run; raises StoreError where another run was first, or where nobody can say."""
-        run = self._run
-        assert run is not None, "a run begins before it commits"
-        made = msgspec.structs.replace(commit, run=run.token)
+    def _number(self) -> int:
+        return self._known.version()
+
+    def _stored_before(self, limit: int) -> list[DataFile]:
+        return [each for each in self._live() if STORED in each.bounds and each.bounds[STORED][1] < limit]
+
+    def _ours(self) -> dict[str, DataFile]:
+        return {each.name: each for each in self._live() if each.written.startswith(f"{DATA_DIRECTORY}/")}
+
+    def _data_file(self, name: str, file: DataFile) -> DataFile:
+        return file
+
+    def _prepared(self, new: Sequence[DataFile], old: Sequence[DataFile], *, is_same: bool = False) -> Publish:
+        actions: list[AddAction | RemoveAction] = [
+            *(_added(each, is_new=not is_same) for each in new),
+            *(_removed(each, is_new=not is_same) for each in old),
+        ]
+        return partial(self._publish, actions)
+
+    def _publish(self, actions: list[AddAction | RemoveAction], commit: TableCommit) -> None:
         table = self._known
-        properties = CommitProperties(
-            custom_metadata={COMMIT: msgspec.json.encode(made).decode()},
-            max_commit_retries=0,
-            app_transactions=[Transaction(APPLICATION, commit.position.physical_offset)],
+        table.create_write_transaction(
+            actions,
+            mode="append",
+            schema=table.schema(),
+            partition_by=table.metadata().partition_columns,
+            commit_properties=CommitProperties(
+                custom_metadata={COMMIT: msgspec.json.encode(commit).decode()},
+                max_commit_retries=0,
+                app_transactions=[Transaction(APPLICATION, commit.position.physical_offset)],
+            ),
         )
-        try:
-            self._runs.confirm(run, files)
-            # From here on the files may count, whatever ends this run: a later one finds out.
-            self._run = None
-            table.create_write_transaction(
-                list(actions),
-                mode="append",
-                schema=table.schema(),
-                partition_by=table.metadata().partition_columns,
-                commit_properties=properties,
-            )
-        except Exception as error:  # whatever the object store has; what became of it is looked at
-            self._judge(run, error)
-        self._run, self._commit = None, made
-        self._runs.finish(run.token, {each.written for each in files})
-        self._runs.sweep(base_of(run) + 1, self._winner_after)
-        return made
 
-    def _judge(self, run: PlacedRun, error: Exception) -> None:
-        """Raise StoreError, unless the table has the commit although there was an error."""
-        try:
-            winner = self._winner_after(base_of(run))
-        except Exception:  # as above
-            winner = None
-        if winner is not None and winner.run == run.token:
-            return
-        if winner is not None:
-            self._run = None
-            self._runs.discard(run.token)
-            raise self._moved(_committed(self._opened(), self.where)) from error
-        if isinstance(error, RocketLensError):
-            raise error
-        raise StoreError(  # the object store may yet do it; a later run cleans up otherwise
-            self.where,
-            what=f"it is not known whether the log has the commit: {_plain(error)}; the next run finds out",
-        ) from error
+    def _commit_now(self) -> TableCommit | None:
+        return _committed(self._opened(), self.where)
 
-    def _moved(self, commit: TableCommit | None) -> StoreError:
-        """Return the error of a run that another one was quicker than."""
-        who = "another program" if commit is None else f"the run {commit.run} of {commit.record.host}"
-        return StoreError(self.where, what=f"was changed by {who} meanwhile; what this run had written is removed")
+    def _said(self, error: Exception) -> str:
+        return _plain(error)
+
+    def _winner_now(self, base: int) -> Winner | None:
+        return self._winner_after(base)
 
     def _winner_after(self, base: int) -> Winner | None:
         """Who made the version after one."""
@@ -285,16 +198,6 @@ class DeltaTable:
                 sha256="",
                 bounds=bounds,
             )
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Raise what deltalake, or the object store below it, refuses as StoreError."""
-        try:
-            yield
-        except RocketLensError:
-            raise
-        except Exception as error:  # each object store has errors of its own
-            raise StoreError(self.where, what=f"the Delta table cannot be used: {_plain(error)}") from error
 
 
 def _schema(shape: TableShape) -> pa.Schema:

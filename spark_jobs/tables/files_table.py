@@ -14,7 +14,6 @@ can count any more, and the next run to commit removes it: nobody has to guess b
 """
 
 import contextlib
-import time
 from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Final
@@ -24,11 +23,12 @@ import msgspec
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import ATTEMPTS
-from spark_jobs.places.placed_run import PlacedRun, enter, new_token, this_process
-from spark_jobs.tables.compact_files import DATA_DIRECTORY, CompactTask, RunAll, choose_files, compact_files
+from spark_jobs.places.placed_run import PlacedRun, enter, new_token
+from spark_jobs.tables.compact_files import DATA_DIRECTORY, CompactTask, RunAll, choose_files, put_together
 from spark_jobs.tables.days import start_of
-from spark_jobs.tables.table import TABLE_VERSION, DataFile, FileLayout, RunRecord, TableCommit, TableShape
+from spark_jobs.tables.table import TABLE_VERSION, DataFile, FileLayout, TableCommit, TableShape
 from spark_jobs.tables.table_names import HIDDEN
+from spark_jobs.tables.table_runs import confirm, follow
 
 COMMITS: Final = f"{HIDDEN}/commits"
 EACH: Final = 1000
@@ -105,30 +105,24 @@ class FilesTable:
         if not old:
             return None
         self.begin()
-        return self._commit((), old, self._follow("drop", len(old)))
+        return self._commit((), old, follow("drop", self._known, len(old)))
 
     def compact(self, target_bytes: int) -> FilesCommit | None:
         """See :class:`spark_jobs.tables.table.Table`."""
         chosen = choose_files(self.live_files(), target_bytes)
         if not chosen:
             return None
-        run = self.begin()
-        tasks = [
-            CompactTask(
-                name=f"compact-{number:05d}",
-                placed=run,
-                table=self._place.url,
-                files=tuple(each),
-                columns=self._columns,
-                format=self._known.shape.format,
-                compression=self._compression,
-            )
-            for number, each in enumerate(chosen)
-        ]
+        task = CompactTask(
+            placed=self.begin(),
+            table=self._place.url,
+            columns=self._columns,
+            format=self._known.shape.format,
+            compression=self._compression,
+        )
         try:
-            made = [msgspec.convert(each["file"], DataFile) for each in self._run_all(tasks, compact_files)]
+            made = put_together(chosen, task, self._run_all)
             old = [each.name for group in chosen for each in group]
-            return self._commit(made, old, self._follow("compact", len(old)))
+            return self._commit(made, old, follow("compact", self._known, len(old)))
         finally:
             self.close()
 
@@ -163,21 +157,6 @@ class FilesTable:
     def _number(self) -> int:
         return 0 if self._head is None else self._head.number
 
-    def _follow(self, command: str, removed: int) -> TableCommit:
-        """A commit that changes which files there are, not how far the table has come."""
-        head, now = self._known, round(time.time() * 1000)
-        at = head.position.physical_offset
-        record = RunRecord(
-            command=command,
-            start=at,
-            stop=at,
-            removed_files=removed,
-            began_timestamp=now,
-            ended_timestamp=now,
-            host=this_process(),
-        )
-        return TableCommit(run="", shape=head.shape, position=head.position, record=record)
-
     def _commit(self, files: Sequence[DataFile], removed: Sequence[str], commit: TableCommit) -> FilesCommit:
         run = self._run
         assert run is not None, "a run begins before it commits"
@@ -205,7 +184,7 @@ class FilesTable:
     def _first(self, run: PlacedRun, files: Iterable[DataFile], made: FilesCommit) -> FilesCommit:
         """Create a commit unless another run has; that which is there then."""
         try:
-            self._confirm(run, files)
+            confirm(self._place, run.directory, files, within=f"{HIDDEN}/")
         except StoreError:
             # A run that has committed removes what is of others.
             winner = self._read(made.number)
@@ -223,20 +202,6 @@ class FilesTable:
             if self._read(made.number) is None:
                 self._run = run
             raise
-
-    def _confirm(self, run: PlacedRun, files: Iterable[DataFile]) -> None:
-        """Raise StoreError where a file that is going to count is not there."""
-        there = self._place.objects(f"{HIDDEN}/{run.directory}")
-        for each in files:
-            name = f"{HIDDEN}/{each.written}"
-            size = there[name].size if name in there else None
-            if size != each.bytes:
-                raise StoreError(
-                    self._place.path(name),
-                    what="was removed or changed before it counted: size",
-                    expected=each.bytes,
-                    found=size,
-                )
 
     def _create(self, commit: FilesCommit) -> FilesCommit:
         """Create a commit; that which is there then. An answer that was lost, or is late, decides nothing."""

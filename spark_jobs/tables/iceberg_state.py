@@ -21,6 +21,7 @@ from spark_jobs.places.place_names import ATTEMPTS
 from spark_jobs.places.placed_run import PlacedRun
 from spark_jobs.tables.table import DataFile, FileLayout, Table, TableCommit, TableShape, read_commit
 from spark_jobs.tables.table_names import HIDDEN
+from spark_jobs.tables.table_runs import who_committed
 
 COMMIT: Final = "rocketlens.commit"
 """The property of a snapshot's summary that has the commit of its run; the table has one of that name too."""
@@ -159,8 +160,9 @@ class GlancedTable:
             self._table = self._make()
             last = self._table.last()
             if last != self._seen:
-                who = "another program" if last is None else f"the run {last.run} of {last.record.host}"
-                raise StoreError(self.where, what=f"was changed by {who} meanwhile; this run wrote nothing")
+                raise StoreError(
+                    self.where, what=f"was changed by {who_committed(last)} meanwhile; this run wrote nothing"
+                )
         return self._table
 
     def _has_left(self) -> bool:

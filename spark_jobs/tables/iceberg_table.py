@@ -10,8 +10,8 @@ knows besides. `catalog` is the name that a catalog in SQL distinguishes it by, 
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import date
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -37,17 +37,9 @@ from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.snapshots import Snapshot
 
-from protocol.errors import ConfigError, RocketLensError, StoreError
+from protocol.errors import ConfigError
 from spark_jobs.places.file_systems import has_scheme, local_path, said
-from spark_jobs.places.placed_run import PlacedRun
-from spark_jobs.tables.compact_files import (
-    DATA_DIRECTORY,
-    CompactTask,
-    RunAll,
-    choose_files,
-    compact_files,
-)
-from spark_jobs.tables.days import start_of
+from spark_jobs.tables.compact_files import DATA_DIRECTORY, RunAll
 from spark_jobs.tables.iceberg_schema import (
     STORED,
     field_ids,
@@ -69,7 +61,8 @@ from spark_jobs.tables.iceberg_state import (
     TableState,
 )
 from spark_jobs.tables.lake_options import iceberg_options
-from spark_jobs.tables.lake_runs import LakeRuns, Winner, base_of, follow
+from spark_jobs.tables.lake_runs import Winner
+from spark_jobs.tables.lake_table import LakeTable, Publish
 from spark_jobs.tables.table import DataFile, FileLayout, TableCommit, TableShape
 
 _NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
@@ -86,11 +79,11 @@ _LISTED_DAMAGE: Final = 100
 _IN_MILLISECOND: Final = 1000
 
 
-class IcebergTable:
+class IcebergTable(LakeTable[IcebergFile]):
     """An Iceberg table at a directory or a URL; see :class:`spark_jobs.tables.table.Table`."""
 
-    is_hidden = False
     keeps_partitions = True
+    kind, keeper = "Iceberg", "catalog"
 
     def __init__(
         self, url: str, storage: str, run_all: RunAll, compression: str, catalog: dict[str, str], name: str
@@ -99,9 +92,7 @@ class IcebergTable:
 
         Raises ConfigError where nothing can be written, or no catalog can be.
         """
-        self.where = url
-        self._runs = LakeRuns(url, storage)
-        self._run_all, self._compression = run_all, compression
+        super().__init__(url, storage, run_all, compression)
         self._identifier = name or DEFAULT_NAME
         if "." not in self._identifier:
             raise ConfigError(f"--table {self._identifier}: a table of Iceberg has a namespace: NAMESPACE.TABLE")
@@ -117,8 +108,6 @@ class IcebergTable:
         self._stack = contextlib.ExitStack()
         self._opened: Catalog | None = None
         self._table: PyTable | None = None
-        self._commit: TableCommit | None = None
-        self._run: PlacedRun | None = None
 
     def last(self) -> TableCommit | None:
         """See :class:`spark_jobs.tables.table.Table`."""
@@ -150,82 +139,20 @@ class IcebergTable:
                     transaction.set_properties(without_bounds(missing))
                 table = table.refresh()
             if _head(table) != base:
-                raise self._moved(table)
+                raise self._moved(_committed(table))
             self._table = table
             return FileLayout(microseconds=True, field_ids=field_ids(table.schema()))
 
-    def begin(self) -> PlacedRun:
-        """See :class:`spark_jobs.tables.table.Table`."""
-        self._run = self._runs.begin(_sequence(self._known))
-        return self._run
-
-    def commit(self, files: Sequence[DataFile], commit: TableCommit) -> None:
-        """See :class:`spark_jobs.tables.table.Table`."""
-        with self._errors():
-            self._change([self._described(each) for each in files], (), files, commit)
-
-    def drop_before(self, day: date) -> TableCommit | None:
-        """See :class:`spark_jobs.tables.table.Table`."""
-        limit = start_of(day)
-        with self._errors():
-            old = [each for each in self._live() if (highest := self._bound(each, STORED, 1)) and highest < limit]
-            if not old:
-                return None
-            self.begin()
-            return self._change((), old, (), follow("drop", self._known_commit, len(old)))
-
-    def compact(self, target_bytes: int) -> TableCommit | None:
-        """See :class:`spark_jobs.tables.table.Table`."""
-        with self._errors():
-            ours = {name: each for each in self._live(whole=True) if (name := self._name(each))}
-            chosen = choose_files([self._data_file(name, each) for name, each in ours.items()], target_bytes)
-        if not chosen:
-            return None
-        shape = self._known_commit.shape
-        layout = self.layout(shape)
-        run = self.begin()
-        tasks = [
-            CompactTask(
-                name=f"compact-{number:05d}",
-                placed=run,
-                table=self._runs.url,
-                files=tuple(each),
-                columns=shape.columns,
-                format="parquet",
-                compression=self._compression,
-                layout=layout,
-            )
-            for number, each in enumerate(chosen)
-        ]
-        try:
-            made = [msgspec.convert(each["file"], DataFile) for each in self._run_all(tasks, compact_files)]
-            old = [ours[each.name] for group in chosen for each in group]
-            with self._errors():
-                new = [self._described(each) for each in made]
-                return self._change(new, old, made, follow("compact", self._known_commit, len(old)))
-        finally:
-            self._leave()
-
     def close(self) -> None:
         """See :class:`spark_jobs.tables.table.Table`."""
-        self._leave()
+        super().close()
         self._stack.close()
         self._opened = None
-
-    def _leave(self) -> None:
-        run, self._run = self._run, None
-        if run is not None:
-            self._runs.discard(run.token)
 
     @property
     def _known(self) -> PyTable:
         assert self._table is not None, "the table is made before a run begins"
         return self._table
-
-    @property
-    def _known_commit(self) -> TableCommit:
-        assert self._commit is not None, "there is no table yet"
-        return self._commit
 
     def _catalog(self) -> Catalog:
         if self._opened is None:
@@ -258,29 +185,20 @@ class IcebergTable:
             )
         return self._catalog().load_table(self._identifier)
 
-    def _change(
-        self, new: Sequence[IcebergFile], old: Sequence[IcebergFile], files: Sequence[DataFile], commit: TableCommit
-    ) -> TableCommit:
-        """Commit all of a run; raises StoreError where another run was first, or where nobody can say."""
-        run = self._run
-        assert run is not None, "a run begins before it commits"
-        made = msgspec.structs.replace(commit, run=run.token)
-        table = _without_retries(self._known)
-        try:
-            self._runs.confirm(run, files)
-            # From here on the files may count, whatever ends this run: a later one finds out.
-            self._run = None
-            self._publish(table, new, old, made)
-        except Exception as error:  # whatever the catalog and the network have; what became of it is looked at
-            self._judge(run, error)
-        self._run, self._commit = None, made
-        self._runs.finish(run.token, {each.written for each in files})
-        self._runs.sweep(base_of(run) + 1, self._winner_after)
-        return made
+    def _number(self) -> int:
+        return _sequence(self._known)
 
-    def _publish(
-        self, table: PyTable, new: Iterable[IcebergFile], old: Sequence[IcebergFile], commit: TableCommit
-    ) -> None:
+    def _stored_before(self, limit: int) -> list[IcebergFile]:
+        return [each for each in self._live() if (highest := self._bound(each, STORED, 1)) and highest < limit]
+
+    def _ours(self) -> dict[str, IcebergFile]:
+        return {name: each for each in self._live(whole=True) if (name := self._name(each))}
+
+    def _prepared(self, new: Sequence[DataFile], old: Sequence[IcebergFile], *, is_same: bool = False) -> Publish:
+        return partial(self._publish, [self._described(each) for each in new], old)
+
+    def _publish(self, new: Sequence[IcebergFile], old: Sequence[IcebergFile], commit: TableCommit) -> None:
+        table = _without_retries(self._known)
         text, short = (msgspec.json.encode(_with_damage(commit, limit)).decode() for limit in (_LISTED_DAMAGE, 0))
         sequence = _sequence(table) + 1
         with table.transaction() as transaction:
@@ -292,32 +210,18 @@ class IcebergTable:
                 for each in old:
                     snapshot.delete_data_file(each)
 
-    def _judge(self, run: PlacedRun, error: Exception) -> None:
-        """Raise StoreError, unless the table has the commit although there was an error."""
-        base = base_of(run)
-        try:
-            self._table = self._load()
-            winner = self._winner_after(base)
-        except Exception:  # as above
-            winner = None
-        if winner is not None and winner.run == run.token:
-            return
-        if winner is not None or isinstance(error, CommitFailedException):
-            self._run = None
-            self._runs.discard(run.token)
-            raise self._moved(self._known) from error
-        if isinstance(error, RocketLensError):
-            raise error
-        raise StoreError(  # the catalog may yet do it; the next run but one cleans up otherwise
-            self.where,
-            what=f"it is not known whether the catalog has the commit: {said(error)}; the next run finds out",
-        ) from error
+    def _winner_now(self, base: int) -> Winner | None:
+        self._table = self._load()
+        return self._winner_after(base)
 
-    def _moved(self, table: PyTable) -> StoreError:
-        """Return the error of a run that another one was quicker than."""
-        commit = _committed(table)
-        who = "another program" if commit is None else f"the run {commit.run} of {commit.record.host}"
-        return StoreError(self.where, what=f"was changed by {who} meanwhile; what this run had written is removed")
+    def _commit_now(self) -> TableCommit | None:
+        return _committed(self._known)
+
+    def _is_refusal(self, error: Exception) -> bool:
+        return isinstance(error, CommitFailedException)
+
+    def _said(self, error: Exception) -> str:
+        return said(error)
 
     def _winner_after(self, base: int) -> Winner | None:
         """Who made the snapshot that came after the one of a sequence number."""
@@ -398,16 +302,6 @@ class IcebergTable:
             key_metadata=None,
             **found.to_serialized_dict(),
         )
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Raise what the catalog, or the file system below it, refuses as StoreError."""
-        try:
-            yield
-        except RocketLensError:
-            raise
-        except Exception as error:  # each catalog and each file system has errors of its own
-            raise StoreError(self.where, what=f"the Iceberg table cannot be used: {said(error)}") from error
 
 
 def _head(table: PyTable | None) -> int | None:

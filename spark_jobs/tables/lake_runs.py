@@ -8,17 +8,17 @@ next one. So as soon as there is a next one, it is certain of each run based on 
 """
 
 import contextlib
-import time
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import ATTEMPTS
-from spark_jobs.places.placed_run import PlacedRun, enter, new_token, this_process
+from spark_jobs.places.placed_run import PlacedRun, enter, new_token
 from spark_jobs.tables.compact_files import DATA_DIRECTORY
-from spark_jobs.tables.table import DataFile, RunRecord, TableCommit
+from spark_jobs.tables.table import DataFile
 from spark_jobs.tables.table_names import HIDDEN
+from spark_jobs.tables.table_runs import confirm
 
 
 class Winner(NamedTuple):
@@ -59,16 +59,7 @@ class LakeRuns:
 
     def confirm(self, run: PlacedRun, files: Iterable[DataFile]) -> None:
         """Raise StoreError where a file that is going to count is not there."""
-        there = self.place.objects(run.directory)
-        for each in files:
-            size = there[each.written].size if each.written in there else None
-            if size != each.bytes:
-                raise StoreError(
-                    self.path(each),
-                    what="was removed or changed before it counted: size",
-                    expected=each.bytes,
-                    found=size,
-                )
+        confirm(self.place, run.directory, files)
 
     def finish(self, token: str, files: Collection[str]) -> None:
         """End a run of which these files count; nothing else of it stays."""
@@ -102,18 +93,3 @@ class LakeRuns:
 def base_of(run: PlacedRun) -> int:
     """The number of the state that a run is based on."""
     return int(run.token.partition("-")[0])
-
-
-def follow(command: str, last: TableCommit, removed: int) -> TableCommit:
-    """A commit that changes which files there are, not how far the table has come."""
-    at, now = last.position.physical_offset, round(time.time() * 1000)
-    record = RunRecord(
-        command=command,
-        start=at,
-        stop=at,
-        removed_files=removed,
-        began_timestamp=now,
-        ended_timestamp=now,
-        host=this_process(),
-    )
-    return TableCommit(run="", shape=last.shape, position=last.position, record=record)
