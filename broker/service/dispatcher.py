@@ -102,11 +102,19 @@ def handles(code: RequestCode, header_type: type[Any]) -> Callable[[Method], Met
     return mark
 
 
-def handled_methods(processor: type[Any]) -> Iterator[tuple[RequestCode, type[Any], str]]:
-    """Yield (code, header type, method name) for each `@handles` of a processor class."""
-    for name, member in inspect.getmembers(processor, inspect.isfunction):
-        for code, header_type in getattr(member, "handled_codes", ()):
-            yield code, header_type, name
+_HANDLED: dict[type[Any], tuple[tuple[RequestCode, type[Any], str], ...]] = {}
+"""By processor class: a class is looked through once, however many stores are served."""
+
+
+def handled_methods(processor: type[Any]) -> tuple[tuple[RequestCode, type[Any], str], ...]:
+    """(code, header type, method name) for each `@handles` of a processor class."""
+    if processor not in _HANDLED:
+        _HANDLED[processor] = tuple(
+            (code, header_type, name)
+            for name, member in inspect.getmembers(processor, inspect.isfunction)
+            for code, header_type in getattr(member, "handled_codes", ())
+        )
+    return _HANDLED[processor]
 
 
 def check_families(processors: Iterable[type[Any]]) -> None:

@@ -14,10 +14,11 @@ import pytest
 
 from planted import imported, plant
 from process import COMMAND, ROOT
+from spark_classes import QUICK, quick_jvm
 from store_writer import StoreWriter
 
 SECONDS = 180
-SEGMENTS = 150
+SEGMENTS = 80
 SLOTS, ENTRIES = 97, 150
 
 
@@ -70,7 +71,9 @@ def contents(store: Path) -> dict[str, bytes]:
     return {str(path.relative_to(store)): path.read_bytes() for path in files if path.name != "lock"}
 
 
-def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(store: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(
+    store: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     import pyspark
 
     written = [path.read_bytes() for path in sorted((store / "index").iterdir())]
@@ -107,6 +110,7 @@ def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(store: Path, tmp_p
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     command = [str(submit), "--master", "local[1]", str(ROOT / "spark_jobs" / "rebuild_index.py"), *options]
     environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {"SPARK_LAUNCHER_OPTS": " ".join(QUICK), "SPARK_SUBMIT_OPTS": " ".join(quick_jvm(tmp_path_factory))}
     ended = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
     )

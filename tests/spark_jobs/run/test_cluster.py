@@ -185,19 +185,14 @@ def assert_queues(store: Path, out: Path) -> None:
 def test_both_workers_of_a_cluster_run_tasks_and_the_bytes_are_those_of_one_machine(
     tmp_path: Path, packages: Path, bare: Path, cluster: SparkCluster, store: Path
 ) -> None:
-    """Submitted, and as a command that starts Spark's driver itself."""
-    out, direct = tmp_path / "out", tmp_path / "direct"
+    """Submitted; as a command that starts Spark's driver itself: TestOneApplication."""
+    out = tmp_path / "out"
     plant(tmp_path)  # where the submitted driver is started
-    ended = [submit(cluster, bare, packages, tmp_path, store, out, *SHAPE)]
-    ended.append(command(cluster, bare, "rebuild", "all", str(store), "--out", str(direct), *SHAPE))
-    for each in ended:
-        assert each.returncode == 0, each.stdout + each.stderr
+    ended = submit(cluster, bare, packages, tmp_path, store, out, *SHAPE)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     assert imported(tmp_path) == {}
     assert_both_workers_ran(SparkEvents(tmp_path / "events"), store)
-    for made in (out, direct):
-        assert_rebuilt(store, made)
-    assert f"rocketlens: executors are starting: {cluster.url} has given none yet" in ended[1].stderr
-    assert "rocketlens: the first executor is there, after" in ended[1].stderr
+    assert_rebuilt(store, out)
 
 
 def test_a_foreign_package_on_the_workers_is_named(
@@ -243,7 +238,10 @@ def session(
 
 @pytest.mark.usefixtures("session")
 class TestOneApplication:
-    """In this order: what is lost in a test stays lost, and the last one kills the driver."""
+    """In this order: what is lost in a test stays lost, and the last one kills the driver.
+
+    What goes on then is a command that starts Spark's driver itself.
+    """
 
     def test_each_job_runs_when_submitted(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
         out = {name: str(tmp_path / name) for name in ("index", "queues", "compact", "export")}
@@ -325,6 +323,8 @@ class TestOneApplication:
         ended = command(cluster, bare, "rebuild", "all", str(store), *options)
         assert ended.returncode == 0, ended.stderr
         assert json.loads(ended.stdout)["resumed"]
+        assert f"rocketlens: executors are starting: {cluster.url} has given none yet" in ended.stderr
+        assert "rocketlens: the first executor is there, after" in ended.stderr
         assert_rebuilt(store, tmp_path / "out")
         assert sorted(os.listdir(tmp_path / "out")) == ["checkpoint", "consumequeue", "index"]
 
