@@ -9,15 +9,20 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_source
-from broker.cli.options import charset_option, endpoint, gathered, is_typed, store_options, verbose_option
+from broker.cli.options import (
+    charset_option,
+    gathered,
+    is_typed,
+    store_options,
+    verbose_option,
+)
 from broker.cli.output import format_options, found_writer, say_notes
-from broker.cli.server_options import ServerArguments, server_options
+from broker.cli.server_options import ServerArguments, server_option, server_options
 from broker.endpoint import Endpoint
 from rocketlens.arguments import MOST_FOUND
 from rocketlens.opening import StoreArguments
-from spark_jobs.commands.time_options import FORMS, timestamp, timezone_option
+from spark_jobs.commands.time_options import check_stored, stored_options, timezone_option
 from storage.amounts import counted
-from storage.times import LARGEST
 
 if TYPE_CHECKING:
     from rocketlens.answers import FoundMessages
@@ -39,12 +44,9 @@ class FindArguments(msgspec.Struct, frozen=True):
 
 @click.command()
 @click.argument("arguments", nargs=-1, required=True, metavar="[STORE] TEXT")
-@click.option(
-    "--server", type=endpoint, metavar="HOST:PORT", help="Ask this name server or broker instead of opening a store."
-)
+@server_option
 @click.option("--topic", help="Look in this topic only; without it every topic is searched.")
-@click.option("--begin", type=timestamp, metavar="TIME", default="0", help=f"Stored at or after this: {FORMS}.")
-@click.option("--end", type=timestamp, metavar="TIME", default=str(LARGEST), help="Stored at or before this.")
+@stored_options
 @click.option(
     "--max",
     "maximum",
@@ -82,8 +84,7 @@ def find(
     *stores, text = arguments
     if len(stores) > 1 or (is_typed("server") if stores else server is None):
         raise click.UsageError("expected STORE and one TEXT, or --server and one TEXT")
-    if wanted.begin > wanted.end:
-        raise click.UsageError(f"--begin {wanted.begin} is after --end {wanted.end}")
+    check_stored(wanted.begin, wanted.end)
     store = Path(stores[0]) if stores else None
     with open_source(store, server, store_arguments, server_arguments) as source:
         found = source.find(text, topic=wanted.topic, begin=wanted.begin, end=wanted.end, maximum=wanted.maximum)

@@ -12,18 +12,16 @@ from broker.cli.opening import open_source
 from broker.cli.options import (
     DIRECTORY,
     charset_option,
-    endpoint,
     gathered,
     store_options,
     verbose_option,
 )
 from broker.cli.output import format_options, say_notes, staged_writer, writer
-from broker.cli.server_options import ServerArguments, server_options
+from broker.cli.server_options import ServerArguments, server_option, server_options
 from broker.endpoint import Endpoint
 from protocol.key_question import PAGE
 from rocketlens.opening import StoreArguments
-from spark_jobs.commands.time_options import FORMS, timestamp, timezone_option
-from storage.times import LARGEST
+from spark_jobs.commands.time_options import check_stored, stored_options, timezone_option
 
 
 class QueryArguments(msgspec.Struct, frozen=True):
@@ -43,21 +41,17 @@ class QueryArguments(msgspec.Struct, frozen=True):
         """Raise a usage error for options that contradict each other."""
         if (self.key, self.unique_key, self.tag).count(None) != 2:
             raise click.UsageError("expected exactly one of --key, --unique-key and --tag")
-        if self.begin > self.end:
-            raise click.UsageError(f"--begin {self.begin} is after --end {self.end}")
+        check_stored(self.begin, self.end)
 
 
 @click.command()
 @click.argument("store", type=DIRECTORY, required=False)
-@click.option(
-    "--server", type=endpoint, metavar="HOST:PORT", help="Ask this name server or broker instead of opening a store."
-)
+@server_option
 @click.option("--topic", required=True, help="Topic of the messages.")
 @click.option("--key", help="One of the messages' business keys.")
 @click.option("--unique-key", help="The id that the producer gave the message.")
 @click.option("--tag", help="The messages' tag.")
-@click.option("--begin", type=timestamp, metavar="TIME", default="0", help=f"Stored at or after this: {FORMS}.")
-@click.option("--end", type=timestamp, metavar="TIME", default=str(LARGEST), help="Stored at or before this.")
+@stored_options
 @click.option(
     "--max",
     "maximum",

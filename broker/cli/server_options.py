@@ -9,7 +9,7 @@ import click
 import msgspec
 
 import rocketlens
-from broker.cli.options import gathered, is_typed
+from broker.cli.options import endpoint, gathered, is_typed
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     import ssl
 
 FILE = click.Path(path_type=Path, dir_okay=False)
+
+server_option = click.option(
+    "--server", type=endpoint, metavar="HOST:PORT", help="Ask this name server or broker instead of opening a store."
+)
+"""`--server` of a command that asks a cluster as well as one broker."""
 
 ACCESS_KEY_VARIABLE: Final = "ROCKETLENS_ACCESS_KEY"
 SECRET_KEY_VARIABLE: Final = "ROCKETLENS_SECRET_KEY"

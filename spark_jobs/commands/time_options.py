@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from protocol.errors import ConfigError
-from storage.times import parse_time, parse_zone
+from storage.times import LARGEST, parse_time, parse_zone
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -44,6 +44,21 @@ def timezone_option(command: Command) -> Command:
         metavar="ZONE",
         help="Time zone of the times that are given and shown: Asia/Shanghai, +08:00, UTC. [default: this machine's]",
     )(command)
+
+
+def stored_options(command: Command) -> Command:
+    """Add `--begin` and `--end`, between which a message was stored: milliseconds, both included."""
+    end = click.option("--end", type=timestamp, metavar="TIME", default=str(LARGEST), help="Stored at or before this.")
+    begin = click.option(
+        "--begin", type=timestamp, metavar="TIME", default="0", help=f"Stored at or after this: {FORMS}."
+    )
+    return begin(end(command))
+
+
+def check_stored(begin: int, end: int) -> None:
+    """Raise a usage error for values of `stored_options` between which nothing can be."""
+    if begin > end:
+        raise click.UsageError(f"--begin {begin} is after --end {end}")
 
 
 def _choose(context: click.Context, _parameter: click.Parameter, text: str | None) -> None:
