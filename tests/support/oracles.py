@@ -4,6 +4,8 @@ Nothing here imports the project. Speed does not matter; being obvious does. Sec
 store-format reference.
 """
 
+import itertools
+import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -60,6 +62,8 @@ def decode_java(data: bytes) -> str:
 
     In Java the start of a three-byte sequence does not yet rule out surrogates; that is where Python differs.
     """
+    if data.isascii():
+        return data.decode("ascii")
     text, position = "", 0
     while position < len(data):
         taken, character = _java_step(data, position)
@@ -295,6 +299,12 @@ def index_keys(record: Record, profile: str = "5.5") -> list[str]:
     return keys
 
 
+ENTRY = struct.Struct(">iqii")
+"""Hash, physical offset, seconds, and the number of the entry before it in its slot."""
+
+SLOT = struct.Struct(">i")
+
+
 @dataclass
 class IndexImage:
     """One index file while it is built: slot → entry number, and the entries from number 1 on."""
@@ -355,14 +365,17 @@ class IndexImage:
 
     def entry_bytes(self) -> bytes:
         """Entries 1 … as they are in the file."""
-        return b"".join(
-            packed(hash_value, 4) + packed(physical_offset, 8) + packed(seconds, 4) + packed(previous, 4)
-            for hash_value, physical_offset, seconds, previous in self.entries
-        )
+        return b"".join(itertools.starmap(ENTRY.pack, self.entries))
+
+    def slot_bytes(self) -> bytes:
+        """All slots as they are in the file, zeros for those that are not in use."""
+        data = bytearray(4 * self.slot_count)
+        for slot, number in self.slots.items():
+            SLOT.pack_into(data, 4 * slot, number)
+        return bytes(data)
 
     def to_bytes(self) -> bytes:
-        slots = b"".join(packed(self.slots.get(slot, 0), 4) for slot in range(self.slot_count))
-        return (self.header() + slots + bytes(20) + self.entry_bytes()).ljust(self.size, b"\0")
+        return (self.header() + self.slot_bytes() + bytes(20) + self.entry_bytes()).ljust(self.size, b"\0")
 
 
 class IndexBuilder:

@@ -4,6 +4,7 @@ Written from the store-format reference alone; nothing of the project is importe
 Every file is of full length from its birth, sparse and zero behind what is written, as a broker makes it.
 """
 
+import functools
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ PRE_BLANK = packed(0, 8) + packed(0x7FFFFFFF, 4) + packed(0, 8)
 # --- records (store-format §2.2, §2.6, §2.9) ------------------------------------------------------------------------
 
 
+@functools.cache
 def host_bytes(host: Host) -> bytes:
     """Raw address and i32 port."""
     return ip_address(host[0]).packed + packed(host[1], 4)
@@ -109,8 +111,11 @@ def pack_batch(messages: Sequence[tuple[bytes, Mapping[str, str]]], flag: int = 
 
 def write_file(path: Path, size: int, pieces: Mapping[int, bytes]) -> None:
     """A sparse file of `size` bytes that holds each piece at its position; an existing one is changed in place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         os.ftruncate(descriptor, size)
         for position, piece in pieces.items():
@@ -298,8 +303,15 @@ class BatchConsumeQueueFiles(UnitFiles):
 # --- index ------------------------------------------------------------------------------------------------------------
 
 
+SLOTS_OF_A_PAGE = 1000
+"""So few lie in the page of the header: nothing of them is a hole."""
+
+
 def write_index_file(path: Path, image: IndexImage) -> None:
     """An index file: header, the slots in use, the entries; the rest is a hole."""
     first_entry = 40 + 4 * image.slot_count + 20
+    if image.slot_count <= SLOTS_OF_A_PAGE:
+        write_file(path, image.size, {0: image.header() + image.slot_bytes(), first_entry: image.entry_bytes()})
+        return
     pieces = {40 + 4 * slot: packed(number, 4) for slot, number in image.slots.items()}
     write_file(path, image.size, {0: image.header(), **pieces, first_entry: image.entry_bytes()})

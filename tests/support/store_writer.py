@@ -10,6 +10,7 @@ the writer itself, by reproducing a recorded broker's log, queues and index byte
 `flush` brings the files up to date at any time (a live broker's store), `close` is a clean stop.
 """
 
+import functools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -259,12 +260,14 @@ class StoreWriter:
         files.put(record.physical_offset, record.total_size, code, record.store_timestamp, base, count)
 
     def _queue(self, key: tuple[str, int]) -> ConsumeQueueFiles:
-        files = ConsumeQueueFiles(self._directory("consumequeue", key), self.queue_file_size)
-        return self.queues.setdefault(key, files)
+        if key not in self.queues:
+            self.queues[key] = ConsumeQueueFiles(self._directory("consumequeue", key), self.queue_file_size)
+        return self.queues[key]
 
     def _queue_ext(self, key: tuple[str, int]) -> ConsumeQueueExtFiles:
-        files = ConsumeQueueExtFiles(self._directory("consumequeue_ext", key), self.ext_file_size)
-        return self.queue_exts.setdefault(key, files)
+        if key not in self.queue_exts:
+            self.queue_exts[key] = ConsumeQueueExtFiles(self._directory("consumequeue_ext", key), self.ext_file_size)
+        return self.queue_exts[key]
 
     def _directory(self, tree: str, key: tuple[str, int]) -> Path:
         return self.root / tree / key[0] / str(key[1])
@@ -323,7 +326,7 @@ class StoreWriter:
         """Write a file of config/ as a broker does: tabs, and integer keys without quotes."""
         path = self.root / "config" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(_fastjson(value)), encoding="utf-8")
+        path.write_text(_fastjson(value), encoding="utf-8")
 
 
 def _named_properties(keys: str | Iterable[str] | None, unique_key: str | None, tags: str | None) -> bytes:
@@ -342,6 +345,7 @@ def _size(topic: str, **message: Any) -> int:
     return 91 + hosts + extra + len(message.get("body", b"")) + len(topic.encode()) + len(block)
 
 
+@functools.cache
 def _host(raw: tuple[bytes, int]) -> Host:
     return str(ip_address(raw[0])), raw[1]
 
@@ -355,14 +359,16 @@ def _light_queues(properties: Mapping[str, str]) -> Iterator[tuple[str, int, int
             yield name, 0, int(offset)
 
 
-def _fastjson(value: object, depth: int = 0) -> Iterator[str]:
+_in_one_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _fastjson(value: object, depth: int = 0) -> str:
     """JSON as fastjson 1.x prints it."""
     if not isinstance(value, Mapping) or not value:
-        yield json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return
-    yield "{"
-    for number, (key, item) in enumerate(value.items()):
-        yield ",\n" if number else "\n"
-        yield "\t" * (depth + 1) + (str(key) if isinstance(key, int) else json.dumps(key, ensure_ascii=False)) + ":"
-        yield from _fastjson(item, depth + 1)
-    yield "\n" + "\t" * depth + "}"
+        return _in_one_line(value)
+    start = "\t" * (depth + 1)
+    items = [
+        f"{start}{key if isinstance(key, int) else _in_one_line(key)}:{_fastjson(item, depth + 1)}"
+        for key, item in value.items()
+    ]
+    return "{\n" + ",\n".join(items) + "\n" + start[1:] + "}"
