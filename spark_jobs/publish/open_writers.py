@@ -8,13 +8,17 @@ of other namespaces that /proc does not list are not seen.
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 PROC: Final = Path("/proc")
-_FLAGS: Final = "flags:"
+_FLAGS: Final = b"flags:"
+_WRITABLE: Final = re.compile(rb"^\S+ .w.s .*", re.MULTILINE)
+"""The lines of maps that are writable and shared."""
+
 _DELETED: Final = " (deleted)"
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 
@@ -91,26 +95,27 @@ def _other_processes() -> Iterator[int]:
 
 def _written(pid: int) -> Iterator[tuple[str, int, int]]:
     """Files that a process may write to, as (path, device, inode)."""
-    yield from _open_files(PROC / str(pid))
-    yield from _mapped_files(PROC / str(pid))
+    yield from _open_files(f"{PROC}/{pid}")
+    yield from _mapped_files(f"{PROC}/{pid}")
 
 
-def _open_files(process: Path) -> Iterator[tuple[str, int, int]]:
+def _open_files(process: str) -> Iterator[tuple[str, int, int]]:
     """Files that are open for writing."""
     with contextlib.suppress(*_GONE):
-        for number in os.listdir(process / "fd"):
+        for number in os.listdir(f"{process}/fd"):
             with contextlib.suppress(*_GONE):
-                path = os.readlink(process / "fd" / number)
-                if path.startswith("/") and _may_write(process / "fdinfo" / number):
-                    yield path, *_numbers(process / "fd" / number)
+                path = os.readlink(f"{process}/fd/{number}")
+                if path.startswith("/") and _may_write(f"{process}/fdinfo/{number}"):
+                    yield path, *_numbers(f"{process}/fd/{number}")
 
 
-def _may_write(information: Path) -> bool:
-    flags = information.read_text().split(_FLAGS, 1)[1].split(None, 1)[0]
+def _may_write(information: str) -> bool:
+    with open(information, "rb", buffering=0) as file:
+        flags = file.read().split(_FLAGS, 1)[1].split(None, 1)[0]
     return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
 
 
-def _numbers(descriptor: Path) -> tuple[int, int]:
+def _numbers(descriptor: str) -> tuple[int, int]:
     """Device and inode of an open file; -1 where its file system keeps them from us."""
     try:
         status = os.stat(descriptor)
@@ -121,12 +126,12 @@ def _numbers(descriptor: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _mapped_files(process: Path) -> Iterator[tuple[str, int, int]]:
+def _mapped_files(process: str) -> Iterator[tuple[str, int, int]]:
     """Files that are mapped shared and writable; the descriptors they were mapped by may be closed."""
-    with contextlib.suppress(*_GONE):
-        for line in (process / "maps").read_bytes().splitlines():
-            _, rights, _, device, inode, *path = line.split(None, 5)
-            if rights[1:2] == b"w" and rights[3:4] == b"s" and path:
+    with contextlib.suppress(*_GONE), open(f"{process}/maps", "rb", buffering=0) as file:
+        for line in _WRITABLE.findall(file.read()):
+            _, _, _, device, inode, *path = line.split(None, 5)
+            if path:
                 major, minor = (int(number, 16) for number in device.split(b":"))
                 yield os.fsdecode(path[0]), os.makedev(major, minor), int(inode)
 
