@@ -194,13 +194,16 @@ class LogReader:
         self._kept: tuple[SegmentPlace, SegmentWindow] | None = None
         self.minimum = segments[0].base_offset if segments else 0
 
-    def entries(self, physical_offset: int, *, tags: bool) -> Entries:
-        """Return the entries of the record at an offset; none where there is no record, or one without keys."""
+    def entries(self, physical_offset: int) -> tuple[Entries, Entries]:
+        """The entries of the record at an offset, with those of tags and without; none where there is no record."""
         place = self._segment(physical_offset)
         if place is None:
-            return []
+            return [], []
         with self._opened(place) as window:
-            return _entries_at(window, physical_offset - place.base_offset, tags=tags) if window is not None else []
+            if window is None:
+                return [], []
+            position = physical_offset - place.base_offset
+            return _entries_at(window, position, tags=True), _entries_at(window, position, tags=False)
 
     def timestamp(self, physical_offset: int) -> int | None:
         """When the record at an offset was stored (ms), None where there is none."""
@@ -346,10 +349,9 @@ def _hold_against_log(index: IndexFile, log: LogReader) -> tuple[str, bool | Non
         entry = index.entry(number)
         if entry.physical_offset < log.minimum:
             continue
-        all_entries = log.entries(entry.physical_offset, tags=True)
+        all_entries, tagless = log.entries(entry.physical_offset)
         if (entry.key_hash, entry.physical_offset) not in all_entries:
             return f"its entry {number} belongs to no record of this log", has_tags
-        tagless = log.entries(entry.physical_offset, tags=False)
         if len(all_entries) > len(tagless) and index.shape.minimum < entry.physical_offset < index.shape.maximum:
             around = range(max(1, number - len(all_entries)), min(index.shape.entries, number + len(all_entries)) + 1)
             same = sum(index.entry(near).physical_offset == entry.physical_offset for near in around)
