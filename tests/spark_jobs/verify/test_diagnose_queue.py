@@ -26,10 +26,13 @@ def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
-    """A queue of 8,000 messages in three files, and another one among whose messages they lie."""
+    """A queue of 8,000 messages in three files, and another one among whose messages they lie.
+
+    The first has a key and a tag, else each verification looks for the first ones in all of the log.
+    """
     writer = StoreWriter(tmp_path_factory.mktemp("good"), segment_size=1 << 18, queue_file_size=20 * UNITS_A_FILE)
     for number in range(MESSAGES):
-        writer.append("T", b"")
+        writer.append("T", b"", keys=None if number else "first", tags=None if number else "first")
         if not number % 7:
             writer.append("T", b"", queue_id=1)
     writer.close()
