@@ -36,7 +36,7 @@ class FollowingThreads:
         self._store_follower = store.follower()
         self._polls = polls
         self._finish_scan = finish_scan
-        self._must_stop = False
+        self._stopped = threading.Event()
         self._logged_errors: dict[str, str] = {}
         self._logged_problems = self._seen_problems = frozenset(store.problems)
 
@@ -46,14 +46,17 @@ class FollowingThreads:
             threading.Thread(target=self._run, args=(name, work), name=name, daemon=True).start()
 
     def stop(self) -> None:
-        """Stop following; a look that has begun is finished."""
-        self._must_stop = True
+        """Stop following, so that nothing holds the store; a look that has begun is finished."""
+        self._stopped.set()
 
     def _run(self, name: str, work: Callable[[], float]) -> None:
         """Do some work again and again; an error is logged once, and the work is tried again."""
         pause = 0.0
-        while not self._must_stop:
-            time.sleep(pause)  # takes half the CPU time of waiting for an event
+        while not self._stopped.is_set():
+            if pause > POLL_SECONDS:
+                self._stopped.wait(pause)
+            else:
+                time.sleep(pause)  # takes half the CPU time of waiting for an event
             try:
                 pause = work()
                 self._logged_errors.pop(name, None)

@@ -221,6 +221,13 @@ class TestThreads:
             assert store.polled.wait(60), "1,000 pauses would take eight minutes"
         assert len(polls.woken) == 1000
 
+    def test_a_thread_that_waits_for_its_next_look_ends_when_it_is_stopped(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("broker.service.following_threads.WATCH_SECONDS", 3600)
+        with following(store := FakeStore()):
+            assert store.watched.wait(60)
+
     def test_what_a_change_leaves_to_be_scanned_is_scanned(self) -> None:
         scans: list[int] = []
         with following(store := FakeStore(watches=[True, False, True]), lambda: scans.append(1)):
