@@ -17,6 +17,7 @@ from golden_store import G1
 from killing import Renames, every_kill
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, StoreError
+from publishing import look_for_nobody
 from spark_jobs.build import exchange
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
@@ -26,6 +27,7 @@ from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST, WORK
 from spark_jobs.places.placed_run import Driver, read_manifest
+from spark_jobs.publish import store_lock
 from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
@@ -55,7 +57,8 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
 
 @pytest.fixture(autouse=True)
 def tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the tasks in this process."""
+    """Run the tasks in this process, and look for no other that writes to a store."""
+    monkeypatch.setattr(store_lock, "find_writers", look_for_nobody)
 
     def run(_context: object, _name: str, tasks: list[Any], do: Callable[[Any], Any]) -> list[Any]:
         return [do(each) for each in tasks]

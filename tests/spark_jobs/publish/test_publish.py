@@ -27,6 +27,7 @@ from publishing import (
     write_tree,
 )
 from spark_jobs.publish import atomic_rename, publish_checks, store_lock
+from spark_jobs.publish.open_writers import find_writers
 from spark_jobs.publish.publish import EXCHANGE, FSYNC, Published, Staged, publish
 from spark_jobs.publish.publish_journal import Journal, read_journal, remove_journal, write_journal
 from spark_jobs.publish.publish_names import find_unfinished
@@ -37,6 +38,12 @@ MISSING = {"nothing missing": (), "some missing": ("index", "batchconsumequeue")
 ALL_MISSING = pytest.mark.parametrize("missing", MISSING.values(), ids=MISSING.keys())
 
 
+@pytest.fixture(autouse=True)
+def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No processes are looked for, but where a test has one that writes."""
+    monkeypatch.setattr(store_lock, "find_writers", look_for_nobody)
+
+
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     made = Scene(tmp_path / "scene")
@@ -45,9 +52,8 @@ def scene(tmp_path: Path) -> Scene:
 
 
 @pytest.fixture
-def deadly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place for scenes of hundreds of kills, with no processes to look for."""
-    monkeypatch.setattr(store_lock, "find_writers", look_for_nobody)
+def deadly(tmp_path: Path) -> Path:
+    """A place for scenes of hundreds of kills."""
     return tmp_path / "scene"
 
 
@@ -404,8 +410,11 @@ def test_a_special_file_among_what_is_staged(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("how", ["lock", "O_RDWR", "map shared"])
-def test_a_store_that_somebody_else_writes_to_since_the_lock_was_taken(scene: Scene, how: str) -> None:
+def test_a_store_that_somebody_else_writes_to_since_the_lock_was_taken(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """A broker that starts meanwhile: it holds the lock if ours was lost, else files at least."""
+    monkeypatch.setattr(store_lock, "find_writers", find_writers)
     before = scene.digest()
     path = scene.store / ("lock" if how == "lock" else "index/20240101000000000")
     with StoreLock(scene.store) as lock:
