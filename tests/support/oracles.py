@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 V1_MAGIC, V2_MAGIC, BLANK_MAGIC = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
+MAGICS = {magic.to_bytes(4, "big"): magic for magic in (V1_MAGIC, V2_MAGIC)}
 ROLLBACK = 0xC
 END_OF_TIME = 2**63 - 1
 
@@ -176,10 +177,11 @@ def read_record(
     data: bytes, position: int, physical_offset: int | None = None, *, check_crc: bool = True
 ) -> Record | None:
     """The record at `position` of `data` if there is a valid one: magic, own offset, all lengths, body CRC."""
-    if len(data) - position < 91:
+    magic = MAGICS.get(bytes(data[position + 4 : position + 8]))
+    if magic is None or len(data) - position < 91:
         return None
-    size, magic = signed(data, position, 4), signed(data, position + 4, 4) % 2**32
-    if magic not in (V1_MAGIC, V2_MAGIC) or not 91 <= size <= len(data) - position:
+    size = signed(data, position, 4)
+    if not 91 <= size <= len(data) - position:
         return None
     try:
         record = _read_fields(data[position : position + size], magic)
