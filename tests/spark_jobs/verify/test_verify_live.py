@@ -21,6 +21,9 @@ from verifying import assert_clean, findings_of, told
 
 Task = Callable[[Any], dict[str, Any]]
 
+SEEDS = [*range(5), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(5, 12))]
+"""Of what a broker does meanwhile."""
+
 
 @pytest.fixture(autouse=True)
 def broker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +96,7 @@ class Broker:
             directory.remove()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_comes_while_it_runs_is_no_finding(tmp_path: Path, seed: int) -> None:
     broker = Broker(tmp_path / "store", seed)
     broker.fill(3 + seed * 3)
@@ -107,7 +110,7 @@ def test_what_comes_while_it_runs_is_no_finding(tmp_path: Path, seed: int) -> No
     assert len(broker.store.writer.written) > 10
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_nor_is_what_expires_meanwhile(tmp_path: Path, seed: int) -> None:
     broker = Broker(tmp_path / "store", 100 + seed)
     broker.fill(80)
@@ -116,7 +119,7 @@ def test_nor_is_what_expires_meanwhile(tmp_path: Path, seed: int) -> None:
         assert_clean(broker.verify(tmp_path / f"work{number}"))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_damage_is_found_all_the_same_and_nothing_else_is(tmp_path: Path, seed: int) -> None:
     broker = Broker(tmp_path / "store", 200 + seed)
     broker.fill(40)
