@@ -36,6 +36,16 @@ G1_PROPERTIES = {
 }
 """The broker properties the golden store g1 was written with; a broker that opens it needs the same sizes."""
 
+STOCK_INTERVALS = {"transactionMetricFlushInterval": "10000", "timerFlushIntervalMs": "1000"}
+"""What a broker has in milliseconds where nothing is configured; see `CALM_INTERVALS`."""
+
+CALM_INTERVALS = {"transactionMetricFlushInterval": "200", "timerFlushIntervalMs": "10000"}
+"""What brokers of tests have instead, since a stock one keeps half a core busy.
+
+Until the first flush of its transaction metrics a thread of it looks at the clock without a pause, and each flush of
+the timers goes over the whole wheel, in which hardly any test has a timer; a broker that is stopped flushes it anyway.
+"""
+
 OPEN_MODULES = [
     *(f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in ("jdk.internal.ref", "sun.nio.ch")),
     *(
@@ -190,7 +200,7 @@ def _broker_settings(store: Path, address: tuple[str, int], name_server: Officia
         "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"),
     }
-    return settings | ({"namesrvAddr": name_server.text_address} if name_server else {})
+    return settings | CALM_INTERVALS | ({"namesrvAddr": name_server.text_address} if name_server else {})
 
 
 def _home(path: Path) -> Path:
