@@ -36,6 +36,16 @@ G1_PROPERTIES = {
 }
 """The broker properties the golden store g1 was written with; a broker that opens it needs the same sizes."""
 
+STOCK_INTERVALS = {"transactionMetricFlushInterval": "10000", "timerFlushIntervalMs": "1000"}
+"""What a broker has in milliseconds where nothing is configured; see `CALM_INTERVALS`."""
+
+CALM_INTERVALS = {"transactionMetricFlushInterval": "200", "timerFlushIntervalMs": "10000"}
+"""What brokers of tests have instead, since a stock one keeps half a core busy.
+
+Until the first flush of its transaction metrics a thread of it looks at the clock without a pause, and each flush of
+the timers goes over the whole wheel, in which hardly any test has a timer; a broker that is stopped flushes it anyway.
+"""
+
 OPEN_MODULES = [
     *(f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in ("jdk.internal.ref", "sun.nio.ch")),
     *(
@@ -43,6 +53,9 @@ OPEN_MODULES = [
         for package in ("java.nio", "sun.nio.ch", "java.lang", "java.util")
     ),
 ]
+WITHOUT_TLS = "-Dtls.server.mode=disabled"
+"""No server here is asked by TLS; else each makes a key and a certificate of its own first: half of its start."""
+
 SMALL_JVM = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 
 
@@ -187,7 +200,7 @@ def _broker_settings(store: Path, address: tuple[str, int], name_server: Officia
         "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"),
     }
-    return settings | ({"namesrvAddr": name_server.text_address} if name_server else {})
+    return settings | CALM_INTERVALS | ({"namesrvAddr": name_server.text_address} if name_server else {})
 
 
 def _home(path: Path) -> Path:
@@ -200,7 +213,8 @@ def _home(path: Path) -> Path:
 
 
 def _start(main_class: str, arguments: list[str], home: Path, version: str) -> "subprocess.Popen[bytes]":
-    command = [tool("java"), *SMALL_JVM, *OPEN_MODULES, f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
+    command = [tool("java"), *SMALL_JVM, WITHOUT_TLS, *OPEN_MODULES]
+    command += [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
     command += ["-cp", f"{jars(version)}/*", main_class, *arguments]
     with (home / "output.log").open("wb") as output:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=home)

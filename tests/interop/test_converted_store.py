@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.server_process import free_port
 from golden_store import GOLDEN, log_folders, unpack
-from interop.official_broker import OfficialProcess, official_broker
+from interop.official_broker import STOCK_INTERVALS, OfficialProcess, official_broker
 from interop.stages import committed, wait_until
 from interop.wire import ask
 from oracles import Record, read_log, read_record, signed
@@ -31,7 +31,7 @@ SEND_MESSAGE, PULL_MESSAGE, QUERY_MESSAGE, VIEW_MESSAGE_BY_ID = 10, 11, 12, 33
 GET_MAX_OFFSET, GET_MIN_OFFSET = 30, 31
 PULL_NOT_FOUND = 19
 TOPIC, DELAYED = "ConvertedTopic", "ConvertedDelay"
-SMALL_FILES = {
+SMALL_FILES = STOCK_INTERVALS | {
     "mappedFileSizeCommitLog": "65536",
     "mappedFileSizeTimerLog": "131072",
     "messageDelayLevel": "1s 60s",
