@@ -3,6 +3,7 @@
 import ast
 import functools
 import io
+import itertools
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -55,16 +56,16 @@ def docstrings_of(source: str) -> list[str]:
 
 def texts_of(source: str, *, docstrings: bool) -> Iterator[str]:
     """The string literals of a module; `docstrings`, those under assignments too, with them or without."""
-    tree = ast.parse(source)
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = list(ast.walk(ast.parse(source)))
+    said = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     is_command = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.FunctionDef)
         and any("click" in ast.unparse(each) for each in node.decorator_list)
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             continue
         if docstrings or id(node) not in said or id(node) in is_command:
@@ -162,11 +163,14 @@ def test_pages_and_messages_are_found_at_all() -> None:
     modules = [path.read_text() for path in sources() if path.suffix == ".py" and not is_test(path)]
     tests = [path.read_text() for path in sources() if is_test(path)]
     compiled = [path.read_text() for path in sources() if path.suffix in COMPILED]
-    assert len([text for module in modules for text in texts_of(module, docstrings=False)]) > 5_000
-    assert len([text for module in modules for text in comments_of(module)]) > 500
-    assert len([text for test in tests for text in docstrings_of(test)]) > 1_500
-    assert len([text for test in tests for text in comments_of(test)]) > 500
-    assert len([text for module in compiled for text in texts_of_compiled(module)]) > 500
+    for fewest, texts in (
+        (5_000, (text for module in modules for text in texts_of(module, docstrings=False))),
+        (500, (text for module in modules for text in comments_of(module))),
+        (1_500, (text for test in tests for text in docstrings_of(test))),
+        (500, (text for test in tests for text in comments_of(test))),
+        (500, (text for module in compiled for text in texts_of_compiled(module))),
+    ):
+        assert len(list(itertools.islice(texts, fewest + 1))) > fewest  # no more than these are looked for
 
 
 PLANTED = (

@@ -5,6 +5,7 @@ folder's own. A package whose ``__init__`` has no such tuple is open.
 """
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -37,8 +38,12 @@ class House:
             if path.name == "__init__.py" and (names := door_of(path)) is not None
         }
 
-    def imports(self) -> Iterator[Import]:
-        """All imports of modules of ours."""
+    @functools.cached_property
+    def imports(self) -> tuple[Import, ...]:
+        """All imports of modules of ours, read once."""
+        return tuple(self._read_imports())
+
+    def _read_imports(self) -> Iterator[Import]:
         for path in self.paths:
             read = python_imports if path.suffix in (".py", ".pyi") else kernel_imports
             importer = module_name(self.root, path)
@@ -59,14 +64,14 @@ class House:
         """Imports of modules that are not at their folder's door."""
         return [
             f"{found.path}:{found.line} imports {found.imported}, which is not at the door of {folder}"
-            for found in self.imports()
+            for found in self.imports
             for folder, name in self.passed_doors(found)
             if folder in self.doors and name not in self.doors[folder]
         ]
 
     def unused_doors(self) -> list[str]:
         """What stands at a door although nobody outside imports it."""
-        used = {passed for found in self.imports() for passed in self.passed_doors(found)}
+        used = {passed for found in self.imports for passed in self.passed_doors(found)}
         return [
             f"{folder}: {name}" for folder, names in self.doors.items() for name in names if (folder, name) not in used
         ]
@@ -78,7 +83,7 @@ class House:
         of them.
         """
         graph: dict[str, set[str]] = {}
-        for found in self.imports():
+        for found in self.imports:
             is_kernel = found.path.suffix in (".pyx", ".pxd")
             importer = f"{found.importer}.pyx" if found.path.suffix == ".pyx" else found.importer
             if found.importer != found.imported and found.importer.split(".")[0] == package:

@@ -30,7 +30,18 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
+    # One process draws all pages; else each test's server, another origin, gets one of its own, and so does each page
+    # that is left for another one and kept for the way back.
+    "--renderer-process-limit=1",
+    "--disable-site-isolation-trials",
+    "--disable-back-forward-cache",
+    "--disable-features=SpareRendererForSitePerProcess",
+    "--disable-extensions",
+    "--disable-breakpad",
 )
+
+COLOUR_RULES = ("color-contrast", "link-in-text-block")
+"""The rules of axe-core that look at colours."""
 
 
 def screenshots() -> Path:
@@ -129,17 +140,21 @@ class Browser:
         lines: list[dict[str, Any]] = self.driver.get_log("browser")
         return [line["message"] for line in lines if line["level"] in ("SEVERE", "WARNING")]
 
-    def violations(self) -> list[str]:
-        """What axe-core finds in what is shown: the rule, and the first element that breaks it.
+    def violations(self, *rules: str) -> list[str]:
+        """What axe-core finds in what is shown: the rule, and the first element that breaks it; of some rules, or all.
 
         Colours are those that the page comes to, not one on the way there.
         """
         self.until(lambda: self.run("return document.getAnimations().length === 0"))
-        self.run(f"{axe_source()}; window.axe = axe;")
+        if not self.run("return 'axe' in window"):
+            self.run(f"{axe_source()}; window.axe = axe;")
         found = self.driver.execute_async_script(
-            "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then("
+            "const [rules, done] = arguments;"
+            "const some = rules.length ? {runOnly: {type: 'rule', values: rules}} : {};"
+            "axe.run(document, {resultTypes: ['violations'], ...some}).then("
             "(all) => done(all.violations.map((each) => `${each.id}: ${each.nodes[0].html.slice(0, 200)}`)), "
-            "(error) => done([String(error)]));"
+            "(error) => done([String(error)]));",
+            list(rules),
         )
         return [str(each) for each in found]
 
