@@ -134,7 +134,7 @@ docs: .dev $(VENV)/docs/installed
 $(VENV)/docs/installed: requirements-docs.lock
 	@tests/setup.sh venv requirements-dev.lock
 	rm -rf $(VENV)/docs
-	$(BIN)/python -m pip install --quiet --require-hashes --target $(VENV)/docs -r requirements-docs.lock
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --target $(VENV)/docs -r requirements-docs.lock
 	touch $@
 
 # Universal locks (every platform, every Python from 3.11) with hashes. Nothing of this machine's configuration gets in.
@@ -143,11 +143,13 @@ LOCK := env -u UV_INDEX_URL -u UV_FIND_LINKS $(BIN)/uv pip compile --quiet --no-
 	--python-version 3.11 --no-emit-package rocketlens --custom-compile-command 'make lock' $(UPGRADE)
 lock: .dev
 	$(LOCK) --group build -o requirements-build.lock
+	$(LOCK) --group install -o requirements-install.lock
 	$(LOCK) --group zig -o requirements-build-zig.lock
 	$(LOCK) --group wheels -o requirements-wheels.lock
 	$(LOCK) pyproject.toml -c requirements-build.lock -o requirements.lock
 	$(LOCK) pyproject.toml --extra spark -c requirements.lock -o requirements-spark.lock
-	$(LOCK) pyproject.toml --extra dev -c requirements-spark.lock -c requirements-build.lock -o requirements-dev.lock
+	$(LOCK) pyproject.toml --extra dev -c requirements-spark.lock -c requirements-build.lock -c requirements-install.lock \
+		-o requirements-dev.lock
 	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
 
 wheel: .dev
@@ -155,7 +157,7 @@ wheel: .dev
 
 # Installed beside the others for once: nobody but who publishes wheels needs these.
 wheels: .dev
-	$(BIN)/python -m pip install --quiet --upgrade --require-hashes --target $(VENV)/wheels -r requirements-wheels.lock
+	$(BIN)/python -m pip install --quiet --upgrade --no-deps --require-hashes --target $(VENV)/wheels -r requirements-wheels.lock
 	PYTHONPATH=$(abspath $(VENV)/wheels) $(BIN)/python build_backend/wheels.py $(MACHINES)
 
 # Everything but pushing; says at its end what is left to type.

@@ -74,19 +74,18 @@ install_lock() {
     fi
     echo "setup: installing $lock into $VENV" >&2
     rm -f "$stamp"
-    pip_install --require-hashes -r requirements-build.lock
+    install_pinned -r requirements-build.lock
     prepare_compiler
     # Each takes a core for a minute. What compiles is there, and pip leaves it as it is: the locks are made together.
     compile_kernels prepared &
     local compiling=$!
-    # Python compiles what it imports; most of twelve thousand modules never are.
-    (pip_install --no-compile --require-hashes -r "$lock") || { wait "$compiling" || true; exit 1; }
+    (install_pinned -r "$lock") || { wait "$compiling" || true; exit 1; }
     wait "$compiling" || exit 1
     pip_install --no-deps --no-build-isolation --editable .
     echo "$wanted" >"$stamp"
 }
 
-wanted_with() { echo "$1 $(cat "$1" requirements-build*.lock pyproject.toml | cksum)"; }
+wanted_with() { echo "$1 $(cat "$1" requirements-build*.lock requirements-install.lock pyproject.toml | cksum)"; }
 
 # In place, so that the sources run. The stamp holds the checksum of all that they are compiled from, and what came of it.
 # `compile_kernels prepared` where the compiler is known to be there.
@@ -108,7 +107,7 @@ prepare_compiler() {
     check_header
     if [ -z "$("$VENV/bin/python" build_backend/compilers.py compiler)" ]; then
         echo "setup: neither gcc nor clang is here: installing ziglang, which compiles C (100 MB)" >&2
-        pip_install --require-hashes -r requirements-build-zig.lock
+        install_pinned -r requirements-build-zig.lock
     fi
 }
 
@@ -125,6 +124,18 @@ check_header() { # Debian packs Python.h apart from Python
     if can_install; then apt_install "python$version-dev" || true; fi
     missing=$("$VENV/bin/python" build_backend/compilers.py header)
     [ -z "$missing" ] || fail "$missing"
+}
+
+# With uv, which needs a third of pip's CPU; where uv cannot (a package index that only pip's settings name), with pip. A lock
+# names everything, so neither has anything to choose: left to choose, pip before 23.3 takes the newest release of what is asked
+# for with an extra (coverage[toml]), whatever the lock says, and then refuses it because it has no hash.
+install_pinned() { # -r LOCK
+    pip_install --no-deps --require-hashes -r requirements-install.lock
+    # Packages that come as sources (PySpark) become a wheel that nobody keeps: packed, not compressed.
+    DIST_EXTRA_CONFIG=$PWD/tests/support/uncompressed_wheels.cfg "$VENV/bin/uv" pip install --quiet --python "$VENV/bin/python" --native-tls \
+        --no-deps --no-build-isolation --require-hashes "$@" </dev/null ||
+        # Python compiles what it imports; most of twelve thousand modules never are.
+        pip_install --no-compile --no-deps --require-hashes "$@"
 }
 
 pip_install() {
