@@ -59,6 +59,12 @@ class StoreParameters:
     index_slots: int = 5_000_000
     index_entries: int = 20_000_000
 
+    def __post_init__(self) -> None:
+        """Raise ValueError unless each unlucky key and each message of a hot key has a message of its own."""
+        needed = self.unlucky_keys + self.hot_keys * self.hot_hits
+        if self.count < needed:
+            raise ValueError(f"a store of {self.count:,} messages is too small: its keys need at least {needed:,}")
+
     @property
     def directory_name(self) -> str:
         """A folder name that differs for parameters that differ."""

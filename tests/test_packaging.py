@@ -24,7 +24,11 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-dev.lock")
-BUILD_LOCKS = {"requirements-build.lock": "build", "requirements-build-zig.lock": "zig", "requirements-install.lock": "install"}
+BUILD_LOCKS = {
+    "requirements-build.lock": "build",
+    "requirements-build-zig.lock": "zig",
+    "requirements-install.lock": "install",
+}
 ALL_LOCKS = [*LOCKS, *BUILD_LOCKS, "requirements-wheels.lock"]
 COMPILED = (".pyx", ".pxd", ".h")
 """What the kernels are compiled from; a wheel has what came of it."""

@@ -101,6 +101,12 @@ def test_other_parameters_are_another_store_and_the_same_ones_are_made_once(stor
     assert StoreParameters(seed=2).directory_name != StoreParameters(seed=1).directory_name
 
 
+def test_a_store_that_is_too_small_for_its_keys_is_refused() -> None:
+    assert len(StorePlan(StoreParameters(count=10, hot_keys=2, hot_hits=3, unlucky_keys=4)).sizes) == 10
+    with pytest.raises(ValueError, match=r"a store of 600 messages is too small: its keys need at least 2,052"):
+        StoreParameters(count=600)
+
+
 def test_the_command_makes_a_store_and_prints_its_path(tmp_path: Path) -> None:
     arguments = ["--store-dir", str(tmp_path), "--count", "300", "--hot-keys", "1", "--log-only"]
     outcome = CliRunner().invoke(make_store.main, arguments)
