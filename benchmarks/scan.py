@@ -71,7 +71,10 @@ def measure(store_dir: Path, rounds: int, log_bytes: int = LOG_BYTES) -> dict[in
     measured = {}
     for size in BODIES:
         count = log_bytes // (RECORD_BYTES + size)
-        store = make_store(store_dir, StoreParameters(count=count, body_minimum=size, body_maximum=size), None)
+        parameters = StoreParameters(
+            count=count, body_minimum=size, body_maximum=size, segment_size=1 << log_bytes.bit_length()
+        )
+        store = make_store(store_dir, parameters, None)
         (segment, *_) = sorted((store / "commitlog").iterdir())
         scratch = Path(tempfile.mkdtemp(prefix="scan-", dir=store_dir))
         try:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 import threading
 from collections.abc import Generator, Iterator
@@ -66,6 +67,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     finally:
         threading.settrace(tracer_of_threads)
         sys.settrace(tracer)
+
+
+def pytest_sessionstart() -> None:
+    """Let Ctrl-C end what tests start, even where a shell in the background has it ignored: processes inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

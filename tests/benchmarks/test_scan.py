@@ -7,7 +7,7 @@ from benchmarks import scan
 
 
 def test_a_scan_is_measured_through_a_map_and_by_copies(tmp_path: Path) -> None:
-    measured = scan.measure(tmp_path, 1, 2_000_000)
+    measured = scan.measure(tmp_path, 1, 10_000_000)
     assert set(measured) == set(scan.BODIES)
     assert {name for rates in measured.values() for name in rates} == {scan.MAPPED, scan.COPIED}
     assert all(rate > 0 for rates in measured.values() for rate in rates.values())
