@@ -210,11 +210,13 @@ def answering(answer: Answer) -> Iterator[Endpoint]:
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         decoder = FrameDecoder()
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(65536):
-                for frame in decoder.feed(data):
-                    writer.write(answer(decode_command(frame)))
-        writer.close()
+        try:
+            with contextlib.suppress(ConnectionError):
+                while data := await reader.read(65536):
+                    for frame in decoder.feed(data):
+                        writer.write(answer(decode_command(frame)))
+        finally:
+            writer.transport.abort()
 
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[Endpoint]:
