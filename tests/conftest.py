@@ -14,13 +14,19 @@ from hypothesis import HealthCheck, settings
 
 from base_directory import disk_path, pytest_configure, pytest_unconfigure
 from golden_store import unpack
-from several_processes import pytest_handlecrashitem, pytest_xdist_make_scheduler, refuse_more_sessions
+from several_processes import (
+    pytest_collection,
+    pytest_handlecrashitem,
+    pytest_xdist_make_scheduler,
+    refuse_more_sessions,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 __all__ = [
     "disk_path",
+    "pytest_collection",
     "pytest_configure",
     "pytest_handlecrashitem",
     "pytest_unconfigure",
@@ -70,7 +76,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_sessionstart() -> None:
-    """Let Ctrl-C end what tests start, even where a shell in the background has it ignored: processes inherit that."""
+    """Let Ctrl-C end what tests start, even where a shell in the background has it ignored: processes inherit that.
+
+    Until all tests are collected, the garbage collector is off: it would go through millions of objects that stay.
+    """
+    gc.disable()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -82,6 +92,7 @@ def pytest_collection_finish() -> None:
     It looks at the others less often than it would: what tests make is mostly gone before it is looked for.
     """
     gc.collect()
+    gc.enable()
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
 

@@ -1,4 +1,4 @@
-"""Of several processes that run tests one dies: it is said how and over what, and all other tests are run once."""
+"""Several processes share reading the tests, and when one of them dies, it is said how and over what."""
 
 import os
 import subprocess
@@ -37,21 +37,53 @@ def test_a_process_that_dies_is_told_of_and_all_other_tests_are_run_once(
         (tmp_path / f"test_{name}.py").write_text(BEGINNING)
     note = f'note("{over}")'
     (tmp_path / "test_two.py").write_text(BEGINNING.replace(note, f"{note}, {DEATHS[how]}"))
-    options = ["-q", "-n", str(processes), "-c", os.devnull, "--rootdir", str(tmp_path)]
+    ended = run_tests(tmp_path, processes)
+    ran = (tmp_path / "ran").read_text().splitlines()
+    assert sorted(ran) == [f"test_{name} {test}" for name in ("one", "two") for test in ("first", "second", "third")]
+    assert f"crashed while running 'test_two.py::test_{over}': {how}\n" in ended.stdout, ended.stderr
+    assert "1 failed, 5 passed" in ended.stdout
+    assert ended.returncode == 1
+
+
+def run_tests(folder: Path, processes: int) -> "subprocess.CompletedProcess[str]":
+    """Run the tests of a folder in several processes, with our plugin and no other settings of this project."""
+    options = ["-q", "-n", str(processes), "-c", os.devnull, "--rootdir", str(folder)]
     plugins = [f"-p{name}" for name in ("xdist", "several_processes", "no:cacheprovider", "no:faulthandler")]
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *plugins, str(tmp_path)],
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *plugins, str(folder)],
         env={**os.environ, "PYTHONPATH": str(SUPPORT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
         check=False,
     )
-    ran = (tmp_path / "ran").read_text().splitlines()
-    assert sorted(ran) == [f"test_{name} {test}" for name in ("one", "two") for test in ("first", "second", "third")]
-    assert f"crashed while running 'test_two.py::test_{over}': {how}\n" in ended.stdout, ended.stderr
-    assert "1 failed, 5 passed" in ended.stdout
+
+
+READING = """
+import os
+from pathlib import Path
+
+with open(Path(__file__).with_name(os.environ["PYTEST_XDIST_WORKER"]), "a") as file:
+    file.write(Path(__file__).stem[-1])
+
+def test_it(): ...
+"""
+
+
+def test_each_process_reads_other_files_first_and_all_in_the_end(tmp_path: Path) -> None:
+    for name in "abcde":
+        (tmp_path / f"test_{name}.py").write_text(READING)
+    ended = run_tests(tmp_path, 2)
+    assert "5 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert [(tmp_path / process).read_text() for process in ("gw0", "gw1")] == ["acebd", "bdace"]
+
+
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"test_{name}.py").write_text(READING.replace("import os", "import os, nothing_of_this_name"))
+    ended = run_tests(tmp_path, 2)
     assert ended.returncode == 1
+    assert "No module named 'nothing_of_this_name'" in ended.stdout
 
 
 FIXTURE = "spark"

@@ -1,14 +1,16 @@
-"""How tests are shared out among several processes with ``-n``, and what becomes of them when one of these dies.
+"""How tests, and reading them, are shared out among several processes with ``-n``, and what becomes of tests when one
+of these dies.
 
 A plugin of pytest, of which tests/conftest.py is made.
 """
 
+import contextlib
 import functools
 import re
 import signal
 import subprocess
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from xdist.remote import Producer
@@ -86,6 +88,27 @@ class Scheduling(LoadScopeScheduling):
         for other in self.assigned_work:
             self._reschedule(other)
         return test
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Have each process import other test files first, and only then all of them.
+
+    pytest rewrites the assertions of a file that it has not seen before, which takes longer than all else about it,
+    and keeps the result for the next process. In a new clone processes that went through the files in the same order
+    would all rewrite all of them.
+    """
+    process: dict[str, Any] = getattr(session.config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    number, count = int(process["workerid"].removeprefix("gw")), process["workercount"]
+    if count > 1:
+        for path in _test_files(session.config)[number % count :: count]:
+            with contextlib.suppress(pytest.Collector.CollectError):  # reported when its turn comes
+                _ = pytest.Module.from_parent(session, path=path).obj
+
+
+def _test_files(config: pytest.Config) -> list[Path]:
+    """The test files that the command line names, those of folders too."""
+    named = [(config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args]
+    return sorted(file for path in named for file in ([path] if path.is_file() else path.rglob("test_*.py")))
 
 
 def refuse_more_sessions(config: pytest.Config, items: list[pytest.Item]) -> None:
