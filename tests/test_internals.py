@@ -8,15 +8,16 @@ from struct import Struct
 import pytest
 
 from layouts import tiles_of
-from protocol import message_layout
+from protocol import binary_header, message_id, message_layout
+from protocol.frame import PREFIX
 from storage.index import index_file
-from storage.layout import checkpoint, dledger
-from storage.queue import batch_consume_queue, consume_queue
+from storage.layout import checkpoint, dledger, rocksdb_config, timer_check, timer_log
+from storage.queue import batch_consume_queue, consume_queue, consume_queue_ext
 
 ROOT = Path(__file__).parent.parent
 BOOK = ROOT / "docs" / "internals"
 DOCUMENTS = {path.stem: path.read_text() for path in BOOK.glob("*.md") if path.stem != "README"}
-CITING = ("broker", "protocol", "storage", "spark_jobs", "benchmarks", "tests", "docs")
+CITING = ("broker", "protocol", "storage", "spark_jobs", "rocketlens", "build_backend", "benchmarks", "tests", "docs")
 CITATION = re.compile(rf"\b({'|'.join(DOCUMENTS)})(?:\.md)?,?\s+(?=§)|§\s*(\d+(?:\.\d+)*)")
 LINE_BREAK = re.compile(r"\n\s*(?:#|//|\*)?\s*")
 
@@ -39,13 +40,9 @@ def citations(text: str, home: str | None = None) -> list[tuple[str | None, str]
 
 
 def sources() -> list[Path]:
-    kinds = {".py", ".pyx", ".pxd", ".pyi", ".h", ".md", ".java"}
-    return sorted(
-        path
-        for name in CITING
-        for path in (ROOT / name).rglob("*")
-        if path.suffix in kinds and "golden" not in path.parts and path.parent != BOOK
-    )
+    kinds = {".py", ".pyx", ".pxd", ".pyi", ".h", ".md", ".java", ".js"}
+    found = [*ROOT.glob("*.md"), *(path for name in CITING for path in (ROOT / name).rglob("*"))]
+    return sorted(path for path in found if path.suffix in kinds and "golden" not in path.parts and path.parent != BOOK)
 
 
 def test_every_citation_leads_to_a_section() -> None:
@@ -75,34 +72,72 @@ def test_the_book_cites_itself_rightly(document: str) -> None:
 
 def tables(document: str, section: str) -> list[list[list[str]]]:
     """The tables of a section, rows of cells, the heading first."""
-    text = re.split(rf"^#+ {re.escape(section)}\b.*$", DOCUMENTS[document], maxsplit=1, flags=re.MULTILINE)[1]
+    text = re.split(rf"^#+ {re.escape(section)}[. ].*$", DOCUMENTS[document], maxsplit=1, flags=re.MULTILINE)[1]
     text = re.split(r"^#+ ", text, maxsplit=1, flags=re.MULTILINE)[0]
     blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     rows = [[[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()] for block in blocks]
     return [[table[0], *table[2:]] for table in rows]
 
 
-@pytest.mark.parametrize(
-    ("document", "section", "number", "layout"),
-    [
-        ("store-format", "3.4", 1, index_file.HEADER),
-        ("store-format", "3.4", 2, index_file.ENTRY),
-        ("store-format", "5.1", 0, consume_queue.UNIT),
-        ("store-format", "5.8", 0, batch_consume_queue.UNIT),
-        ("store-format", "6.1", 0, checkpoint.CHECKPOINT),
-        ("other-formats", "1", 0, dledger.DLEDGER_HEAD),
-    ],
-)
+TABLES_OF_BYTES = [
+    ("store-format", "2.9", 0, message_layout.INNER_HEAD),
+    ("store-format", "3.4", 1, index_file.HEADER),
+    ("store-format", "3.4", 2, index_file.ENTRY),
+    ("store-format", "5.1", 0, consume_queue.UNIT),
+    ("store-format", "5.7", 0, consume_queue_ext.HEAD),
+    ("store-format", "5.8", 0, batch_consume_queue.UNIT),
+    ("store-format", "6.1", 0, checkpoint.CHECKPOINT),
+    ("store-format", "9.2", 0, rocksdb_config.KEY),
+    ("store-format", "9.2", 1, rocksdb_config.DATA_VERSION),
+    ("filters", "3.2", 0, consume_queue_ext.HEAD),
+    ("other-formats", "1", 0, dledger.DLEDGER_HEAD),
+    ("other-formats", "1", 1, dledger.INDEX_UNIT),
+    ("other-formats", "5", 0, timer_log.TIMER_UNIT),
+    ("other-formats", "5", 1, timer_check.TIMER_CHECK),
+    ("remoting-protocol", "1.1", 0, PREFIX),
+    ("remoting-protocol", "1.3", 0, binary_header.FIXED),
+    ("remoting-protocol", "8.1", 0, message_id.V4_MESSAGE_ID),
+]
+
+NOT_READ = {("store-format", "7", 0)}
+"""Tables of files that RocketLens does not read: the index of a tier."""
+
+
+@pytest.mark.parametrize(("document", "section", "number", "layout"), TABLES_OF_BYTES)
 def test_the_tables_of_bytes_are_those_that_are_read(document: str, section: str, number: int, layout: Struct) -> None:
     heading, *rows = tables(document, section)[number]
     column = heading.index("off")
-    read = {offset: f"i{8 * size}" for offset, size, _ in tiles_of(layout)}
+    read = {offset: f"{size} bytes" if kind == "bytes" else kind for offset, size, kind in tiles_of(layout)}
     written = {}
     for row in rows:
-        types = re.findall(r"\bi(?:8|16|32|64)\b", " ".join([*row, *heading]))
-        if row[column].isdigit() and types:
-            written[int(row[column])] = types[0]
+        kind = re.match(r"(?:[iu](?:8|16|32|64)|\d+ bytes)\b", (row if "type" in heading else heading)[column + 1])
+        if row[column].isdigit() and kind:
+            written[int(row[column])] = kind[0]
     assert written == read
+
+
+def test_no_table_of_bytes_is_left_out() -> None:
+    found = {
+        (document, section, number)
+        for document in DOCUMENTS
+        for section in sections(document)
+        for number, (heading, *_) in enumerate(tables(document, section))
+        if "off" in heading
+    }
+    assert found == {each[:3] for each in TABLES_OF_BYTES} | NOT_READ
+
+
+def test_the_page_of_kernels_names_each_module() -> None:
+    files = [
+        path for name in ("protocol", "storage", "broker") for path in (ROOT / name / "kernels").glob("*.p[yx][xd]")
+    ]
+    modules = {path.stem for path in files if path.suffix == ".pyx"}
+    rows = re.findall(
+        r"^\| (`.+?) \|", re.sub(r" \(of `\w+`\)", "", DOCUMENTS["kernels"].split("## 2")[0]), re.MULTILINE
+    )
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == modules
+    (included,) = re.findall(r"\n\n([^|]+?) have no module", DOCUMENTS["kernels"])
+    assert set(re.findall(r"`(\w+)`", included.rsplit("\n\n")[-1])) == {path.stem for path in files} - modules
 
 
 def test_the_table_of_the_record_is_what_is_read() -> None:
