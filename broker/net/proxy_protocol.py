@@ -2,10 +2,17 @@
 
 VERSION_2
 offset  size  type   field      meaning
-0       12    12s    signature  fixed bytes that no other protocol begins with
+0       12    bytes  signature  fixed bytes that no other protocol begins with
 12      1     u8     command    2 in the high four bits; 0 the proxy's own connection, 1 a client's
 13      1     u8     family     0x11 TCP over IPv4, 0x21 TCP over IPv6, others have no address
 14      2     u16    length     bytes that follow: two addresses, two ports, then extensions
+
+IPV4_PORTS
+offset  size  type   field             meaning
+0       4     bytes  source            16 bytes over IPv6
+4       4     bytes  destination       likewise
+8       2     u16    source_port
+10      2     u16    destination_port
 
 Version 1 is one line, `PROXY TCP4 source destination source-port destination-port`. Source: the specification of 2020,
 https://www.haproxy.org/download/2.8/doc/proxy-protocol.txt, and remoting-protocol §1.10.

@@ -10,12 +10,12 @@ import mmap
 import os
 from functools import partial
 from pathlib import Path
-from struct import Struct
 from typing import Final
 
 import msgspec
 import numpy as np
 
+from protocol.message_layout import BLANK_MAGIC, RECORD_START
 from spark_jobs.places.remote_file import RemoteObject
 from spark_jobs.run.attempt import Attempt, Notify, block_file, run_attempt
 from spark_jobs.run.blocks import BlockWriter
@@ -25,15 +25,11 @@ from spark_jobs.scan.segment_window import SegmentWindow
 from storage.build.dispatch_scan import Step
 from storage.files.direct_writer import CHUNK, GrowingFile, aligned_memory
 from storage.kernels.moving import RecordMover
-from storage.kernels.records import MAGIC_BLANK
 
 PHASE: Final = "convert"
 MOVES: Final = "moves"
 LINKS: Final = "links"
 """The kinds of blocks that a task leaves: where records were and are, and which half messages are elsewhere."""
-
-BLANK: Final = Struct(">ii")
-"""What closes a segment: the bytes that are left of it, and a magic number."""
 
 
 class ConvertTask(msgspec.Struct, frozen=True):
@@ -112,10 +108,10 @@ def _convert(task: ConvertTask, attempt: Attempt, notify: Notify) -> ConvertedSe
 def _close(task: ConvertTask, memory: mmap.mmap, used: int) -> int:
     """Write the BLANK, if the log goes on behind this segment; how many bytes are used then."""
     left = task.size - used
-    if not task.closes or left < BLANK.size:
+    if not task.closes or left < RECORD_START.size:
         return used
-    BLANK.pack_into(memory, used, left, MAGIC_BLANK)
-    return used + BLANK.size
+    RECORD_START.pack_into(memory, used, left, BLANK_MAGIC)
+    return used + RECORD_START.size
 
 
 def _is_whole(task: ConvertTask, work: WorkDirectory, done: ConvertedSegment) -> bool:

@@ -12,7 +12,12 @@ Each attempt of a task has a name of its own: :mod:`spark_jobs.run.attempt`.
 
 A manifest of another source or with other options means another job: its directory is emptied. A run that continues a
 killed one first gives the directory a new name: then a task of the killed run that is still alive cannot write there
-any more. All executors must see the directory under the same path.
+any more. All executors must see the directory under the same path. A file of progress is
+
+PROGRESS
+offset  size  type  field     meaning
+0       8     i64   bytes     read so far
+8       8     i64   messages  found so far
 """
 
 import contextlib
