@@ -26,7 +26,7 @@ from interop.jars import jars, tool
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
 FENCED = re.compile(r"^```(\w*)$(.*?)^```$", re.M | re.S)
-TYPED = re.compile(r"^ {4}(?:\$ )?((?:\w+=\S+ )*(?:\S*/)?(?:make|rocketlens|docker|mqadmin) .+)$", re.M)
+TYPED = re.compile(r"^ {4,8}(?:\$ )?((?:\w+=\S+ )*(?:\S*/)?(?:make|rocketlens|docker|mqadmin) .+)$", re.M)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 START_SECONDS = 180
 
@@ -44,8 +44,9 @@ def typed_commands(document: Path) -> list[list[str]]:
 
 
 def our_commands(document: Path) -> list[list[str]]:
-    """The arguments of every `rocketlens ...` line of a document."""
-    return [words[1:] for words in typed_commands(document) if Path(words[0]).name == "rocketlens"]
+    """The arguments of every line of a document that calls a command of `rocketlens`."""
+    ours = [words[1:] for words in typed_commands(document) if Path(words[0]).name == "rocketlens"]
+    return [arguments for arguments in ours if not arguments[0].startswith("-")]
 
 
 def test_the_readme_is_read_line_by_line() -> None:

@@ -6,6 +6,7 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import click
 import pytest
@@ -29,7 +30,7 @@ FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 FENCED_PICTURE = re.compile(r"^```mermaid\n(.*?)^```$", re.M | re.S)
 CODE = re.compile(r"`([^`\n]+)`")
 ANCHOR_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)#([^)\s]+)\)")
-OUR_NAME = re.compile(r"\b(?:broker|protocol|storage|spark_jobs)(?:\.[A-Za-z_]\w*)+")
+OUR_NAME = re.compile(r"\b(?:broker|protocol|storage|spark_jobs|rocketlens)(?:\.[A-Za-z_]\w*)+")
 
 PROGRAMS = {
     "apt-get",
@@ -48,8 +49,14 @@ PROGRAMS = {
 }
 """Whose options and words are not ours."""
 
-NOT_OURS = {"Message not found!"}
+TYPED = PROGRAMS | {"echo", "env", "fuser", "ls", "rocketlens", "ss", "ulimit"}
+"""What commands in the text of troubleshooting begin with."""
+
+NOT_OURS = {"Message not found!", "Install s3fs to access S3", "Could not connect"}
 """What other programs print, as troubleshooting quotes it."""
+
+NO_MODULES = {"broker.properties", "rocketlens.commit", "rocketlens.monitoring.svc"}
+"""A file of Java brokers, a property of tables, a name of a service: written as modules are."""
 
 OTHERS_OPTIONS = {"--require-hashes", "--rounds"}
 """Options of pip and of the benchmarks that are named alone."""
@@ -95,6 +102,11 @@ def is_there(name: str) -> bool:
     return False
 
 
+def test_the_architecture_can_be_read_in_ten_minutes() -> None:
+    words = re.findall(r"\w[^\s|]*", FENCE.sub("", ARCHITECTURE.read_text()))
+    assert 1_500 < len(words) < 3_000
+
+
 def test_every_module_in_the_pictures_exists() -> None:
     pictures = FENCED_PICTURE.findall(ARCHITECTURE.read_text())
     assert len(pictures) == 6
@@ -114,10 +126,26 @@ def test_the_picture_of_storage_is_its_contract() -> None:
     assert all(f"`{name}`" in ARCHITECTURE.read_text() for name in folders[len(drawn) :])
 
 
+FOLDERS_LISTED = {
+    "broker": r"Each folder of `broker` imports only what lies below it\s\(.*?\): (.*?)\.",
+    "spark_jobs": r"A folder of `spark_jobs` imports only those before it in this list: (.*?)\.",
+}
+"""The sentences that list the folders of a package: those of `broker` from the top, the others from the bottom."""
+
+
+@pytest.mark.parametrize("package", FOLDERS_LISTED)
+def test_folders_are_listed_as_their_contract_has_them(package: str) -> None:
+    (listed,) = re.findall(FOLDERS_LISTED[package], ARCHITECTURE.read_text(), re.S)
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == [package])
+    in_order = layers if package == "broker" else reversed(layers[1:])  # what is submitted lies above all folders
+    assert CODE.findall(listed) == [name for layer in in_order for name in layer.split(" | ")]
+
+
 def modules_named(page: Path) -> list[str]:
-    """Names of modules in code; `broker.properties` is a file of Java brokers."""
+    """Names of modules in code."""
     spans = CODE.findall(FENCE.sub("", page.read_text()))
-    return [span for span in spans if OUR_NAME.fullmatch(span) and span != "broker.properties"]
+    return [span for span in spans if OUR_NAME.fullmatch(span) and span not in NO_MODULES]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -187,6 +215,32 @@ def test_every_option_that_a_page_names_exists(page: Path) -> None:
     assert named_options(page) <= options() | OTHERS_OPTIONS
 
 
+def named_commands(page: Path) -> list[list[str]]:
+    """The words behind `rocketlens` in code that names a command."""
+    spans = [span.split() for span in CODE.findall(FENCE.sub("", page.read_text()))]
+    return [words[1:] for words in spans if words[:1] == ["rocketlens"] and words[1:2] and words[1][0] != "-"]
+
+
+def command_of(words: list[str]) -> click.Command | None:
+    """The command that some words name, None where there is none."""
+    return commands().get(" ".join(words[:2])) or commands().get(words[0])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if named_commands(page)], ids=lambda path: path.name)
+def test_a_command_in_a_sentence_has_its_options(page: Path) -> None:
+    for words in named_commands(page):
+        command = command_of(words)
+        assert command is not None, words
+        each_of = command.commands.values() if isinstance(command, click.Group) else [command]
+        of_command = {spelling for each in each_of for option in each.params for spelling in option.opts}
+        assert {word for word in words if word.startswith("--")} <= of_command | {"--help"}, words
+
+
+def test_a_command_that_is_not_there_is_noticed() -> None:
+    assert command_of(["rebuild", "all", "STORE"]) is commands()["rebuild all"]
+    assert command_of(["recompute", "STORE"]) is None
+
+
 def exposed_metrics() -> set[str]:
     """The metrics of a server, and of a command that grows a table, without prefix and ending."""
     of_tables = {family.name.removeprefix(PREFIX) for family in TableMetrics().registry.collect()}
@@ -199,6 +253,10 @@ def test_every_metric_that_a_page_names_exists(page: Path) -> None:
     assert not unknown
 
 
+ENDS: Final = " ,;:/()[]'"
+"""What the fixed words of a message may begin and end with."""
+
+
 @cache
 def constants() -> dict[str, str]:
     """Texts of the sources that have a name of their own, which others put into their sentences."""
@@ -208,11 +266,13 @@ def constants() -> dict[str, str]:
 
 @cache
 def sentences() -> str:
-    """Every text in the sources and scripts, with `…` where something is put in; a zero byte between two."""
+    """Every text in the sources and scripts but docstrings, with `…` where something is put in; a zero byte between."""
     found = [(ROOT / "tests" / "setup.sh").read_text()]
     for path in SOURCES:
         if path.suffix == ".py":
-            found += [_text_of(node) for node in ast.walk(ast.parse(path.read_text()))]
+            nodes = list(ast.walk(ast.parse(path.read_text())))
+            docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            found += [_text_of(node) for node in nodes if id(node) not in docstrings]
     return "\0".join(filter(None, found))
 
 
@@ -228,7 +288,7 @@ def _text_of(node: ast.AST) -> str:
 
 def is_said(message: str) -> bool:
     """Whether each run of a message's fixed words is in a text of the product, or joins two that are."""
-    runs = [run.strip(" ,;:()[]'") for run in re.split(r"…|\bN\b|[:;] ", message)]
+    runs = [run.strip(ENDS) for run in re.split(r"…|\bN\b|[:;] ", message)]
     return all(_stands(run) or _is_two(run.split(" ")) for run in runs if len(run) > 2)
 
 
@@ -237,16 +297,36 @@ def _stands(run: str) -> bool:
 
 
 def _is_two(words: list[str]) -> bool:
-    parts = [(" ".join(words[:cut]), " ".join(words[cut:])) for cut in range(2, len(words) - 1)]
-    return any(_stands(before) and _stands(after) for before, after in parts)
+    parts = [(words[:cut], words[cut:]) for cut in range(1, len(words)) if len(words) > 2]
+    return any(_is_part(before) and _is_part(after) for before, after in parts)
+
+
+def _is_part(words: list[str]) -> bool:
+    """Whether words are in a text of the product; one word alone has to be the whole of it."""
+    return _stands(" ".join(words)) if len(words) > 1 else words[0] in single_words()
+
+
+@cache
+def single_words() -> frozenset[str]:
+    """The texts of the product that are one word, as what is put into a sentence mostly is."""
+    texts = (text.strip(ENDS) for text in sentences().split("\0"))
+    return frozenset(text for text in texts if " " not in text)
+
+
+def is_typed(span: str) -> bool:
+    """Whether code is a command, with variables of the environment before it or without."""
+    first = span.split()[0]
+    return first in TYPED or re.match(r"\w+=", first) is not None
 
 
 def quoted_messages() -> list[str]:
-    """What troubleshooting quotes: the code in its headings, and longer code in its text that is no command."""
+    """What troubleshooting quotes: the code in its headings, and code in its text that is no command and no option."""
     text = FENCE.sub("", TROUBLESHOOTING.read_text())
     headings = [span for line in re.findall(r"^### (.*)$", text, re.M) for span in CODE.findall(line)]
-    spans = [span for span in CODE.findall(re.sub(r"^###.*$", "", text, flags=re.M)) if len(span.split()) > 4]
-    told = [span for span in spans if span.split()[0] not in PROGRAMS | {"rocketlens", "ss", "fuser"}]
+    spans = [span for span in CODE.findall(re.sub(r"^###.*$", "", text, flags=re.M)) if not is_typed(span)]
+    told = [
+        span for span in spans if len(span.split()) > 4 or (("…" in span or len(span.split()) > 2) and span[0] != "-")
+    ]
     return [span for span in (*headings, *told) if span not in NOT_OURS and " " in span]
 
 
