@@ -297,20 +297,24 @@ def _stands(run: str) -> bool:
 
 
 def _is_two(words: list[str]) -> bool:
-    parts = [(words[:cut], words[cut:]) for cut in range(1, len(words)) if len(words) > 2]
-    return any(_is_part(before) and _is_part(after) for before, after in parts)
+    """Whether words are the end of one text and the beginning of another, which the product joins."""
+    parts = [(" ".join(words[:cut]), " ".join(words[cut:])) for cut in range(1, len(words)) if len(words) > 2]
+    return any(_ends_a_piece(before) and _begins_a_piece(after) for before, after in parts)
 
 
-def _is_part(words: list[str]) -> bool:
-    """Whether words are in a text of the product; one word alone has to be the whole of it."""
-    return _stands(" ".join(words)) if len(words) > 1 else words[0] in single_words()
+def _ends_a_piece(text: str) -> bool:
+    return (f"{text}\0" if " " in text else f"\0{text}\0") in pieces()
+
+
+def _begins_a_piece(text: str) -> bool:
+    return (f"\0{text}" if " " in text else f"\0{text}\0") in pieces()
 
 
 @cache
-def single_words() -> frozenset[str]:
-    """The texts of the product that are one word, as what is put into a sentence mostly is."""
-    texts = (text.strip(ENDS) for text in sentences().split("\0"))
-    return frozenset(text for text in texts if " " not in text)
+def pieces() -> str:
+    """The fixed parts of all texts, a zero byte on both sides of each."""
+    found = {piece.strip(ENDS) for piece in re.split(r"…|\0", sentences())}
+    return "\0".join(["", *sorted(found - {""}), ""])
 
 
 def is_typed(span: str) -> bool:
@@ -339,3 +343,4 @@ def test_symptoms_are_found_and_made_up_ones_are_noticed() -> None:
     assert len(quoted_messages()) > 50
     assert not is_said("the flux capacitor is empty")
     assert not is_said("cannot listen on …: the flux capacitor listens there")
+    assert not is_said("… has another log than the one that … was rebuilt from, or has been written to since")
