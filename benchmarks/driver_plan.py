@@ -30,7 +30,7 @@ from spark_jobs.build.kept_index import IndexShapeWanted, KeptIndex
 from spark_jobs.build.place_queues import carry_queues, log_extent, queue_details
 from spark_jobs.build.rebuild import Rebuild, Rebuilt
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.build.split_queues import Extent, SurveyTask
+from spark_jobs.build.split_queues import SegmentExtent, SurveyTask
 from spark_jobs.compact import merge_entries as merging
 from spark_jobs.compact import order_entries as ordering
 from spark_jobs.compact import split_index_file as splitting
@@ -88,14 +88,14 @@ class MadeUp(FileExchange):
         super().__init__(cast("Any", None), work, Silence())
         self._sent = sent
 
-    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
+    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[SegmentExtent] | None]]:
         """Every queue is in order, and has as many units in each segment."""
         self._sent.send(SURVEY, tasks)
         each = GIB // RECORD_BYTES // HOT_QUEUES
         return cast(
-            "list[list[list[Extent] | None]]",
+            "list[list[list[SegmentExtent] | None]]",
             fresh([
-                [[Extent(n, n * each, (n + 1) * each) for n in range(task.units.start, task.units.stop)]]
+                [[SegmentExtent(n, n * each, (n + 1) * each) for n in range(task.units.start, task.units.stop)]]
                 * len(task.queues)
                 for task in tasks
             ]),

@@ -34,7 +34,7 @@ class QueueProgress(NamedTuple):
         return self.end_offset is not None and self.next_offset > self.end_offset
 
 
-class Progress(NamedTuple):
+class TopicProgress(NamedTuple):
     """How far a group has come in a topic; a group that has committed nothing has no topic."""
 
     group: str
@@ -76,7 +76,7 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
             for name in sorted(each.offsets)
             if topic in (None, name)
         ]
-    rows += [Progress(each.name, None) for each in listed if not each.offsets and topic is None]
+    rows += [TopicProgress(each.name, None) for each in listed if not each.offsets and topic is None]
     rows.sort(key=lambda each: (each.group, each.topic or ""))
     if not rows:
         say(_nothing(group, topic, names, known_topics))
@@ -117,7 +117,7 @@ def _progress(
     topic: str,
     offsets: Mapping[int, int],
     ends: dict[str, Mapping[int, int]],
-) -> Progress:
+) -> TopicProgress:
     """How far a group has come in a topic; `ends` keeps where the queues of each topic end."""
     if topic not in ends:
         try:
@@ -125,7 +125,7 @@ def _progress(
         except rocketlens.Error:  # the offsets are known even so
             ends[topic] = {}
     queues = (QueueProgress(queue_id, offsets[queue_id], ends[topic].get(queue_id)) for queue_id in sorted(offsets))
-    return Progress(group, topic, tuple(queues))
+    return TopicProgress(group, topic, tuple(queues))
 
 
 def _nothing(group: str | None, topic: str | None, names: list[str], topics: set[str]) -> str:
@@ -141,7 +141,7 @@ def _nothing(group: str | None, topic: str | None, names: list[str], topics: set
     return "; ".join(filter(None, (what, meant)))
 
 
-def _row(progress: Progress) -> tuple[str | int, ...]:
+def _row(progress: TopicProgress) -> tuple[str | int, ...]:
     if progress.topic is None:
         return progress.group, "", 0, ""
     return progress.group, progress.topic, len(progress.queues), _number(progress.lag)
@@ -151,7 +151,7 @@ def _number(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
 
 
-def _map(progress: Progress) -> dict[str, Any]:
+def _map(progress: TopicProgress) -> dict[str, Any]:
     queues = [
         {"queueId": each.queue_id, "nextOffset": each.next_offset, "endOffset": each.end_offset, "lag": each.lag}
         for each in progress.queues

@@ -35,7 +35,7 @@ NETWORK_BITS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class AttemptAllowance:
     """So many attempts at once; `seconds` after the last one all of them are there again."""
 
     attempts: int
@@ -47,8 +47,8 @@ class Allowance:
         return self.seconds / self.attempts
 
 
-OF_NAME: Final = Allowance(10, 60.0)
-OF_ADDRESS: Final = Allowance(60, 60.0)
+OF_NAME: Final = AttemptAllowance(10, 60.0)
+OF_ADDRESS: Final = AttemptAllowance(60, 60.0)
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class FailedAttempts:
     def _digest(self, data: bytes) -> bytes:
         return hashlib.blake2b(data, digest_size=16, key=self._salt).digest()
 
-    def _wait(self, key: Key, allowance: Allowance) -> float:
+    def _wait(self, key: Key, allowance: AttemptAllowance) -> float:
         place = self._slot(key, allowance)
         if place != key and key in self._known:
             return 0.0
@@ -114,13 +114,13 @@ class FailedAttempts:
         spare = (allowance.attempts - 1) * allowance.interval
         return max(debt.full_at - self._clock() - spare, 0.0)
 
-    def _owe(self, key: Key, allowance: Allowance, tried: bytes) -> None:
+    def _owe(self, key: Key, allowance: AttemptAllowance, tried: bytes) -> None:
         now = self._clock()
         debt = self._debts.setdefault(self._slot(key, allowance), _Debt(now))
         debt.full_at = max(debt.full_at, now) + allowance.interval
         debt.last = tried
 
-    def _slot(self, key: Key, allowance: Allowance) -> Key:
+    def _slot(self, key: Key, allowance: AttemptAllowance) -> Key:
         """The key under which an allowance is counted: its own, or that of all for which there is no room."""
         if key in self._debts or len(self._debts) < MOST_KEYS:
             return key

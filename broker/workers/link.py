@@ -27,7 +27,7 @@ LONGEST_MESSAGE = 2**31 - 1
 PEER_CREDENTIALS = struct.Struct("3i")
 
 
-class Kind(IntEnum):
+class LinkKind(IntEnum):
     """The first element of a message, and what follows it."""
 
     REQUEST = 1

@@ -23,7 +23,7 @@ from broker.service.dispatcher import Answer, ClientConnection, Request
 from broker.service.long_work import begin_on_loop, parse_body
 from broker.service.lookup_pool import LookupPool
 from broker.service.registry_budget import Room
-from broker.workers.link import Kind, Link, is_ours, pack
+from broker.workers.link import Link, LinkKind, is_ours, pack
 from broker.workers.owner import as_fields
 from protocol.bodies import SubscriptionData
 from protocol.codes import RequestCode
@@ -179,10 +179,10 @@ class WorkerMember:
         number, connection, command = next(self._numbers), request.connection, request.command
         key = self._key_of(connection)
         rest = key, connection.local_address, connection.peer_address, as_fields(command)
-        message = pack(Kind.REQUEST, number, *rest)
+        message = pack(LinkKind.REQUEST, number, *rest)
         if command.code == RequestCode.HEART_BEAT:
             # The answer to a heartbeat of long ago concerns nobody.
-            self._keep_heartbeat(key, pack(Kind.REQUEST, 0, *rest))
+            self._keep_heartbeat(key, pack(LinkKind.REQUEST, 0, *rest))
         future: asyncio.Future[Response] = self._loop.create_future()
         self._unanswered[number] = future, message
         future.add_done_callback(lambda _done: self._unanswered.pop(number, None))
@@ -199,7 +199,7 @@ class WorkerMember:
                 self._loop.call_soon_threadsafe(self.commit, connection, *commit)
         elif connection.is_open:
             addresses = connection.local_address, connection.peer_address
-            self.send(Kind.COMMIT, self._key_of(connection), *addresses, *commit)
+            self.send(LinkKind.COMMIT, self._key_of(connection), *addresses, *commit)
 
     def _keep_heartbeat(self, key: int, message: bytes) -> None:
         """Keep a heartbeat for a new worker 0; without room for it, that gets it when the client sends it again."""
@@ -218,15 +218,15 @@ class WorkerMember:
         if key is not None:
             del self._connections[key]
             self._forget_heartbeat(key)
-            self.send(Kind.LOST, key)
+            self.send(LinkKind.LOST, key)
 
     def replied(self, connection: ClientConnection, command: Command) -> None:
         """Hand worker 0 what a client answers to a request of its."""
         key = self._keys.get(connection)
         if key is not None:
-            self.send(Kind.REPLY, key, command.remark, as_fields(command))
+            self.send(LinkKind.REPLY, key, command.remark, as_fields(command))
 
-    def send(self, kind: Kind, *rest: Any) -> None:
+    def send(self, kind: LinkKind, *rest: Any) -> None:
         """Send what needs no answer; lost when worker 0 is just being replaced."""
         if self._loop is None:
             return
@@ -243,7 +243,7 @@ class WorkerMember:
         self._report_timer = self._loop.call_later(PULLED_SECONDS, self._send_pulled)
         noted = self._pulled.settle()
         if noted:
-            self.send(Kind.PULLED, noted)
+            self.send(LinkKind.PULLED, noted)
 
     def _key_of(self, connection: ClientConnection) -> int:
         key = self._keys.get(connection)
@@ -292,16 +292,16 @@ class WorkerMember:
 
     def _take(self, _link: Link, message: list[Any]) -> None:
         kind, *rest = message
-        if kind == Kind.ANSWER:
+        if kind == LinkKind.ANSWER:
             number, code, remark, fields, body = rest
             waiting = self._unanswered.get(number)
             if waiting is not None and not waiting[0].done():
                 waiting[0].set_result(Response(code, remark, fields, body))
-        elif kind == Kind.PUSH:
+        elif kind == LinkKind.PUSH:
             connection = self._connections.get(rest[0])
             if connection is not None:
                 connection.push(rest[1])
-        elif kind in (Kind.GROUP, Kind.GONE):
+        elif kind in (LinkKind.GROUP, LinkKind.GONE):
             self._notices.append((kind, rest))
             if not self._is_reading:
                 self._take_groups(self._clients)
@@ -310,7 +310,7 @@ class WorkerMember:
         """Take over announcements of groups, in order; what is long to read is read on a thread first."""
         while self._notices and isinstance(clients, CopiedRegistry):
             kind, rest = self._notices[0]
-            if kind == Kind.GONE:
+            if kind == LinkKind.GONE:
                 clients.drop(rest[0])
             else:
                 group = begin_on_loop(clients.read(*rest))

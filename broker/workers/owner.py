@@ -12,7 +12,7 @@ from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import ConsumerGroup
 from broker.service.dispatcher import Answer, Dispatcher
 from broker.service.pending_reply import Outcome
-from broker.workers.link import Kind, Link, is_ours, pack
+from broker.workers.link import Link, LinkKind, is_ours, pack
 from protocol.bodies import encode_json
 from protocol.command import Command, Response
 from storage.files.waiting import Unfinished
@@ -31,7 +31,7 @@ class RemoteConnection:
     def push(self, frame: bytes) -> None:
         """Have the other worker send its client a frame."""
         if self.is_open:
-            self._link.send(Kind.PUSH, self._number, frame)
+            self._link.send(LinkKind.PUSH, self._number, frame)
 
 
 class Owner:
@@ -82,19 +82,19 @@ class Owner:
     def take(self, link: Link, message: list[Any]) -> None:
         """Do what a worker asks for."""
         kind, *rest = message
-        if kind == Kind.REQUEST:
+        if kind == LinkKind.REQUEST:
             try:
                 self._answer(link, *rest)
             except Exception as error:
                 self._send(link, rest[0], Command(code=0), error)
-        elif kind == Kind.COMMIT:
+        elif kind == LinkKind.COMMIT:
             key, local, peer, *commit = rest
             self._service.commits.commit(self._connection_of(link, key, local, peer), *commit)
-        elif kind == Kind.PULLED:
+        elif kind == LinkKind.PULLED:
             self._service.pulled.take(rest[0])
-        elif kind == Kind.REPLY:
+        elif kind == LinkKind.REPLY:
             self._replied(link, *rest)
-        elif kind == Kind.LOST:
+        elif kind == LinkKind.LOST:
             connection = self._connections[link].pop(rest[0], None)
             if connection is not None:
                 self._forget(connection)
@@ -165,13 +165,13 @@ class Owner:
         if name in self._announced and self._service.clients.consumer_group(name) is None:
             del self._announced[name]
             for link in self._connections:
-                link.send(Kind.GONE, name)
+                link.send(LinkKind.GONE, name)
 
     def _heard(self, group: ConsumerGroup) -> None:
         """Announce a group to the other workers if it has changed; on any thread."""
         subscriptions = encode_json(list(group.subscriptions.values()))
         message = (
-            int(Kind.GROUP),
+            int(LinkKind.GROUP),
             group.name,
             group.consume_type,
             group.message_model,
@@ -239,4 +239,4 @@ def as_command(fields: list[Any]) -> Command:
 
 
 def _packed(number: int, answer: Response) -> bytes:
-    return pack(Kind.ANSWER, number, int(answer.code), answer.remark, answer.ext_fields, bytes(answer.body))
+    return pack(LinkKind.ANSWER, number, int(answer.code), answer.remark, answer.ext_fields, bytes(answer.body))

@@ -16,7 +16,7 @@ import msgspec
 from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, build_index_file, take_index_file
 from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, build_queues, take_queues
 from spark_jobs.build.place_entries import Question, ask_here
-from spark_jobs.build.split_queues import Extent, SurveyTask, survey_queues
+from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, survey_queues
 from spark_jobs.places.placed_run import PlacedRecord
 from spark_jobs.run.attempt import AttemptRecord, run_phase
 from spark_jobs.run.kept_rows import Route, Rows
@@ -40,7 +40,7 @@ BuildTask: TypeAlias = BuildIndexTask | BuildQueuesTask
 Built: TypeAlias = BuiltIndexFile | BuiltQueues
 
 
-class Step(msgspec.Struct, Generic[Task, Made], frozen=True):
+class BlockStep(msgspec.Struct, Generic[Task, Made], frozen=True):
     """Tasks that make blocks: of files of the store, or of blocks that were made before.
 
     `run` does one in its work directory. Where none is shared, what it has left there becomes rows: `file` is that of
@@ -62,7 +62,7 @@ class Exchange(Protocol):
     def scan(self, source: StoreSource, options: ScanOptions) -> list[ScanSummary]:
         """Scan the segments; their summaries in the order of the log."""
 
-    def make(self, step: Step[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
+    def make(self, step: BlockStep[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
         """Have the tasks of a step make blocks, of `amount` entries together; their records, in order.
 
         From then on these are the blocks that are asked about, read by later steps, and built of.
@@ -71,7 +71,7 @@ class Exchange(Protocol):
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """Answer questions about entries of segments, as :data:`spark_jobs.build.place_entries.Ask`."""
 
-    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
+    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[SegmentExtent] | None]]:
         """Look at queues that may be split, as :data:`spark_jobs.build.split_queues.Survey`."""
 
     def build(self, tasks: Sequence[BuildTask], amount: int) -> list[Built]:
@@ -99,7 +99,7 @@ class FileExchange:
         """Scan; the blocks lie in the work directory."""
         return scan_log(self._context, self._work, source, options, self._progress)
 
-    def make(self, step: Step[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
+    def make(self, step: BlockStep[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
         """Make blocks, which lie in the work directory."""
         run, phase = partial(run_tasks, self._context), Phase(step.phase, amount, "entries")
         return run_phase(run, self._work, self._progress, phase, tasks, step.run)
@@ -108,7 +108,7 @@ class FileExchange:
         """Look into the files of blocks."""
         return ask_here(questions)
 
-    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
+    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[SegmentExtent] | None]]:
         """Look at queues in tasks that read the files of blocks."""
         return run_tasks(self._context, SURVEY, tasks, survey_queues)
 

@@ -17,7 +17,7 @@ from spark_jobs.build.build_queues import QueuePart
 from spark_jobs.build.unit_blocks import queue_names
 from spark_jobs.run.blocks import Block, pack_block, unpack_block
 from spark_jobs.run.kept_rows import Row, Rows
-from spark_jobs.scan.scanned_rows import Kind, RowHead, block_of
+from spark_jobs.scan.scanned_rows import RowHead, RowKind, block_of
 from storage.build.dispatch_scan import BATCH
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.queue.consume_queue import UNIT
@@ -59,9 +59,9 @@ class Routes(msgspec.Struct, frozen=True):
         """The rows of a segment, cut where they must be, each behind the number of the task that gets it."""
         for row in rows:
             head = RowHead.of(row)
-            if head.kind == Kind.ENTRIES:
+            if head.kind == RowKind.ENTRIES:
                 yield from _entries(row, head, self.entries.get(head.segment, ()))
-            elif head.kind == Kind.UNITS and head.bundle in self.bundles:
+            elif head.kind == RowKind.UNITS and head.bundle in self.bundles:
                 yield from _units(row, head, self.bundles[head.bundle])
 
 

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from protocol.errors import StoreError
 from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, seed_behind
-from spark_jobs.build.exchange import SURVEY, BuildTask, Built, Made, Step, Task, build, take
+from spark_jobs.build.exchange import SURVEY, BlockStep, BuildTask, Built, Made, Task, build, take
 from spark_jobs.build.place_entries import (
     EntryBlock,
     Piece,
@@ -34,7 +34,7 @@ from spark_jobs.build.place_entries import (
     entry_places,
 )
 from spark_jobs.build.routes import BundleRoute, EntryRange, PartRoute, Routes
-from spark_jobs.build.split_queues import Extent, SurveyTask, join_extents, survey_queues
+from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, join_extents, survey_queues
 from spark_jobs.build.unit_blocks import UnitList
 from spark_jobs.places.placed_run import PlacedAttempt, PlacedRecord, PlacedRun, run_placed
 from spark_jobs.run.attempt import block_file, run_phase
@@ -47,8 +47,8 @@ from spark_jobs.scan import scan_segment as scanning
 from spark_jobs.scan.scan_log import ScanOptions, scan_tasks, total
 from spark_jobs.scan.scan_segment import ENTRIES, UNITS, ScanSummary
 from spark_jobs.scan.scanned_rows import (
-    Kind,
     NumberedScan,
+    RowKind,
     land,
     land_some,
     read_summary,
@@ -120,7 +120,7 @@ class ShuffleExchange:
         self._with_units = [number for number, summary in enumerate(summaries) if summary["unit_table"] >= 0]
         return summaries
 
-    def make(self, step: Step[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
+    def make(self, step: BlockStep[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
         """Make blocks; the executors keep them, and of those that they are made of no more."""
         if not tasks:
             return []
@@ -165,7 +165,7 @@ class ShuffleExchange:
         }
         return [found[number] for number in range(len(questions))]
 
-    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
+    def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[SegmentExtent] | None]]:
         """Have the queues looked at segment by segment, where the rows are."""
         asked: dict[int, list[int]] = {}
         for number, task in enumerate(tasks):
@@ -176,7 +176,7 @@ class ShuffleExchange:
             for listed, numbers in asked.items()
         }
         answers = self._kept.ask(SURVEY, questions)
-        found: list[list[list[list[Extent] | None]]] = [[[] for _ in task.queues] for task in tasks]
+        found: list[list[list[list[SegmentExtent] | None]]] = [[[] for _ in task.queues] for task in tasks]
         for listed, numbers in sorted(asked.items()):
             for number, of_queues in zip(numbers, answers[self._with_units[listed]], strict=True):
                 for queue, extents in enumerate(of_queues):
@@ -283,7 +283,7 @@ def _landed(received: ReceiveTask, rows: Rows, work: WorkDirectory) -> BuildTask
     task = received.task
     if isinstance(task, BuildIndexTask):
         with BlockWriter(work.blocks / ENTRIES, task.path) as writer:
-            landed = land_some(rows, Kind.ENTRIES, writer)
+            landed = land_some(rows, RowKind.ENTRIES, writer)
         pieces = []
         for head, position in landed:
             first, stop = received.ranges[head.segment]
@@ -299,7 +299,7 @@ def _landed(received: ReceiveTask, rows: Rows, work: WorkDirectory) -> BuildTask
     wanted = work.root / UNITS
     wanted.write_bytes(received.wanted)
     with BlockWriter(work.blocks / UNITS, task.name) as writer:
-        landed = land_some(rows, Kind.UNITS, writer)
+        landed = land_some(rows, RowKind.UNITS, writer)
         units = UnitList.of_bundle(work, writer, task.bundle, [position for _, position in landed])
     return replace(task, wanted=str(wanted), units=units)
 
@@ -329,13 +329,13 @@ def _sent(received: ReceiveTask, target: Target) -> ReceiveTask:
     return replace(received, task=task, run=target.run, name=name, found=tuple(target.found.get(name, ())))
 
 
-def _make_first(step: Step[Task, Made], numbered: tuple[int, Task]) -> Iterator[Row]:
+def _make_first(step: BlockStep[Task, Made], numbered: tuple[int, Task]) -> Iterator[Row]:
     """Do a task that reads nothing but the store; its rows."""
     with local_work() as work:
         yield from _leave(step, numbered, work)
 
 
-def _make_of_rows(step: Step[Task, Made], numbered: tuple[int, Task], rows: Rows) -> Iterator[Row]:
+def _make_of_rows(step: BlockStep[Task, Made], numbered: tuple[int, Task], rows: Rows) -> Iterator[Row]:
     """Do a task with the rows that have come for it; the rows that it makes of them."""
     assert step.land is not None, "a task that reads nothing but the store is sent no rows"
     number, task = numbered
@@ -343,7 +343,7 @@ def _make_of_rows(step: Step[Task, Made], numbered: tuple[int, Task], rows: Rows
         yield from _leave(step, (number, step.land(task, rows, work)), work)
 
 
-def _leave(step: Step[Task, Made], numbered: tuple[int, Task], work: WorkDirectory) -> Iterator[Row]:
+def _leave(step: BlockStep[Task, Made], numbered: tuple[int, Task], work: WorkDirectory) -> Iterator[Row]:
     """Do a task in a work directory; its record, then the blocks that it has left."""
     number, task = numbered
     made = step.run(cast("Task", replace(cast("Any", task), work=str(work.root))))
@@ -358,7 +358,7 @@ def _answer(questions: Sequence[Question], rows: Rows) -> list[Any]:
         return ask_here([(replace(table, path=path), function) for table, function in questions])
 
 
-def _survey(tasks: Sequence[SurveyTask], listed: int, rows: Rows) -> list[list[list[Extent] | None]]:
+def _survey(tasks: Sequence[SurveyTask], listed: int, rows: Rows) -> list[list[list[SegmentExtent] | None]]:
     """Look at the queues of several tasks in a segment, which the list of those with units has under a number."""
     with local_work() as work:
         units = UnitList.leave(work, [land(rows, work, UNITS)])

@@ -32,7 +32,7 @@ SEGMENTS_AT_ONCE: Final = 32
 QueueName: TypeAlias = tuple[bytes, int]
 
 
-class Extent(NamedTuple):
+class SegmentExtent(NamedTuple):
     """The units of a queue in the segment of a number: of queue offsets [first, stop), one after the other."""
 
     segment: int
@@ -49,13 +49,13 @@ class SurveyTask(msgspec.Struct, frozen=True):
     end: int
 
 
-Survey: TypeAlias = Callable[[Sequence[SurveyTask]], list[list[list[Extent] | None]]]
+Survey: TypeAlias = Callable[[Sequence[SurveyTask]], list[list[list[SegmentExtent] | None]]]
 """Has queues looked at by tasks; what :func:`survey_queues` says of each task."""
 
 
-def survey_queues(task: SurveyTask) -> list[list[Extent] | None]:
+def survey_queues(task: SurveyTask) -> list[list[SegmentExtent] | None]:
     """The extents of each queue; None for one whose units do not follow one another."""
-    found: dict[QueueName, list[Extent] | None] = {queue: [] for queue in task.queues}
+    found: dict[QueueName, list[SegmentExtent] | None] = {queue: [] for queue in task.queues}
     for number, file in enumerate(task.units.read(), task.units.start):
         for block in file.blocks(task.bundle, task.end):
             for run in queue_runs(block, task.end):
@@ -69,13 +69,13 @@ def survey_queues(task: SurveyTask) -> list[list[Extent] | None]:
                 elif extents and extents[-1].segment == number:
                     extents[-1] = extents[-1]._replace(stop=stop)
                 else:
-                    extents.append(Extent(number, run.first, stop))
+                    extents.append(SegmentExtent(number, run.first, stop))
     return list(found.values())
 
 
-def join_extents(answers: Iterable[list[Extent] | None]) -> list[Extent] | None:
+def join_extents(answers: Iterable[list[SegmentExtent] | None]) -> list[SegmentExtent] | None:
     """What was said of a queue in stretches of the log, in order; None where units do not follow one another."""
-    extents: list[Extent] = []
+    extents: list[SegmentExtent] = []
     for answer in answers:
         if answer is None or (extents and answer and extents[-1].stop != answer[0].first):
             return None
@@ -96,7 +96,7 @@ def split_queues(
         for bundle, queues in by_bundle.items()
         for start, stop in pairwise([*range(units.start, units.stop, SEGMENTS_AT_ONCE), units.stop])
     ]
-    answers: dict[QueueName, list[list[Extent] | None]] = {}
+    answers: dict[QueueName, list[list[SegmentExtent] | None]] = {}
     for task, answer in zip(tasks, survey(tasks), strict=True):
         for queue, extents in zip(task.queues, answer, strict=True):
             answers.setdefault(queue, []).append(extents)
@@ -128,7 +128,7 @@ def _is_of_kind(plan: QueuePlan, queue: QueueName) -> bool:
 
 
 def _parts(
-    queue: QueueName, number: int, answers: Sequence[list[Extent] | None], file_units: int, share: int
+    queue: QueueName, number: int, answers: Sequence[list[SegmentExtent] | None], file_units: int, share: int
 ) -> Iterator[tuple[QueuePart, int, int]]:
     """Parts of a queue, numbered from `number` on, and the segments [from, to) that have units of them."""
     extents = join_extents(answers)

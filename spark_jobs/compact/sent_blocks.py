@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from protocol.errors import StoreError
-from spark_jobs.build.exchange import Step
+from spark_jobs.build.exchange import BlockStep
 from spark_jobs.build.place_entries import Piece
 from spark_jobs.compact import merge_entries as merging
 from spark_jobs.compact import order_entries as ordering
@@ -26,13 +26,13 @@ from spark_jobs.run.blocks import BlockWriter, list_of, read_list, unpack_block
 from spark_jobs.run.kept_rows import Row, Rows
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ENTRIES
-from spark_jobs.scan.scanned_rows import Kind, RowHead, block_of, entry_heads, land_some
+from spark_jobs.scan.scanned_rows import RowHead, RowKind, block_of, entry_heads, land_some
 
 _LANDED: Final = "landed"
 _ENTRIES: Final = 3
 """Which number of a row of a table is that of the entries of the block."""
 
-_SENT: Final = frozenset({Kind.CELLS, Kind.ENTRIES, Kind.ENTRY_TABLE})
+_SENT: Final = frozenset({RowKind.CELLS, RowKind.ENTRIES, RowKind.ENTRY_TABLE})
 
 
 class SegmentRoute(msgspec.Struct, frozen=True):
@@ -49,20 +49,22 @@ class SegmentRoute(msgspec.Struct, frozen=True):
                 yield self.tasks[head.bundle if self.of_splits else head.segment], row
 
 
-def split_step() -> "Step[splitting.SplitTask, SplitSummary]":
+def split_step() -> "BlockStep[splitting.SplitTask, SplitSummary]":
     """The step that takes index files apart."""
-    return Step(splitting.PHASE, splitting.split_index_file, _split_file, _split_heads)
+    return BlockStep(splitting.PHASE, splitting.split_index_file, _split_file, _split_heads)
 
 
-def merge_step(segments: Mapping[int, MergeTask], *, of_splits: bool) -> Step[MergeTask, MergeSummary]:
+def merge_step(segments: Mapping[int, MergeTask], *, of_splits: bool) -> BlockStep[MergeTask, MergeSummary]:
     """The step that merges the entries of segments, which splits or a scan have left; the tasks are in this order."""
     route = SegmentRoute({segment: number for number, segment in enumerate(segments)}, of_splits)
-    return Step(merging.PHASE, merging.merge_entries, _merged_file, _merged_heads, _land_merge, route)
+    return BlockStep(merging.PHASE, merging.merge_entries, _merged_file, _merged_heads, _land_merge, route)
 
 
-def order_step(tasks: Mapping[int, int]) -> Step[OrderTask, OrderSummary]:
+def order_step(tasks: Mapping[int, int]) -> BlockStep[OrderTask, OrderSummary]:
     """The step that brings blocks into order: `tasks` has the number of the task by that of the merge."""
-    return Step(ordering.PHASE, ordering.order_entries, ordered_file, _ordered_heads, _land_order, SegmentRoute(tasks))
+    return BlockStep(
+        ordering.PHASE, ordering.order_entries, ordered_file, _ordered_heads, _land_order, SegmentRoute(tasks)
+    )
 
 
 def _split_file(work: WorkDirectory, summary: SplitSummary) -> Path:
@@ -75,8 +77,8 @@ def _split_heads(work: WorkDirectory, number: int, summary: SplitSummary) -> Ite
         return
     rows = read_list(_split_file(work, summary), summary["cell_table"])
     for block, (position, start, entries, segment) in enumerate(rows[np.argsort(rows[:, 0])].tolist()):
-        yield position, RowHead(Kind.CELLS, number, block, segment, base=start, entries=entries)
-    yield summary["cell_table"], RowHead(Kind.CELL_TABLE, number)
+        yield position, RowHead(RowKind.CELLS, number, block, segment, base=start, entries=entries)
+    yield summary["cell_table"], RowHead(RowKind.CELL_TABLE, number)
 
 
 def _merged_file(work: WorkDirectory, summary: MergeSummary) -> Path:
@@ -95,7 +97,7 @@ def _land_merge(task: MergeTask, rows: Rows, work: WorkDirectory) -> MergeTask:
     """Write down what has come for a segment, and have the task read it from there."""
     with BlockWriter(work.blocks / _LANDED, task.path) as writer:
         if task.cells:
-            landed = land_some(rows, Kind.CELLS, writer)
+            landed = land_some(rows, RowKind.CELLS, writer)
             cells = [(position, head.base, head.entries, head.bundle) for head, position in landed]
             return replace(task, cells=(CellTable(str(writer.path), writer.write_list(cells)),))
         tables = _land_tables(rows, writer)
@@ -129,9 +131,9 @@ def _land_tables(rows: Rows, writer: BlockWriter) -> dict[int, tuple[int, int]]:
     tables: dict[int, np.ndarray] = {}
     for row in rows:
         head = RowHead.of(row)
-        if head.kind == Kind.ENTRIES:
+        if head.kind == RowKind.ENTRIES:
             blocks.setdefault(head.segment, []).append((head.number, writer.add(block_of(row))))
-        elif head.kind == Kind.ENTRY_TABLE:
+        elif head.kind == RowKind.ENTRY_TABLE:
             tables[head.segment] = list_of(unpack_block(writer.path, block_of(row)))
     landed = {}
     for segment, table in tables.items():

@@ -29,7 +29,7 @@ _MOVES: Final = 3
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-class _Kind(Enum):
+class _Creation(Enum):
     """How a file system creates what must not be there yet."""
 
     OBJECTS = ("s3", "s3a", "gs", "gcs")
@@ -54,7 +54,7 @@ class OutputPlace:
         self._root = self._root.rstrip("/")
         protocol = self._system.protocol
         names = {protocol} if isinstance(protocol, str) else set(protocol)
-        kind = next((kind for kind in _Kind if names & set(kind.value)), None)
+        kind = next((kind for kind in _Creation if names & set(kind.value)), None)
         if kind is None:
             known = ", ".join(f"{scheme}://" for scheme in ("s3", "gs", "hdfs", "file"))
             raise ConfigError(f"{url}: nothing can be written there, only to {known}")
@@ -114,7 +114,7 @@ class OutputPlace:
         """
         with self._named(name):
             self._make_directory(name)
-            if self._kind is _Kind.OBJECTS:
+            if self._kind is _Creation.OBJECTS:
                 self._system.pipe_file(self._inner(name), data, mode="create")
                 return
             beside = f"{self._inner(name)}.{secrets.token_hex(8)}"
@@ -143,7 +143,7 @@ class OutputPlace:
             for _ in range(_MOVES):
                 self._make_directory(to)
                 try:
-                    if self._kind is _Kind.OBJECTS:
+                    if self._kind is _Creation.OBJECTS:
                         self._system.cp_file(self._inner(name), self._inner(to))
                         self._system.rm_file(self._inner(name))
                     else:
@@ -157,12 +157,12 @@ class OutputPlace:
                     break  # else another process removed the directory when it was empty
             else:
                 raise FileNotFoundError("its directory is removed again and again")
-        if self._kind is _Kind.FILES:
+        if self._kind is _Creation.FILES:
             self._remove_empty(os.path.dirname(name))
 
     def sync(self, names: Iterable[str]) -> None:
         """Bring the names of objects to the disk, with those of their directories; elsewhere they are kept at once."""
-        if self._kind is not _Kind.FILES:
+        if self._kind is not _Creation.FILES:
             return
         directories = {str(parent) for name in names for parent in PurePosixPath(name).parents}
         for each in sorted(directories):
@@ -170,7 +170,7 @@ class OutputPlace:
                 fsync_directory(Path(self._root, each))
 
     def _take_place(self, path: str, to: str) -> None:
-        if self._kind is _Kind.FILES:
+        if self._kind is _Creation.FILES:
             os.rename(path, to)
         else:
             self._system.mv(path, to)
@@ -179,14 +179,14 @@ class OutputPlace:
         """Remove objects; some of them may be gone."""
         every = sorted(names)
         with self._named(every[0] if every else ""):
-            if self._kind is _Kind.OBJECTS:
+            if self._kind is _Creation.OBJECTS:
                 if every:
                     self._system.rm([self._inner(name) for name in every])
                 return
             for name in every:
                 with contextlib.suppress(FileNotFoundError):
                     self._system.rm_file(self._inner(name))
-        if self._kind is _Kind.FILES:
+        if self._kind is _Creation.FILES:
             for name in every:
                 self._remove_empty(os.path.dirname(name))
 
@@ -198,7 +198,7 @@ class OutputPlace:
         found: dict[tuple[str, str], Stored] = {}
         bucket, _, prefix = self._inner(below).partition("/")
         more: dict[str, str] = {}
-        while self._kind is _Kind.OBJECTS and hasattr(self._system, "call_s3"):
+        while self._kind is _Creation.OBJECTS and hasattr(self._system, "call_s3"):
             with self._named(below):
                 answer = self._system.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **more)
             for each in answer.get("Uploads", ()):
@@ -226,18 +226,18 @@ class OutputPlace:
             name = os.path.dirname(name)
 
     def _make_directory(self, name: str) -> None:
-        if self._kind is not _Kind.OBJECTS:
+        if self._kind is not _Creation.OBJECTS:
             self._system.makedirs(os.path.dirname(self._inner(name)), exist_ok=True)
 
     def _sync(self, file: Any) -> None:
         """Bring a file of a disk to the disk."""
-        if self._kind is _Kind.FILES:
+        if self._kind is _Creation.FILES:
             file.flush()
             os.fsync(file.fileno())
 
     def _take_name(self, beside: str, path: str, data: bytes) -> None:
         """Give a file its final name, unless that is taken."""
-        if self._kind is _Kind.RENAMES:
+        if self._kind is _Creation.RENAMES:
             self._system.mv(beside, path)  # fails, or does nothing, where the name is taken
             return
         try:
@@ -301,7 +301,7 @@ class NewObject:
         with contextlib.suppress(Exception):
             file.discard()
         with contextlib.suppress(Exception):
-            if self._place._kind is _Kind.OBJECTS:
+            if self._place._kind is _Creation.OBJECTS:
                 file.closed = True
             else:
                 file.close()

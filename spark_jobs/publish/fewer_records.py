@@ -61,7 +61,7 @@ def refuse_fewer(
         return
     root, names = source.layout.root, {each.name: each.path for each in staged}
     log = CommitLog.open(source.layout.commit_log_directories, None, None, partial(has_another, root))
-    kinds: list[_Kind] = []
+    kinds: list[_Records] = []
     if INDEX in names:
         kinds.append(_IndexEntries(log, left_out, [(source.layout.index, names[INDEX])], slots))
     trees = [tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE) if tree in names]
@@ -84,7 +84,7 @@ def _damaged_segments(source: StoreSource, damages: Iterable[Damage]) -> list[tu
     return [(path, part) for path, part in parts if any(a < part[1] and b > part[0] for a, b in ranges)]
 
 
-class _Kind:
+class _Records:
     """Index entries or queue units, as they are and as they would be: pairs of directories."""
 
     what: str
@@ -139,7 +139,7 @@ class _Kind:
         raise NotImplementedError
 
 
-class _IndexEntries(_Kind):
+class _IndexEntries(_Records):
     what = "index files"
 
     def __init__(self, log: CommitLog, left_out: LeftOut, places: Sequence[tuple[Path, Path]], slots: int) -> None:
@@ -171,7 +171,7 @@ class _IndexEntries(_Kind):
         return not self._left_out.topics(place[2])
 
 
-class _QueueUnits(_Kind):
+class _QueueUnits(_Records):
     what = "queues"
 
     def _read(self, directory: Path, part: Range) -> Iterator[tuple[str, Offsets, Offsets]]:

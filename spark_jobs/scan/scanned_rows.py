@@ -8,7 +8,7 @@ head:
 
 ROW_HEAD
 offset  size  type  field    meaning
-0       1     u8    kind     what is in the row, as in :class:`Kind`
+0       1     u8    kind     what is in the row, as in :class:`RowKind`
 1       4     u32   segment  number of the segment in the order of the log
 5       4     u32   number   of the block among those of its kind in the segment
 9       4     u32   bundle   of units: that of their queues; of cells: number of the segment that they are of
@@ -39,7 +39,7 @@ from spark_jobs.scan.scan_segment import ENTRIES, UNITS, ScanSummary, ScanTask, 
 ROW_HEAD: Final = Struct(">BIIIqqq")
 
 
-class Kind(IntEnum):
+class RowKind(IntEnum):
     """What is in a row."""
 
     SUMMARY = 0
@@ -51,7 +51,7 @@ class Kind(IntEnum):
     CELL_TABLE = 6
 
 
-FILES: Final = {ENTRIES: (Kind.ENTRIES, Kind.ENTRY_TABLE), UNITS: (Kind.UNITS, Kind.UNIT_TABLE)}
+FILES: Final = {ENTRIES: (RowKind.ENTRIES, RowKind.ENTRY_TABLE), UNITS: (RowKind.UNITS, RowKind.UNIT_TABLE)}
 """The rows that make up each file of blocks."""
 
 
@@ -105,7 +105,7 @@ def scan_rows(scan: NumberedScan) -> Iterator[Row]:
 
 def summary_row(number: int, summary: AttemptRecord) -> Row:
     """The first row of a task of a number."""
-    return b"".join([RowHead(Kind.SUMMARY, number).pack(), msgpack.packb(summary)])
+    return b"".join([RowHead(RowKind.SUMMARY, number).pack(), msgpack.packb(summary)])
 
 
 def land(rows: Rows, work: WorkDirectory, kind: str) -> ScanSummary:
@@ -118,7 +118,7 @@ def land(rows: Rows, work: WorkDirectory, kind: str) -> ScanSummary:
     return summary
 
 
-def land_some(rows: Rows, kind: Kind, writer: BlockWriter) -> list[tuple[RowHead, int]]:
+def land_some(rows: Rows, kind: RowKind, writer: BlockWriter) -> list[tuple[RowHead, int]]:
     """Write the blocks of a kind; heads and positions, put in the order of the log however they have come."""
     landed = []
     for row in rows:
@@ -138,9 +138,9 @@ def entry_heads(path: Path, segment: int, entry_table: Sequence[int]) -> Iterato
     table = entry_table[0]
     first = 0
     for number, (position, base, _, entries, *_) in enumerate(read_list(path, table).tolist()):
-        yield position, RowHead(Kind.ENTRIES, segment, number, base=base, first=first, entries=entries)
+        yield position, RowHead(RowKind.ENTRIES, segment, number, base=base, first=first, entries=entries)
         first += entries
-    yield table, RowHead(Kind.ENTRY_TABLE, segment)
+    yield table, RowHead(RowKind.ENTRY_TABLE, segment)
 
 
 def _unit_heads(work: WorkDirectory, segment: int, summary: ScanSummary) -> Iterator[tuple[int, RowHead]]:
@@ -153,8 +153,8 @@ def _unit_heads(work: WorkDirectory, segment: int, summary: ScanSummary) -> Iter
     order = np.argsort(columns["positions"])
     blocks = zip(columns["positions"][order].tolist(), bundles[order].tolist(), strict=True)
     for number, (position, bundle) in enumerate(blocks):
-        yield position, RowHead(Kind.UNITS, segment, number, bundle)
-    yield table, RowHead(Kind.UNIT_TABLE, segment)
+        yield position, RowHead(RowKind.UNITS, segment, number, bundle)
+    yield table, RowHead(RowKind.UNIT_TABLE, segment)
 
 
 def rows_of_file(path: Path, heads: Iterator[tuple[int, RowHead]]) -> Iterator[Row]:

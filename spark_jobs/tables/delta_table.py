@@ -173,7 +173,7 @@ class DeltaTable(LakeTable[DataFile]):
             action = msgspec.json.decode(line, type=dict[str, Any])
             text = (action.get("commitInfo") or {}).get(COMMIT)
             if text is not None:
-                run = read_commit(text, self.where).run
+                run = read_commit(text, self.where, TableCommit).run
             if "add" in action:
                 names.add(unquote(action["add"]["path"]))
         return Winner(run, frozenset(names))
@@ -255,7 +255,7 @@ def _committed(table: deltalake.DeltaTable, where: str) -> TableCommit | None:
     for limit in (*_LOOKED_BACK, None):
         for entry in table.history(limit):
             if COMMIT in entry:
-                return read_commit(entry[COMMIT], where)
+                return read_commit(entry[COMMIT], where, TableCommit)
             if entry.get("operation") == RESTORE:
                 raise ConfigError(
                     f"{where}: the table was set back by RESTORE, and its position was not: export into another table"

@@ -26,7 +26,7 @@ from spark_jobs.places.place_names import ATTEMPTS
 from spark_jobs.places.placed_run import PlacedRun, enter, new_token
 from spark_jobs.tables.compact_files import DATA_DIRECTORY, CompactTask, RunAll, choose_files, put_together
 from spark_jobs.tables.days import start_of
-from spark_jobs.tables.table import TABLE_VERSION, DataFile, FileLayout, TableCommit, TableShape
+from spark_jobs.tables.table import DataFile, FileLayout, TableCommit, TableShape, read_commit
 from spark_jobs.tables.table_names import HIDDEN
 from spark_jobs.tables.table_runs import confirm, follow
 
@@ -273,22 +273,7 @@ class FilesTable:
     def _read(self, number: int) -> FilesCommit | None:
         name = _name(number)
         data = self._place.read(name)
-        if data is None:
-            return None
-        try:
-            version = msgspec.json.decode(data, type=_Versioned).version
-            if version != TABLE_VERSION:
-                raise StoreError(
-                    self._place.path(name), what="was written by another version: version",
-                    expected=TABLE_VERSION, found=version,
-                )  # fmt: skip
-            return msgspec.json.decode(data, type=FilesCommit)
-        except (msgspec.MsgspecError, ConfigError) as error:
-            raise StoreError(self._place.path(name), what=f"is no commit of RocketLens: {error}") from error
-
-
-class _Versioned(msgspec.Struct):
-    version: int = 0
+        return None if data is None else read_commit(data, self._place.path(name), FilesCommit)
 
 
 def _is_before(name: str, number: int) -> bool:

@@ -53,7 +53,7 @@ class SnapshotState(msgspec.Struct, frozen=True, rename="kebab"):
     def commit(self) -> TableCommit | None:
         """The commit of the run that made it, None of another program's; raises StoreError for what is none."""
         text = self.summary.get(COMMIT)
-        return None if text is None else read_commit(text, f"snapshot {self.snapshot_id}")
+        return None if text is None else read_commit(text, f"snapshot {self.snapshot_id}", TableCommit)
 
 
 class TableState(msgspec.Struct, frozen=True, rename="kebab"):
@@ -84,7 +84,7 @@ class TableState(msgspec.Struct, frozen=True, rename="kebab"):
                 f"{self.location}: the table was set back to snapshot {current.snapshot_id}, and the snapshot of its "
                 "position has expired: export into another table"
             )
-        return read_commit(text, self.location)
+        return read_commit(text, self.location, TableCommit)
 
 
 def catalog_file(url: str, catalog: Mapping[str, str]) -> Path | None:

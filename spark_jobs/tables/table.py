@@ -7,7 +7,7 @@ position with them. So what is in the table is what lies before its position, on
 
 from collections.abc import Sequence
 from datetime import date
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -133,21 +133,24 @@ class TableCommit(msgspec.Struct, frozen=True, kw_only=True):
     record: RunRecord
 
 
+Commit = TypeVar("Commit", bound=TableCommit)
+
+
 class _Versioned(msgspec.Struct):
     version: int = 0
 
 
-def read_commit(text: str | bytes, where: str) -> TableCommit:
-    """A commit from its JSON; raises StoreError for what is none, or is a newer release's."""
+def read_commit(text: str | bytes, where: str, form: type[Commit]) -> Commit:
+    """A commit of a form from its JSON; raises StoreError for what is none, or is another release's."""
     try:
         version = msgspec.json.decode(text, type=_Versioned).version
         if version != TABLE_VERSION:
             raise StoreError(
                 where, what="was written by another version: version", expected=TABLE_VERSION, found=version
             )
-        return msgspec.json.decode(text, type=TableCommit)
+        return msgspec.json.decode(text, type=form)
     except (msgspec.MsgspecError, ConfigError) as error:
-        raise StoreError(where, what=f"has no commit of RocketLens: {error}") from error
+        raise StoreError(where, what=f"is no commit of RocketLens: {error}") from error
 
 
 class FileLayout(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.build.exchange import SURVEY
-from spark_jobs.build.split_queues import Extent, SurveyTask, split_queues, survey_queues
+from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, split_queues, survey_queues
 from spark_jobs.build.unit_blocks import UnitList
 from spark_jobs.run.attempt import RunTasks, block_file, run_phase
 from spark_jobs.run.launch import Launch
@@ -218,7 +218,7 @@ class Verification:
         tasks = scan_tasks(self._work.root, self._source, options)
         return self._run_phase(Phase(SCAN, self._source.size, "bytes"), tasks, scan_readable)
 
-    def _survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
+    def _survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[SegmentExtent] | None]]:
         """Look at queues that may be checked in parts."""
         return self._run(SURVEY, tasks, survey_queues) if tasks else []
 

@@ -14,7 +14,7 @@ from spark_jobs.build.place_queues import (
     queue_tasks,
     staged_trees,
 )
-from spark_jobs.build.split_queues import Extent, SurveyTask, survey_queues
+from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, survey_queues
 from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ScanTask, scan_segment
@@ -22,7 +22,7 @@ from storage.build.queue_plan import QueueOptions, QueuePlan
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
 
-def survey_here(tasks: Sequence[SurveyTask]) -> list[list[list[Extent] | None]]:
+def survey_here(tasks: Sequence[SurveyTask]) -> list[list[list[SegmentExtent] | None]]:
     """Look at queues in this process."""
     return [survey_queues(task) for task in tasks]
 

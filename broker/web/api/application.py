@@ -27,7 +27,7 @@ from broker.service.long_polling import HeldPull
 from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access, FailedLogin, advice
 from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse
-from broker.web.api.endpoint import Awaited, Endpoint, Question
+from broker.web.api.endpoint import ApiEndpoint, Awaited, Question
 from broker.web.api.errors import ApiError, ClientGone, not_found, refusal_of
 from broker.web.api.find import FindAnswer, FindQuestion, find
 from broker.web.api.health import Examinations, HealthAnswer, HealthQuestion
@@ -111,22 +111,22 @@ class Api:
         self._held = 0
         self._audit_log = audit_log
         self.endpoints = (
-            Endpoint("/store", StoreQuestion, StoreAnswer, store),
-            Endpoint("/find", FindQuestion, FindAnswer, find, shown_lines),
-            Endpoint("/message", MessageQuestion, MessageAnswer, message, shown_message),
-            Endpoint("/message/body", BodyQuestion, bytes, body, shown_body),
-            Endpoint("/message/life", LifeQuestion, LifeAnswer, message_life, shown_events),
-            Endpoint("/queue/message", QueueMessageQuestion, MessageAnswer, queue_message, shown_message),
-            Endpoint("/topics", TopicsQuestion, TopicsAnswer, topics),
-            Endpoint("/topic", TopicQuestion, TopicAnswer, topic),
-            Endpoint("/messages", BrowseQuestion, BrowseAnswer, browse, shown_lines),
-            Endpoint("/tail", TailQuestion, TailAnswer, tail, shown_lines, growth_questions),
-            Endpoint("/histogram", HistogramQuestion, HistogramAnswer, histogram),
-            Endpoint("/filter", PreviewQuestion, PreviewAnswer, filter_preview, shown_nothing),
-            Endpoint("/search", SearchQuestion, SearchAnswer, search_content, shown_lines),
-            Endpoint("/pending", PendingQuestion, PendingAnswer, self._waiting_messages.pending, shown_waiting),
-            Endpoint("/space", SpaceQuestion, SpaceAnswer, self._space_counts.space, shown_largest),
-            Endpoint("/health", HealthQuestion, HealthAnswer, self._examinations.health),
+            ApiEndpoint("/store", StoreQuestion, StoreAnswer, store),
+            ApiEndpoint("/find", FindQuestion, FindAnswer, find, shown_lines),
+            ApiEndpoint("/message", MessageQuestion, MessageAnswer, message, shown_message),
+            ApiEndpoint("/message/body", BodyQuestion, bytes, body, shown_body),
+            ApiEndpoint("/message/life", LifeQuestion, LifeAnswer, message_life, shown_events),
+            ApiEndpoint("/queue/message", QueueMessageQuestion, MessageAnswer, queue_message, shown_message),
+            ApiEndpoint("/topics", TopicsQuestion, TopicsAnswer, topics),
+            ApiEndpoint("/topic", TopicQuestion, TopicAnswer, topic),
+            ApiEndpoint("/messages", BrowseQuestion, BrowseAnswer, browse, shown_lines),
+            ApiEndpoint("/tail", TailQuestion, TailAnswer, tail, shown_lines, growth_questions),
+            ApiEndpoint("/histogram", HistogramQuestion, HistogramAnswer, histogram),
+            ApiEndpoint("/filter", PreviewQuestion, PreviewAnswer, filter_preview, shown_nothing),
+            ApiEndpoint("/search", SearchQuestion, SearchAnswer, search_content, shown_lines),
+            ApiEndpoint("/pending", PendingQuestion, PendingAnswer, self._waiting_messages.pending, shown_waiting),
+            ApiEndpoint("/space", SpaceQuestion, SpaceAnswer, self._space_counts.space, shown_largest),
+            ApiEndpoint("/health", HealthQuestion, HealthAnswer, self._examinations.health),
         )
         self._description = b""
 
@@ -157,7 +157,7 @@ class Api:
             self._description = describe(self.endpoints, installed_version())
         return Response(self._description, 200, PLAIN, "application/json")
 
-    async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
+    async def _answer(self, endpoint: ApiEndpoint, request: Request) -> Response:
         """Answer one request of an endpoint. Raises `ApiError`."""
         peer = "" if request.client is None else request.client.host
         looker = Looker(self.access.client_address(request) or peer, self._audit_log)
@@ -184,7 +184,7 @@ class Api:
         headers = {**PLAIN, "Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, 200, headers, "application/octet-stream")
 
-    def _admit(self, endpoint: Endpoint, request: Request, looker: Looker) -> Account | None:
+    def _admit(self, endpoint: ApiEndpoint, request: Request, looker: Looker) -> Account | None:
         """The account of a request, None for a client that needs none. Raises `ApiError`."""
         try:
             return self.access.admit(request, f"/api/v1{endpoint.path}")
@@ -248,7 +248,7 @@ class Api:
             future.cancel()
 
 
-def _work(endpoint: Endpoint, context: RequestContext, question: Any, looker: Looker) -> bytes:
+def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker: Looker) -> bytes:
     """Answer on a thread, which may wait for the disk."""
     context.check()
     try:

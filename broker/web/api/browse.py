@@ -27,7 +27,7 @@ from broker.web.api.endpoint import (
 )
 from broker.web.api.filters import Choice, Sql, Tag, choice_of
 from broker.web.api.messages import MessageLine, line_of
-from broker.web.api.queue_spans import Part, Span, offset_behind, parts_of, queues_of, span_between
+from broker.web.api.queue_spans import Span, SpanPart, offset_behind, parts_of, queues_of, span_between
 from broker.web.api.request_context import RequestContext
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message
@@ -117,7 +117,7 @@ def _from_offset(span: Span, question: BrowseQuestion) -> Span:
     return Span(span.queue, min(max(span.first, question.offset), span.end), span.end)
 
 
-def _from_place(part: Part, place: int, *, is_backward: bool) -> Part:
+def _from_place(part: SpanPart, place: int, *, is_backward: bool) -> SpanPart:
     """What of a part is at a place or behind it; backward, at it or before it."""
     physical_offset = place - part.base
     if is_backward:
@@ -138,7 +138,7 @@ class Walk:
         self.stopped_at: int | None = None
         self.reached: list[int] = []
 
-    def run(self, parts: list[Part], *, is_backward: bool) -> None:
+    def run(self, parts: list[SpanPart], *, is_backward: bool) -> None:
         """Walk until there is no room, no time, or no message."""
         self.reached = [part.first if is_backward else part.end for part in parts]
         sign = -1 if is_backward else 1
@@ -198,7 +198,7 @@ def _read(queue: OwnQueue, entry: ConsumeQueueEntry) -> tuple[Message | None, st
         return None, None
 
 
-def _forward(span: Part) -> Iterator[ConsumeQueueEntry]:
+def _forward(span: SpanPart) -> Iterator[ConsumeQueueEntry]:
     """The entries of a part in order, a record that several in a row point to once."""
     last = -1
     for entry in found_entries(span.queue, span.queue.log, span.first, span.end):
@@ -209,7 +209,7 @@ def _forward(span: Part) -> Iterator[ConsumeQueueEntry]:
             yield entry
 
 
-def _backward(span: Part) -> Iterator[ConsumeQueueEntry]:
+def _backward(span: SpanPart) -> Iterator[ConsumeQueueEntry]:
     """The entries of a part from its end to its beginning; else as `_forward`."""
     log, end, last = span.queue.log, span.end, -1
     while end > span.first:

@@ -72,7 +72,7 @@ class Awaited:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ApiEndpoint:
     """One path below `/api/v1`. `answer` bytes: the body as it is, to be downloaded.
 
     `shows` gives the physical offsets of the messages that an answer shows; None where it shows none. `awaits` gives

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from broker.security.audit_log import AuditLog, Look, cut, now
-from broker.web.api.endpoint import Endpoint
+from broker.web.api.endpoint import ApiEndpoint
 from broker.web.api.errors import ApiError
 from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError
@@ -60,7 +60,7 @@ class Looker:
     client: str
     audit_log: AuditLog | None
 
-    def note_refused(self, endpoint: Endpoint, broker: str, error: ApiError) -> None:
+    def note_refused(self, endpoint: ApiEndpoint, broker: str, error: ApiError) -> None:
         """Write down that a client without rights wanted to look. Raises `AuditError`, which becomes the answer."""
         # What is refused because of too many guesses is not looked at; the guesses are written down.
         if self.audit_log is not None and endpoint.shows is not None and error.status != TOO_MANY:
@@ -69,7 +69,7 @@ class Looker:
 
     def note(
         self,
-        endpoint: Endpoint,
+        endpoint: ApiEndpoint,
         context: RequestContext,
         question: Any,
         offsets: list[int],

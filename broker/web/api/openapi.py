@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from broker.web.api.endpoint import Endpoint
+from broker.web.api.endpoint import ApiEndpoint
 from broker.web.api.errors import ErrorAnswer
 
 Part: TypeAlias = dict[str, Any]
@@ -29,7 +29,7 @@ another time in every request. A request that may take long is answered after `m
 and also with a cursor. To stop it, send no further request. Nothing is ever written."""
 
 
-def describe(endpoints: Sequence[Endpoint], version: str) -> bytes:
+def describe(endpoints: Sequence[ApiEndpoint], version: str) -> bytes:
     """The whole description as JSON."""
     answers = [endpoint.answer for endpoint in endpoints if endpoint.answer is not bytes]
     _, components = msgspec.json.schema_components([*answers, ErrorAnswer], ref_template=TEMPLATE)
@@ -59,7 +59,7 @@ def describe(endpoints: Sequence[Endpoint], version: str) -> bytes:
     )
 
 
-def _operation(endpoint: Endpoint) -> Part:
+def _operation(endpoint: ApiEndpoint) -> Part:
     is_file = endpoint.answer is bytes
     answer: Mapping[str, Any] = (
         {"application/octet-stream": {}}
@@ -79,7 +79,7 @@ def _operation(endpoint: Endpoint) -> Part:
     }
 
 
-def _parameters(endpoint: Endpoint) -> list[Part]:
+def _parameters(endpoint: ApiEndpoint) -> list[Part]:
     """The query parameters, from the question's fields."""
     name = endpoint.question.__name__
     _, components = msgspec.json.schema_components([endpoint.question], ref_template=TEMPLATE)

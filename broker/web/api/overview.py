@@ -18,7 +18,7 @@ class StoreQuestion(Question):
     """A question without parameters of its own."""
 
 
-class LogExtent(msgspec.Struct, rename="camel", kw_only=True):
+class LogOverview(msgspec.Struct, rename="camel", kw_only=True):
     """Physical offsets of the log, and when its first and last messages were stored (ms), as far as that is known."""
 
     minimum: int
@@ -47,7 +47,7 @@ class StoreAnswer(msgspec.Struct, rename="camel", kw_only=True):
     gone: str | None = None
     state: str | None = None
     store: str | None = None
-    log: LogExtent | None = None
+    log: LogOverview | None = None
     index_files: int | None = None
     incomplete: str | None = None
     problems: list[str] = []
@@ -79,7 +79,7 @@ def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
     problems = [*filter(None, [answer.gone]), *context.store.problems]
     answer.state = "live" if state.is_live else "crashed" if state.has_crashed else "stopped"
     answer.store = str(snapshot.layout.root)
-    answer.log = LogExtent(
+    answer.log = LogOverview(
         minimum=log.minimum,
         end=log.end,
         segments=log.segments,

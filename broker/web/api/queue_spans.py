@@ -38,7 +38,7 @@ TIER_DISTANCE: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SpanPart:
     """Queue offsets from `first` up to but without `end` whose messages lie in one log, that of `queue`.
 
     `base` and a physical offset in that log are the place of a message among all that are browsed together.
@@ -50,22 +50,22 @@ class Part:
     base: int = 0
 
 
-def parts_of(context: RequestContext, spans: list[Span]) -> list[Part]:
+def parts_of(context: RequestContext, spans: list[Span]) -> list[SpanPart]:
     """The parts of some spans, the older part of one with a tier before the other.
 
     Raises `ApiError` for several queues with parts in a tier, whose logs have no common order.
     """
-    found: list[Part] = []
+    found: list[SpanPart] = []
     for span in spans:
         queue = span.queue
         if isinstance(queue, TieredQueue):
             stop = min(queue.seam, queue.tier.max_offset, span.end)
-            found.append(Part(queue.tier, span.first, max(stop, span.first), -TIER_DISTANCE))
-            found.append(Part(queue.local, max(span.first, min(queue.seam, span.end)), span.end))
+            found.append(SpanPart(queue.tier, span.first, max(stop, span.first), -TIER_DISTANCE))
+            found.append(SpanPart(queue.local, max(span.first, min(queue.seam, span.end)), span.end))
         else:
             assert isinstance(queue, OwnQueue)
             base = -TIER_DISTANCE if context.store.queues.is_in_tier(queue) else 0
-            found.append(Part(queue, span.first, span.end, base))
+            found.append(SpanPart(queue, span.first, span.end, base))
     if len(spans) > 1 and any(part.base and part.first < part.end for part in found):
         text = "older messages of the topic are in a tier, where each queue has a log of its own: name one queue"
         raise ApiError(400, "several_logs", text, "queueId")

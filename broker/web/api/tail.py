@@ -20,7 +20,7 @@ from broker.web.api.endpoint import Awaited, Cursor, Limit, Milliseconds, Questi
 from broker.web.api.errors import ApiError
 from broker.web.api.filters import Sql, Tag, choice_of
 from broker.web.api.messages import MessageLine
-from broker.web.api.queue_spans import Part, Span, parts_of, queues_of
+from broker.web.api.queue_spans import Span, SpanPart, parts_of, queues_of
 from broker.web.api.request_context import RequestContext
 from protocol.codes import ResponseCode
 from protocol.command import Response
@@ -158,7 +158,7 @@ def _newest(spans: list[Span], limit: int) -> tuple[list[Span], int]:
     return kept, sum(map(len, spans)) - sum(map(len, kept))
 
 
-def _reached(spans: list[Span], parts: list[Part], reached: list[int]) -> dict[int, int]:
+def _reached(spans: list[Span], parts: list[SpanPart], reached: list[int]) -> dict[int, int]:
     """Where to go on, by queue id: in the first part of a queue that was not walked to its end."""
     places = {span.queue.queue_id: span.end for span in spans}
     for part, offset in reversed(list(zip(parts, reached, strict=True))):

@@ -21,7 +21,7 @@ from broker.service.broker_service import BrokerService
 from broker.service.consumers.registries import Registries
 from broker.service.dispatcher import Answer, Dispatcher
 from broker.service.request_families import build_processors
-from broker.workers.link import LONGEST_MESSAGE, Kind, Link, Unsendable, make_listening_socket, pack
+from broker.workers.link import LONGEST_MESSAGE, Link, LinkKind, Unsendable, make_listening_socket, pack
 from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, WorkerMember
 from broker.workers.owner import Owner
 from broker_harness import LOOPBACK, RawClient, connected, service_of, until
@@ -95,21 +95,21 @@ def frame_of(header: str, body: bytes = b"") -> bytes:
 def test_what_was_packed_arrives_as_it_was(value: Any) -> None:
     taken: list[list[Any]] = []
     link = Link(lambda _link, message: taken.append(message), lambda _link: None)
-    link.data_received(pack(Kind.REPLY, value))
-    assert taken == [[Kind.REPLY, value]]
+    link.data_received(pack(LinkKind.REPLY, value))
+    assert taken == [[LinkKind.REPLY, value]]
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1, object(), {1, 2}])
 def test_what_cannot_be_packed_has_an_error_of_its_own(value: Any) -> None:
     with pytest.raises(Unsendable, match="cannot be handed to another worker process"):
-        pack(Kind.REPLY, value)
+        pack(LinkKind.REPLY, value)
 
 
 def test_a_message_that_is_longer_than_the_other_end_takes_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.workers.link.LONGEST_MESSAGE", 100)
-    assert len(pack(Kind.PUSH, b"x" * 90)) <= 100 < LONGEST_MESSAGE
+    assert len(pack(LinkKind.PUSH, b"x" * 90)) <= 100 < LONGEST_MESSAGE
     with pytest.raises(Unsendable, match="106 bytes"):
-        pack(Kind.PUSH, b"x" * 102)
+        pack(LinkKind.PUSH, b"x" * 102)
 
 
 def test_a_message_that_cannot_be_taken_up_is_logged_and_the_next_is_taken(caplog: pytest.LogCaptureFixture) -> None:
@@ -120,13 +120,13 @@ def test_a_message_that_cannot_be_taken_up_is_logged_and_the_next_is_taken(caplo
         if len(taken) == 1:
             raise ZeroDivisionError
 
-    Link(take, lambda _link: None).data_received(pack(Kind.GONE, "first") + pack(Kind.GONE, "second"))
+    Link(take, lambda _link: None).data_received(pack(LinkKind.GONE, "first") + pack(LinkKind.GONE, "second"))
     assert [message[1] for message in taken] == ["first", "second"]
     assert "could not be processed: [14, 'first']" in caplog.text
 
 
 def test_a_notice_that_cannot_be_sent_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    Link(lambda _link, _message: None, lambda _link: None).send(Kind.COMMIT, "G", "T", 0, 2**64)
+    Link(lambda _link, _message: None, lambda _link: None).send(LinkKind.COMMIT, "G", "T", 0, 2**64)
     assert "another worker was not notified" in caplog.text
 
 

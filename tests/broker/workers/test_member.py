@@ -9,7 +9,7 @@ from asking import FakeConnection
 from broker.limits import Limits
 from broker.service import long_work
 from broker.service.dispatcher import Request
-from broker.workers.link import Kind, Link
+from broker.workers.link import Link, LinkKind
 from broker.workers.member import CopiedRegistry, WorkerMember
 from broker_harness import service_of, until
 from heartbeats import subscription
@@ -54,7 +54,7 @@ def test_whoever_remembers_what_a_group_chooses_by_can_tell_when_to_forget() -> 
 
 
 def group(name: str, *subscriptions: dict[str, object]) -> list[object]:
-    return [Kind.GROUP, name, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", told(*subscriptions)]
+    return [LinkKind.GROUP, name, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", told(*subscriptions)]
 
 
 @pytest.mark.asyncio
@@ -70,7 +70,7 @@ async def test_groups_that_take_long_to_read_are_read_on_a_thread_and_all_are_kn
         member._take(link, group("G", *long))
         assert clients.consumer_group("G") is None, "not on the event loop"
         member._take(link, group("H", subscription("T")))
-        member._take(link, [Kind.GONE, "G"])
+        member._take(link, [LinkKind.GONE, "G"])
         member._take(link, group("I", *long))
         member._take(link, group("I", subscription("T", "A", 2)))
         await until(lambda: not member._notices)

@@ -14,7 +14,7 @@ from spark_jobs.build.unit_blocks import queue_names, queue_runs
 from spark_jobs.run.blocks import unpack_block
 from spark_jobs.run.kept_rows import Row
 from spark_jobs.scan.scan_segment import ScanTask
-from spark_jobs.scan.scanned_rows import Kind, NumberedScan, RowHead, block_of, scan_rows
+from spark_jobs.scan.scanned_rows import NumberedScan, RowHead, RowKind, block_of, scan_rows
 from store_writer import StoreWriter
 
 Entry = tuple[int, int, int]
@@ -60,7 +60,7 @@ def segment_entries(rows: Sequence[Row], segment: int) -> list[Entry]:
     return [
         entry
         for row in rows
-        if (RowHead.of(row).kind, RowHead.of(row).segment) == (Kind.ENTRIES, segment)
+        if (RowHead.of(row).kind, RowHead.of(row).segment) == (RowKind.ENTRIES, segment)
         for entry in entries_of(row)
     ]
 
@@ -94,7 +94,7 @@ def test_a_cut_block_has_no_more_than_the_records_that_are_wanted(rows: list[Row
 
 def test_a_queue_that_is_built_in_parts_goes_to_its_parts_alone(rows: list[Row]) -> None:
     """A part gets the runs that it has anything of; the bundle's task learns of all queues all the same."""
-    units = [row for row in rows if RowHead.of(row).kind == Kind.UNITS]
+    units = [row for row in rows if RowHead.of(row).kind == RowKind.UNITS]
     runs = [run for row in units for run in queue_runs(unpack_block(Path("row"), block_of(row)), END)]
     hot = [run for run in runs if run.name == HOT]
     assert len(hot) >= 2
@@ -116,4 +116,4 @@ def test_a_queue_that_is_built_in_parts_goes_to_its_parts_alone(rows: list[Row])
 
 def test_units_of_bundles_that_nobody_builds_go_nowhere(rows: list[Row]) -> None:
     assert list(Routes({}, {})(iter(rows))) == []
-    assert np.sum([RowHead.of(row).kind == Kind.UNITS for row in rows]) > 0
+    assert np.sum([RowHead.of(row).kind == RowKind.UNITS for row in rows]) > 0

@@ -282,7 +282,7 @@ def test_too_many_questions_at_once_are_refused(g1_store: Path, monkeypatch: pyt
 def test_a_client_that_goes_away_stops_the_work(g1_store: Path) -> None:
     import threading
 
-    from broker.web.api.application import Endpoint
+    from broker.web.api.application import ApiEndpoint
     from broker.web.api.overview import StoreQuestion
 
     began, ended = threading.Event(), threading.Event()
@@ -297,7 +297,7 @@ def test_a_client_that_goes_away_stops_the_work(g1_store: Path) -> None:
             ended.set()
 
     api = ApiOf(g1_store)
-    api.api.endpoints = (Endpoint("/work", StoreQuestion, bytes, work_for_ever),)
+    api.api.endpoints = (ApiEndpoint("/work", StoreQuestion, bytes, work_for_ever),)
     application = api.api.application()
     scope = {
         "type": "http", "method": "GET", "path": "/work", "raw_path": b"/work", "query_string": b"", "root_path": "",
