@@ -3,6 +3,7 @@
 import pytest
 
 from golden_frames import Answer, pair_up, parse_java_json, sessions, value_of
+from protocol.codes import RequestCode, ResponseCode
 
 
 def frame(source: int, target: int, opaque: int, flag: int, **header: object) -> dict[str, object]:
@@ -18,18 +19,22 @@ def test_the_recorded_session_of_g1_is_found_and_whole() -> None:
 
 def test_an_answer_belongs_to_the_request_with_its_opaque_on_the_same_connection() -> None:
     frames = [
-        frame(50, 9876, 1, 0, code=105),
-        frame(51, 9876, 1, 0, code=106),
+        frame(50, 9876, 1, 0, code=RequestCode.GET_ROUTEINFO_BY_TOPIC),
+        frame(51, 9876, 1, 0, code=RequestCode.GET_BROKER_CLUSTER_INFO),
         frame(9876, 51, 1, 1, code=0),
-        frame(9876, 50, 1, 1, code=17, remark="no"),
+        frame(9876, 50, 1, 1, code=ResponseCode.TOPIC_NOT_EXIST, remark="no"),
     ]
     first, second = pair_up(frames)
-    assert first.recorded == Answer(17, "no")
+    assert first.recorded == Answer(ResponseCode.TOPIC_NOT_EXIST, "no")
     assert second.recorded == Answer(0)
 
 
 def test_what_a_server_asks_its_clients_is_left_out() -> None:
-    frames = [frame(50, 10911, 1, 0), frame(10911, 50, 7, 2, code=40), frame(10911, 50, 1, 1)]
+    frames = [
+        frame(50, 10911, 1, 0),
+        frame(10911, 50, 7, 2, code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED),
+        frame(10911, 50, 1, 1),
+    ]
     assert len(pair_up(frames)) == 1
 
 

@@ -11,7 +11,7 @@ from golden_deviations import DEVIATIONS, LARGEST_NUMBER
 from golden_frames import value_of
 from golden_store import GOLDEN, unpack
 from heartbeats import consumer, heartbeat
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.message import decode_messages
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "deviations.md"
@@ -60,13 +60,13 @@ def test_retry_routes(g1: Asker) -> None:
     route = g1.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%NobodyYet"})
     assert [(queues["readQueueNums"], queues["perm"]) for queues in route["queueDatas"]] == [(1, 4)]
     assert g1.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})["brokerDatas"] == route["brokerDatas"]
-    assert g1.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%"}).code == 17
+    assert g1.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%"}).code == ResponseCode.TOPIC_NOT_EXIST
 
 
 def test_refused_registration(g1: Asker) -> None:
     fields = {"brokerName": "b", "brokerAddr": "192.0.2.1:10911", "clusterName": "C", "brokerId": "0"}
     answer = g1.ask(RequestCode.REGISTER_BROKER, fields, body=b"{}")
-    assert (answer.code, answer.remark) == (16, "this broker is read-only")
+    assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "this broker is read-only")
     assert set(g1.value(RequestCode.GET_BROKER_CLUSTER_INFO)["brokerAddrTable"]) == {"broker-a"}
 
 
@@ -78,16 +78,16 @@ def test_heartbeat_features(g1: Asker) -> None:
 def test_explained_absence(g1: Asker) -> None:
     fields = {"topic": "TopicTest", "key": "nosuchkey", "maxNum": "64", "_UNIQUE_KEY_QUERY": "false", **FOREVER}
     answer = g1.ask(RequestCode.QUERY_MESSAGE, fields)
-    assert answer.code == 22
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
     assert re.match(r"can not find message, maybe time range not correct; searched 10 index files", answer.remark or "")
     answer = g1.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "1048575"})
-    assert answer.code == 1
+    assert answer.code == ResponseCode.SYSTEM_ERROR
     assert re.match(r"can not find message by the offset, 1048575: .* past the end", answer.remark or "")
 
 
 def test_inside_a_record(g1: Asker) -> None:
     answer = g1.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "1"})
-    assert (answer.code, len(answer.body)) == (1, 0)
+    assert (answer.code, len(answer.body)) == (ResponseCode.SYSTEM_ERROR, 0)
     assert "inside the record that starts at 0" in (answer.remark or "")
 
 
@@ -125,7 +125,7 @@ def test_process_facts(g1: Asker) -> None:
     assert g1.value(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicTest"})["topicPutTps"] == 0.0
     assert table["brokerVersion"] == "515"
     put = g1.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "TopicTest"})
-    assert (put.code, put.remark) == (1, "The stats <TOPIC_PUT_NUMS> <TopicTest> not exist")
+    assert (put.code, put.remark) == (ResponseCode.SYSTEM_ERROR, "The stats <TOPIC_PUT_NUMS> <TopicTest> not exist")
     assert g1.value(RequestCode.GET_ALL_TOPIC_CONFIG)["mappingDataVersion"] == {
         "counter": 0,
         "stateVersion": 0,

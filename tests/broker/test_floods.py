@@ -31,7 +31,7 @@ from broker_harness import connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
 from measured_waits import p99, private_bytes, waits
 from process import ROOT, Serving, serving_process
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
 from storage.filter.sql92.parser import Parser
@@ -102,7 +102,7 @@ async def test_a_turn_of_the_event_loop_parses_no_more_than_its_share_whatever_c
             sent = FLOODS[number](number * 1000)
             clients[number].writer.write(sent)
             for _ in range(sent.count(b'"serializeTypeCurrentRPC"')):
-                assert (await clients[number].answer()).code != 2
+                assert (await clients[number].answer()).code != ResponseCode.SYSTEM_BUSY
 
         flooding = asyncio.gather(*(flood(number) for number in range(len(FLOODS))))
         while not flooding.done():
@@ -130,7 +130,7 @@ async def test_a_pull_with_a_long_expression_is_answered_as_with_a_short_one(g1_
             assert (long.code, long.body) == (short.code, short.body) == (0, short.body)
             assert short.body
             wrong = await client.ask(RequestCode.PULL_MESSAGE, asked | {"subscription": everything + " OR"})
-            assert wrong.code == 23
+            assert wrong.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
             end = ext_fields_of(await client.ask(RequestCode.GET_MAX_OFFSET, asked))["offset"]
             client.send(
                 RequestCode.PULL_MESSAGE, fields | {"queueOffset": end, "sysFlag": "6", "subscription": everything}
@@ -150,7 +150,7 @@ async def test_a_body_that_is_too_long_is_answered_before_it_has_come_and_takes_
         for cut in (5000, len(frame) - 1):
             client.writer.write(frame[:cut])
             answer = await client.answer()
-            assert (answer.opaque, answer.code, answer.remark) == (7, 1, refused)
+            assert (answer.opaque, answer.code, answer.remark) == (7, ResponseCode.SYSTEM_ERROR, refused)
             assert server.budget.received < 1000
             client.writer.write(frame[cut:])
             assert (await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, VIEW)).code == 0
@@ -162,11 +162,11 @@ async def test_bodies_are_held_to_the_limit_that_is_told(g1_store: Path) -> None
     async with serving(service) as server, connected(server.addresses[0]) as client:
         for code in sorted(long_work.PARSED_BODIES):
             answer = await client.ask(code, body=b" " * 5001)
-            assert (answer.code, "of 5000 (body_bytes)" in (answer.remark or "")) == (1, True)
+            assert (answer.code, "of 5000 (body_bytes)" in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
         # Whose body nobody reads may be as long as a frame.
         assert (
             await client.ask(RequestCode.SEND_MESSAGE_V2, {"a": "P", "b": "TopicTest"}, body=b" " * 50_000)
-        ).code == 16
+        ).code == ResponseCode.NO_PERMISSION
 
 
 # ---------------------------------------------------------------------- what others wait, in processes

@@ -22,13 +22,19 @@ from golden_frames import Answer, Exchange, Session, consumer_sessions, sessions
 from golden_replay import Outcome, replay
 from golden_store import unpack
 from interop.wire import Frame
-from protocol.codes import VERSION_5_3_3
+from protocol.codes import VERSION_5_3_3, RequestCode
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS
 from storage.store.message_store import MessageStore, StoreOptions
 
 SESSIONS = {session.name: session for session in [*sessions(), *consumer_sessions()]}
 ANSWERED = frozenset(code for family in PROCESSORS for code, _, _ in handled_methods(family)) | WRITING_CODES
-PROCESS_CODES = {21, 26, 28, 202, 319}
+PROCESS_CODES = {
+    RequestCode.GET_ALL_TOPIC_CONFIG,
+    RequestCode.GET_BROKER_CONFIG,
+    RequestCode.GET_BROKER_RUNTIME_INFO,
+    RequestCode.GET_TOPIC_STATS_INFO,
+    RequestCode.GET_NAMESRV_CONFIG,
+}
 """Answers that tell of the process too; their own tests say what they must hold."""
 
 
@@ -39,7 +45,7 @@ def exchanges_of(name: str) -> list[Exchange]:
 
 def advertised_address(exchanges: list[Exchange]) -> Endpoint:
     """The address under which the recorded broker was known."""
-    cluster_info = next(exchange for exchange in exchanges if exchange.code == 106)
+    cluster_info = next(exchange for exchange in exchanges if exchange.code == RequestCode.GET_BROKER_CLUSTER_INFO)
     assert cluster_info.recorded is not None
     (broker,) = value_of(cluster_info.recorded.body)["brokerAddrTable"].values()
     return Endpoint.parse(broker["brokerAddrs"]["0"])
@@ -175,5 +181,5 @@ def test_members_are_told_of_changes_in_their_group_as_recorded(
 ) -> None:
     asked: list[tuple[tuple[int, int], Frame]] = []
     play(session, exchanges_of(session.name), tmp_path_factory, asked)
-    assert {(frame.code, frame.header["flag"]) for _, frame in asked} == {(40, 2)}
+    assert {(frame.code, frame.header["flag"]) for _, frame in asked} == {(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, 2)}
     assert sorted((place, frame.header["extFields"]["consumerGroup"]) for place, frame in asked) == session.notices()

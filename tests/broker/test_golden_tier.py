@@ -17,7 +17,7 @@ import pytest
 from broker_harness import RawClient, connected, service_of, serving
 from golden_store import GOLDEN, unpack
 from oracles import Record, read_record
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from storage.store.message_store import MessageStore, StoreOptions
 from tier_answers import Exchange, Queue, exchanges_of, pulls_of, records_in
 
@@ -95,7 +95,7 @@ async def pull(client: RawClient, queue: Queue) -> list[bytes]:
         fields |= {"maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0"}
         fields |= {"subscription": expression, "subVersion": "0", "expressionType": kind}
         answer = await client.ask(RequestCode.PULL_MESSAGE, fields)
-        assert answer.code in (0, 20), answer.remark
+        assert answer.code in (0, ResponseCode.PULL_RETRY_IMMEDIATELY), answer.remark
         found += records_in(bytes(answer.body))
         following = answer.ext_fields or {}
         assert int(following["nextBeginOffset"]) > offset
@@ -176,9 +176,11 @@ def has(record: Record, kind: str, key: str) -> bool:
 
 def test_an_offset_that_only_the_tier_had_is_refused_with_the_way_out(case: Case) -> None:
     asked = [
-        each for each in case.exchanges if each.code == RequestCode.VIEW_MESSAGE_BY_ID and each.answer["code"] == 1
+        each
+        for each in case.exchanges
+        if each.code == RequestCode.VIEW_MESSAGE_BY_ID and each.answer["code"] == ResponseCode.SYSTEM_ERROR
     ]
     assert len(asked) > 50
     for code, _, body in ask_all(case, [(each.code, each.fields) for each in asked]):
-        assert code == 1
+        assert code == ResponseCode.SYSTEM_ERROR
         assert not body

@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.server_process import free_port
 from process import serving_process
+from protocol.codes import ResponseCode
 from protocol.command import Command, decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
 
@@ -78,9 +79,9 @@ class Talk:
         if kind == "k":
             assert (command.code, "rocketlensCursor" in ext_fields_of(command)) == (0, True)
         elif kind == "u":
-            assert command.code == 3
+            assert command.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         elif kind == "o":
-            assert (command.code, command.body) == (1, b"")
+            assert (command.code, command.body) == (ResponseCode.SYSTEM_ERROR, b"")
         else:
             assert (command.code, command.serialize_type, command.body) == (0, int(kind == "b"), self._record)
 

@@ -44,14 +44,22 @@ PULL = {
     "subVersion": "1",
 }
 FAMILIES: dict[str, tuple[int, dict[str, str], bytes]] = {
-    "view": (33, {"offset": "0", "topic": TOPIC}, b""),
-    "key": (12, {"topic": TOPIC, "key": "k0", "maxNum": "32", **TIMES}, b""),
-    "unique key": (12, {"topic": TOPIC, "key": UNIQUE_KEY, "maxNum": "32", "_UNIQUE_KEY_QUERY": "true", **TIMES}, b""),
-    "pull": (11, PULL, b""),
-    "heartbeat": (34, {}, heartbeat("client", consumer(GROUP, subscription(TOPIC)))),
-    "query offset": (14, {"consumerGroup": GROUP, "setZeroIfNotFound": "false", **QUEUE}, b""),
-    "update offset": (15, {"consumerGroup": GROUP, "commitOffset": "1", **QUEUE}, b""),
-    "route": (105, {"topic": TOPIC}, b""),
+    "view": (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0", "topic": TOPIC}, b""),
+    "key": (RequestCode.QUERY_MESSAGE, {"topic": TOPIC, "key": "k0", "maxNum": "32", **TIMES}, b""),
+    "unique key": (
+        RequestCode.QUERY_MESSAGE,
+        {"topic": TOPIC, "key": UNIQUE_KEY, "maxNum": "32", "_UNIQUE_KEY_QUERY": "true", **TIMES},
+        b"",
+    ),
+    "pull": (RequestCode.PULL_MESSAGE, PULL, b""),
+    "heartbeat": (RequestCode.HEART_BEAT, {}, heartbeat("client", consumer(GROUP, subscription(TOPIC)))),
+    "query offset": (
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        {"consumerGroup": GROUP, "setZeroIfNotFound": "false", **QUEUE},
+        b"",
+    ),
+    "update offset": (RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": GROUP, "commitOffset": "1", **QUEUE}, b""),
+    "route": (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}, b""),
     "unknown": (9999, {"topic": TOPIC}, b""),
 }
 JSON, BINARY = 0, 1

@@ -22,6 +22,7 @@ from command_line import rocketlens
 from damage_oracle import Disk
 from damage_trials import KINDS, Trial, Trials, each_kind, judge, random_trials
 from damaged_stores import Damaged, Unfit
+from protocol.codes import ResponseCode
 from protocol.errors import StoreError
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
@@ -108,15 +109,15 @@ def told(offset: int) -> Callable[[Answer], Answer]:
 
 
 LIES: dict[str, tuple[int, Callable[[Answer], Answer], str]] = {
-    "an offset that is not found": (VIEW, refused(1), "missed: by offset"),
+    "an offset that is not found": (VIEW, refused(ResponseCode.SYSTEM_ERROR), "missed: by offset"),
     "a damaged record by offset": (VIEW, damaged, "damaged: by offset"),
-    "a key that is not found": (QUERY, refused(22), "missed: by"),
+    "a key that is not found": (QUERY, refused(ResponseCode.QUERY_NOT_FOUND), "missed: by"),
     "a key of which one message is not found": (QUERY, without_last, "missed: by"),
     "a message twice": (QUERY, repeated, "twice"),
     "a pull that lacks its last message": (PULL, without_last, "missed: drain"),
     "a pull that has a damaged record": (PULL, damaged, "damaged: drain"),
     "a pull whose messages come twice": (PULL, repeated, "twice"),
-    "a pull that is illegal": (PULL, refused(21), "missed: drain"),
+    "a pull that is illegal": (PULL, refused(ResponseCode.PULL_OFFSET_MOVED), "missed: drain"),
     "a queue that ends early": (MAXIMUM, told(3), "maximum"),
     "a queue that begins late": (MINIMUM, told(3), "minimum"),
     "a time that is later": (TIME_SEARCH, told(9999), "time"),

@@ -241,4 +241,4 @@ def test_any_request_comes_back(serialize_type: int, fields: dict[str, str], bod
         encode_request(RequestCode.VIEW_MESSAGE_BY_ID, fields, opaque=1, body=body, serialize_type=serialize_type)
     )
     command = decode_command(frame)
-    assert (command.code, command.body, ext_fields_of(command)) == (33, body, fields)
+    assert (command.code, command.body, ext_fields_of(command)) == (RequestCode.VIEW_MESSAGE_BY_ID, body, fields)

@@ -120,16 +120,16 @@ GROUPS = ("readers", "deniedGroup", "others")
 def requests() -> Iterator[tuple[int, dict[str, str], bytes]]:
     """Requests of all codes that the validator looks into."""
     for topic in TOPICS:
-        yield 12, {"topic": topic, **QUERY}, b""
+        yield RequestCode.QUERY_MESSAGE, {"topic": topic, **QUERY}, b""
     for topic, group in itertools.product(TOPICS, GROUPS):
-        yield 11, {"topic": topic, "consumerGroup": group, **PULL}, b""
-        yield 15, {"topic": topic, "consumerGroup": group, **COMMIT}, b""
+        yield RequestCode.PULL_MESSAGE, {"topic": topic, "consumerGroup": group, **PULL}, b""
+        yield RequestCode.UPDATE_CONSUMER_OFFSET, {"topic": topic, "consumerGroup": group, **COMMIT}, b""
     for group in GROUPS:
-        yield 38, {"consumerGroup": group}, b""
-        yield 35, {"clientID": "c", "consumerGroup": group}, b""
-        yield 34, {}, HEARTBEAT.replace(b"readers", group.encode())
-    yield 34, {}, HEARTBEAT.replace(b"TopicTest", b"denied")
-    yield 34, {}, HEARTBEAT.replace(b"TopicTest", b"unheard")
+        yield RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}, b""
+        yield RequestCode.UNREGISTER_CLIENT, {"clientID": "c", "consumerGroup": group}, b""
+        yield RequestCode.HEART_BEAT, {}, HEARTBEAT.replace(b"readers", group.encode())
+    yield RequestCode.HEART_BEAT, {}, HEARTBEAT.replace(b"TopicTest", b"denied")
+    yield RequestCode.HEART_BEAT, {}, HEARTBEAT.replace(b"TopicTest", b"unheard")
 
 
 KEYS = [
@@ -149,7 +149,7 @@ def test_the_same_requests_are_admitted(acl: Path, ask: Ask) -> None:
     admitted = 0
     for (code, fields, body), (access_key, secret) in itertools.product(requests(), KEYS):
         frame = signed_request(code, fields, access_key, secret, body)
-        for host in HOSTS if code == 12 else HOSTS[:1]:
+        for host in HOSTS if code == RequestCode.QUERY_MESSAGE else HOSTS[:1]:
             admitted += _compare(guard, ask, frame, host)
     assert admitted > 100
 

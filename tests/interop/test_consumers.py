@@ -26,7 +26,8 @@ CLIENTS = {
     "4.9.8-binary": (OLD_CLIENT_VERSION, "ROCKETMQ"),
 }
 CONSUMER_SEND_MSG_BACK, NO_PERMISSION = 36, 16
-SENDS = {10, 310, 320}
+SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE = 10, 310, 320
+SENDS = {SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE}
 PULLS_OF_A_QUEUE = 20
 """Far more than a client needs in this time, far fewer than it sends when a server does not hold them."""
 

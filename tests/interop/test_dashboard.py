@@ -26,7 +26,9 @@ pytestmark = pytest.mark.interop
 
 TOPIC = "TopicTest"
 ROUTE, CLUSTER, QUERY, SEARCH, PULL = 105, 106, 12, 29, 11
-OVERHEAD = {34, 35}
+CONNECTIONS, CONSUMED_BY = 203, 300
+HEART_BEAT, UNREGISTER_CLIENT = 34, 35
+OVERHEAD = {HEART_BEAT, UNREGISTER_CLIENT}
 """Heartbeats and leave-takings, which any client sends."""
 
 
@@ -154,7 +156,7 @@ def test_a_messages_detail_says_who_has_consumed_it(behind: Behind, client: Java
     assert {"CG_TAG", "CG_FAIL"} & set(tracks)
     assert set(tracks.values()) <= {"NOT_ONLINE", "CONSUMED", "NOT_CONSUME_YET", "CONSUMED_BUT_FILTERED"}
     main, vip = behind.asked()
-    assert {300, 203} <= {*main, *vip}
+    assert {CONSUMED_BY, CONNECTIONS} <= {*main, *vip}
 
 
 def test_the_pages_of_topics_consumers_and_the_cluster_are_filled(behind: Behind, client: JavaClient) -> None:

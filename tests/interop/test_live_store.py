@@ -50,6 +50,7 @@ QUEUES = 4
 MORE_QUEUES = 7
 UPDATE_AND_CREATE_TOPIC, DELETE_TOPIC_IN_BROKER, UPDATE_AND_CREATE_SUBSCRIPTION_GROUP = 17, 215, 200
 GET_ALL_SUBSCRIPTION_GROUP_CONFIG, GET_ROUTEINFO_BY_TOPIC = 201, 105
+PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED = 20, 21
 
 
 class Live:
@@ -247,7 +248,7 @@ def check_what_is_left(live: Live) -> None:
     for name, (code, fields) in ways_to(first).items():
         wait_until(lambda code=code, fields=fields: ask(live.server, code, fields).code != 0, f"the end of {name}")
     moved = ask(live.server, *pull(first.topic, first.queue_id, first.queue_offset))
-    assert moved.code in (20, 21), moved.header
+    assert moved.code in (PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED), moved.header
     start = int(moved.header["extFields"]["nextBeginOffset"])
     assert ask(live.server, PULL_MESSAGE, pull(first.topic, first.queue_id, start)[1]).code == 0
 

@@ -14,7 +14,7 @@ import pytest
 from golden_frames import value_of
 from interop.official_broker import OfficialProcess, official_broker
 from interop.wire import ask
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from queue_stores import open_queues
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.query.get_message import get_message
@@ -82,13 +82,16 @@ def offset_asked(broker: OfficialProcess, code: int, topic: str, queue_id: int, 
 def test_bounds_are_the_brokers(topic: str, queue_id: int, store: Path, broker: OfficialProcess) -> None:
     queue = queue_of(store, topic, queue_id)
     found = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
-    assert found == (offset_asked(broker, 31, topic, queue_id), offset_asked(broker, 30, topic, queue_id))
+    assert found == (
+        offset_asked(broker, RequestCode.GET_MIN_OFFSET, topic, queue_id),
+        offset_asked(broker, RequestCode.GET_MAX_OFFSET, topic, queue_id),
+    )
 
 
 def searched(broker: OfficialProcess, queue: Queue, timestamp: int, boundary: TimeBoundary) -> tuple[int, int]:
     """What the broker finds for a time, and what we find."""
     more = {"timestamp": str(timestamp), "boundaryType": boundary.value}
-    theirs = offset_asked(broker, 29, queue.topic, queue.queue_id, **more)
+    theirs = offset_asked(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue.topic, queue.queue_id, **more)
     return theirs, queue.offset_by_timestamp(timestamp, boundary)
 
 
@@ -133,7 +136,7 @@ def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path
                 queues, topic, queue_id, queue_offset, maximum, 100000, TagFilter(parse_tag_expression(tags))
             )
             if topic == "nosuch":
-                assert theirs.code == 17
+                assert theirs.code == ResponseCode.TOPIC_NOT_EXIST
                 continue
             ext = theirs.header["extFields"]
             expected = (theirs.header["remark"], *(int(ext[n]) for n in ("nextBeginOffset", "minOffset", "maxOffset")))

@@ -29,7 +29,7 @@ def test_a_recorded_binary_header_is_decoded_by_hand_and_by_the_decoder_alike() 
     frame = decode_frame(struct.pack(">I", BINARY_HEADER << 24 | len(raw)) + raw + b"body")
     assert frame.body == b"body"
     assert {name: frame.header[name] for name in ("code", "language", "opaque", "flag")} == {
-        "code": 105,
+        "code": RequestCode.GET_ROUTEINFO_BY_TOPIC,
         "language": 0,
         "opaque": 0,
         "flag": 0,
@@ -54,7 +54,10 @@ def test_frames_come_whole_from_any_split() -> None:
     splitter = FrameSplitter()
     frames = [frame for position in range(len(stream)) for frame in splitter.feed(stream[position : position + 1])]
     assert frames == FrameSplitter().feed(stream)
-    assert [(frame.code, frame.body) for frame in frames] == [(105, b""), (33, b"body")]
+    assert [(frame.code, frame.body) for frame in frames] == [
+        (RequestCode.GET_ROUTEINFO_BY_TOPIC, b""),
+        (RequestCode.VIEW_MESSAGE_BY_ID, b"body"),
+    ]
 
 
 def answer_once(listener: socket.socket, answer: bytes) -> None:
@@ -74,7 +77,7 @@ def test_the_proxy_passes_frames_on_and_notes_both_directions() -> None:
             frame = ask(proxy.address, RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "7"})
             server.join()
             assert frame == Frame({"code": 0, "flag": 1, "opaque": 1}, b"yes")
-            assert proxy.request_codes() == [33]
+            assert proxy.request_codes() == [RequestCode.VIEW_MESSAGE_BY_ID]
             assert [passed.to_server for passed in proxy.passed] == [True, False]
             proxy.forget()
             assert proxy.request_codes() == []

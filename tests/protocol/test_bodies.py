@@ -57,6 +57,7 @@ from protocol.bodies import (
     encode_message_queue_map,
     message_queue_map,
 )
+from protocol.codes import RequestCode
 from protocol.errors import BadCommand
 from recorded_headers import recorded_frames
 
@@ -217,7 +218,13 @@ def test_every_struct_is_encoded_somewhere_above() -> None:
 
 
 def test_what_our_client_reads_alone_is_read_from_recorded_answers() -> None:
-    topics, groups, offsets = recorded_answers({21: TopicConfigTable, 201: SubscriptionGroupTable, 202: TopicOffsets})
+    topics, groups, offsets = recorded_answers(
+        {
+            RequestCode.GET_ALL_TOPIC_CONFIG: TopicConfigTable,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: SubscriptionGroupTable,
+            RequestCode.GET_TOPIC_STATS_INFO: TopicOffsets,
+        }
+    )
     assert topics.topic_config_table["TopicTest"] == TopicQueues(4, 4)
     assert topics.topic_config_table["SCHEDULE_TOPIC_XXXX"] == TopicQueues(18, 18)
     assert {"CG_TAG", "CG_SQL", "TOOLS_CONSUMER"} <= groups.subscription_group_table.keys()

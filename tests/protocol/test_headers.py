@@ -89,7 +89,20 @@ TYPE_OF_CODE: dict[RequestCode, type[RequestHeader]] = {
     RequestCode.QUERY_CONSUME_QUEUE: headers.QueryConsumeQueueRequestHeader,
     RequestCode.GET_TOPIC_CONFIG: headers.GetTopicConfigRequestHeader,
 }
-WITHOUT_FIELDS = {26, 28, 34, 41, 42, 46, 106, 206, 305, 319, 907, 2003}
+WITHOUT_FIELDS = {
+    RequestCode.GET_BROKER_CONFIG,
+    RequestCode.GET_BROKER_RUNTIME_INFO,
+    RequestCode.HEART_BEAT,
+    RequestCode.LOCK_BATCH_MQ,
+    RequestCode.UNLOCK_BATCH_MQ,
+    RequestCode.CHECK_CLIENT_CONFIG,
+    RequestCode.GET_BROKER_CLUSTER_INFO,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+    RequestCode.GET_NAMESRV_CONFIG,
+    RequestCode.GET_BROKER_HA_STATUS,
+    RequestCode.GET_COLD_DATA_FLOW_CTR_INFO,
+}
 
 # Fields that any request may carry and no header class lists, and those of signed requests.
 COMMON = {"ns", "nsd", "bname", "lo", "oway", "ReqT", "AccessKey", "Signature"}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from golden_frames import Answer, Exchange, parse_java_json, value_of
+from protocol.codes import RequestCode, ResponseCode
 from protocol.message import decode_messages
 
 LARGEST_NUMBER = 12
@@ -62,7 +63,7 @@ class Deviation:
 def refusal_of(exchange: Exchange, answered: frozenset[int]) -> Answer | None:
     """How a request is refused that is not answered at all yet, None for one that is."""
     if exchange.code not in answered:
-        return Answer(3, f" request type {exchange.code} not supported")
+        return Answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {exchange.code} not supported")
     return None
 
 
@@ -100,11 +101,11 @@ def read_only_routes(_exchange: Exchange, recorded: Answer, _ours: Answer) -> An
 
 def stored_queues(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
     """A topic that has queues is a topic, though no configuration names it (light queues, deleted topics)."""
-    if exchange.code == 206:
+    if exchange.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
         topics = value_of(recorded.body)["topicList"]
         return _json_answer(recorded, {"topicList": sorted({*topics, *exchange.stored_topics})})
     topic = exchange.ext_fields["topic"]
-    if recorded.code != 17 or topic not in exchange.stored_topics:
+    if recorded.code != ResponseCode.TOPIC_NOT_EXIST or topic not in exchange.stored_topics:
         return recorded
     route = value_of(ours.body)
     (broker,), (queues,) = route["brokerDatas"], route["queueDatas"]
@@ -121,7 +122,11 @@ def stored_queues(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
 def retry_routes(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
     """The retry topic of any group has a route, to one queue, from the beginning."""
     topic = exchange.ext_fields["topic"]
-    if recorded.code != 17 or not topic.startswith("%RETRY%") or topic in exchange.stored_topics:
+    if (
+        recorded.code != ResponseCode.TOPIC_NOT_EXIST
+        or not topic.startswith("%RETRY%")
+        or topic in exchange.stored_topics
+    ):
         return recorded
     route = value_of(ours.body)
     (queues,) = route["queueDatas"]
@@ -132,7 +137,9 @@ def retry_routes(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
 
 def refused_registration(_exchange: Exchange, recorded: Answer, _ours: Answer) -> Answer:
     """No broker registers with us."""
-    return replace(recorded, code=16, remark="this broker is read-only", ext_fields={}, body=b"")
+    return replace(
+        recorded, code=ResponseCode.NO_PERMISSION, remark="this broker is read-only", ext_fields={}, body=b""
+    )
 
 
 def heartbeat_features(_exchange: Exchange, recorded: Answer, _ours: Answer) -> Answer:
@@ -143,9 +150,9 @@ def heartbeat_features(_exchange: Exchange, recorded: Answer, _ours: Answer) -> 
 
 def explained_absence(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
     """Behind a broker's words for nothing found stands why."""
-    if recorded.code not in (1, 22) or recorded.remark is None:
+    if recorded.code not in (ResponseCode.SYSTEM_ERROR, ResponseCode.QUERY_NOT_FOUND) or recorded.remark is None:
         return recorded
-    separator = ": " if exchange.code == 33 else "; "
+    separator = ": " if exchange.code == RequestCode.VIEW_MESSAGE_BY_ID else "; "
     assert ours.remark is not None
     assert ours.remark.startswith(recorded.remark + separator)
     assert len(ours.remark) > len(recorded.remark) + 20
@@ -161,7 +168,7 @@ def inside_a_record(exchange: Exchange, recorded: Answer, ours: Answer) -> Answe
     assert re.match(
         rf"can not find message by the offset, {offset}: .* inside the record that starts at \d+", ours.remark
     )
-    return Answer(1, ours.remark)
+    return Answer(ResponseCode.SYSTEM_ERROR, ours.remark)
 
 
 def true_keys(exchange: Exchange, recorded: Answer, _ours: Answer) -> Answer:
@@ -196,18 +203,18 @@ def plain_success(_exchange: Exchange, recorded: Answer, _ours: Answer) -> Answe
 
 def process_facts(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
     """How a process runs is our own: its age, load, counters and disk; what the store says is not."""
-    if exchange.code == 315:
+    if exchange.code == RequestCode.VIEW_BROKER_STATS_DATA:
         name, key = exchange.ext_fields["statsName"], exchange.ext_fields["statsKey"]
-        none = Answer(1, f"The stats <{name}> <{key}> not exist", {}, b"")
+        none = Answer(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist", {}, b"")
         return none if name.startswith("TOPIC_PUT_") else recorded
     if recorded.code != 0 or ours.code != 0:
         return recorded
     body, own = parse_java_json(recorded.body.decode()), parse_java_json(ours.body.decode())
-    if exchange.code == 202:
+    if exchange.code == RequestCode.GET_TOPIC_STATS_INFO:
         body["topicPutTps"] = own["topicPutTps"]
         assert body["topicPutTps"] == 0.0
         return _json_answer(recorded, body)
-    if exchange.code == 21:
+    if exchange.code == RequestCode.GET_ALL_TOPIC_CONFIG:
         body["mappingDataVersion"] = own["mappingDataVersion"]
         assert body["mappingDataVersion"].keys() == {"counter", "stateVersion", "timestamp"}
         return _json_answer(recorded, body)
@@ -239,7 +246,7 @@ def own_configuration(exchange: Exchange, recorded: Answer, ours: Answer) -> Ans
     """The configuration has what is true of us, under a Java server's names; exported members are all there."""
     body, own = value_of(recorded.body), value_of(ours.body)
     assert own.keys() <= body.keys() | EXPORTED
-    assert exchange.code != 26 or own.keys() >= EXPORTED
+    assert exchange.code != RequestCode.GET_BROKER_CONFIG or own.keys() >= EXPORTED
     fields = dict(recorded.ext_fields)
     if "version" in fields:
         assert json.loads(ours.ext_fields["version"]).keys() == json.loads(fields["version"]).keys()
@@ -248,16 +255,29 @@ def own_configuration(exchange: Exchange, recorded: Answer, ours: Answer) -> Ans
 
 
 DEVIATIONS = (
-    Deviation("read_only_routes", (105,), read_only_routes),
-    Deviation("stored_queues", (105, 206), stored_queues),
-    Deviation("retry_routes", (105,), retry_routes),
-    Deviation("refused_registration", (103,), refused_registration),
-    Deviation("heartbeat_features", (34,), heartbeat_features),
-    Deviation("explained_absence", (12, 33), explained_absence),
-    Deviation("inside_a_record", (33,), inside_a_record),
-    Deviation("true_keys", (12,), true_keys),
-    Deviation("disclosed_page", (12,), disclosed_page),
-    Deviation("plain_success", (321,), plain_success),
-    Deviation("process_facts", (21, 28, 202, 315), process_facts),
-    Deviation("own_configuration", (26, 319), own_configuration),
+    Deviation("read_only_routes", (RequestCode.GET_ROUTEINFO_BY_TOPIC,), read_only_routes),
+    Deviation(
+        "stored_queues",
+        (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
+        stored_queues,
+    ),
+    Deviation("retry_routes", (RequestCode.GET_ROUTEINFO_BY_TOPIC,), retry_routes),
+    Deviation("refused_registration", (RequestCode.REGISTER_BROKER,), refused_registration),
+    Deviation("heartbeat_features", (RequestCode.HEART_BEAT,), heartbeat_features),
+    Deviation("explained_absence", (RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID), explained_absence),
+    Deviation("inside_a_record", (RequestCode.VIEW_MESSAGE_BY_ID,), inside_a_record),
+    Deviation("true_keys", (RequestCode.QUERY_MESSAGE,), true_keys),
+    Deviation("disclosed_page", (RequestCode.QUERY_MESSAGE,), disclosed_page),
+    Deviation("plain_success", (RequestCode.QUERY_CONSUME_QUEUE,), plain_success),
+    Deviation(
+        "process_facts",
+        (
+            RequestCode.GET_ALL_TOPIC_CONFIG,
+            RequestCode.GET_BROKER_RUNTIME_INFO,
+            RequestCode.GET_TOPIC_STATS_INFO,
+            RequestCode.VIEW_BROKER_STATS_DATA,
+        ),
+        process_facts,
+    ),
+    Deviation("own_configuration", (RequestCode.GET_BROKER_CONFIG, RequestCode.GET_NAMESRV_CONFIG), own_configuration),
 )

@@ -21,8 +21,9 @@ from interop.wire import BINARY_HEADER, decode_frame
 
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
-NOTICE_CODE = 40
-HELD_CODES = frozenset({11, 361})
+NOTIFY_CONSUMER_IDS_CHANGED = 40
+PULL_MESSAGE, LITE_PULL_MESSAGE = 11, 361
+HELD_CODES = frozenset({PULL_MESSAGE, LITE_PULL_MESSAGE})
 QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue")
 SET_MEMBERS = frozenset(
     {"topicList", "groupList", "consumerIdList", "connectionSet", "consumeStatsList", "lockOKMQSet"}
@@ -93,7 +94,7 @@ class Session:
         return sorted(
             ((frame["dst"], frame["src"]), frame["header"]["extFields"]["consumerGroup"])
             for frame in frames
-            if frame["header"]["code"] == NOTICE_CODE and not frame["header"]["flag"] & RESPONSE_FLAG
+            if frame["header"]["code"] == NOTIFY_CONSUMER_IDS_CHANGED and not frame["header"]["flag"] & RESPONSE_FLAG
         )
 
     def stored_topics(self) -> frozenset[str]:

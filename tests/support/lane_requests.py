@@ -24,7 +24,7 @@ from protocol.command import Command, Response
 from protocol.kernels.responses import OPAQUE, ResponseTemplate
 from storage.files.waiting import Unfinished
 
-VIEW, QUERY, PULL, LITE_PULL = 33, 12, 11, 361
+VIEW, QUERY, PULL, LITE_PULL, SEND = 33, 12, 11, 361, 10
 FOREVER = 2**63 - 1
 SUBSCRIPTION_FLAG = 4
 """Bit of a pull's sysFlag: the subscription is in the request."""
@@ -197,7 +197,7 @@ class Traveller:
         header["opaque"] = choice((0, 1, 7, 2**31 - 1, -(2**31), -1, 123456))
         if self.generator.random() < 0.1:
             header |= choice(
-                ({"remark": None}, {"remark": ""}, {"flag": 2}, {"flag": 1}, {"opaque": "5"}, {"code": 10})
+                ({"remark": None}, {"remark": ""}, {"flag": 2}, {"flag": 1}, {"opaque": "5"}, {"code": SEND})
             )
         header = self._shuffled(header) if self.generator.random() < 0.3 else header
         text = json.dumps(header, ensure_ascii=self.generator.random() < 0.1, separators=(",", ":")).encode("utf-8")

@@ -41,10 +41,18 @@ def check(number: int, size: int) -> bytes:
     return encode_request(RequestCode.CHECK_CLIENT_CONFIG, {}, opaque=1, body=json.dumps(wanted).encode())
 
 
+WITH_A_BODY = (
+    RequestCode.HEART_BEAT,
+    RequestCode.LOCK_BATCH_MQ,
+    RequestCode.CHECK_CLIENT_CONFIG,
+    RequestCode.QUERY_ASSIGNMENT,
+)
+
+
 def odd_body(number: int, size: int) -> bytes:
     """A heartbeat that is no plain JSON, and nearly none at all."""
     body = b'{"clientID":"c%d","x":{' % number + b"{}:1," * (size // 5)
-    return encode_request((34, 41, 46, 400)[number % 4], {}, opaque=1, body=body)
+    return encode_request(WITH_A_BODY[number % len(WITH_A_BODY)], {}, opaque=1, body=body)
 
 
 def pull(number: int, size: int) -> bytes:

@@ -97,10 +97,10 @@ def check_stores(server: Serving) -> None:
     names = ["broker-a", "broker-a-2", "broker-a-3"]
     records = []
     for endpoint in endpoints:
-        assert value(endpoint, 106)["clusterAddrTable"] == {"DefaultCluster": names}
-        route = value(endpoint, 105, topic="TopicTest")
+        assert value(endpoint, RequestCode.GET_BROKER_CLUSTER_INFO)["clusterAddrTable"] == {"DefaultCluster": names}
+        route = value(endpoint, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="TopicTest")
         assert [each["brokerAddrs"]["0"] for each in route["brokerDatas"]] == [str(each) for each in endpoints]
-        (only,) = value(endpoint, 105, topic="OtherTopic")["brokerDatas"]
+        (only,) = value(endpoint, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="OtherTopic")["brokerDatas"]
         assert only["brokerName"] == "broker-a-2"
         records.append(bytes(ask(endpoint, RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}).body))
     assert records[0] == records[2] != records[1]

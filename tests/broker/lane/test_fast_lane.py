@@ -36,6 +36,7 @@ from lane_requests import (
     view,
 )
 from lane_stores import KEYS, ORDINARY, STORES, TOPICS, UNIQUE, without_index
+from protocol.codes import RequestCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
 from protocol.message import decode_message
@@ -295,7 +296,7 @@ NOT_PLAIN = {
     "no fields": frame_of(b'{"code":33,"flag":0,"opaque":1}'),
     "fields that are none": frame_of(b'{"code":33,"extFields":{},"flag":0,"opaque":1}'),
     "a field missing": request(QUERY, {"topic": "TopicTest", "key": "k0", "maxNum": "1"}),
-    "another code": request(34, {"offset": "0"}),
+    "another code": request(RequestCode.HEART_BEAT, {"offset": "0"}),
     "a oneway request": view(0, flag=2),
     "a response": view(0, flag=1),
     "a body": frame_of(view(0)[8:], b"x"),

@@ -37,7 +37,7 @@ from lane_requests import (
     template_with,
 )
 from protocol.bodies import ConsumerData, HeartbeatData
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.errors import StoreError
 from protocol.frame import FrameDecoder
@@ -262,7 +262,12 @@ def test_one_more_of_a_known_kind_is_taken(frame: bytes, service: BrokerService)
     road = taught(service, pull("T"))
     assert road.lane is not None
     assert road.lane.answer(frame)[1:] == (len(frame), LEFT_OVER)
-    assert road.lane.answered == {33: 0, 12: 0, PULL: 2, LITE_PULL: 0}
+    assert road.lane.answered == {
+        RequestCode.VIEW_MESSAGE_BY_ID: 0,
+        RequestCode.QUERY_MESSAGE: 0,
+        PULL: 2,
+        LITE_PULL: 0,
+    }
 
 
 def test_a_known_pull_that_finds_nothing_is_for_the_ordinary_way(service: BrokerService) -> None:
@@ -421,10 +426,10 @@ OF_GROUP = pull("T", sysFlag=0, subscription=None, subVersion=5)
         (beat(subscription("T", "B", 5)), 0),
         (beat(subscription("T", "B", 6)), 0),
         (beat(subscription("T", "A", 4)), 0),
-        (beat(subscription("T", "a > 5", 6, "SQL92")), 20),
-        (beat(subscription("U", "A", 5)), 24),
-        (beat(), 24),
-        (LEAVE, 24),
+        (beat(subscription("T", "a > 5", 6, "SQL92")), ResponseCode.PULL_RETRY_IMMEDIATELY),
+        (beat(subscription("U", "A", 5)), ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        (beat(), ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        (LEAVE, ResponseCode.SUBSCRIPTION_NOT_EXIST),
     ],
     ids=["as old", "newer", "older", "an expression", "another topic", "no topic", "gone"],
 )
@@ -444,7 +449,9 @@ def test_a_group_without_members_is_no_group(service: BrokerService) -> None:
     road = Road(service, has_lane=True)
     asyncio.run(road.answer([beat(subscription("T", "A", 5)), *[OF_GROUP] * 4]))
     assert road.taken == 2
-    assert told(asyncio.run(road.answer([OF_GROUP])))[0] == 24, "its connection is gone"
+    assert told(asyncio.run(road.answer([OF_GROUP])))[0] == ResponseCode.SUBSCRIPTION_NOT_EXIST, (
+        "its connection is gone"
+    )
 
 
 # ---------------------------------------------------------------------- commits

@@ -90,7 +90,7 @@ async def test_requests_are_counted_by_code_and_result_in_the_fast_lane_and_besi
     async with connected(watched.server.addresses[0]) as client:
         sent = view(0) * 3 + query("TopicTest", "hotkey") + view(5) + query("TopicTest", "none") + view(0)
         client.writer.write(sent)
-        assert sorted(await answers(client, 7)) == [0, 0, 0, 0, 0, 1, 22]
+        assert sorted(await answers(client, 7)) == [0, 0, 0, 0, 0, 1, ResponseCode.QUERY_NOT_FOUND]
         client.writer.write(pull("TopicTest", 99))
         await client.answer()
         await client.ask(77_777)
@@ -166,7 +166,7 @@ async def test_held_pulls_are_told_while_they_wait_and_counted_when_answered(wat
     async with connected(watched.server.addresses[0]) as client:
         client.send(RequestCode.PULL_MESSAGE, fields | {"subscription": "*", "expressionType": "TAG"})
         await until(lambda: figure(watched.figures(), "long_polls") == 1)
-        assert (await client.answer()).code == 19
+        assert (await client.answer()).code == ResponseCode.PULL_NOT_FOUND
         figures = watched.figures()
     assert figure(figures, "long_polls") == 0
     assert figure(figures, "long_polls_held_total") == 1
@@ -237,7 +237,7 @@ async def test_a_turn_of_many_requests_counts_each_of_them() -> None:
     meter.answers += [11 << RESULT_BITS] * 5 + [33 << RESULT_BITS | 1] * 2 + [11 << RESULT_BITS]
     meter.end_turn(time.perf_counter_ns() - 1_000_000, 100, Client())
     meter.add_up()
-    for code, result, count in ((11, 0, 6), (33, 1, 2)):
+    for code, result, count in ((RequestCode.PULL_MESSAGE, 0, 6), (RequestCode.VIEW_MESSAGE_BY_ID, 1, 2)):
         request, duration = rows.places_of(code, result)
         assert meter.row[request] == count
         assert meter.row[duration + rows.BUCKETS] >= 1_000_000 * count

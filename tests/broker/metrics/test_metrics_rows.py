@@ -34,7 +34,11 @@ def test_places_do_not_overlap() -> None:
 
 def test_codes_and_results_without_a_name_share_a_place() -> None:
     assert places_of(77_777, 0) == places_of(-1, 0) != places_of(RequestCode.PULL_MESSAGE, 0)
-    assert places_of(11, 77_777) == places_of(11, -1) != places_of(11, 0)
+    assert (
+        places_of(RequestCode.PULL_MESSAGE, 77_777)
+        == places_of(RequestCode.PULL_MESSAGE, -1)
+        != places_of(RequestCode.PULL_MESSAGE, 0)
+    )
 
 
 def test_a_duration_falls_below_the_bound_of_its_bucket() -> None:

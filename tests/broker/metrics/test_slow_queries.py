@@ -84,7 +84,7 @@ def test_a_thousand_slow_queries_are_some_lines_and_a_number(
     slow, now = SlowQueries(), [100.0]
     monkeypatch.setattr(slow_queries.time, "monotonic", lambda: now[0])
     for _ in range(1000):
-        slow.report_turn(33, 0, 1, "somebody", 10**9)
+        slow.report_turn(RequestCode.VIEW_MESSAGE_BY_ID, 0, 1, "somebody", 10**9)
     assert len(caplog.records) == slow_queries.LINES
     now[0] += slow_queries.PERIOD_SECONDS
     slow.report_turn(0, 0, 0, "somebody", 10**9)
@@ -138,7 +138,7 @@ async def test_a_server_tells_of_slow_requests_on_the_loop_and_on_threads(
 
 
 def test_of_several_stores_a_line_names_the_broker(caplog: pytest.LogCaptureFixture) -> None:
-    SlowQueries(200, "broker-b").report_turn(33, 0, 1, "somebody", 300_000_000)
+    SlowQueries(200, "broker-b").report_turn(RequestCode.VIEW_MESSAGE_BY_ID, 0, 1, "somebody", 300_000_000)
     (record,) = caplog.records
     assert record.getMessage().startswith("slow query at broker-b: VIEW_MESSAGE_BY_ID from somebody took 300 ms")
     assert record.__dict__["fields"]["broker"] == "broker-b"

@@ -9,6 +9,7 @@ from broker.metrics.slow_queries import Visit
 from broker.net.budget import PENDING_REQUEST_BYTES, ConnectionBudget
 from broker.net.pending_requests import FIELD_COST, PendingRequest, PendingRequests
 from broker.service.pending_reply import PENDING_REPLY_BYTES, PendingReply
+from protocol.codes import RequestCode
 from protocol.command import Command, Response
 from storage.files.waiting import Lookup, Unfinished, Wait
 
@@ -40,7 +41,7 @@ def pending_with(**limits: int) -> tuple[PendingRequests, ConnectionBudget]:
     return PendingRequests(budget), budget
 
 
-PULL = Command(code=11)
+PULL = Command(code=RequestCode.PULL_MESSAGE)
 
 
 def waiting() -> Lookup[Response]:
@@ -69,7 +70,7 @@ def other() -> Iterator[Callable[..., PendingRequest]]:
 
 def test_a_request_is_counted_until_it_is_answered() -> None:
     pending, budget = pending_with()
-    request = look_up(Command(code=11, body=b"body"))
+    request = look_up(Command(code=RequestCode.PULL_MESSAGE, body=b"body"))
     pending.add(request)
     assert (len(pending), pending.cost, budget.in_flight) == (1, PENDING_REQUEST_BYTES + 4, PENDING_REQUEST_BYTES + 4)
     pending.remove(request)
@@ -82,7 +83,7 @@ def test_a_request_is_counted_until_it_is_answered() -> None:
 )
 def test_fields_count_with_the_bytes_that_they_hold(fields: dict[str, str] | bytes, size: int) -> None:
     pending, _ = pending_with()
-    pending.add(look_up(Command(code=11, ext_fields=fields)))
+    pending.add(look_up(Command(code=RequestCode.PULL_MESSAGE, ext_fields=fields)))
     assert pending.cost == PENDING_REQUEST_BYTES + size
 
 
@@ -90,7 +91,7 @@ def test_a_request_that_waits_for_a_reply_is_counted_until_that_is_sent() -> Non
     pending, budget = pending_with()
     replies = [Given() for _ in range(3)]
     for each in replies:
-        pending.add_reply(Command(code=11), each)
+        pending.add_reply(Command(code=RequestCode.PULL_MESSAGE), each)
     assert (len(pending), budget.in_flight) == (3, 3 * PENDING_REPLY_BYTES)
     pending.replied([replies[0]])
     assert (len(pending), budget.in_flight) == (2, 2 * PENDING_REPLY_BYTES)
@@ -103,7 +104,7 @@ def test_given_up_is_all_but_look_ups_that_end_by_themselves(other: Callable[...
         pending.add(request)
         request.begin(work)
     reply = Given()
-    pending.add_reply(Command(code=11), reply)
+    pending.add_reply(Command(code=RequestCode.PULL_MESSAGE), reply)
     pending.give_up(but_look_ups=True)
     assert [work.is_cancelled for work in requests] == [False, True]
     assert reply.is_given_up
@@ -122,7 +123,7 @@ def test_what_was_given_up_is_not_counted_out_twice() -> None:
     """Its answer may have been on its way."""
     pending, budget = pending_with()
     reply = Given()
-    pending.add_reply(Command(code=11), reply)
+    pending.add_reply(Command(code=RequestCode.PULL_MESSAGE), reply)
     pending.give_up()
     pending.replied([reply])
     assert (len(pending), pending.cost, budget.in_flight) == (0, 0, 0)
@@ -137,10 +138,10 @@ def test_one_connection_may_have_so_much_waiting(other: Callable[..., PendingReq
     pending, _ = pending_with(requests_per_connection=2)
     pending.add(other())
     assert not pending.is_much()
-    pending.add_reply(Command(code=11), Given())
+    pending.add_reply(Command(code=RequestCode.PULL_MESSAGE), Given())
     assert pending.is_much()
     pending, _ = pending_with(in_flight_bytes_per_connection=65_536)
-    pending.add(other(Command(code=11, body=bytes(63_000))))
+    pending.add(other(Command(code=RequestCode.PULL_MESSAGE, body=bytes(63_000))))
     assert not pending.is_much()
-    pending.add_reply(Command(code=11), Given())
+    pending.add_reply(Command(code=RequestCode.PULL_MESSAGE), Given())
     assert pending.is_much()

@@ -18,7 +18,7 @@ from broker.security.guard import Guard
 from broker_harness import RawClient, connected, service_of, serving
 from golden_frames import value_of
 from heartbeats import consumer, heartbeat, subscription
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
 from storage.store.message_store import MessageStore
@@ -95,10 +95,13 @@ def pull_of(topic: str, queue_id: int, **more: str) -> dict[str, str]:
 
 
 def requests_for(topic: str, queue_id: int, offset: int, origin: str) -> Iterator[tuple[int, dict[str, str]]]:
-    yield 33, {"offset": str(offset)}
-    yield 12, {"topic": topic, "key": f"KEY{origin}", "maxNum": "8", "beginTimestamp": "0", "endTimestamp": "9" * 18}
-    yield 11, pull_of(topic, queue_id)
-    yield 361, pull_of(topic, queue_id, subscription="colour = 'red'", expressionType="SQL92")
+    yield RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)}
+    yield (
+        RequestCode.QUERY_MESSAGE,
+        {"topic": topic, "key": f"KEY{origin}", "maxNum": "8", "beginTimestamp": "0", "endTimestamp": "9" * 18},
+    )
+    yield RequestCode.PULL_MESSAGE, pull_of(topic, queue_id)
+    yield RequestCode.LITE_PULL_MESSAGE, pull_of(topic, queue_id, subscription="colour = 'red'", expressionType="SQL92")
 
 
 @pytest.mark.asyncio
@@ -110,7 +113,7 @@ async def test_a_copy_is_shown_to_whom_its_message_may_be_shown(copies: Copies, 
             assert (answer.code, b"a body of Open" in bytes(answer.body)) == (0, True), (code, answer.remark)
         for code, fields in requests_for(topic, 1, copies.secret[topic], "Secret"):
             answer = await ask(client, code, fields, READER)
-            assert (answer.code, bytes(answer.body)) == (16, b""), code
+            assert (answer.code, bytes(answer.body)) == (ResponseCode.NO_PERMISSION, b""), code
             assert "no permission to access Topic:Secret" in (answer.remark or "")
             assert b"a body of Secret" in bytes((await ask(client, code, fields, OWNER)).body), code
 
@@ -131,7 +134,7 @@ async def test_a_pull_that_waited_is_checked_when_its_message_comes(tmp_path: Pa
         writer.flush()
         await asyncio.to_thread(store.refresh)
         answers = {answer.opaque: answer for answer in [await client.answer(), await client.answer()]}
-        assert [answers[opaque].code for opaque in opaques] == [16, 0]
+        assert [answers[opaque].code for opaque in opaques] == [ResponseCode.NO_PERMISSION, 0]
         assert b"a body of Secret" in bytes(answers[opaques[1]].body)
     writer.close()
 
@@ -152,8 +155,10 @@ async def test_offsets_are_told_of_topics_that_may_be_read(g1_store: Path, tmp_p
             assert "consumeTps" in stats
         assert seen[OWNER] == ({"TopicTest"},) * 2
         assert seen[READER] == (set(),) * 2
-        for code in (30, 31, 202):
-            assert (await ask(client, code, {"topic": "TopicTest", "queueId": "0"}, READER)).code == 16, code
+        for code in (RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_TOPIC_STATS_INFO):
+            assert (
+                await ask(client, code, {"topic": "TopicTest", "queueId": "0"}, READER)
+            ).code == ResponseCode.NO_PERMISSION, code
             assert (await ask(client, code, {"topic": "TopicTest", "queueId": "0"}, OWNER)).code == 0, code
 
 
@@ -187,11 +192,11 @@ async def test_what_a_consumer_says_of_its_queues_needs_a_right_to_their_topics(
     body = heartbeat("c1", consumer("G", subscription("Open", "*")))
     async with serving(service) as server, connected(server.addresses[0]) as client:
         assert (await ask(client, RequestCode.HEART_BEAT, {}, OWNER, body)).code == 0
-        for who, code, text in ((READER, 16, b""), (OWNER, 0, said)):
+        for who, code, text in ((READER, ResponseCode.NO_PERMISSION, b""), (OWNER, 0, said)):
             asked = signed_fields({"consumerGroup": "G", "clientId": "c1", "jstackEnable": "false"}, *who)
             client.send(RequestCode.GET_CONSUMER_RUNNING_INFO, asked)
             call = await client.push()
-            while call.code != 307:
+            while call.code != RequestCode.GET_CONSUMER_RUNNING_INFO:
                 call = await client.push()
             client.reply(call, said)
             answer = await client.answer()
@@ -208,7 +213,7 @@ async def test_who_may_not_read_a_message_has_no_consumer_be_given_it(copies: Co
     async with serving(service) as server, connected(server.addresses[0]) as client:
         assert (await ask(client, RequestCode.HEART_BEAT, {}, READER, body)).code == 0
         for who, offset, code in (
-            (READER, copies.secret["%RETRY%G"], 16),
+            (READER, copies.secret["%RETRY%G"], ResponseCode.NO_PERMISSION),
             (OWNER, copies.secret["%RETRY%G"], 0),
             (READER, copies.open["%RETRY%G"], 0),
         ):
@@ -216,12 +221,14 @@ async def test_who_may_not_read_a_message_has_no_consumer_be_given_it(copies: Co
             client.send(RequestCode.CONSUME_MESSAGE_DIRECTLY, signed_fields(fields, *who))
             if not code:
                 call = await client.push()
-                while call.code != 309:
+                while call.code != RequestCode.CONSUME_MESSAGE_DIRECTLY:
                     call = await client.push()
                 client.reply(call, b'{"autoCommit":true,"consumeResult":"CR_SUCCESS","order":false,"spentTimeMills":1}')
             answer = await client.answer()
             assert answer.code == code, answer.remark
-        assert not [call for call in client.pushed if call.code == 309], "nobody was given the message"
+        assert not [call for call in client.pushed if call.code == RequestCode.CONSUME_MESSAGE_DIRECTLY], (
+            "nobody was given the message"
+        )
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["result"] for line in lines] == ["NO_PERMISSION", "SUCCESS", "SUCCESS"]
     assert not any(line["offsets"] for line in lines), "the answer is how it fared, and no record"
@@ -233,7 +240,7 @@ async def test_an_account_that_is_gone_when_its_answer_is_made_is_shown_nothing(
         Guard(watched_accounts(write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS))), lambda _offset: None
     )
     record = bytes((await asyncio.to_thread(MessageStore.open, copies.root)).record_at(copies.open["%DLQ%G"]) or b"")
-    for name, code in ((READER[0], 0), ("nobody-key", 16), ("", 16)):
+    for name, code in ((READER[0], 0), ("nobody-key", ResponseCode.NO_PERMISSION), ("", ResponseCode.NO_PERMISSION)):
         (frame,) = FrameDecoder().feed(
             encode_request(
                 RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"} | ({"AccessKey": name} if name else {}), opaque=1

@@ -13,7 +13,7 @@ import pytest
 from acl_file import READER, READER_SECRET, signed_fields, write_accounts
 from broker.security.audit_log import AuditError, AuditLog, Look, now, physical_offsets
 from broker_harness import connected, service_of, serving
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import ConfigError
 from storage.store.message_store import MessageStore
 from web_questions import ApiOf, keys
@@ -43,17 +43,25 @@ async def test_the_port_writes_who_looked_at_which_messages_from_where(g1_store:
         assert server.lane is None
         answers = []
         for code, fields, who in (
-            (33, {"offset": "0"}, (READER, READER_SECRET)),
-            (12, QUERY, (READER, READER_SECRET)),
-            (11, PULL | {"consumerGroup": "readers"}, (READER, READER_SECRET)),
-            (12, QUERY | {"key": "none"}, (READER, READER_SECRET)),
-            (33, {"offset": "0"}, (READER, "a wrong secret")),
-            (33, {"offset": "0"}, ("", "")),
-            (30, {"topic": "TopicTest", "queueId": "0"}, (READER, READER_SECRET)),
+            (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}, (READER, READER_SECRET)),
+            (RequestCode.QUERY_MESSAGE, QUERY, (READER, READER_SECRET)),
+            (RequestCode.PULL_MESSAGE, PULL | {"consumerGroup": "readers"}, (READER, READER_SECRET)),
+            (RequestCode.QUERY_MESSAGE, QUERY | {"key": "none"}, (READER, READER_SECRET)),
+            (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}, (READER, "a wrong secret")),
+            (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}, ("", "")),
+            (RequestCode.GET_MAX_OFFSET, {"topic": "TopicTest", "queueId": "0"}, (READER, READER_SECRET)),
         ):
             answers.append(await client.ask(code, signed_fields(fields, *who)))
         host = client.writer.get_extra_info("sockname")
-    assert [answer.code for answer in answers] == [0, 0, 0, 22, 16, 16, 0]
+    assert [answer.code for answer in answers] == [
+        0,
+        0,
+        0,
+        ResponseCode.QUERY_NOT_FOUND,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_PERMISSION,
+        0,
+    ]
     lines = lines_of(path)
     assert {line["client"] for line in lines} == {f"{host[0]}:{host[1]}"}
     assert [(line["request"], line["result"], line.get("account")) for line in lines] == [
@@ -87,7 +95,7 @@ async def test_without_accounts_a_key_in_a_request_is_believed_by_nobody(g1_stor
             await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, signed_fields({"offset": "0"}, READER, READER_SECRET))
         ).code == 0
         end = await client.ask(RequestCode.PULL_MESSAGE, PULL | {"queueOffset": "9999"})
-        assert end.code == 21
+        assert end.code == ResponseCode.PULL_OFFSET_MOVED
     (line,) = lines_of(path)
     assert line["account"] is None, "and a pull that found nothing is no look at messages"
 
@@ -105,7 +113,7 @@ async def test_what_cannot_be_written_down_is_not_shown(
             patch.setattr(audit_log, "_descriptor", full)
             for _ in range(2):
                 answer = await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})
-                assert (answer.code, bytes(answer.body)) == (2, b"")
+                assert (answer.code, bytes(answer.body)) == (ResponseCode.SYSTEM_BUSY, b"")
                 assert "No space left on device" in (answer.remark or "")
             assert (await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "TopicTest", "queueId": "0"})).code == 0
         assert (await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})).code == 0

@@ -88,7 +88,13 @@ def test_every_code_that_needs_no_right_of_a_consumer_is_for_administrators(guar
     lock = b'{"consumerGroup":"unheard","clientId":"c","mqSet":[]}'
     assignment = b'{"topic":"unheard","consumerGroup":"unheard","messageModel":"CLUSTERING"}'
     check = b'{"subscriptionData":{"topic":"unheard"}}'
-    bodies = {34: heartbeat, 41: lock, 42: lock, 400: assignment, 46: check}
+    bodies = {
+        RequestCode.HEART_BEAT: heartbeat,
+        RequestCode.LOCK_BATCH_MQ: lock,
+        RequestCode.UNLOCK_BATCH_MQ: lock,
+        RequestCode.QUERY_ASSIGNMENT: assignment,
+        RequestCode.CHECK_CLIENT_CONFIG: check,
+    }
     frame = signed_request(code, foreign, READER, READER_SECRET, bodies.get(code, b""))
     assert is_admitted(guard, frame) == (code in open_to_all)
     assert is_admitted(guard, signed_request(code, foreign, ADMIN, ADMIN_SECRET, bodies.get(code, b"")))

@@ -130,7 +130,11 @@ def test_two_handlers_of_one_code_are_refused() -> None:
 
 
 def test_the_codes_with_a_handler_are_known() -> None:
-    assert Dispatcher([Viewer(), Greeter()]).codes == {33, 34, 35}
+    assert Dispatcher([Viewer(), Greeter()]).codes == {
+        RequestCode.VIEW_MESSAGE_BY_ID,
+        RequestCode.HEART_BEAT,
+        RequestCode.UNREGISTER_CLIENT,
+    }
 
 
 def unfinished(dispatcher: Dispatcher, command: Command) -> "Unfinished[Any]":

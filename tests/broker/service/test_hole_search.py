@@ -117,7 +117,12 @@ async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_bu
             assert answer.code == FOUND
             take(found, answer)
         assert found.offset == FIRST
-        for code, subscription, kind in ((11, "*", "TAG"), (361, "B", "TAG"), (11, SQL, "SQL92"), (11, "none", "TAG")):
+        for code, subscription, kind in (
+            (RequestCode.PULL_MESSAGE, "*", "TAG"),
+            (RequestCode.LITE_PULL_MESSAGE, "B", "TAG"),
+            (RequestCode.PULL_MESSAGE, SQL, "SQL92"),
+            (RequestCode.PULL_MESSAGE, "none", "TAG"),
+        ):
             for offset in (FIRST, FIRST + 1, FIRST + 100, FIRST + COUNT - 1):
                 answer = await client.ask(code, pull_of("T", 0, offset, subscription, kind))
                 assert (answer.code, answer.body) == (BUSY, b"")

@@ -81,7 +81,7 @@ def bodies(answer: Command) -> list[bytes]:
     return [bytes(message.body) for message in decode_messages(answer.body)]
 
 
-@pytest.mark.parametrize("code", [11, 361])
+@pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
 async def test_a_pull_at_the_end_is_answered_when_a_message_arrives(code: int, growing: Growing) -> None:
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
         opaque = client.send(code, pull_fields())
@@ -204,7 +204,7 @@ async def test_all_pulls_are_told_that_the_server_stops(growing: Growing) -> Non
         await stopping
 
 
-@pytest.mark.parametrize("code", [11, 361])
+@pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
 async def test_pulls_that_come_while_the_server_stops_are_told_so(code: int, growing: Growing) -> None:
     """If the answer were that nothing is new, the consumer would ask again on a connection that is about to close."""
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
@@ -287,7 +287,7 @@ async def test_all_pulls_that_wait_for_one_message_get_it_once(growing: Growing)
         sent = [
             {
                 client.send(
-                    [11, 361][number % 2],
+                    [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE][number % 2],
                     pull_fields(
                         subscription=["*", "A", "A || B", "Never"][number % 4], suspendTimeoutMillis=120_000 + number
                     ),

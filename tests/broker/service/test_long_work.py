@@ -27,7 +27,7 @@ from broker_harness import connected, serving
 from heartbeats import consumer, heartbeat
 from lookups import at_once, wait_of
 from protocol.bodies import HeartbeatData
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import BadCommand
 from storage.files.waiting import Lookup, Unfinished, Wait, finish
 
@@ -40,16 +40,16 @@ def test_only_long_work_waits_for_a_thread() -> None:
 @pytest.mark.parametrize(
     ("code", "fields"),
     [
-        (21, {}),
-        (43, {}),
-        (201, {}),
-        (206, {}),
-        (224, {"cluster": "DefaultCluster"}),
-        (202, {"topic": "TopicTest"}),
-        (208, {"consumerGroup": "CG_TAG"}),
-        (303, {"topic": "TopicTest", "group": "CG_TAG"}),
-        (317, {"isOrder": "false"}),
-        (321, {"topic": "TopicTest", "queueId": "0", "index": "0", "count": "99"}),
+        (RequestCode.GET_ALL_TOPIC_CONFIG, {}),
+        (RequestCode.GET_ALL_CONSUMER_OFFSET, {}),
+        (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}),
+        (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}),
+        (RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}),
+        (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicTest"}),
+        (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG_TAG"}),
+        (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "TopicTest", "group": "CG_TAG"}),
+        (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}),
+        (RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "0", "index": "0", "count": "99"}),
     ],
 )
 def test_answers_made_of_many_look_ups_are_made_on_a_thread(
@@ -72,13 +72,17 @@ MEMBERS = {f"c{number}": FakeConnection() for number in range(4)}
 @pytest.mark.parametrize(
     ("code", "fields", "body"),
     [
-        (38, {"consumerGroup": "G"}, b""),
-        (43, {}, b""),
-        (203, {"consumerGroup": "G"}, b""),
-        (204, {"producerGroup": "P"}, b""),
-        (300, {"topic": "TopicTest"}, b""),
-        (328, {}, b""),
-        (400, {}, b'{"topic":"TopicTest","consumerGroup":"G","messageModel":"CLUSTERING","clientId":"c1"}'),
+        (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}, b""),
+        (RequestCode.GET_ALL_CONSUMER_OFFSET, {}, b""),
+        (RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"}, b""),
+        (RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"}, b""),
+        (RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "TopicTest"}, b""),
+        (RequestCode.GET_ALL_PRODUCER_INFO, {}, b""),
+        (
+            RequestCode.QUERY_ASSIGNMENT,
+            {},
+            b'{"topic":"TopicTest","consumerGroup":"G","messageModel":"CLUSTERING","clientId":"c1"}',
+        ),
     ],
 )
 def test_answers_made_of_what_many_clients_told_are_made_on_a_thread(
@@ -181,6 +185,6 @@ async def test_an_answer_that_no_client_accepts_is_refused_with_its_size(g1_stor
     service = Asker(store, frame_limit=65536, broker_name="b", cluster="C").service
     async with serving(service) as server, connected(server.addresses[0]) as client:
         answer = await client.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        assert answer.code == 1
+        assert answer.code == ResponseCode.SYSTEM_ERROR
         assert "more than clients accept" in (answer.remark or "")
         assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from broker.service.pending_reply import Outcome, PendingReply, QueuedReplies, ReplyReceiver, answer_all
-from protocol.codes import SerializeType
+from protocol.codes import RequestCode, ResponseCode, SerializeType
 from protocol.command import Command, Response, decode_command, encode_response
 from protocol.errors import BadCommand
 from protocol.frame import FrameDecoder
@@ -25,7 +25,7 @@ class FakeConnection:
 
 def asked(asker: ReplyReceiver, opaque: int, form: int = SerializeType.JSON) -> PendingReply:
     deferred = PendingReply()
-    deferred.deliver_to(asker, Command(code=11, opaque=opaque, serialize_type=form))
+    deferred.deliver_to(asker, Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, serialize_type=form))
     return deferred
 
 
@@ -38,7 +38,7 @@ def test_each_connection_is_told_once_of_all_its_requests() -> None:
 def test_an_answer_that_comes_before_its_connection_is_known_is_not_lost() -> None:
     deferred, connection = PendingReply(), FakeConnection()
     answer_all([deferred], FOUND)
-    deferred.deliver_to(connection, Command(code=11, opaque=5))
+    deferred.deliver_to(connection, Command(code=RequestCode.PULL_MESSAGE, opaque=5))
     assert connection.told == [([5], FOUND)]
 
 
@@ -72,14 +72,19 @@ class TestDueAnswers:
             assert size >= sum(map(len, output))
             assert size < limit + 400
             written += b"".join(output)
-        commands = [Command(code=11, opaque=each.opaque, serialize_type=each.serialize_type) for each in requests]
+        commands = [
+            Command(code=RequestCode.PULL_MESSAGE, opaque=each.opaque, serialize_type=each.serialize_type)
+            for each in requests
+        ]
         assert written == b"".join(encode_response(command, FOUND) + bytes(FOUND.body) for command in commands)
 
     def test_an_answer_without_a_body_is_its_header_alone(self) -> None:
-        output, _, is_all = QueuedReplies([asked(FakeConnection(), 3)], Response(19)).piece(1000)
+        output, _, is_all = QueuedReplies([asked(FakeConnection(), 3)], Response(ResponseCode.PULL_NOT_FOUND)).piece(
+            1000
+        )
         assert (len(output), is_all) == (1, True)
         (frame,) = FrameDecoder().feed(bytes(output[0]))
-        assert (decode_command(frame).opaque, decode_command(frame).code) == (3, 19)
+        assert (decode_command(frame).opaque, decode_command(frame).code) == (3, ResponseCode.PULL_NOT_FOUND)
 
     def test_what_a_form_cannot_hold_is_said_before_anything_is_written(self) -> None:
         with pytest.raises(BadCommand):

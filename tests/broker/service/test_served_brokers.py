@@ -12,7 +12,7 @@ from asking import Asker, FakeConnection
 from broker.endpoint import Endpoint
 from broker.service.served_brokers import ServedBrokers
 from heartbeats import consumer, heartbeat, subscription
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from store_writer import StoreWriter
 
 PORTS = ((10911,), (10921,), (10931,))
@@ -56,7 +56,7 @@ def test_a_route_names_every_store_that_has_the_topic_whichever_port_is_asked(as
         assert addresses(asker.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Second"})) == {
             "b": "127.0.0.1:10921"
         }
-        assert asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Nowhere"}).code == 17
+        assert asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Nowhere"}).code == ResponseCode.TOPIC_NOT_EXIST
 
 
 def test_the_retry_topic_of_a_group_is_at_all_of_them(askers: list[Asker]) -> None:
@@ -104,7 +104,7 @@ def test_what_is_asked_for_by_key_or_place_comes_from_the_store_of_the_port(aske
         found = asker.ask(RequestCode.QUERY_MESSAGE, fields)
         assert b"7 of %d" % number in bytes(found.body)
         assert b"0 of %d" % number in bytes(asker.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}).body)
-    assert askers[2].ask(RequestCode.QUERY_MESSAGE, fields).code == 22
+    assert askers[2].ask(RequestCode.QUERY_MESSAGE, fields).code == ResponseCode.QUERY_NOT_FOUND
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,11 @@ from protocol.command import Command, Response
 from storage.store.message_store import MessageStore
 from strategies import texts
 
-HEART_BEAT, MEMBERS, OFFSET = RequestCode.HEART_BEAT, RequestCode.GET_CONSUMER_LIST_BY_GROUP, 14
+HEART_BEAT, MEMBERS, OFFSET = (
+    RequestCode.HEART_BEAT,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.QUERY_CONSUMER_OFFSET,
+)
 GROUP, TOPIC = "Group", "TopicTest"
 
 

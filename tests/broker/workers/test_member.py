@@ -14,6 +14,7 @@ from broker.workers.member import CopiedRegistry, WorkerMember
 from broker_harness import service_of, until
 from heartbeats import subscription
 from protocol.bodies import SubscriptionData, decode_json, encode_json
+from protocol.codes import RequestCode
 from protocol.command import Command
 from protocol.headers import EmptyRequestHeader
 from storage.files.waiting import finish
@@ -100,7 +101,7 @@ async def test_heartbeats_are_kept_for_a_new_worker_0_as_far_as_there_is_room(g1
     waiting = []
 
     def send(connection: FakeConnection, size: int) -> None:
-        command = Command(code=34, body=b" " * size)
+        command = Command(code=RequestCode.HEART_BEAT, body=b" " * size)
         waiting.append(member.forward(EmptyRequestHeader(), Request(command, connection)))
 
     for connection in connections:

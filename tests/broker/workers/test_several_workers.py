@@ -157,7 +157,7 @@ async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> Non
                 await client.ask(
                     RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": GROUP, "commitOffset": "9", **queue}
                 )
-            ).code == 16
+            ).code == ResponseCode.NO_PERMISSION
             assert (await client.ask(RequestCode.PULL_MESSAGE, strangers_pull | {"consumerGroup": "Foreign"})).code == 0
         for number, client in enumerate(clients):
             await join(client, f"puller-{number}")
@@ -212,9 +212,9 @@ async def test_what_a_member_tells_of_itself_comes_back_whatever_workers_both_ar
                 RequestCode.GET_CONSUMER_RUNNING_INFO,
                 {"consumerGroup": GROUP, "clientId": f"client-{number}", "jstackEnable": "true"},
             )
-            while (call := await client.push()).code == 40:
+            while (call := await client.push()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
                 pass
-            assert (call.code, ext_fields_of(call)["jstackEnable"]) == (307, "true")
+            assert (call.code, ext_fields_of(call)["jstackEnable"]) == (RequestCode.GET_CONSUMER_RUNNING_INFO, "true")
             client.reply(call, b"{}", remark=f"of {number}")
             answer = await asking.answer()
             assert (answer.opaque, answer.code, answer.remark, answer.body) == (opaque, 0, f"of {number}", b"{}")

@@ -13,6 +13,10 @@ from interop.wire import Frame, FrameSplitter, decode_frame, encode_request
 
 NAME_SERVER_PORT = 9876
 BROKER_PORT = 10911
+PULL_MESSAGE, QUERY_MESSAGE, QUERY_CONSUMER_OFFSET, VIEW_MESSAGE_BY_ID = 11, 12, 14, 33
+SEARCH_OFFSET_BY_TIMESTAMP, GET_MAX_OFFSET, GET_MIN_OFFSET, GET_EARLIEST_MSG_STORETIME = 29, 30, 31, 32
+GET_ROUTEINFO_BY_TOPIC, GET_BROKER_CLUSTER_INFO, GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 105, 106, 206
+GET_TOPIC_STATS_INFO, QUERY_CONSUME_QUEUE = 202, 321
 ROUTE_SECONDS = 90
 LONGEST = str(2**63 - 1)
 SUBSCRIPTION_IN_HEADER = "4"
@@ -104,7 +108,9 @@ def ask_for_offsets(asker: Asker, records: Iterable[Record]) -> None:
     groups = sorted({each.topic.removeprefix("%RETRY%") for each in known if each.topic.startswith("%RETRY%")})
     for group in [*groups, *(f"CG_LEDGER_{stage}" for stage in ("clean", "killed", "v2", "double")), "NoSuchGroup"]:
         for topic, queue_id in _queue_ids(known):
-            asker.ask((BROKER_PORT, 14, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)}))
+            asker.ask(
+                (BROKER_PORT, QUERY_CONSUMER_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)})
+            )
 
 
 def ask_for_retries(asker: Asker, records: Iterable[Record]) -> None:
@@ -121,9 +127,9 @@ def ask_by_topics(asker: Asker, records: Iterable[Record]) -> None:
         first.setdefault(record.topic, record)
     for record in first.values():
         view = {"offset": str(record.physical_offset)}
-        asker.ask((BROKER_PORT, 33, view))
+        asker.ask((BROKER_PORT, VIEW_MESSAGE_BY_ID, view))
         for topic in _topics_to_name(record):
-            asker.ask((BROKER_PORT, 33, view | {"topic": topic}))
+            asker.ask((BROKER_PORT, VIEW_MESSAGE_BY_ID, view | {"topic": topic}))
 
 
 def _topics_to_name(record: Record) -> list[str]:
@@ -137,7 +143,9 @@ def _topics_to_name(record: Record) -> list[str]:
 def _wait_for_routes(asker: Asker, topics: set[str]) -> None:
     """The broker tells the name server late about topics that it made itself; until then lists and routes lack them."""
     deadline = time.monotonic() + ROUTE_SECONDS
-    while not topics <= set(json.loads(asker.ask((NAME_SERVER_PORT, 206, {})).body)["topicList"]):
+    while not topics <= set(
+        json.loads(asker.ask((NAME_SERVER_PORT, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})).body)["topicList"]
+    ):
         if time.monotonic() > deadline:
             raise RuntimeError(f"the name server does not know all of {sorted(topics)} after {ROUTE_SECONDS} s")
         time.sleep(1)
@@ -145,30 +153,30 @@ def _wait_for_routes(asker: Asker, topics: set[str]) -> None:
 
 
 def _lists(records: list[Record]) -> Iterator[Question]:
-    yield NAME_SERVER_PORT, 106, {}
-    yield NAME_SERVER_PORT, 206, {}
+    yield NAME_SERVER_PORT, GET_BROKER_CLUSTER_INFO, {}
+    yield NAME_SERVER_PORT, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}
     for topic in [*sorted({topic for topic, _ in _queue_ids(records)}), "NoSuchTopic"]:
-        yield NAME_SERVER_PORT, 105, {"topic": topic}
-        yield BROKER_PORT, 202, {"topic": topic}
+        yield NAME_SERVER_PORT, GET_ROUTEINFO_BY_TOPIC, {"topic": topic}
+        yield BROKER_PORT, GET_TOPIC_STATS_INFO, {"topic": topic}
 
 
 def _queues(records: list[Record]) -> Iterator[Question]:
     times = sorted({record.store_timestamp for record in records})
     for topic, queue_id in _queue_ids(records):
         queue = {"topic": topic, "queueId": str(queue_id)}
-        yield BROKER_PORT, 30, queue
-        yield BROKER_PORT, 31, queue
-        yield BROKER_PORT, 32, queue
-        yield BROKER_PORT, 321, queue | {"index": "0", "count": "200"}
+        yield BROKER_PORT, GET_MAX_OFFSET, queue
+        yield BROKER_PORT, GET_MIN_OFFSET, queue
+        yield BROKER_PORT, GET_EARLIEST_MSG_STORETIME, queue
+        yield BROKER_PORT, QUERY_CONSUME_QUEUE, queue | {"index": "0", "count": "200"}
         for timestamp in (0, times[0], times[len(times) // 2], times[-1], times[-1] + 1):
-            yield BROKER_PORT, 29, queue | {"timestamp": str(timestamp)}
+            yield BROKER_PORT, SEARCH_OFFSET_BY_TIMESTAMP, queue | {"timestamp": str(timestamp)}
 
 
 def _views(records: list[Record]) -> Iterator[Question]:
     for record in records:
         topic = record.properties["REAL_TOPIC"] if record.topic in WAITING_TOPICS else record.topic
-        yield BROKER_PORT, 33, {"offset": str(record.physical_offset), "topic": topic}
-    yield BROKER_PORT, 33, {"offset": "16777215", "topic": "HostsTopic"}
+        yield BROKER_PORT, VIEW_MESSAGE_BY_ID, {"offset": str(record.physical_offset), "topic": topic}
+    yield BROKER_PORT, VIEW_MESSAGE_BY_ID, {"offset": "16777215", "topic": "HostsTopic"}
 
 
 def _keys(records: list[Record]) -> Iterator[Question]:
@@ -181,9 +189,9 @@ def _keys(records: list[Record]) -> Iterator[Question]:
     for topic, key, index_type in [*seen, ("HostsTopic", "no such key", "K"), ("NoSuchTopic", "shared", "K")]:
         fields = {"topic": topic, "key": key, "maxNum": "32" if index_type == "U" else "64"}
         fields |= {"beginTimestamp": "0", "endTimestamp": LONGEST, "indexType": index_type}
-        yield BROKER_PORT, 12, fields | ({"_UNIQUE_KEY_QUERY": "true"} if index_type == "U" else {})
+        yield BROKER_PORT, QUERY_MESSAGE, fields | ({"_UNIQUE_KEY_QUERY": "true"} if index_type == "U" else {})
         if index_type == "K":
-            yield BROKER_PORT, 12, {name: text for name, text in fields.items() if name != "indexType"}
+            yield BROKER_PORT, QUERY_MESSAGE, {name: text for name, text in fields.items() if name != "indexType"}
 
 
 def _queue_ids(records: list[Record]) -> list[tuple[str, int]]:
@@ -202,7 +210,7 @@ def _pull_all(
         fields = {"consumerGroup": "CG_REPLAY", "topic": topic, "queueId": str(queue_id), "queueOffset": offset}
         fields |= {"maxMsgNums": count, "sysFlag": SUBSCRIPTION_IN_HEADER, "commitOffset": "0"}
         fields |= {"suspendTimeoutMillis": "0", "subscription": expression, "subVersion": "0", "expressionType": kind}
-        answer = asker.ask((BROKER_PORT, 11, fields))
+        answer = asker.ask((BROKER_PORT, PULL_MESSAGE, fields))
         following = answer.header.get("extFields", {}).get("nextBeginOffset", offset)
         if int(following) <= int(offset):  # a broker that has a queue in its tier alone leads back to its begin
             return

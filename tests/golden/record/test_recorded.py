@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from golden.record.questions import VIEW_MESSAGE_BY_ID
 from golden.record.records import Record, host_text, walk
 from golden_store import GOLDEN, unpack
 
 G2 = GOLDEN / "g2"
+NO_PERMISSION = 16
 LEDGERS = ("g2-dledger", "g2-dledger-mixed")
 """Stores whose logs are DLedger's, the second one from a place on; its broker was killed."""
 ROCKSDB = ("g2-rocksdb", "g2-rocksdb-killed", "g2-rocksdb-double")
@@ -79,7 +81,7 @@ def test_every_record_was_viewed_and_is_what_the_broker_answered(stores: Stores,
     viewed = {}
     for asked, answer, body in frames(name):
         assert asked["opaque"] == answer["opaque"]
-        if asked["code"] == 33 and answer["code"] == 0:
+        if asked["code"] == VIEW_MESSAGE_BY_ID and answer["code"] == 0:
             offset = int(asked["extFields"]["offset"])
             viewed[offset] = body
             assert segments[offset // size * size][offset % size :].startswith(body)
@@ -218,7 +220,7 @@ def test_a_broker_5_5_1_shows_a_record_to_who_names_its_topic_or_none(stores: St
         if record.topic == "LightParent":
             names += record.properties.get("INNER_MULTI_DISPATCH", "").split(",")
         is_shown = not topic.strip() or topic in names
-        assert answer["code"] == (0 if is_shown else 16), (record.topic, topic)
+        assert answer["code"] == (0 if is_shown else NO_PERMISSION), (record.topic, topic)
         assert is_shown or answer["remark"] == "The topic does not match the message"
         seen.add((record.topic, is_shown))
     assert seen == {(one.topic, is_shown) for one in records.values() for is_shown in (True, False)}
@@ -266,7 +268,9 @@ def test_retry_topics_were_pulled_with_and_without_the_filters_of_the_topics_bef
 
 
 def test_every_property_crc_is_that_of_its_record(stores: Stores) -> None:
-    viewed = [body for asked, answer, body in frames("g2-ext") if asked["code"] == 33 and answer["code"] == 0]
+    viewed = [
+        body for asked, answer, body in frames("g2-ext") if asked["code"] == VIEW_MESSAGE_BY_ID and answer["code"] == 0
+    ]
     assert len(viewed) == len(stores["g2-ext"][1]) > 0
     for body in viewed:
         digits = body[-11:-1].decode()

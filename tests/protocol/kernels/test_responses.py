@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from header_oracle import written_header
-from protocol.codes import SerializeType
+from protocol.codes import RequestCode, SerializeType
 from protocol.command import Command, Response, encode_response
 from protocol.errors import BadCommand
 from protocol.frame import FrameDecoder
@@ -30,7 +30,10 @@ def test_every_request_is_answered_as_if_it_were_alone(
     response: Response, form: SerializeType, asked: list[int]
 ) -> None:
     try:
-        expected = [encode_response(Command(code=11, opaque=opaque, serialize_type=form), response) for opaque in asked]
+        expected = [
+            encode_response(Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, serialize_type=form), response)
+            for opaque in asked
+        ]
     except BadCommand:
         with pytest.raises(BadCommand):
             ResponseTemplate(form, response)
@@ -43,7 +46,7 @@ def test_every_request_is_answered_as_if_it_were_alone(
 
 @given(responses, st.sampled_from(FORMS), opaques)
 def test_a_header_is_what_another_writer_writes(response: Response, form: SerializeType, opaque: int) -> None:
-    command = Command(code=11, opaque=opaque, serialize_type=form)
+    command = Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, serialize_type=form)
     head, remark, fields = encode_response(command, response), response.remark, response.ext_fields
     assert head[8:] == written_header(form, response.code, 1, opaque, remark, fields)
     ((_, _, body),) = FrameDecoder().feed(head + bytes(response.body))
@@ -54,7 +57,9 @@ def test_a_header_is_what_another_writer_writes(response: Response, form: Serial
 def test_every_character_is_written_as_another_writer_does(form: SerializeType) -> None:
     for start in range(0, 0x800, 64):
         text = "".join(map(chr, range(start, start + 64)))
-        head = encode_response(Command(code=11, serialize_type=form), Response(1, text, {text: text[::-1]}))
+        head = encode_response(
+            Command(code=RequestCode.PULL_MESSAGE, serialize_type=form), Response(1, text, {text: text[::-1]})
+        )
         assert head[8:] == written_header(form, 1, 1, 0, text, {text: text[::-1]})
 
 
@@ -62,5 +67,5 @@ def test_every_character_is_written_as_another_writer_does(form: SerializeType) 
 @pytest.mark.parametrize("fields", [{"opaque": "1234567890"}, {'"opaque":1234567890': "x"}])
 def test_an_opaque_in_the_fields_is_not_taken_for_the_opaque(form: SerializeType, fields: Mapping[str, str]) -> None:
     response = Response(0, None, dict(fields))
-    command = Command(code=11, opaque=7, serialize_type=form)
+    command = Command(code=RequestCode.PULL_MESSAGE, opaque=7, serialize_type=form)
     assert ResponseTemplate(form, response).head(7) == encode_response(command, response)

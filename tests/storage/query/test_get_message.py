@@ -16,6 +16,7 @@ from golden_frames import Exchange, pair_up, sessions
 from golden_store import G1
 from lookups import at_once, wait_of
 from oracles import Record, java_hash
+from protocol.codes import RequestCode
 from protocol.errors import TruncatedFile
 from protocol.properties import property_value
 from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes
@@ -84,13 +85,23 @@ def recorded_pulls() -> list[Exchange]:
     found = list(sessions()[0].exchanges())
     with lzma.open(G1 / "client-flows.jsonl.xz", "rt", encoding="utf-8") as lines:
         frames = [frame for frame in map(json.loads, lines) if "opaque" in frame["header"]]
-    requests = [frame for frame in frames if frame["header"]["code"] in (11, 361) and not frame["header"]["flag"] & 1]
+    requests = [
+        frame
+        for frame in frames
+        if frame["header"]["code"] in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+        and not frame["header"]["flag"] & 1
+    ]
     ends = {(frame["dst"], frame["src"], frame["header"]["opaque"]) for frame in frames if frame["header"]["flag"] & 1}
     for request in requests:  # a client that stopped did not wait for the answer to its last pull
         place = request["src"], request["dst"], request["header"]["opaque"]
         if place in ends:
             found += pair_up([frame for frame in frames if frame is request or _is_answer(frame, place)])
-    return [exchange for exchange in found if exchange.code in (11, 361) and "subscription" in exchange.ext_fields]
+    return [
+        exchange
+        for exchange in found
+        if exchange.code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+        and "subscription" in exchange.ext_fields
+    ]
 
 
 def _is_answer(frame: dict[str, Any], place: tuple[int, int, int]) -> bool:

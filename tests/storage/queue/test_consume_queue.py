@@ -11,6 +11,7 @@ import pytest
 from golden_frames import sessions, value_of
 from lookups import at_once, wait_of
 from oracles import Record, java_hash, queue_unit, read_log
+from protocol.codes import RequestCode
 from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes, write_units
 from storage.queue.consume_queue import UNIT, UNIT_DTYPE, ConsumeQueue
 from storage.queue.queue import ConsumeQueueEntry, Queue
@@ -77,7 +78,12 @@ def test_the_recorded_queues_hold_a_unit_for_each_message_of_the_log(
 
 
 def test_the_recorded_answer_to_query_cq_is_what_the_queue_holds(g1_store: Path) -> None:
-    exchange = next(exchange for session in sessions() for exchange in session.exchanges() if exchange.code == 321)
+    exchange = next(
+        exchange
+        for session in sessions()
+        for exchange in session.exchanges()
+        if exchange.code == RequestCode.QUERY_CONSUME_QUEUE
+    )
     assert exchange.recorded is not None
     recorded = value_of(exchange.recorded.body)
     fields = exchange.ext_fields
@@ -89,7 +95,9 @@ def test_the_recorded_answer_to_query_cq_is_what_the_queue_holds(g1_store: Path)
     ]
 
 
-@pytest.mark.parametrize(("code", "bound"), [(30, "max_offset"), (31, "min_offset")])
+@pytest.mark.parametrize(
+    ("code", "bound"), [(RequestCode.GET_MAX_OFFSET, "max_offset"), (RequestCode.GET_MIN_OFFSET, "min_offset")]
+)
 def test_the_recorded_bounds_are_the_queues(code: int, bound: str, g1_store: Path) -> None:
     exchanges = [found for found in sessions()[0].exchanges() if found.code == code]
     assert len(exchanges) == 10
@@ -101,7 +109,7 @@ def test_the_recorded_bounds_are_the_queues(code: int, bound: str, g1_store: Pat
 
 
 def test_the_recorded_topic_status_bounds_are_the_queues(g1_store: Path) -> None:
-    exchange = next(found for found in sessions()[0].exchanges() if found.code == 202)
+    exchange = next(found for found in sessions()[0].exchanges() if found.code == RequestCode.GET_TOPIC_STATS_INFO)
     assert exchange.recorded is not None
     for name, bounds in value_of(exchange.recorded.body)["offsetTable"].items():
         place = json.loads(name)

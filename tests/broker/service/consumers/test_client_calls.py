@@ -6,7 +6,7 @@ import pytest
 
 from asking import FakeConnection
 from broker.service.consumers.client_calls import ClientCalls
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_response, ext_fields_of
 from protocol.frame import FrameDecoder
 
@@ -30,9 +30,14 @@ async def test_a_clients_answer_comes_back_whole() -> None:
     asking = asyncio.ensure_future(calls.ask(connection, INFO, {"clientId": "c"}, b"body"))
     await asyncio.sleep(0)
     call = asked_of(connection)
-    assert (call.code, call.is_response, ext_fields_of(call), call.body) == (307, False, {"clientId": "c"}, b"body")
-    calls.answered(connection, reply_to(call, Response(1, "no such group", {"a": "b"}, b"{}")))
-    assert await asking == Response(1, "no such group", {"a": "b"}, b"{}")
+    assert (call.code, call.is_response, ext_fields_of(call), call.body) == (
+        RequestCode.GET_CONSUMER_RUNNING_INFO,
+        False,
+        {"clientId": "c"},
+        b"body",
+    )
+    calls.answered(connection, reply_to(call, Response(ResponseCode.SYSTEM_ERROR, "no such group", {"a": "b"}, b"{}")))
+    assert await asking == Response(ResponseCode.SYSTEM_ERROR, "no such group", {"a": "b"}, b"{}")
 
 
 async def test_several_calls_of_one_client_are_told_apart() -> None:

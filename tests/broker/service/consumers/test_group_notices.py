@@ -29,7 +29,7 @@ def g1(g1_store: Path) -> MessageStore:
 async def notified(client: RawClient) -> str:
     """The group of which the next notice tells."""
     command = await client.push()
-    assert (command.code, command.flag) == (40, ONEWAY_FLAG)
+    assert (command.code, command.flag) == (RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ONEWAY_FLAG)
     return ext_fields_of(command)["consumerGroup"]
 
 

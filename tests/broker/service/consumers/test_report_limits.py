@@ -9,7 +9,7 @@ import pytest
 from asking import Asker
 from broker.service.consumers import report_limits
 from heartbeats import consumer, heartbeat, subscription
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 
 GROUP, TOPIC = "g" * 255, "t" * 127
 RETRY = "%RETRY%" + GROUP
@@ -76,7 +76,7 @@ def test_a_heartbeat_that_tells_too_much_is_refused_naming_it_its_size_and_the_l
 ) -> None:
     before = g1.service.budget.used
     answer = g1.ask(RequestCode.HEART_BEAT, body=body)
-    assert answer.code == 1
+    assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark is not None
     assert answer.remark.startswith(f"{field}: ")
     assert words in answer.remark
@@ -95,9 +95,9 @@ def test_a_heartbeat_that_tells_too_much_is_refused_naming_it_its_size_and_the_l
     ],
 )
 def test_locks_under_names_that_are_too_long_are_refused(body: bytes, field: str, g1: Asker) -> None:
-    for code in (41, 42):
+    for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
         answer = g1.ask(code, body=body)
-        assert answer.code == 1
+        assert answer.code == ResponseCode.SYSTEM_ERROR
         assert (answer.remark or "").startswith(f"{field}: ")
     assert len(g1.service.locks) == 0
 
@@ -111,9 +111,12 @@ def test_locks_of_many_queues_under_long_names_are_granted(g1: Asker) -> None:
 def test_offsets_and_pulls_of_groups_with_too_long_a_name_are_refused(g1: Asker) -> None:
     fields = {"consumerGroup": GROUP + "g", "topic": "TopicTest", "queueId": "0", "commitOffset": "1"}
     pull: dict[str, Any] = fields | {"queueOffset": "0", "maxMsgNums": "1", "sysFlag": "5", "suspendTimeoutMillis": "0"}
-    for code, asked in ((15, fields), (11, pull | {"subscription": "*", "subVersion": "0"})):
+    for code, asked in (
+        (RequestCode.UPDATE_CONSUMER_OFFSET, fields),
+        (RequestCode.PULL_MESSAGE, pull | {"subscription": "*", "subVersion": "0"}),
+    ):
         answer = g1.ask(code, asked, oneway=True)
-        assert answer.code == 1
+        assert answer.code == ResponseCode.SYSTEM_ERROR
         assert (answer.remark or "").startswith("consumerGroup: ")
     assert len(g1.service.offsets) == 0
     assert g1.service.pulled.next_offsets(GROUP + "g", "TopicTest") == {}
@@ -122,7 +125,7 @@ def test_offsets_and_pulls_of_groups_with_too_long_a_name_are_refused(g1: Asker)
 def test_a_subscription_that_is_checked_is_held_to_the_same_lengths(g1: Asker) -> None:
     told = subscription(TOPIC + "t", "a > 1", kind="SQL92")
     answer = g1.ask(RequestCode.CHECK_CLIENT_CONFIG, body=json.dumps({"subscriptionData": told}).encode())
-    assert (answer.code, (answer.remark or "")[:6]) == (1, "topic:")
+    assert (answer.code, (answer.remark or "")[:6]) == (ResponseCode.SYSTEM_ERROR, "topic:")
 
 
 def test_the_documentation_has_the_numbers() -> None:

@@ -9,7 +9,7 @@ import pytest
 from broker.service.consumers.client_calls import ClientCalls
 from broker_harness import connected, service_of, serving
 from heartbeats import consumer, heartbeat, subscription
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.command import ext_fields_of
 from protocol.message import decode_message
 from storage.store.message_store import MessageStore
@@ -34,9 +34,9 @@ async def test_a_member_is_asked_what_runs_in_it_and_its_answer_comes_back(store
         await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
         fields = {"consumerGroup": "G", "clientId": "c1", "jstackEnable": "false"}
         admin.send(RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
-        while (call := await member.push()).code == 40:
+        while (call := await member.push()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             pass
-        assert (call.code, ext_fields_of(call)) == (307, fields)
+        assert (call.code, ext_fields_of(call)) == (RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
         member.reply(call, b'{"properties":{}}')
         answer = await admin.answer()
         assert (answer.code, answer.body) == (0, b'{"properties":{}}')
@@ -51,7 +51,7 @@ async def test_a_message_is_given_to_the_member_that_is_named_and_how_it_fared_c
         await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
         fields = {"consumerGroup": "G", "clientId": "c1", "msgId": HOT_0, "topic": "TopicTest"}
         admin.send(RequestCode.CONSUME_MESSAGE_DIRECTLY, fields)
-        while (call := await member.push()).code == 40:
+        while (call := await member.push()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             pass
         assert ext_fields_of(call) == fields | {"brokerName": "broker-a"}
         assert decode_message(memoryview(call.body)).body == b"hot 0"
@@ -63,13 +63,43 @@ async def test_a_message_is_given_to_the_member_that_is_named_and_how_it_fared_c
 @pytest.mark.parametrize(
     ("code", "fields", "expected", "remark"),
     [
-        (307, {"clientId": "c2"}, 1, "The Consumer <G> <c2> not online"),
-        (307, {"consumerGroup": "Other", "clientId": "c1"}, 1, "The Consumer <Other> <c1> not online"),
-        (307, {}, 1, "clientId is missing"),
-        (309, {"clientId": "c2", "msgId": HOT_0}, 1, "The Consumer <G> <c2> not online"),
-        (309, {"clientId": "c1"}, 1, "message id '': length 0"),
-        (309, {"clientId": "c1", "msgId": "7F00000100002A9F00000000000FFFFF"}, 1, "can not find message by the offset"),
-        (307, {"clientId": "c1"}, 207, "consumer <G> <c1> Timeout"),
+        (
+            RequestCode.GET_CONSUMER_RUNNING_INFO,
+            {"clientId": "c2"},
+            ResponseCode.SYSTEM_ERROR,
+            "The Consumer <G> <c2> not online",
+        ),
+        (
+            RequestCode.GET_CONSUMER_RUNNING_INFO,
+            {"consumerGroup": "Other", "clientId": "c1"},
+            ResponseCode.SYSTEM_ERROR,
+            "The Consumer <Other> <c1> not online",
+        ),
+        (RequestCode.GET_CONSUMER_RUNNING_INFO, {}, ResponseCode.SYSTEM_ERROR, "clientId is missing"),
+        (
+            RequestCode.CONSUME_MESSAGE_DIRECTLY,
+            {"clientId": "c2", "msgId": HOT_0},
+            ResponseCode.SYSTEM_ERROR,
+            "The Consumer <G> <c2> not online",
+        ),
+        (
+            RequestCode.CONSUME_MESSAGE_DIRECTLY,
+            {"clientId": "c1"},
+            ResponseCode.SYSTEM_ERROR,
+            "message id '': length 0",
+        ),
+        (
+            RequestCode.CONSUME_MESSAGE_DIRECTLY,
+            {"clientId": "c1", "msgId": "7F00000100002A9F00000000000FFFFF"},
+            ResponseCode.SYSTEM_ERROR,
+            "can not find message by the offset",
+        ),
+        (
+            RequestCode.GET_CONSUMER_RUNNING_INFO,
+            {"clientId": "c1"},
+            ResponseCode.CONSUME_MSG_TIMEOUT,
+            "consumer <G> <c1> Timeout",
+        ),
     ],
 )
 async def test_what_cannot_be_asked_is_refused_with_a_word(
@@ -92,9 +122,9 @@ async def test_a_member_that_goes_while_it_is_asked_keeps_nobody_waiting(store: 
         async with connected(server.addresses[0]) as member:
             await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
             opaque = admin.send(RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "G", "clientId": "c1"})
-            while (await member.push()).code == 40:
+            while (await member.push()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
                 pass
         # Not the ten seconds that a member may take.
         async with asyncio.timeout(60):
             answer = await admin.answer()
-        assert (answer.opaque, answer.code) == (opaque, 207)
+        assert (answer.opaque, answer.code) == (opaque, ResponseCode.CONSUME_MSG_TIMEOUT)

@@ -11,7 +11,7 @@ from broker.endpoint import Endpoint
 from broker.service.processors.broker_admin import disk_ratio
 from golden_deviations import EXPORTED
 from heartbeats import consumer, heartbeat, subscription
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from store_writer import StoreWriter
 
 CLUSTER_LIST = [
@@ -129,7 +129,7 @@ def test_nothing_comes_and_goes_in_an_archive(name: str, key: str, g1: Asker) ->
 )
 def test_statistics_that_nobody_keeps_are_refused_in_a_brokers_words(name: str, key: str, g1: Asker) -> None:
     answer = g1.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
-    assert (answer.code, answer.remark) == (1, f"The stats <{name}> <{key}> not exist")
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
 
 
 def test_what_a_group_commits_is_what_it_has_consumed_lately(g1_store: Path) -> None:
@@ -228,4 +228,4 @@ def test_offsets_of_delay_levels_are_those_of_the_store(g1: Asker) -> None:
 
 def test_no_controller_runs_us(g1: Asker) -> None:
     answer = g1.ask(RequestCode.GET_BROKER_EPOCH_CACHE)
-    assert (answer.code, answer.remark) == (1, "this request only for controllerMode ")
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")

@@ -8,7 +8,7 @@ import pytest
 from asking import Asker, FakeConnection
 from broker.endpoint import Endpoint
 from heartbeats import consumer, heartbeat, subscription
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 
 
 @pytest.fixture
@@ -38,17 +38,17 @@ def test_a_heartbeat_without_groups_is_a_sign_of_life_and_no_more(g1: Asker) -> 
 )
 def test_a_heartbeat_that_is_none_is_answered_saying_what_is_wrong(body: bytes, g1: Asker) -> None:
     answer = g1.ask(RequestCode.HEART_BEAT, body=body)
-    assert answer.code == 1
+    assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "HeartbeatData" in (answer.remark or "")
 
 
 def test_a_client_that_takes_leave_of_a_group_is_gone_from_that_group_alone(g1: Asker) -> None:
     g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G"), consumer("H"), producers=("P",)))
     assert g1.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": "G"}).code == 0
-    assert g1.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}).code == 1
+    assert g1.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}).code == ResponseCode.SYSTEM_ERROR
     assert g1.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "H"}).code == 0
     assert g1.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "producerGroup": "P"}).code == 0
-    assert g1.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"}).code == 1
+    assert g1.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"}).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_leaving_a_group_one_never_joined_is_no_error(g1: Asker) -> None:
@@ -79,7 +79,7 @@ def test_producers_are_told_with_their_addresses_and_languages(g1: Asker) -> Non
 
 def test_an_unknown_producer_group_is_refused_in_a_brokers_words(g1: Asker) -> None:
     answer = g1.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "PG"})
-    assert (answer.code, answer.remark) == (1, "the producer group[PG] not exist")
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "the producer group[PG] not exist")
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_an_unknown_producer_group_is_refused_in_a_brokers_words(g1: Asker) -> N
         ("TagA || TagB", "TAG", 0),
         ("||", "TAG", 0),
         ("a > 1", "SQL92", 0),
-        ("a >", "SQL92", 23),
-        ("", "SQL92", 23),
-        ("x", "tag", 23),
+        ("a >", "SQL92", ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ("", "SQL92", ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ("x", "tag", ResponseCode.SUBSCRIPTION_PARSE_FAILED),
     ],
 )
 def test_a_subscription_is_checked_by_compiling_it_unless_it_is_by_tags(
@@ -109,5 +109,5 @@ def test_there_is_nothing_wrong_with_no_subscription(body: bytes, g1: Asker) -> 
 
 def test_a_check_that_cannot_be_read_is_answered_saying_so(g1: Asker) -> None:
     answer = g1.ask(RequestCode.CHECK_CLIENT_CONFIG, body=b'{"subscriptionData":[]}')
-    assert answer.code == 1
+    assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "CheckClientRequestBody" in (answer.remark or "")

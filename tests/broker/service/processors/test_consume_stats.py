@@ -12,7 +12,7 @@ import pytest
 from asking import Asker, queue_key
 from heartbeats import consumer, heartbeat, subscription
 from oracles import store_times
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 
 
 def of_group(group: str, *topics: str) -> bytes:
@@ -144,4 +144,4 @@ def test_the_times_of_a_queue_without_messages_are_minus_one(g1: Asker) -> None:
 
 def test_the_times_of_a_topic_that_is_nowhere_are_refused(g1: Asker) -> None:
     answer = g1.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "No", "group": "G"})
-    assert (answer.code, answer.remark) == (17, "topic[No] not exist")
+    assert (answer.code, answer.remark) == (ResponseCode.TOPIC_NOT_EXIST, "topic[No] not exist")

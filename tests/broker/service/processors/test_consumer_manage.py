@@ -9,7 +9,7 @@ import pytest
 from asking import Asker, FakeConnection
 from broker.endpoint import Endpoint
 from heartbeats import consumer, heartbeat, subscription
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from store_writer import StoreWriter
 
 
@@ -45,7 +45,7 @@ def test_the_list_of_a_groups_members_holds_the_client_that_asks(g1: Asker) -> N
 
 def test_a_group_without_members_is_refused_in_a_brokers_words(g1: Asker) -> None:
     answer = g1.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"})
-    assert (answer.code, answer.remark) == (1, "no consumer for this group, G")
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "no consumer for this group, G")
 
 
 def test_the_connections_of_a_live_group_come_with_its_subscriptions(g1: Asker) -> None:
@@ -123,7 +123,10 @@ def test_what_is_forbidden_to_a_group_is_told_with_it(g1_store: Path, tmp_path: 
 def test_one_group_is_told_as_configured_and_an_unknown_one_refused(g1: Asker) -> None:
     assert g1.value(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "CG_TAG"})["retryMaxTimes"] == 16
     answer = g1.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "No"})
-    assert (answer.code, answer.remark) == (26, "No group in this broker. group: No")
+    assert (answer.code, answer.remark) == (
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        "No group in this broker. group: No",
+    )
 
 
 # ---------------------------------------------------------------------- offsets
@@ -177,9 +180,15 @@ def test_what_a_consumer_tells_last_may_come_after_its_leave_taking(g1: Asker) -
     fields = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
     g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c", consumer("G")))
     g1.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c", "consumerGroup": "G"})
-    assert g1.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"}).code == 206
+    assert (
+        g1.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"}).code
+        == ResponseCode.CONSUMER_NOT_ONLINE
+    )
     assert g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
-    assert g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields, connection=FakeConnection()).code == 16
+    assert (
+        g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields, connection=FakeConnection()).code
+        == ResponseCode.NO_PERMISSION
+    )
     assert offset_of(g1, "G", "TopicTest", 1) == (0, "9")
 
 
@@ -198,7 +207,7 @@ def test_nobody_moves_the_offset_of_a_group_that_he_did_not_join(g1: Asker, onew
     g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG")))
     stranger = FakeConnection()
     assert g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields, connection=stranger, oneway=oneway).code == (
-        0 if oneway else 16
+        0 if oneway else ResponseCode.NO_PERMISSION
     )
     g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c2", consumer("Another")), connection=stranger)
     assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "2")
@@ -208,12 +217,15 @@ def test_an_offset_of_a_group_without_members_is_refused_for_only_tools_commit_s
     """What cloneGroupOffset does: a success would be believed, and no broker would ever know of it."""
     fields = {"consumerGroup": "CG_CLONE", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
     answer = g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
-    assert answer.code == 16
+    assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.remark == (
         "this broker is read-only: offsets of a group are taken from its members alone, and this client did not join "
         "CG_CLONE here"
     )
-    assert g1.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields | {"setZeroIfNotFound": "false"}).code == 22
+    assert (
+        g1.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields | {"setZeroIfNotFound": "false"}).code
+        == ResponseCode.QUERY_NOT_FOUND
+    )
 
 
 @pytest.mark.parametrize(("topic", "queue_id"), [("NoSuchTopic", 0), ("TopicTest", 4), ("TopicTest", -1)])

@@ -15,7 +15,7 @@ from golden_frames import Exchange, Session
 from golden_store import GOLDEN, unpack
 from heartbeats import consumer, heartbeat, subscription
 from protocol import bodies
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.message import decode_messages
 from store_writer import StoreWriter
@@ -121,7 +121,7 @@ def test_a_group_that_chooses_by_tags_again_has_no_expression(group: Group) -> N
 def test_a_group_that_is_gone_leaves_no_filter_behind(group: Group) -> None:
     group.tell(100, "a > 5")
     group.leave()
-    assert group.pull(100)[0] == 24
+    assert group.pull(100)[0] == ResponseCode.SUBSCRIPTION_NOT_EXIST
     group.tell(50, "a < 5")
     assert group.pull(50) == (FOUND, [0])
 

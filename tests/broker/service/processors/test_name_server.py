@@ -8,7 +8,7 @@ import pytest
 
 from asking import Asker, FakeConnection
 from broker.endpoint import Endpoint
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 
 NO_ROUTE = "No topic route info in name server for the topic: {}\n"
 
@@ -43,7 +43,7 @@ def test_a_route_names_one_broker_with_id_zero_and_queues_for_reading_alone(g1: 
 
 def test_a_topic_that_is_nowhere_has_no_route_in_a_name_servers_words(g1: Asker) -> None:
     answer = g1.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "NoSuchTopic"})
-    assert answer.code == 17
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST
     assert answer.remark is not None
     assert answer.remark.startswith(NO_ROUTE.format("NoSuchTopic"))
     assert not answer.body
@@ -147,7 +147,7 @@ def test_numbers_that_only_damage_explains_do_not_make_clients_build_billions_of
 def test_the_retry_topic_of_any_group_has_a_route(g1: Asker) -> None:
     (queues,) = g1.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%NewGroup"})["queueDatas"]
     assert queues["readQueueNums"] == 1
-    assert g1.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%"}).code == 17
+    assert g1.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%"}).code == ResponseCode.TOPIC_NOT_EXIST
 
 
 def test_the_topics_of_our_cluster_are_all_topics_and_those_of_another_none(g1: Asker) -> None:
@@ -180,22 +180,41 @@ def test_the_brokers_of_our_name_are_us(g1: Asker) -> None:
 
 def test_there_is_no_key_value_configuration(g1: Asker) -> None:
     answer = g1.ask(RequestCode.GET_KV_CONFIG, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicTest"})
-    assert (answer.code, answer.remark) == (22, "No config item, Namespace: ORDER_TOPIC_CONFIG Key: TopicTest")
+    assert (answer.code, answer.remark) == (
+        ResponseCode.QUERY_NOT_FOUND,
+        "No config item, Namespace: ORDER_TOPIC_CONFIG Key: TopicTest",
+    )
     answer = g1.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "ORDER_TOPIC_CONFIG"})
-    assert (answer.code, answer.remark) == (22, "No config item, Namespace: ORDER_TOPIC_CONFIG")
+    assert (answer.code, answer.remark) == (
+        ResponseCode.QUERY_NOT_FOUND,
+        "No config item, Namespace: ORDER_TOPIC_CONFIG",
+    )
 
 
 def test_the_name_servers_configuration_tells_our_own_port(g1: Asker) -> None:
     assert g1.value(RequestCode.GET_NAMESRV_CONFIG)["listenPort"] == "10911"
 
 
-@pytest.mark.parametrize("code", [100, 102, 103, 104, 205, 216, 217, 318, 327])
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.PUT_KV_CONFIG,
+        RequestCode.DELETE_KV_CONFIG,
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+        RequestCode.UPDATE_NAMESRV_CONFIG,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER,
+    ],
+)
 def test_what_would_change_a_name_server_is_refused(code: int, g1: Asker) -> None:
     answer = g1.ask(code, {})
-    assert (answer.code, answer.remark) == (16, "this broker is read-only")
+    assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "this broker is read-only")
 
 
 def test_a_route_without_a_topic_is_answered_naming_the_field(g1: Asker) -> None:
     answer = g1.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {})
-    assert answer.code == 1
+    assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "topic" in (answer.remark or "")

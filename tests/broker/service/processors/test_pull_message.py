@@ -10,7 +10,7 @@ from asking import Asker
 from broker.service.processors import pull_message
 from golden_store import GOLDEN
 from heartbeats import consumer, heartbeat, subscription
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.message import decode_messages
 from storage.files.waiting import Unfinished
@@ -36,7 +36,14 @@ def fields_of(topic: str, queue_id: int, queue_offset: int, **fields: str | int)
     return {name: str(value) for name, value in header.items()}
 
 
-def pull(asker: Asker, topic: str, queue_id: int, queue_offset: int, code: int = 11, **fields: str | int) -> Response:
+def pull(
+    asker: Asker,
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    code: int = RequestCode.PULL_MESSAGE,
+    **fields: str | int,
+) -> Response:
     return asker.ask(code, fields_of(topic, queue_id, queue_offset, **fields))
 
 
@@ -106,24 +113,44 @@ def test_the_class_filters_of_old_leave_the_choice_to_the_client(g1: Asker) -> N
 
 
 def test_lite_pulls_are_pulls(g1: Asker) -> None:
-    answer = pull(g1, "TopicTest", 0, 0, code=361, sysFlag=SUBSCRIPTION | 16)
+    answer = pull(g1, "TopicTest", 0, 0, code=RequestCode.LITE_PULL_MESSAGE, sysFlag=SUBSCRIPTION | 16)
     assert (answer.code, answer.remark) == (FOUND, "FOUND")
 
 
 @pytest.mark.parametrize(
     ("fields", "code", "words"),
     [
-        ({"consumerGroup": "Stranger", "sysFlag": 0}, 24, "the consumer's group info not exist"),
-        ({"topic": "TopicTx", "sysFlag": 0}, 24, "the consumer's subscription not exist"),
-        ({"sysFlag": 0, "subVersion": 8}, 25, "the consumer's subscription not latest"),
-        ({"subscription": "||"}, 23, "parse the consumer's subscription failed"),
-        ({"subscription": "a >", "expressionType": "SQL92"}, 23, "a >\n"),
-        ({"subscription": "", "expressionType": "SQL92"}, 23, "the expression is empty"),
-        ({"subscription": "a > 1", "expressionType": "sql92"}, 23, "TAG or SQL92"),
-        ({"topic": "TopicBatch", "sysFlag": 0}, 27, "Your expression may be wrong!"),
-        ({"topic": "NoSuchTopic"}, 17, "topic[NoSuchTopic] not exist"),
-        ({"queueId": 4}, 29, "queueId[4] is illegal, topic:[TopicTest] topicConfig.readQueueNums:[4]"),
-        ({"queueId": -1}, 29, "queueId[-1] is illegal"),
+        (
+            {"consumerGroup": "Stranger", "sysFlag": 0},
+            ResponseCode.SUBSCRIPTION_NOT_EXIST,
+            "the consumer's group info not exist",
+        ),
+        (
+            {"topic": "TopicTx", "sysFlag": 0},
+            ResponseCode.SUBSCRIPTION_NOT_EXIST,
+            "the consumer's subscription not exist",
+        ),
+        (
+            {"sysFlag": 0, "subVersion": 8},
+            ResponseCode.SUBSCRIPTION_NOT_LATEST,
+            "the consumer's subscription not latest",
+        ),
+        ({"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"),
+        ({"subscription": "a >", "expressionType": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "a >\n"),
+        (
+            {"subscription": "", "expressionType": "SQL92"},
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            "the expression is empty",
+        ),
+        ({"subscription": "a > 1", "expressionType": "sql92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "TAG or SQL92"),
+        ({"topic": "TopicBatch", "sysFlag": 0}, ResponseCode.FILTER_DATA_NOT_EXIST, "Your expression may be wrong!"),
+        ({"topic": "NoSuchTopic"}, ResponseCode.TOPIC_NOT_EXIST, "topic[NoSuchTopic] not exist"),
+        (
+            {"queueId": 4},
+            ResponseCode.INVALID_PARAMETER,
+            "queueId[4] is illegal, topic:[TopicTest] topicConfig.readQueueNums:[4]",
+        ),
+        ({"queueId": -1}, ResponseCode.INVALID_PARAMETER, "queueId[-1] is illegal"),
     ],
 )
 def test_what_a_broker_refuses_is_refused_in_its_words(
@@ -163,7 +190,7 @@ def test_a_group_that_may_not_consume_is_refused(g1_store: Path, tmp_path: Path)
     store = shutil.copytree(g1_store, tmp_path / "store")
     change_groups(store, consumeEnable=False)
     answer = pull(Asker(store), "TopicTest", 0, 0, consumerGroup="CG_TAG")
-    assert (answer.code, answer.remark) == (16, "subscription group no permission, CG_TAG")
+    assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "subscription group no permission, CG_TAG")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +225,11 @@ def test_a_group_that_may_not_broadcast_or_read_a_topic_is_refused(
             "4": "the consumer group[CG_TAG] can not consume by broadcast way",
             "5": "the consumer group[CG_TAG] is forbidden for topic[TopicTest]",
         }
-        assert (answer.code, answer.remark, answer.ext_fields) == (16, remark[expected], {"forbiddenType": expected})
+        assert (answer.code, answer.remark, answer.ext_fields) == (
+            ResponseCode.NO_PERMISSION,
+            remark[expected],
+            {"forbiddenType": expected},
+        )
 
 
 # ---------------------------------------------------------------------- the ends of a queue

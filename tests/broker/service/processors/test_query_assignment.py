@@ -8,7 +8,7 @@ import pytest
 
 from asking import Asker, FakeConnection
 from heartbeats import consumer, heartbeat, subscription
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 
 QUERY_ASSIGNMENT = 400
@@ -95,10 +95,10 @@ def test_members_without_a_queue_of_a_topic_get_none(g1: Asker) -> None:
 @pytest.mark.parametrize("body", [b"", b"{}", b"[", json.dumps({**QUESTION, "messageModel": None}).encode()])
 def test_a_question_that_cannot_be_read_is_an_error_that_says_so(body: bytes, g1: Asker) -> None:
     answer = g1.ask(QUERY_ASSIGNMENT, body=body)
-    assert answer.code == 1
+    assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "the body is no QueryAssignmentRequestBody" in (answer.remark or "")
 
 
 def test_nobody_can_be_told_to_pop(g1: Asker) -> None:
     answer = g1.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=b"{}")
-    assert (answer.code, answer.remark) == (16, "this broker is read-only")
+    assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "this broker is read-only")

@@ -345,7 +345,7 @@ def test_an_answer_is_cut_at_whole_messages_and_drops_the_oldest(
 def test_a_record_longer_than_any_frame_is_said_to_be(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = with_room_for(monkeypatch, g1_store, 10)
     response = query(tiny)
-    assert (response.code, response.remark) == (1, "the newest match is longer than 10 bytes")
+    assert (response.code, response.remark) == (ResponseCode.SYSTEM_ERROR, "the newest match is longer than 10 bytes")
     response = tiny.ask(VIEW, {"offset": "0"})
     assert response.code == ResponseCode.SYSTEM_ERROR
     assert "has 275 bytes, one answer at most 10" in (response.remark or "")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asking import Asker
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def test_unlocked_queues_are_free_for_the_others(g1: Asker) -> None:
     assert g1.value(RequestCode.LOCK_BATCH_MQ, body=body("c2", 0, 1)) == {"lockOKMQSet": [queue(0)]}
 
 
-@pytest.mark.parametrize("code", [41, 42])
+@pytest.mark.parametrize("code", [RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ])
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"clientId":"c"}', b'{"clientId":"c","consumerGroup":"G","mqSet":[1]}'])
 def test_a_body_that_is_none_is_answered_saying_what_is_wrong(code: int, data: bytes, g1: Asker) -> None:
     answer = g1.ask(code, body=data)
-    assert answer.code == 1
+    assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "LockBatchRequestBody" in (answer.remark or "")

@@ -10,7 +10,7 @@ from asking import Asker, queue_key
 from broker.service.processors.topic_admin import format_bitmap
 from heartbeats import consumer, heartbeat, subscription
 from oracles import store_times
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, ResponseCode
 from store_writer import START_TIMESTAMP, StoreWriter
 
 
@@ -50,11 +50,15 @@ def test_statistics_cover_every_configured_queue_of_a_topic(g1: Asker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "remark"), [(202, "topic[NoSuchTopic] not exist"), (351, "No topic in this broker. topic: NoSuchTopic")]
+    ("code", "remark"),
+    [
+        (RequestCode.GET_TOPIC_STATS_INFO, "topic[NoSuchTopic] not exist"),
+        (RequestCode.GET_TOPIC_CONFIG, "No topic in this broker. topic: NoSuchTopic"),
+    ],
 )
 def test_a_topic_that_is_nowhere_is_said_not_to_exist(code: int, remark: str, g1: Asker) -> None:
     answer = g1.ask(code, {"topic": "NoSuchTopic"})
-    assert (answer.code, answer.remark) == (17, remark)
+    assert (answer.code, answer.remark) == (ResponseCode.TOPIC_NOT_EXIST, remark)
 
 
 def test_a_topics_configuration_keeps_its_own_permissions(g1: Asker) -> None:
@@ -98,7 +102,7 @@ def test_the_brokers_own_topics_do_not_depend_on_what_is_stored(tmp_path: Path) 
 # ---------------------------------------------------------------------- offsets
 
 
-@pytest.mark.parametrize("code", [30, 31])
+@pytest.mark.parametrize("code", [RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET])
 @pytest.mark.parametrize("fields", [{"topic": "TopicTest", "queueId": "77"}, {"topic": "No", "queueId": "0"}])
 def test_the_offsets_of_an_unknown_queue_are_zero_and_no_error(code: int, fields: dict[str, str], g1: Asker) -> None:
     answer = g1.ask(code, fields)
@@ -147,7 +151,7 @@ def test_a_time_in_a_queue_that_is_nowhere_finds_offset_zero(timed: Asker) -> No
 
 def test_the_units_of_a_queue_that_is_nowhere_are_refused_in_a_brokers_words(g1: Asker) -> None:
     answer = g1.ask(RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "9", "index": "0", "count": "5"})
-    assert (answer.code, answer.remark) == (1, "9@TopicTest is not exist!")
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "9@TopicTest is not exist!")
 
 
 @pytest.mark.parametrize(("index", "count"), [("12", "5"), ("-1", "5"), ("99", "5"), ("0", "0"), ("0", "-3")])
