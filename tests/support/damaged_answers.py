@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 import oracles
 from damage_oracle import Disk, intact
-from protocol.message import decode_message
 from storage.query.get_message import get_message
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore
@@ -87,7 +86,8 @@ def pull_all(store: MessageStore, topic: str, queue_id: int) -> list[int]:
             return found
         result = get_message(store.queues, topic, queue_id, offset, 32, 2**20)
         for record in result.records:
-            message = decode_message(record)
+            message = oracles.read_record(bytes(record), 0)
+            assert message is not None
             check_sound(bytes(record), message.physical_offset)
             assert (message.topic, message.queue_id) == (topic, queue_id)
             found.append(message.physical_offset)

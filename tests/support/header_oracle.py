@@ -1,15 +1,15 @@
-"""Headers of commands read and written with other people's JSON, for comparing."""
+"""Headers of commands read and written with other people's JSON, for comparing; remoting-protocol §1.3 in binary."""
 
 import json
 import re
 import struct
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from protocol.binary_header import FIXED
-from protocol.header_fields import I32
-from protocol.java_hash import decode_java
+from oracles import decode_java
+
+I32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
 class Members(msgspec.Struct):
@@ -90,4 +90,5 @@ def written_header(
         struct.pack(">h", len(name.encode())) + name.encode() + struct.pack(">i", len(text.encode())) + text.encode()
         for name, text in (fields or {}).items()
     )
-    return FIXED.pack(code, 0, 479, opaque, flag, len(texts)) + texts + struct.pack(">i", len(pairs)) + pairs
+    fixed = struct.pack(">hbhiii", code, 0, 479, opaque, flag, len(texts))
+    return fixed + texts + struct.pack(">i", len(pairs)) + pairs
