@@ -118,7 +118,6 @@ def test_every_message_that_waits_is_as_described(shop: Shop) -> None:
 
 @pytest.mark.parametrize("format_", ["jsonl", "ndjson"])
 def test_every_line_of_a_table_is_as_described(shop: Shop, tmp_path: Path, format_: str) -> None:
-    pytest.importorskip("pyarrow")
     arguments = ("--format", format_, "--to", tmp_path / "table", "--engine", "local")
     assert rocketlens("export", shop.root, *arguments).code == 4  # one of the messages is damaged
     files = (tmp_path / "table" / "data").rglob(f"*.{format_}")
@@ -233,7 +232,8 @@ def test_a_command_and_the_api_write_the_same_of_a_message(shop: Shop, api: ApiO
 
 
 def test_parquet_has_one_schema_and_each_of_its_columns_a_name_in_json(shop: Shop, tmp_path: Path) -> None:
-    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow.parquet as pq
+
     from spark_jobs.read.arrow_columns import arrow_schema  # as above: what serves needs no pyarrow
 
     (tmp_path / "asked").write_text("A-1\n")

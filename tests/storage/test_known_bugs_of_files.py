@@ -264,8 +264,6 @@ class TestHosts:
     def test_every_recorded_offset_id_resolves_and_no_other_host_does(self, tmp_path: Path, name: str) -> None:
         """rmq#656, rust#10417, dash#4554; IPv6 hosts in g2-hosts."""
         folder = GOLDEN / "g2" / name
-        if not (folder / "store.tar.xz").exists():
-            pytest.skip(f"{name} is not recorded")
         root = unpack("store", tmp_path, archives=folder)
         directories = tuple(log_folders(root))
         store = MessageStore.open(root, StoreOptions(commit_log_directories=directories))

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -347,7 +346,6 @@ async def test_answers_that_wait_to_be_read_go_with_their_client(growing: Growin
         assert server.budget.in_flight == 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 async def test_a_held_pull_costs_a_few_kilobytes(growing: Growing) -> None:
     """Ten thousand in a hundred megabytes, with room: a thousand are held here, on several connections."""
     async with serving(service_of(growing.store)) as server:

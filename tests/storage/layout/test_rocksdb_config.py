@@ -5,6 +5,7 @@ import lzma
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rocksdict import Options, Rdict
 
 from golden_store import GOLDEN, unpack
 from protocol.errors import StoreError
+from rights import as_somebody
 from storage.layout.store_config import GROUPS, OFFSETS, TOPICS, StoreConfig
 
 G2 = GOLDEN / "g2"
@@ -136,14 +138,17 @@ def test_wherever_a_manifest_is_cut_no_row_is_missed_in_silence(stores: dict[str
     assert named > 100
 
 
-def test_a_database_without_rights_is_named(stores: dict[str, Path], tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
+def test_a_database_without_rights_is_named(
+    stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "temporary").chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
     database = tmp_path / "config" / "consumerOffsets"
     database.chmod(0)
     try:
-        with pytest.raises(StoreError, match=str(database)):
+        with as_somebody(tmp_path), pytest.raises(StoreError, match=str(database)):
             StoreConfig.load(tmp_path).refuse_unknown_offsets()
     finally:
         database.chmod(0o700)
