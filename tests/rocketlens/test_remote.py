@@ -7,7 +7,6 @@ import json
 import random
 import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from broker.service.dispatcher import handles
 from broker_harness import FakeStore, in_a_thread, service_of, serving_in_a_thread
 from certificates import Authority
 from frame_garbage import encode_frame_prefix
+from interop.stages import wait_until
 from message_encoding import encode_message
 from protocol.bodies import BrokerData, TopicRouteData, encode_json
 from protocol.codes import RequestCode
@@ -362,8 +362,8 @@ def test_closing_ends_what_waits() -> None:
 
         thread = threading.Thread(target=ask)
         thread.start()
-        while not (remote._remote._client._channels and next(iter(remote._remote._client._channels.values()))._waiting):
-            time.sleep(0.001)
+        channels = remote._remote._client._channels
+        wait_until(lambda: any(each._waiting for each in list(channels.values())), "a question that waits")
         remote.close()
         thread.join(30)
     assert len(caught) == 1

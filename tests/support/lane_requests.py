@@ -19,6 +19,7 @@ from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import ClientConnection, Dispatcher, Step
 from broker.service.processors.pull_message import Learn
 from broker.service.request_families import build_processors
+from broker_harness import DEADLINE_SECONDS
 from protocol.codes import SerializeType
 from protocol.command import Command, Response
 from protocol.kernels.responses import OPAQUE, ResponseTemplate
@@ -111,8 +112,9 @@ class Road:
         connection, wire = self.connect()
         for data in reads:
             connection.data_received(data)
-        while not connection.session.is_answered:  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(0)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not connection.session.is_answered:  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(0)
         connection.connection_lost(None)
         return bytes(wire.written), wire.is_closed
 

@@ -15,7 +15,7 @@ from asking import FakeConnection
 from broker.security.accounts import watched_accounts
 from broker.security.answer_rights import AnswerRights
 from broker.security.guard import Guard
-from broker_harness import RawClient, connected, service_of, serving
+from broker_harness import RawClient, connected, service_of, serving, until
 from golden_frames import value_of
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, ResponseCode
@@ -128,8 +128,7 @@ async def test_a_pull_that_waited_is_checked_when_its_message_comes(tmp_path: Pa
     async with serving(service_of(store, acl=acl)) as server, connected(server.addresses[0]) as client:
         waiting = pull_of("%RETRY%G", 0, queueOffset="1", sysFlag="6", suspendTimeoutMillis="15000")
         opaques = [client.send(RequestCode.PULL_MESSAGE, signed_fields(waiting, *who)) for who in (READER, OWNER)]
-        while len(server._service.polls) < 2:  # noqa: ASYNC110 - the pulls are on their way
-            await asyncio.sleep(0.01)
+        await until(lambda: len(server._service.polls) == 2)
         writer.append("%RETRY%G", b"a body of Secret", properties={"RETRY_TOPIC": "Secret"})
         writer.flush()
         await asyncio.to_thread(store.refresh)
