@@ -27,7 +27,9 @@ ELSEWHERE = {
 
 def sources(*folders: str) -> Iterator[tuple[str, ast.Module]]:
     for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
+        paths = sorted((ROOT / folder).rglob("*.py"))
+        assert paths, folder
+        for path in paths:
             yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
 
 

@@ -19,11 +19,11 @@ def test_the_costs_are_those_of_the_command_alone(tmp_path: Path) -> None:
         return measured.cpu_seconds, measured.seconds, measured.resident, measured.private
 
     held = bytearray(b"x" * 300_000_000)
-    (_, seconds, small, private), (_, _, large, private_large), (busy, *_) = map(cost, ("pass", HUNDRED_MB, BUSY))
+    (_, _, small, private), (_, _, large, private_large), (busy, seconds, *_) = map(cost, ("pass", HUNDRED_MB, BUSY))
     assert len(held) / 1e6 > large > small + 90
     assert private_large > private + 90
     assert busy >= 0.2
-    assert seconds > 0
+    assert seconds >= 0.2
 
 
 def test_python_alone_is_measured_where_no_script_is_named() -> None:

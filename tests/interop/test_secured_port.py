@@ -164,6 +164,8 @@ def test_a_plain_client_is_served_beside_tls_unless_tls_is_enforced(server: Secu
         assert "FD0000000000" in printed
 
 
-def test_no_secret_is_in_the_log(server: Secured) -> None:
+def test_no_secret_is_in_the_log(server: Secured, tls_client: JavaClient) -> None:
+    ask(tls_client, server, READER, "wrong-secret", *HOT_QUERY)
     log = server.log.read_text()
+    assert log
     assert not any(secret in log for secret in SECRETS)

@@ -1,5 +1,8 @@
 """The numbers of the record layout, as the format's reference states them."""
 
+import zlib
+from ipaddress import ip_address
+
 import pytest
 
 from protocol import message_layout as layout
@@ -25,10 +28,11 @@ def test_each_ipv6_host_makes_the_fixed_part_twelve_bytes_longer(sys_flag: int, 
 )
 @pytest.mark.parametrize("magic", [layout.V1_MAGIC, layout.V2_MAGIC])
 def test_all_parts_are_found_whatever_the_hosts(born_ip: str, store_ip: str, magic: int) -> None:
+    sys_flag = 0x10 * (":" in born_ip) + 0x20 * (":" in store_ip)
     for topic in TOPICS:
         record = pack_record(
             topic_bytes=topic.encode(), body=b"the body", properties_bytes=b"a\x01b\x02", queue_id=1, flag=2,
-            queue_offset=3, physical_offset=4, sys_flag=0x10 * (":" in born_ip) + 0x20 * (":" in store_ip),
+            queue_offset=3, physical_offset=4, sys_flag=sys_flag,
             born_timestamp=5, born_host=(born_ip, 6), store_timestamp=7, store_host=(store_ip, 8), reconsume_times=9,
             prepared_transaction_offset=10, magic=magic,
         )  # fmt: skip
@@ -36,7 +40,7 @@ def test_all_parts_are_found_whatever_the_hosts(born_ip: str, store_ip: str, mag
         assert record[places.body : places.body + places.body_length] == b"the body"
         assert record[places.topic : places.topic + places.topic_length].decode() == topic
         assert record[places.properties : places.total_size] == b"a\x01b\x02"
-        assert places.fixed.unpack_from(record)[2:] == (
-            places.fixed.unpack_from(record)[2], 1, 2, 3, 4, places.fixed.unpack_from(record)[7], 5,
-            places.fixed.unpack_from(record)[9], 6, 7, places.fixed.unpack_from(record)[12], 8, 9, 10, 8,
+        assert places.fixed.unpack_from(record) == (
+            len(record), magic, zlib.crc32(b"the body") & 0x7FFFFFFF, 1, 2, 3, 4, sys_flag, 5,
+            ip_address(born_ip).packed, 6, 7, ip_address(store_ip).packed, 8, 9, 10, len(b"the body"),
         )  # fmt: skip

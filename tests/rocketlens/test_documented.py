@@ -28,7 +28,7 @@ def run(test: doctest.DocTest, address: Endpoint, path: Path) -> int:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_docstrings(name: str, g1_store: Path, address: Endpoint) -> None:
+def test_what_docstrings_show_is_what_happens(name: str, g1_store: Path, address: Endpoint) -> None:
     module = importlib.import_module(f"rocketlens.{name}")
     with rocketlens.open(g1_store) as store, rocketlens.connect(str(address)) as remote:
         names = {"store": store, "remote": remote, "path": g1_store, "rocketlens": rocketlens, "asyncio": asyncio}
@@ -42,7 +42,7 @@ def test_every_method_of_a_store_that_looks_something_up_shows_how() -> None:
         assert f"store.{name}(" in shown, name
 
 
-def test_the_page(g1_store: Path, address: Endpoint) -> None:
+def test_what_the_page_shows_is_what_happens(g1_store: Path, address: Endpoint) -> None:
     text = re.sub(r"^```.*$", "", PAGE.read_text(), flags=re.M)
     test = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
     assert run(test, address, g1_store) > 20

@@ -96,6 +96,7 @@ def every_kill(
     while not run(work, arguments, number, renames):
         yield number
         number += each
+    assert number > 1, "it ended before its first step"
 
 
 def limit(renames: Renames) -> None:

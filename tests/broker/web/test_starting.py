@@ -1,6 +1,7 @@
 """What the HTTP port says while a store is being opened."""
 
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -76,6 +77,11 @@ def test_connections_that_come_when_it_ends_wait_for_what_comes_next(listeners: 
         assert client.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_without_a_port_nothing_is_answered() -> None:
+def test_without_a_port_nobody_answers(listeners: list[Listener]) -> None:
+    def is_there() -> bool:
+        return any(thread.name == "starting" for thread in threading.enumerate())
+
+    with answering(listeners):
+        assert is_there()
     with answering([]):
-        pass
+        assert not is_there()

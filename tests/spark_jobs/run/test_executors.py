@@ -67,7 +67,8 @@ def test_a_job_that_ends_before_there_is_an_executor_is_not_kept() -> None:
     counted = Counted(0)
     with watched_executors(cast("Executors", counted), lines.append, counted.clock):
         wait_until(lambda: lines == [STARTING], "the first line", WAIT_SECONDS)
-    assert not any(thread.name == "watch for executors" for thread in threading.enumerate())
+        (watcher,) = (thread for thread in threading.enumerate() if thread.name == "watch for executors")
+    assert not watcher.is_alive()
 
 
 def test_the_driver_is_no_executor(spark: "SparkContext") -> None:

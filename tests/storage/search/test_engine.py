@@ -344,9 +344,14 @@ class TestSteps:
         assert taken == 60
 
     def test_a_search_may_be_left_early(self, store: MessageStore) -> None:
+        before = set(threading.enumerate())
         steps = search(store, Criteria(), threads=2)
-        next(steps)
+        assert next(steps).messages
+        started = set(threading.enumerate()) - before
+        assert started
         steps.close()  # type: ignore[attr-defined]
+        assert not any(thread.is_alive() for thread in started)
+        assert list(steps) == []
 
     def test_pages_go_through_a_batch_message_by_message(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path / "batches")

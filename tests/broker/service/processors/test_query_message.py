@@ -22,6 +22,7 @@ from protocol.message_id import decode_message_id, encode_message_id
 from storage.files.waiting import Lookup
 from storage.query.lookup_call import KeyQuery
 from storage.store.message_store import QueryAnswer
+from store_writer import StoreWriter
 
 VIEW, QUERY = 33, 12
 FOREVER = "9223372036854775807"
@@ -210,10 +211,15 @@ def test_the_newest_matches_are_answered(asker: Asker, maximum: int, count: int)
     assert messages(query(asker, maxNum=str(maximum))) == everything[-count:]
 
 
-def test_more_than_the_cap_is_never_answered(asker: Asker) -> None:
-    response = query(asker, "TopicBulk", "bulk", maxNum=str(2**31 - 1), indexType="K")
-    if response.code == ResponseCode.SUCCESS:
-        assert len(messages(response)) <= MAXIMUM_BY_KEY
+@pytest.mark.parametrize("maximum", [MAXIMUM_BY_KEY + 1, 2**31 - 1])
+def test_more_than_the_cap_is_never_answered(tmp_path: Path, maximum: int) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for _ in range(MAXIMUM_BY_KEY + 6):
+        writer.append("TopicBulk", keys="bulk")
+    writer.close()
+    found = messages(query(Asker(writer.root), "TopicBulk", "bulk", maxNum=str(maximum), indexType="K"))
+    newest = [written.physical_offset for written in writer.written[-64:]]
+    assert [message.physical_offset for message in found] == newest
 
 
 def test_a_maximum_of_zero_finds_nothing(asker: Asker) -> None:
