@@ -1,10 +1,11 @@
-"""The habits of this house as far as files keep them: the workflow, hooks of git, the quick check, the release."""
+"""The habits of this house as far as files keep them: workflow, hooks of git, quick check, release, tests, oracles."""
 
+import ast
 import hashlib
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from pre_commit.clientlib import load_config
 from pre_commit.languages import pygrep
 
 from build_backend.release import CannotRelease, Release, notes, with_release, with_version
+from habits_of_tests import TESTS, habits_in, habits_of
 from quick_check import looking_at
 
 ROOT = Path(__file__).parent.parent
+PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 HOOKS = ROOT / ".pre-commit-config.yaml"
 
@@ -227,3 +230,151 @@ def test_no_folder_of_tests_has_a_name_that_pytest_leaves_out(pytestconfig: pyte
     assert {"tests", "build", "storage"} <= names
     left_out = pytestconfig.getini("norecursedirs")
     assert [name for name in names if any(fnmatch(name, pattern) for pattern in left_out)] == []
+
+
+# --- tests ------------------------------------------------------------------------------------------------------------
+
+SKIPS = {
+    "broker/cli/test_errors.py": "root alone can become somebody else",
+    "broker/cli/test_serve_state.py": "root may write anywhere",
+    "interop/test_consumers.py": "what a broker that writes does beside those that only we do",
+    "spark_jobs/publish/test_open_writers.py": "root alone can become somebody else",
+    "spark_jobs/publish/test_publish.py": "root alone can give files away; memory and disk may be one file system",
+    "spark_jobs/publish/test_staged_tree.py": "root alone can give files away",
+    "spark_jobs/publish/test_store_lock.py": "root alone can give files away",
+    "storage/files/test_mapped_file.py": "not every file system keeps holes",
+    "storage/kernels/test_file_map.py": "a machine may have no compiler but ziglang",
+    "test_build.py": "a machine may have no qemu",
+    "test_deploy_server.py": "a machine may have no systemd",
+    "test_sanitizers.py": "a compiler may have no sanitizers",
+    "test_wheels.py": "a machine may have few Pythons, and no root for those of another processor",
+}
+"""Modules of which tests may be left out, and where: nowhere is it because something was not recorded or installed."""
+
+SLEEPS = {
+    "broker/metrics/test_metrics_meter.py": "requests wait for so long, which is measured",
+    "broker/net/test_writing.py": "another process has the core, and a client reads late",
+    "broker/web/test_port.py": "a request that comes in pieces",
+    "broker/workers/test_supervisor.py": "all processes stand still for so long",
+    "spark_jobs/run/test_lost_exchange.py": "a process is killed at any time",
+    "support/port_flood.py": "so long is there load",
+    "support/port_load.py": "so long is there load",
+}
+"""Modules in which time goes by because that is what is tried; elsewhere a condition is polled."""
+
+ON_PURPOSE = {("skips", f"tests/{path}") for path in SKIPS} | {("sleeps", f"tests/{path}") for path in SLEEPS}
+
+
+def test_no_test_passes_whatever_happens_or_is_left_out_without_a_reason() -> None:
+    """No assertion that cannot fail, no failure that is swallowed, no sleep for a condition, no number for a code."""
+    paths = [path for path in TESTS.rglob("*.py") if "node_modules" not in path.parts]
+    assert len(paths) > 600
+    found = habits_in(paths)
+    assert [each for each in found if (each.what, each.path) not in ON_PURPOSE] == []
+    assert {(each.what, each.path) for each in found} == ON_PURPOSE
+
+
+def test_no_code_is_a_number_in_the_product() -> None:
+    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    assert len(paths) > 300
+    assert [each for each in habits_in(paths) if each.what == "number for a code"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("assert True", "cannot fail"),
+        ("assert found or True", "cannot fail"),
+        ("assert (found, wanted)", "cannot fail"),
+        ("assert found == found", "cannot fail"),
+        ("assert len(found) >= 0", "cannot fail"),
+        ("try:\n    check()\nexcept Exception:\n    pass", "swallows"),
+        ("try:\n    check()\nexcept:\n    pass", "swallows"),
+        ("with contextlib.suppress(AssertionError):\n    check()", "swallows"),
+        ("time.sleep(1)", "sleeps"),
+        ("async def wait():\n    await asyncio.sleep(0.1)", "sleeps"),
+        ("pytest.skip('not today')", "skips"),
+        ("pq = pytest.importorskip('pyarrow')", "skips"),
+        ("@pytest.mark.skipif(True, reason='none')\ndef test_it(): ...", "skips"),
+        ("g1.ask(33, fields)", "number for a code"),
+        ("Command(code=11)", "number for a code"),
+        ("for code in (0, 105, 106):\n    g1.ask(code)", "number for a code"),
+        ("@pytest.mark.parametrize('code', [11, 361])\ndef test_it(code): ...", "number for a code"),
+        ("assert g1.ask(RequestCode.PULL_MESSAGE).code == 17", "number for a code"),
+        ("assert asked['code'] in (11, 361)", "number for a code"),
+        ("assert (answer.code, answer.body) == (16, b'')", "number for a code"),
+        ("CASES = [(307, {'clientId': 'c1'}, 'Timeout')]", "number for a code"),
+    ],
+)
+def test_a_habit_that_is_planted_is_found(text: str, what: str) -> None:
+    assert {found for _, found in habits_of(ast.parse(text))} == {what}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "assert found == wanted or wanted is None",
+        "assert filters.make('a > 1') is filters.make('a > 1')",
+        "assert 0 < len(found)",
+        "try:\n    decode(data)\nexcept BadFrame:\n    pass",
+        "try:\n    work()\nexcept BaseException as error:\n    caught.append(error)",
+        "while not is_there():\n    time.sleep(0.01)",
+        "async def turn():\n    await asyncio.sleep(0)",
+        "assert rocketlens('view').code == 4",
+        "assert (status, json.loads(body)) == (200, {'status': 'ready'})",
+        "g1.ask(RequestCode.VIEW_MESSAGE_BY_ID, {'offset': '0'})",
+        "g1.ask(4711)",
+    ],
+)
+def test_what_is_none_of_these_habits_is_left_alone(text: str) -> None:
+    assert list(habits_of(ast.parse(text))) == []
+
+
+# --- oracles ----------------------------------------------------------------------------------------------------------
+
+SHARED = {
+    "search_oracle": {"storage.search": {"Criteria", "SearchPlace"}},
+    "sql92_oracle": {
+        "protocol.errors": {"FilterEvaluationError", "quote"},
+        "storage.filter.sql92.form": {
+            "All", "Compared", "Either", "IsNull", "Negated", "Nothing", "OneOf", "Searched", "Truth",
+        },
+        "storage.filter.sql92.node": {"Node", "PartKind", "Type"},
+    },
+}  # fmt: skip
+"""What an oracle has of the product: how a search is asked for, and the tree that the evaluation of SQL92 is given,
+which the answers of RocketMQ's own classes judge. The oracle of the search evaluates SQL92 by itself."""
+
+
+def imported(path: Path, seen: set[Path]) -> Iterator[tuple[str, str]]:
+    """Module and name of each import of a module of the tests, and of those of the tests that it imports."""
+    seen.add(path)
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names = [(each.name, "") for each in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [(node.module, each.name) for each in node.names]
+        else:
+            continue
+        for module, name in names:
+            homes = [home / Path(*module.split(".")).with_suffix(".py") for home in (TESTS / "support", TESTS)]
+            if own := next((each for each in homes if each.is_file()), None):
+                yield from imported(own, seen) if own not in seen else ()
+            else:
+                yield module, name
+
+
+def test_an_oracle_shares_nothing_with_what_it_judges() -> None:
+    """Nor does what drives the official programs, or records what they answer."""
+    oracles = sorted((TESTS / "support").glob("*oracle*.py"))
+    assert len(oracles) > 12
+    drivers = [path for folder in ("interop", "golden/record") for path in sorted((TESTS / folder).glob("*.py"))]
+    oracles += [path for path in drivers if not path.name.startswith(("test_", "conftest"))]
+    assert len(oracles) > 30
+    for path in oracles:
+        found: dict[str, set[str]] = {}
+        for module, name in imported(path, set()):
+            assert module != "jsonpath", f"{path}: a search of ours reads JSONPath with it"
+            if module.split(".")[0] in PACKAGES:
+                found.setdefault(module, set()).add(name)
+        assert found == SHARED.get(path.stem, {}), path
