@@ -21,7 +21,7 @@ class LifeQuestion(Question):
     topic: Topic | None = None
 
 
-class GroupProgress(msgspec.Struct, rename="camel", kw_only=True):
+class LifeProgress(msgspec.Struct, rename="camel", kw_only=True):
     """How far a consumer group has come in the queue of a record."""
 
     group: str
@@ -36,7 +36,7 @@ class LifeEvent(msgspec.Struct, rename="camel", kw_only=True):
     stage: str | None
     note: str
     until_timestamp: int | None
-    groups: list[GroupProgress]
+    groups: list[LifeProgress]
     message: MessageLine | None
     trace: Trace | None
 
@@ -112,7 +112,7 @@ def _may_see(context: RequestContext, event: Event, *, sees_message: bool) -> bo
 
 def _event(event: Event) -> LifeEvent:
     groups = [
-        GroupProgress(group=each.group, next_offset=each.next_offset, has_passed=each.has_passed)
+        LifeProgress(group=each.group, next_offset=each.next_offset, has_passed=each.has_passed)
         for each in event.groups
     ]
     return LifeEvent(
