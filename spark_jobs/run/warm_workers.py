@@ -1,25 +1,63 @@
 """Python workers that are ready when they start: the daemon that forks them imports what tasks need, once.
 
 `spark.python.daemon.module` names this module. Spark's own daemon imports nothing, so that each worker spends the first
-second of its first task on NumPy and our modules.
+second of its first task on NumPy and our modules. Spark also puts an archive of its Python sources first on the path,
+and each start compiles anew what it imports of that: an installed pyspark, where that is done already, takes its place.
 """
 
 import gc
 import importlib
 import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 MODULE: Final = "ROCKETLENS_WARM_MODULE"
 """Environment variable: the module of the tasks to come."""
 
+ARCHIVE: Final = "pyspark.zip"
+"""In the directory `python/lib` of a Spark, which is the package `pyspark` itself where that was installed by pip."""
+
 
 def main() -> None:
     """Get ready, then do as Spark's daemon."""
+    sys.path[:] = without_archives(sys.path)
     from pyspark import daemon  # the driver, which only names this module, does without
 
     warm_up()
-    manager: Any = daemon.manager
-    manager()
+    as_spark: Any = daemon
+    as_spark.worker = keep_imports(as_spark.worker)
+    as_spark.manager()
+
+
+def without_archives(path: list[str]) -> list[str]:
+    """Leave out Spark's archives of pyspark and py4j where the pyspark that they are part of can be imported itself."""
+    for name in path:
+        archives = Path(name).parent
+        installed = archives.parents[1] if Path(name).name == ARCHIVE else None
+        if installed is None or installed.name != "pyspark" or str(installed.parent) not in path:
+            continue
+        if (installed / "daemon.py").exists() and (installed.parent / "py4j").exists():
+            return [each for each in path if Path(each).parent != archives]
+    return path
+
+
+def keep_imports(worker: Callable[..., int]) -> Callable[..., int]:
+    """Have the collector of a worker, which Spark's daemon runs after each task, look away from what tasks import.
+
+    With the client of an object store, looking takes longer than a small task.
+    """
+
+    def run(*arguments: Any) -> int:
+        before = len(sys.modules)
+        code = worker(*arguments)
+        if len(sys.modules) > before:
+            gc.collect()
+            gc.freeze()
+        return code
+
+    return run
 
 
 def warm_up() -> None:

@@ -3,10 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
+import pytest
+
 from spark_jobs.run.session import run_tasks
-from spark_jobs.run.warm_workers import MODULE
+from spark_jobs.run.warm_workers import MODULE, without_archives
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -19,11 +23,26 @@ def test_a_worker_has_the_tasks_modules_before_its_first_task(spark: "SparkConte
         from pathlib import Path
 
         parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\0")
-        return {"parent": parent, "warm": "spark_jobs.commands.run" in sys.modules}
+        pyspark = sys.modules["pyspark"].__file__
+        return {"parent": parent, "warm": "spark_jobs.commands.run" in sys.modules, "pyspark": pyspark}
 
     (found,) = run_tasks(spark, "look", [0], look)
     assert "spark_jobs.run.warm_workers" in found["parent"]
     assert found["warm"]
+    assert found["pyspark"] == pyspark.__file__, "Spark's archive is compiled by each worker"
+
+
+def test_an_archive_of_pyspark_stays_on_the_path_unless_what_it_is_part_of_can_be_imported(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    archives = [str(packages / "pyspark" / "python" / "lib" / name) for name in ("pyspark.zip", "py4j-0.10-src.zip")]
+    elsewhere = ["/spark/python/lib/pyspark.zip", "/spark/python/lib/py4j-0.10-src.zip"]
+    path = [*archives, "/ours", *elsewhere, str(packages)]
+    (packages / "pyspark").mkdir(parents=True)
+    (packages / "pyspark" / "daemon.py").touch()
+    assert without_archives(path) == path, "py4j is in its archive only"
+    (packages / "py4j").mkdir()
+    assert without_archives(path) == ["/ours", *elsewhere, str(packages)]
+    assert without_archives(path[:-1]) == path[:-1], "this Python does not look there"
 
 
 def test_workers_of_a_session_do_not_look_for_modules_where_they_are_started(spark: "SparkContext") -> None:
@@ -46,3 +65,15 @@ def test_only_what_was_asked_for_is_imported_and_no_thread_is_left_behind_by_it(
         environment = {**os.environ, MODULE: module, "PYTHONPATH": os.pathsep.join(sys.path)}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == expected
+
+
+@pytest.mark.parametrize(("task", "expected"), [("import wave", True), ("wave = [[]]", False)])
+def test_the_collector_looks_away_from_what_a_task_has_imported(task: str, *, expected: bool) -> None:
+    """And from nothing else, which may be garbage by then."""
+    code = (
+        "import gc; from spark_jobs.run.warm_workers import keep_imports; gc.freeze(); before = gc.get_freeze_count(); "
+        f"code = keep_imports(lambda task: exec(task) or 7)({task!r}); print(code, gc.get_freeze_count() > before)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"7 {expected}"
