@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -54,18 +55,26 @@ class ObjectStore:
 
 @contextlib.contextmanager
 def object_store() -> Iterator[ObjectStore]:
-    """Run one."""
-    from moto.server import ThreadedMotoServer
+    """Run one: moto's application of S3 alone, since its server asks for each request which service is meant."""
+    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
+    from moto.s3.models import s3_backends
+    from werkzeug.serving import make_server
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
+    class Quiet(MotoRequestHandler):
+        def log_request(self, *_: object) -> None:
+            """pytest would keep a line of each."""
+
+    for held in s3_backends.values():
+        held.reset()  # what an earlier one in this process held
+    server = make_server("127.0.0.1", 0, create_backend_app("s3"), threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     try:
-        # What an earlier one in this process held is kept by moto.
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/reset", data=b"", timeout=60).close()
-        yield _with_bucket(f"http://127.0.0.1:{port}")
+        yield _with_bucket(f"http://127.0.0.1:{server.port}")
     finally:
-        server.stop()
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @contextlib.contextmanager
