@@ -194,6 +194,11 @@ def read_record(
     return record
 
 
+BYTE, SHORT, INT, LONG = (struct.Struct(">" + letter) for letter in "bhiq")
+HEAD, BEFORE_BODY = struct.Struct(">iiiiiqqiq"), struct.Struct(">iqi")
+"""Signed integers of 1 (b), 2 (h), 4 (i) and 8 bytes (q): fields of a record between those of any length."""
+
+
 class _TooShort(Exception):
     """A length leads out of the record, or is negative where Java fails on it."""
 
@@ -211,22 +216,21 @@ class _Cursor:
         self.position += size
         return self.data[self.position - size : self.position]
 
-    def integer(self, size: int) -> int:
-        return signed(self.raw(size), 0, size)
+    def integers(self, form: struct.Struct) -> tuple[int, ...]:
+        return form.unpack(self.raw(form.size))
 
 
 def _read_fields(data: bytes, magic: int) -> Record:
     cursor = _Cursor(data)
-    total_size, _, crc, queue_id, flag = (cursor.integer(4) for _ in range(5))
-    queue_offset, physical_offset = cursor.integer(8), cursor.integer(8)
-    sys_flag, born_timestamp = cursor.integer(4), cursor.integer(8)
-    born_host = cursor.raw(16 if sys_flag & 0x10 else 4), cursor.integer(4)
-    store_timestamp = cursor.integer(8)
-    store_host = cursor.raw(16 if sys_flag & 0x20 else 4), cursor.integer(4)
-    reconsume_times, prepared_transaction_offset = cursor.integer(4), cursor.integer(8)
-    body = cursor.raw(max(0, cursor.integer(4)))
-    topic = cursor.raw(cursor.integer(1 if magic == V1_MAGIC else 2))
-    properties = cursor.raw(max(0, cursor.integer(2)))
+    total_size, _, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp = cursor.integers(HEAD)
+    born_host = cursor.raw(16 if sys_flag & 0x10 else 4), *cursor.integers(INT)
+    (store_timestamp,) = cursor.integers(LONG)
+    store_host = cursor.raw(16 if sys_flag & 0x20 else 4), *cursor.integers(INT)
+    reconsume_times, prepared_transaction_offset, body_size = cursor.integers(BEFORE_BODY)
+    body = cursor.raw(max(0, body_size))
+    topic = cursor.raw(*cursor.integers(BYTE if magic == V1_MAGIC else SHORT))
+    (properties_size,) = cursor.integers(SHORT)
+    properties = cursor.raw(max(0, properties_size))
     if cursor.position != total_size:
         raise _TooShort
     return Record(
