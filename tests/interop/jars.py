@@ -24,6 +24,11 @@ Of 5.5.1 Maven finds these five modules and no others.
 """
 
 
+GO_FLAGS = ("-trimpath", "-ldflags=-w", "-gcflags=all=-N -l -dwarf=false")
+GO_ENVIRONMENT = {"CGO_ENABLED": "0"}
+"""How programs of the tests are built with Go: without what makes them fast or easy to debug, which costs more."""
+
+
 class ClientUnavailable(RuntimeError):
     """A client cannot be run here; the text says what is missing and what to do."""
 
@@ -97,8 +102,8 @@ def build_go(module: str, folder: Path) -> None:
     if go is None:
         raise ClientUnavailable(f"go is not on the PATH: the tests need Go to build {module}")
     folder.mkdir()
-    environment = os.environ | {"GOBIN": str(folder)}
-    command = [go, "install", "-trimpath", module]
+    environment = os.environ | GO_ENVIRONMENT | {"GOBIN": str(folder)}
+    command = [go, "install", *GO_FLAGS, module]
     outcome = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )

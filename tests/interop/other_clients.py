@@ -11,12 +11,13 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from interop.jars import ClientUnavailable, cached
+from interop.jars import GO_ENVIRONMENT, GO_FLAGS, ClientUnavailable, cached
 
 HERE = Path(__file__).parent
 FILES = {"node": ("package.json", "package-lock.json"), "go": ("go.mod", "go.sum", "main.go")}
@@ -103,13 +104,14 @@ def _install_node(folder: Path) -> None:
 def _build_go(folder: Path) -> None:
     folder.mkdir()
     go = _tool("go", "Go 1.18 or later")
-    _run([go, "build", "-mod=readonly", "-trimpath", "-o", str(folder / "consume"), "."], HERE / "go")
+    _run([go, "build", "-mod=readonly", *GO_FLAGS, "-o", str(folder / "consume"), "."], HERE / "go", GO_ENVIRONMENT)
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _run(command: list[str], folder: Path, environment: Mapping[str, str] = MappingProxyType({})) -> None:
     outcome = subprocess.run(
         command,
         cwd=folder,
+        env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
