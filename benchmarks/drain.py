@@ -29,7 +29,7 @@ from benchmarks.remoting import Peer
 from benchmarks.report import machine
 from benchmarks.server_process import ServerProcess, cpu_ns
 from benchmarks.store_plan import TOPIC, StoreParameters, StorePlan
-from tests.interop.jars import tool
+from tests.interop.jars import compiled, tool
 
 ONE_PERCENT = Subscription("amount < 4 AND region = 'r1'", "SQL92", 1 / 100)
 SOURCE = Path(__file__).with_name("Drain.java")
@@ -81,10 +81,9 @@ class Consumer:
 
 @contextmanager
 def consumer(jars: Path, work: Path) -> Iterator[Consumer]:
-    """The consumer's JVM, which gets ``work`` for its classes and its log."""
+    """The consumer's JVM, which gets ``work`` for its log."""
     work.mkdir(parents=True)
-    class_path = f"{work}:{jars}/*"
-    subprocess.run([tool("javac"), "-d", str(work), "-cp", class_path, str(SOURCE)], check=True)
+    class_path = f"{jars}/*:{compiled(jars, SOURCE)}"
     command = [tool("java"), *CLIENT_OPTIONS, f"-Duser.home={work}", "-cp", class_path, "Drain"]
     with (
         (work / "consumer.log").open("wb") as log,

@@ -6,19 +6,22 @@ import pytest
 
 from interop.java_client import JavaClient
 
-Java = Callable[[str, str], JavaClient]
+Java = Callable[..., JavaClient]
 
 
 @pytest.fixture(scope="session")
 def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
-    """``java(version, form)``: the client of that version that writes headers in that form, one for all tests."""
-    started: dict[tuple[str, str], JavaClient] = {}
+    """``java(version, form, *properties)``: the client of that version that writes headers in that form.
 
-    def client(version: str, form: str) -> JavaClient:
-        if (version, form) not in started:
-            work = tmp_path_factory.mktemp(f"java-{version}-{form}")
-            started[version, form] = JavaClient(version, form, work)
-        return started[version, form]
+    One for all tests, and one more for those that give it the same system properties.
+    """
+    started: dict[tuple[str, ...], JavaClient] = {}
+
+    def client(version: str, form: str, *properties: str) -> JavaClient:
+        key = (version, form, *properties)
+        if key not in started:
+            started[key] = JavaClient(version, form, tmp_path_factory.mktemp(f"java-{version}-{form}"), *properties)
+        return started[key]
 
     yield client
     for running in started.values():

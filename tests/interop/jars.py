@@ -4,6 +4,7 @@ The cache, a folder for each thing that is brought or built once, serves other c
 """
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -48,7 +49,26 @@ def jars(version: str = SERVER_VERSION) -> Path:
     return cached(version, lambda folder: _download(version, folder))
 
 
-def cached(name: str, fill: Callable[[Path], None]) -> Path:
+def compiled(jars: Path, *sources: Path) -> Path:
+    """The folder with the classes of Java sources, compiled once against a folder of jars by the Java that is here."""
+    digest = hashlib.sha256(f"{java_identity()}\n{jars}\n".encode())
+    for source in sources:
+        digest.update(source.read_bytes())
+    quick = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-proc:none")
+    command = [tool("javac"), *quick, "-cp", f"{jars}/*", *map(str, sources)]
+    return cached(
+        f"classes-{jars.name}-{digest.hexdigest()[:16]}",
+        lambda folder: subprocess.run([*command, "-d", str(folder)], check=True),
+    )
+
+
+def java_identity() -> str:
+    """What differs between two Javas: path, size and time of the one that `tool` finds."""
+    java = Path(tool("java")).resolve()
+    return f"{java} {java.stat().st_size} {java.stat().st_mtime_ns}"
+
+
+def cached(name: str, fill: Callable[[Path], object]) -> Path:
     """The folder ``name`` of the cache, filled when it is not there yet; one that exists is complete.
 
     ``fill`` gets a neighbour folder that does not exist, makes it, and raises when it cannot.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interop.jars import jars, tool
+from interop.jars import compiled, jars, tool
 
 SOURCES = [Path(__file__).with_name(name) for name in ("Harness.java", "Consumers.java")]
 SOURCES_OF_5 = [Path(__file__).with_name("Dashboard.java")]
@@ -99,21 +99,19 @@ class JavaClient:
     """A JVM with the jars of one version; ``form`` is JSON or ROCKETMQ, the form in which it writes its headers."""
 
     def __init__(self, version: str, form: str, work: Path, *properties: str) -> None:
-        """Compiles the harness against that version's jars and starts it; ``work`` is its home and gets its logs.
+        """Starts the harness with that version's jars; ``work`` is its home and gets its logs.
 
         ``properties`` are system properties for it, like ``-Dtls.enable=true``.
         """
         self.version, self.form = version, form
         self._used: set[str] = set()
-        classes, home = work / "classes", work / "home"
+        home = work / "home"
         (home / "conf").mkdir(parents=True)
         (home / "conf" / "logback_tools.xml").write_text(TOOLS_LOGBACK)
-        class_path = f"{jars(version)}/*"
-        sources = SOURCES + (SOURCES_OF_5 if version.startswith("5.") else [])
-        subprocess.run([tool("javac"), "-d", str(classes), "-cp", class_path, *map(str, sources)], check=True)
+        classes = compiled(jars(version), *SOURCES, *(SOURCES_OF_5 if version.startswith("5.") else ()))
         command = [tool("java"), *SMALL_JVM, "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8", f"-Duser.home={home}"]
         command += [f"-Drocketmq.home.dir={home}", f"-Drocketmq.serialize.type={form}", *properties]
-        command += ["-cp", f"{classes}{os.pathsep}{class_path}", "Harness"]
+        command += ["-cp", f"{jars(version)}/*{os.pathsep}{classes}", "Harness"]
         self.conf = home / "conf"
         self._log = home / "stderr.log"
         with self._log.open("wb") as log:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from interop.jars import SERVER_VERSION, jars, tool
+from interop.jars import SERVER_VERSION, compiled, jars, tool
 from interop.java_client import SMALL_JVM
 
 SOURCE = Path(__file__).with_name("Producing.java")
@@ -93,11 +93,10 @@ class Producer:
 @contextlib.contextmanager
 def producing(name_server: str, work: Path, per_second: float) -> Iterator[Producer]:
     """A producer that sends ``per_second`` messages a second, to no topic yet; stopped when the block ends."""
-    classes, home = work / "producing", work / "producing-home"
+    home = work / "producing-home"
     home.mkdir()
-    class_path = f"{jars(SERVER_VERSION)}/*"
-    subprocess.run([tool("javac"), "-d", str(classes), "-cp", class_path, str(SOURCE)], check=True)
-    command = [tool("java"), *SMALL_JVM, f"-Duser.home={home}", "-cp", f"{classes}{os.pathsep}{class_path}"]
+    class_path = f"{jars(SERVER_VERSION)}/*{os.pathsep}{compiled(jars(SERVER_VERSION), SOURCE)}"
+    command = [tool("java"), *SMALL_JVM, f"-Duser.home={home}", "-cp", class_path]
     with (home / "stderr.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "Producing", name_server, str(per_second)],

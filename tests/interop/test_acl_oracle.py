@@ -3,6 +3,7 @@
 import base64
 import itertools
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +30,8 @@ from broker.security.accounts import load_accounts
 from broker.security.address_patterns import parse_address_pattern
 from broker.security.guard import Guard
 from broker.security.watched_files import Watched
-from interop.jars import OLD_CLIENT_VERSION, jars, tool
+from interop.jars import OLD_CLIENT_VERSION, compiled, jars, tool
+from interop.java_client import SMALL_JVM
 from protocol.codes import RequestCode
 from protocol.command import Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
@@ -52,9 +54,9 @@ def acl(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ask(acl: Path) -> Iterator[Ask]:
     home = acl.parent.parent
-    class_path = f"{home}:{jars(OLD_CLIENT_VERSION)}/*"
-    subprocess.run([tool("javac"), "-d", str(home), "-cp", class_path, str(SOURCE)], check=True, timeout=90)
-    command = [tool("java"), "-Xmx128m", "-XX:+UseSerialGC", f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
+    folder = jars(OLD_CLIENT_VERSION)
+    class_path = f"{folder}/*{os.pathsep}{compiled(folder, SOURCE)}"
+    command = [tool("java"), *SMALL_JVM, f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
     process = subprocess.Popen(
         [*command, "-cp", class_path, "AclOracle"],
         stdin=subprocess.PIPE,

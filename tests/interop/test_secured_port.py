@@ -63,15 +63,10 @@ def server(
 
 
 @pytest.fixture(scope="module", params=[SERVER_VERSION, OLD_CLIENT_VERSION])
-def tls_client(
-    request: pytest.FixtureRequest, authority: Authority, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaClient]:
+def tls_client(request: pytest.FixtureRequest, authority: Authority, java: Java) -> JavaClient:
     """A client that speaks TLS and trusts our authority alone."""
     trust = ["-Dtls.client.authServer=true", f"-Dtls.client.trustCertPath={authority.certificate}"]
-    work = tmp_path_factory.mktemp(f"tls-{request.param}")
-    client = JavaClient(request.param, "JSON", work, "-Dtls.enable=true", *trust)
-    yield client
-    client.close()
+    return java(request.param, "JSON", "-Dtls.enable=true", *trust)
 
 
 def ask(client: JavaClient, server: Secured, access_key: str, secret_key: str, *command: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import os
 import socket
 import struct
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from golden_store import G1
-from interop.jars import JarsUnavailable, jars
+from interop.jars import JarsUnavailable, compiled, jars
 from interop.proxy import recording_proxy
 from interop.wire import BINARY_HEADER, Frame, FrameSplitter, ask, decode_frame, encode_request
 from protocol.codes import RequestCode
@@ -102,3 +103,26 @@ def test_jars_that_are_there_are_not_fetched_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "5.5.0").mkdir()
     assert jars("5.5.0") == tmp_path / "5.5.0"
+
+
+def test_sources_are_compiled_once_by_each_java_until_one_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    programs, source = tmp_path / "bin", tmp_path / "A.java"
+    programs.mkdir()
+    for name, script in {"java": "exit 1", "javac": '/bin/mkdir "$8"; echo "$@" > "$8/said"'}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("ROCKETLENS_JARS", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    source.write_text("class A {}")
+    first = compiled(tmp_path / "5.5.0", source)
+    assert f"-cp {tmp_path}/5.5.0/* {source} -d " in (first / "said").read_text()
+    (first / "said").unlink()
+    assert compiled(tmp_path / "5.5.0", source) == first
+    assert list(first.iterdir()) == []
+    source.write_text("class A { int b; }")
+    second = compiled(tmp_path / "5.5.0", source)
+    os.utime(programs / "java", (1, 1))
+    assert len({first, second, compiled(tmp_path / "5.5.0", source)}) == 3
