@@ -179,6 +179,7 @@ def markdown(results: Mapping[str, Any]) -> str:
 @click.option("--store-dir", type=click.Path(path_type=Path), default=DEFAULT_STORE_DIRECTORY, show_default=True)
 @click.option("--count", default=8_000_000, show_default=True, help="Messages to search.")
 @click.option("--lookup-count", default=StoreParameters.count, show_default=True, help="Messages to look keys up in.")
+@click.option("--segment-size", default=StoreParameters.segment_size, show_default=True, help="Bytes of a log's file.")
 @click.option("--keys", default=KEYS, show_default=True)
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--jars", type=click.Path(path_type=Path, exists=True), help="The official jars [default: by Maven].")
@@ -189,6 +190,7 @@ def main(
     store_dir: Path,
     count: int,
     lookup_count: int,
+    segment_size: int,
     keys: int,
     rounds: int,
     jars: Path | None,
@@ -198,12 +200,12 @@ def main(
 ) -> None:
     """Measure searches beside grep, and a batch of keys; print the table."""
     found_jars = None if no_jars else java_broker.find_jars(jars)
-    indexed = make_store(store_dir, StoreParameters(count=lookup_count), found_jars)
+    indexed = make_store(store_dir, StoreParameters(count=lookup_count, segment_size=segment_size), found_jars)
     warm_kernel_cache(indexed)
     indexed_plan = StorePlan.load(indexed)
     bring_into_memory(indexed)
     lookups = [measure(indexed, indexed_plan, keys) for measure in (measure_lookup, measure_command)]
-    store = make_store(store_dir, StoreParameters(count=count), None)
+    store = make_store(store_dir, StoreParameters(count=count, segment_size=segment_size), None)
     plan = StorePlan.load(store)
     results = {
         "messages": count,
