@@ -19,7 +19,7 @@ from broker.config import ServeOptions
 from broker.workers.supervisor import PATIENCE_SECONDS
 from compose import COMPOSE_FILE, ROOT, STOP_SECONDS, Composition, dockerfile_stages, entry_point, image_environment
 from interop.jars import jars
-from interop.official_broker import OPEN_MODULES, WITHOUT_TLS
+from interop.official_broker import OPEN_MODULES, QUICK_JVM, WITHOUT_TLS, class_archive
 from interop.wire import ask
 from spark_classes import quick_jvm
 
@@ -182,7 +182,7 @@ def test_the_official_broker_registers_with_the_official_name_server(tmp_path: P
     provided = {f"/home/rocketmq/rocketmq-{version}/lib": jars(version), "/tmp": tmp_path}
     composition = Composition(tmp_path, {}, provided=provided)
     # What the image sets, and the options that a Java newer than the image's 8 needs.
-    options = [*OPEN_MODULES, WITHOUT_TLS, f"-Duser.home={tmp_path}", "-XX:TieredStopAtLevel=1"]
+    options = [*OPEN_MODULES, *QUICK_JVM, *class_archive(version), WITHOUT_TLS, f"-Duser.home={tmp_path}"]
     environment = {"ROCKETMQ_HOME": str(tmp_path), "JDK_JAVA_OPTIONS": " ".join(options)}
     name_server = ("127.0.0.1", composition.port(9876))
     with composition.running("namesrv", environment) as namesrv:

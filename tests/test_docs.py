@@ -22,6 +22,7 @@ from cli_reference import command_line_reference, commands
 from compose import image_environment, load
 from golden_store import G1
 from interop.jars import jars, tool
+from interop.official_broker import QUICK_JVM, class_archive
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
@@ -192,7 +193,7 @@ def test_what_the_demo_says_to_type_finds_what_it_promises(demo: Demo) -> None:
 @pytest.mark.interop
 def test_the_mqadmin_line_of_the_demo_works_with_the_official_mqadmin(demo: Demo) -> None:
     (command,) = [command for command in demo.commands if command[0] == "mqadmin"]
-    java = [tool("java"), f"-Duser.home={demo.folder}", "-cp", f"{jars()}/*"]
+    java = [tool("java"), *QUICK_JVM, *class_archive(), f"-Duser.home={demo.folder}", "-cp", f"{jars()}/*"]
     outcome = demo.run([*java, "org.apache.rocketmq.tools.command.MQAdminStartup", *command[1:]])
     recorded = (G1 / "mqadmin-out" / "queryMsgByKey-hot.txt").read_text().strip()
     assert recorded in outcome.stdout, outcome

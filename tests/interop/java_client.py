@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from interop.jars import compiled, jars, tool
+from interop.official_broker import QUICK_JVM, class_archive
 
 SOURCES = [Path(__file__).with_name(name) for name in ("Harness.java", "Consumers.java")]
 SOURCES_OF_5 = [Path(__file__).with_name("Dashboard.java")]
 """What uses classes that 4.9 has in other packages."""
 ANSWER_SECONDS = 180
-SMALL_JVM = ["-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+SMALL_JVM = ["-Xms32m", "-Xmx256m", *QUICK_JVM]
 TOOLS_LOGBACK = "<configuration><root level='OFF'/></configuration>\n"
 
 
@@ -109,8 +110,9 @@ class JavaClient:
         (home / "conf").mkdir(parents=True)
         (home / "conf" / "logback_tools.xml").write_text(TOOLS_LOGBACK)
         classes = compiled(jars(version), *SOURCES, *(SOURCES_OF_5 if version.startswith("5.") else ()))
-        command = [tool("java"), *SMALL_JVM, "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8", f"-Duser.home={home}"]
-        command += [f"-Drocketmq.home.dir={home}", f"-Drocketmq.serialize.type={form}", *properties]
+        command = [tool("java"), *SMALL_JVM, *class_archive(version), "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8"]
+        command += [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", f"-Drocketmq.serialize.type={form}"]
+        command += properties
         command += ["-cp", f"{jars(version)}/*{os.pathsep}{classes}", "Harness"]
         self.conf = home / "conf"
         self._log = home / "stderr.log"

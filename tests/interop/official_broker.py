@@ -9,15 +9,17 @@ the process printed and logged is in `OfficialProcess.log_text` and is part of e
 """
 
 import contextlib
+import hashlib
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.server_process import free_port
-from interop.jars import SERVER_VERSION, jars, tool
+from interop.jars import SERVER_VERSION, cached, jars, java_identity, tool
 from interop.wire import ask
 
 GET_BROKER_CONFIG = 26
@@ -56,7 +58,8 @@ OPEN_MODULES = [
 WITHOUT_TLS = "-Dtls.server.mode=disabled"
 """No server here is asked by TLS; else each makes a key and a certificate of its own first: half of its start."""
 
-SMALL_JVM = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+QUICK_JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+SMALL_JVM = ["-Xms128m", "-Xmx512m", *QUICK_JVM]
 
 
 class OfficialProcess:
@@ -118,15 +121,19 @@ def official_name_server(
     host: str = "127.0.0.1",
     port: int | None = None,
     version: str = SERVER_VERSION,
+    classes: Sequence[str] | None = None,
 ) -> Iterator[OfficialProcess]:
-    """A name server; ``work`` gets its configuration and logs, ``properties`` are further lines of the former."""
+    """A name server; ``work`` gets its configuration and logs, ``properties`` are further lines of the former.
+
+    ``classes`` are options of the JVM instead of those of `class_archive`.
+    """
     address = (host, free_port(host=host) if port is None else port)
     home = _home(work / "namesrv")
     configuration = home / "namesrv.conf"
     settings = {"bindAddress": host, "listenPort": str(address[1]), "kvConfigPath": f"{home}/kvConfig.json"}
     settings |= properties or {}
     configuration.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    process = _start("org.apache.rocketmq.namesrv.NamesrvStartup", ["-c", str(configuration)], home, version)
+    process = _start("org.apache.rocketmq.namesrv.NamesrvStartup", ["-c", str(configuration)], home, version, classes)
     with _running(
         OfficialProcess(process, address, home), lambda: ask(address, GET_NAMESRV_CONFIG).code == 0
     ) as running:
@@ -143,17 +150,19 @@ def official_broker(
     host: str = "127.0.0.1",
     port: int | None = None,
     version: str = SERVER_VERSION,
+    classes: Sequence[str] | None = None,
 ) -> Iterator[OfficialProcess]:
     """A broker over the store directory ``store`` (made when missing; the broker writes in it), ready to answer.
 
-    ``properties`` are broker.conf lines, by default those of g1; ``port`` a fixed port instead of a free one.
+    ``properties`` are broker.conf lines, by default those of g1; ``port`` a fixed port instead of a free one;
+    ``classes`` as for `official_name_server`.
     """
     address = (host, free_port((-2,), host) if port is None else port)
     home = _home(work / "broker")
     settings = _broker_settings(store, address, name_server) | dict(G1_PROPERTIES if properties is None else properties)
     configuration = home / "broker.conf"
     configuration.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    process = _start("org.apache.rocketmq.broker.BrokerStartup", ["-c", str(configuration)], home, version)
+    process = _start("org.apache.rocketmq.broker.BrokerStartup", ["-c", str(configuration)], home, version, classes)
 
     def is_ready() -> bool:
         if ask(address, GET_BROKER_CONFIG).code != 0:
@@ -180,6 +189,38 @@ def official_pair(
         official_broker(store, work, properties=properties, name_server=name_server, host=host, port=port) as broker,
     ):
         yield OfficialPair(name_server, broker)
+
+
+def class_archive(version: str = SERVER_VERSION) -> list[str]:
+    """Options that give a JVM the classes of official servers as one laid them out in memory that had loaded them.
+
+    Finding, verifying and laying them out is a third of what a broker's start costs. The class path must begin with the
+    jars of that version. The archive lies beside them; the first call starts both servers to see what they load. A JVM
+    checks that an archive is of its own build and of these very jars, and goes without where it is not. Other versions
+    are started too seldom for one to be worth it.
+    """
+    if version != SERVER_VERSION:
+        return []
+    known = f"{java_identity()} {jars(version)} {jars(version).stat().st_mtime_ns}"
+    name = f"class-archive-{version}-{hashlib.sha256(known.encode()).hexdigest()[:16]}"
+    return [f"-XX:SharedArchiveFile={cached(name, _archive_classes) / 'classes.jsa'}", "-Xlog:cds=off"]
+
+
+def _archive_classes(folder: Path) -> None:
+    folder.mkdir()
+    lists = [folder / f"{name}.classes" for name in ("namesrv", "broker", "all")]
+    noted = [[f"-XX:DumpLoadedClassList={path}"] for path in lists]
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        with official_name_server(work, classes=noted[0]), official_broker(work / "store", work, classes=noted[1]):
+            pass
+    loaded = {line for path in lists[:2] for line in path.read_text().splitlines()}
+    lists[2].write_text("".join(f"{line}\n" for line in sorted(loaded)))
+    dump = ["-Xshare:dump", f"-XX:SharedClassListFile={lists[2]}", f"-XX:SharedArchiveFile={folder / 'classes.jsa'}"]
+    with (folder / "dump.log").open("wb") as log:
+        subprocess.run(
+            [tool("java"), *QUICK_JVM, *dump, "-cp", f"{jars()}/*"], stdout=log, stderr=subprocess.STDOUT, check=False
+        )
 
 
 def _broker_settings(store: Path, address: tuple[str, int], name_server: OfficialProcess | None) -> dict[str, str]:
@@ -212,8 +253,11 @@ def _home(path: Path) -> Path:
     return home
 
 
-def _start(main_class: str, arguments: list[str], home: Path, version: str) -> "subprocess.Popen[bytes]":
-    command = [tool("java"), *SMALL_JVM, WITHOUT_TLS, *OPEN_MODULES]
+def _start(
+    main_class: str, arguments: list[str], home: Path, version: str, classes: Sequence[str] | None
+) -> "subprocess.Popen[bytes]":
+    command = [tool("java"), *SMALL_JVM, *(class_archive(version) if classes is None else classes)]
+    command += [WITHOUT_TLS, *OPEN_MODULES]
     command += [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
     command += ["-cp", f"{jars(version)}/*", main_class, *arguments]
     with (home / "output.log").open("wb") as output:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from interop.jars import SERVER_VERSION, compiled, jars, tool
 from interop.java_client import SMALL_JVM
+from interop.official_broker import class_archive
 
 SOURCE = Path(__file__).with_name("Producing.java")
 
@@ -96,7 +97,7 @@ def producing(name_server: str, work: Path, per_second: float) -> Iterator[Produ
     home = work / "producing-home"
     home.mkdir()
     class_path = f"{jars(SERVER_VERSION)}/*{os.pathsep}{compiled(jars(SERVER_VERSION), SOURCE)}"
-    command = [tool("java"), *SMALL_JVM, f"-Duser.home={home}", "-cp", class_path]
+    command = [tool("java"), *SMALL_JVM, *class_archive(), f"-Duser.home={home}", "-cp", class_path]
     with (home / "stderr.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "Producing", name_server, str(per_second)],

@@ -6,16 +6,17 @@ what a broker knows only after a while: how fast it answers, and what it has han
 """
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 import rocketlens
 from interop.conftest import Java
-from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION, jars, tool
 from interop.mqadmin_cases import Case, read_cases
 from interop.normalise import normalise
-from interop.official_broker import OfficialPair, official_pair
+from interop.official_broker import OPEN_MODULES, QUICK_JVM, OfficialPair, class_archive, official_pair
 from interop.our_client import FOUND, NOT_FOUND, as_shown, shown
 from interop.rocketlens_process import run_rocketlens
 from interop.sites import STORE_PORT, expect_free
@@ -41,6 +42,13 @@ def official(store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     shutil.copytree(store.root, copy)
     with official_pair(copy, work, port=STORE_PORT) as pair:
         yield pair
+
+
+def test_the_classes_of_a_server_come_from_the_archive() -> None:
+    command = [tool("java"), *QUICK_JVM, *class_archive(), *OPEN_MODULES, "-Xlog:class+load", "-cp", f"{jars()}/*"]
+    name = "org.apache.rocketmq.namesrv.NamesrvStartup"
+    printed = subprocess.run([*command, name, "-h"], capture_output=True, text=True, check=True).stdout
+    assert f"{name} source: shared objects file" in printed
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
