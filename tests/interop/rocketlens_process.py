@@ -1,14 +1,16 @@
-"""`rocketlens serve` as a process of its own, as a person starts it."""
+"""`rocketlens serve` and other commands, each as a process of its own."""
 
 import contextlib
 import os
-import selectors
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from forked_command import Forked, fork_command
 
 ROOT = Path(__file__).parents[2]
 ROCKETLENS = [sys.executable, "-c", "from broker.cli.main import main; main()"]
@@ -19,18 +21,9 @@ STOP_SECONDS = 60
 @contextlib.contextmanager
 def rocketlens_serving(store: Path, work: Path, *options: str, port: int = 0) -> Iterator[tuple[str, int]]:
     """The address of a server of ``store`` once it says that it serves, SIGTERM at the end; port 0 takes a free one."""
-    command = [
-        *ROCKETLENS,
-        "serve",
-        str(store),
-        "--listen",
-        f"127.0.0.1:{port}",
-        "--state-dir",
-        str(work / "state"),
-        *options,
-    ]
+    command = ["serve", str(store), "--listen", f"127.0.0.1:{port}", "--state-dir", str(work / "state"), *options]
     with (work / "rocketlens.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=ROOT)
+        process = fork_command(*command, stderr=log)
     try:
         line = _first_line(process, work / "rocketlens.log")
         prefix = f"rocketlens: serving {store} on 127.0.0.1:"
@@ -42,8 +35,7 @@ def rocketlens_serving(store: Path, work: Path, *options: str, port: int = 0) ->
         if process.poll() is None:
             process.kill()
             process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        process.stdout.close()
 
 
 def run_rocketlens(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
@@ -51,16 +43,13 @@ def run_rocketlens(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run([*ROCKETLENS, *arguments], capture_output=True, cwd=ROOT, check=False, timeout=120)
 
 
-def _first_line(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    assert process.stdout is not None
+def _first_line(process: Forked, log: Path) -> str:
     deadline, line = time.monotonic() + START_SECONDS, b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while not line.endswith(b"\n"):
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise TimeoutError(f"rocketlens serve says nothing after {START_SECONDS} s\n{log.read_text()[-4000:]}")
-            chunk = os.read(process.stdout.fileno(), 4096)
-            if not chunk:
-                raise RuntimeError(f"rocketlens serve ended with {process.wait()}\n{log.read_text()[-4000:]}")
-            line += chunk
+    while not line.endswith(b"\n"):
+        if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise TimeoutError(f"rocketlens serve says nothing after {START_SECONDS} s\n{log.read_text()[-4000:]}")
+        chunk = os.read(process.stdout.fileno(), 4096)
+        if not chunk:
+            raise RuntimeError(f"rocketlens serve ended with {process.wait()}\n{log.read_text()[-4000:]}")
+        line += chunk
     return line.decode().strip()

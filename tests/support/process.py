@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.endpoint import Endpoint
+from forked_command import Forked, fork_command
 
 ROOT = Path(__file__).parents[2]
 OPTIONS: tuple[str, ...] = ()
 """Further options of every server."""
 
-COMMAND = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")
+ROCKETLENS = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")
+COMMAND = ROCKETLENS
+"""A test may set another, which a new Python then runs; servers by the usual one are forked (`forked_command`)."""
+
 START_SECONDS = 180
 STOP_SECONDS = 60.0
 LINE = re.compile(r"rocketlens: serving (.+ on [^ ,;]+(?:, [^ ,;]+)*)(?:; HTTP at ([^ ]+))?\n")
@@ -34,7 +38,7 @@ def rocketlens(*arguments: str | Path, env: dict[str, str] | None = None) -> "su
 class Serving:
     """A server process that accepts connections; `line` is what it said on stdout, `errors` the file of its stderr."""
 
-    process: "subprocess.Popen[str]"
+    process: "subprocess.Popen[str] | Forked"
     line: str
     errors: Path
 
@@ -77,10 +81,14 @@ def serving_process(store: Path, folder: Path, *arguments: str, tree: Path = ROO
     Further stores may be among the arguments. `tree` has the code that serves.
     """
     listen = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
-    command = [*COMMAND, "serve", str(store), *listen, *OPTIONS, *arguments]
+    command = ["serve", str(store), *listen, *OPTIONS, *arguments]
     errors = folder / "stderr"
+    process: subprocess.Popen[str] | Forked
     with errors.open("w") as file:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, cwd=tree, text=True)
+        if tree == ROOT and COMMAND == ROCKETLENS:
+            process = fork_command(*command, stderr=file)
+        else:
+            process = subprocess.Popen([*COMMAND, *command], stdout=subprocess.PIPE, stderr=file, cwd=tree, text=True)
     assert process.stdout is not None
     killer = threading.Timer(START_SECONDS, process.kill)
     killer.start()

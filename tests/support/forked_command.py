@@ -1,0 +1,168 @@
+"""The `rocketlens` command as processes that need not import it: forks of one that has imported all that `serve` does.
+
+A server of a test is there after a tenth of the CPU time of a new Python. The process that was loaded once forks twice
+for each command, and the second fork becomes a child of the tests, which then wait for it as for any other. Whoever
+looks at what a process loads or how it begins must start a real one (`process.COMMAND`).
+"""
+
+import atexit
+import ctypes
+import functools
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+ROOT = Path(__file__).parents[2]
+PR_SET_CHILD_SUBREAPER = 36
+_one_at_a_time = threading.Lock()
+
+
+class Forked:
+    """A process that runs a command: what tests ask of a `subprocess.Popen`, with a pipe for what it prints."""
+
+    def __init__(self, pid: int, stdout: TextIO) -> None:
+        """Wraps a child of this process."""
+        self.pid, self.stdout = pid, stdout
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, None as long as it runs; as in `subprocess` that of a signal is negative."""
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code once it has ended; `subprocess.TimeoutExpired` if it has not in time."""
+        if self.poll() is None:
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                select.select([descriptor], [], [], timeout)
+            finally:
+                os.close(descriptor)
+        code = self.poll()
+        if code is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+def fork_command(*arguments: str, stderr: IO[Any]) -> Forked:
+    """Run `rocketlens` with these arguments at the root of the repository, with the environment of this process."""
+    request = {"arguments": arguments, "environment": dict(os.environ)}
+    output, printed = os.pipe()
+    try:
+        with _one_at_a_time:
+            loaded = _loaded()
+            _adopt_orphans(True)
+            try:
+                socket.send_fds(loaded, [json.dumps(request).encode()], [printed, stderr.fileno()])
+                return Forked(int(loaded.recv(32)), open(output))
+            finally:
+                _adopt_orphans(False)
+    finally:
+        os.close(printed)
+
+
+def _adopt_orphans(is_on: bool) -> None:
+    """Whether a process below this one whose parent ends becomes our child, instead of that of the first process."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, int(is_on), 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+@functools.cache
+def _loaded() -> socket.socket:
+    """The connection to the process that has the command loaded, which lives as long as this one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, "-m", "tests.support.forked_command", str(theirs.fileno())]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()], cwd=ROOT
+    )
+    theirs.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+def _load() -> None:
+    """Import what a server needs; nothing of it may start a thread, which a fork would lose."""
+    from broker.app import load_lane
+    from broker.cli.serving import MODULES, WEB_MODULES
+
+    modules = ("broker.cli.serve", "broker.workers.loop_watch", "broker.workers.supervisor", "broker.workers.link")
+    for name in (*modules, *MODULES, *WEB_MODULES):
+        importlib.import_module(name)
+    load_lane()
+    gc.collect()
+    gc.freeze()
+
+
+def _answer(requests: socket.socket) -> dict[str, Any] | None:
+    """Fork for each request; returns it in the process that is to run it, None when nobody will ask any more."""
+    while True:
+        text, descriptors, *_ = socket.recv_fds(requests, 1 << 20, 2)
+        if not text:
+            return None
+        reader, writer = os.pipe()
+        first = os.fork()
+        if not first:
+            second = os.fork()
+            if second:
+                os.write(writer, str(second).encode())
+                os._exit(0)
+            for each in (reader, writer, requests.detach()):
+                os.close(each)
+            return json.loads(text) | {"descriptors": descriptors}
+        # From its end on, the second is a child of the tests.
+        os.waitpid(first, 0)
+        requests.send(os.read(reader, 32))
+        for each in (reader, writer, *descriptors):
+            os.close(each)
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Be as a new process would be that is to run the command."""
+    for number, descriptor in enumerate(request["descriptors"], start=1):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    sys.argv = ["-c", *request["arguments"]]
+
+
+if __name__ == "__main__":
+    from broker.cli.main import main
+
+    _load()
+    wanted = _answer(socket.socket(fileno=int(sys.argv[1])))
+    if wanted is not None:
+        _become(wanted)
+        main(prog_name="rocketlens")
