@@ -24,6 +24,8 @@ LIBRARY_VERSIONS = {NEWEST_BROKER_VERSION: SERVER_VERSION}
 Of 5.5.1 Maven finds these five modules and no others.
 """
 
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For a Java of a few seconds: what it compiles well is not worth it."""
 
 GO_FLAGS = ("-trimpath", "-ldflags=-w", "-gcflags=all=-N -l -dwarf=false")
 GO_ENVIRONMENT = {"CGO_ENABLED": "0"}
@@ -54,8 +56,8 @@ def compiled(jars: Path, *sources: Path) -> Path:
     digest = hashlib.sha256(f"{java_identity()}\n{jars}\n".encode())
     for source in sources:
         digest.update(source.read_bytes())
-    quick = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-proc:none")
-    command = [tool("javac"), *quick, "-cp", f"{jars}/*", *map(str, sources)]
+    quick = [f"-J{option}" for option in QUICK_JAVA]
+    command = [tool("javac"), *quick, "-proc:none", "-cp", f"{jars}/*", *map(str, sources)]
     return cached(
         f"classes-{jars.name}-{digest.hexdigest()[:16]}",
         lambda folder: subprocess.run([*command, "-d", str(folder)], check=True),
@@ -107,6 +109,7 @@ def copy_jars(pom: Path, folder: Path, *options: str) -> None:
     tool("java")
     outcome = subprocess.run(
         [*command, f"-DoutputDirectory={folder}"],
+        env=os.environ | {"MAVEN_OPTS": " ".join((os.environ.get("MAVEN_OPTS", ""), *QUICK_JAVA))},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.server_process import free_port
-from interop.jars import SERVER_VERSION, cached, jars, java_identity, tool
+from interop.jars import QUICK_JAVA, SERVER_VERSION, cached, jars, java_identity, tool
 from interop.wire import ask
 
 GET_BROKER_CONFIG = 26
@@ -58,7 +58,7 @@ OPEN_MODULES = [
 WITHOUT_TLS = "-Dtls.server.mode=disabled"
 """No server here is asked by TLS; else each makes a key and a certificate of its own first: half of its start."""
 
-QUICK_JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+QUICK_JVM = [*QUICK_JAVA, "-XX:-UsePerfData"]
 SMALL_JVM = ["-Xms128m", "-Xmx512m", *QUICK_JVM]
 
 
