@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,6 +47,21 @@ def test_it_has_the_environment_of_its_own_time(
     code, _, errors = ended(tmp_path, "topics", str(g1_store))
     assert code == 2
     assert "'neither' is not a valid boolean" in errors
+
+
+def test_it_has_the_limits_of_its_own_time(tmp_path: Path, g1_store: Path) -> None:
+    ended(tmp_path, "topics", str(g1_store))
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 40, hard))
+    try:
+        process = serving(g1_store, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    with process.stdout:
+        process.stdout.readline()
+        assert resource.prlimit(process.pid, resource.RLIMIT_AS)[0] == 1 << 40
+    process.kill()
+    process.wait(60)
 
 
 def test_it_can_be_waited_for_and_stopped(tmp_path: Path, g1_store: Path) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from forked_command import Forked, fork_command
+from forked_command import Forked, fork_command, is_readable
 
 ROOT = Path(__file__).parents[2]
 ROCKETLENS = [sys.executable, "-c", "from broker.cli.main import main; main()"]
@@ -46,7 +45,7 @@ def run_rocketlens(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
 def _first_line(process: Forked, log: Path) -> str:
     deadline, line = time.monotonic() + START_SECONDS, b""
     while not line.endswith(b"\n"):
-        if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        if not is_readable(process.stdout, deadline - time.monotonic()):
             raise TimeoutError(f"rocketlens serve says nothing after {START_SECONDS} s\n{log.read_text()[-4000:]}")
         chunk = os.read(process.stdout.fileno(), 4096)
         if not chunk:

@@ -1,8 +1,8 @@
 """The `rocketlens` command as processes that need not import it: forks of one that has imported all that `serve` does.
 
 A server of a test is there after a tenth of the CPU time of a new Python. The process that was loaded once forks twice
-for each command, and the second fork becomes a child of the tests, which then wait for it as for any other. Whoever
-looks at what a process loads or how it begins must start a real one (`process.COMMAND`).
+for each command, and the second fork becomes a child of the tests, which then wait for it as for any other. A test of
+what a process loads, or of how it begins, must start a new Python (`process.COMMAND`).
 """
 
 import atexit
@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -48,7 +49,7 @@ class Forked:
         if self.poll() is None:
             descriptor = os.pidfd_open(self.pid)
             try:
-                select.select([descriptor], [], [], timeout)
+                is_readable(descriptor, timeout)
             finally:
                 os.close(descriptor)
         code = self.poll()
@@ -70,9 +71,17 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+def is_readable(file: int | TextIO, timeout: float | None) -> bool:
+    """Wait until there is something to read or the other end is closed; whether that came in time, in seconds."""
+    waiting = select.poll()
+    waiting.register(file, select.POLLIN)
+    return bool(waiting.poll(None if timeout is None else max(0.0, timeout) * 1000))
+
+
 def fork_command(*arguments: str, stderr: IO[Any]) -> Forked:
-    """Run `rocketlens` with these arguments at the root of the repository, with the environment of this process."""
-    request = {"arguments": arguments, "environment": dict(os.environ)}
+    """Run `rocketlens` with these arguments at the root of the repository; environment and limits are those of now."""
+    limits = {number: resource.getrlimit(number) for number in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS)}
+    request = {"arguments": arguments, "environment": dict(os.environ), "limits": [*limits.items()]}
     output, printed = os.pipe()
     try:
         with _one_at_a_time:
@@ -152,15 +161,19 @@ def _become(request: dict[str, Any]) -> None:
     for number, descriptor in enumerate(request["descriptors"], start=1):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    for number, limit in request["limits"]:
+        resource.setrlimit(number, tuple(limit))
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["-c", *request["arguments"]]
 
 
 if __name__ == "__main__":
     from broker.cli.main import main
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, and for commands that run
     _load()
     wanted = _answer(socket.socket(fileno=int(sys.argv[1])))
     if wanted is not None:
