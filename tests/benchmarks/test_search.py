@@ -1,15 +1,12 @@
 """The benchmark of searches, in miniature."""
 
-from functools import partial
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
-from benchmark_store import SMALL
 from benchmarks import search
 from benchmarks.search import GREP, measure_command, measure_lookup, measure_searches
-from benchmarks.store_plan import StoreParameters, StorePlan
+from benchmarks.store_plan import StorePlan
 
 
 def test_searches_and_grep_find_the_same_in_turns(store: Path, plan: StorePlan) -> None:
@@ -27,9 +24,7 @@ def test_every_key_of_a_batch_is_found(store: Path, plan: StorePlan) -> None:
     assert measure_command(store, plan, 100).found == 100
 
 
-def test_the_command_prints_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of small segments: grep reads each to its end, which takes seconds where it is a hole of a gigabyte."""
-    monkeypatch.setattr(search, "StoreParameters", partial(StoreParameters, segment_size=SMALL.segment_size))
+def test_the_command_prints_a_table(tmp_path: Path) -> None:
     arguments = ["--store-dir", str(tmp_path), "--count", "3000", "--lookup-count", "3000", "--keys", "50"]
     # grep reads files to their ends, and of the usual gigabyte all but 2 MB would be zeros.
     arguments += ["--segment-size", str(1 << 20), "--rounds", "1", "--no-jars"]
