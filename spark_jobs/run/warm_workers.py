@@ -16,13 +16,13 @@ from typing import Any, Final
 MODULE: Final = "ROCKETLENS_WARM_MODULE"
 """Environment variable: the module of the tasks to come."""
 
-ARCHIVE: Final = "pyspark.zip"
-"""In the directory `python/lib` of a Spark, which is the package `pyspark` itself where that was installed by pip."""
+ARCHIVE: Final = "/python/lib/pyspark.zip"
+"""Below the directory of a Spark, which is the package `pyspark` itself where that was installed by pip."""
 
 
 def main() -> None:
     """Get ready, then do as Spark's daemon."""
-    sys.path[:] = without_archives(sys.path)
+    look_into_no_archives()
     from pyspark import daemon  # the driver, which only names this module, does without
 
     warm_up()
@@ -31,15 +31,25 @@ def main() -> None:
     as_spark.manager()
 
 
+def look_into_no_archives() -> None:
+    """Import an installed pyspark from here on, and forget the archives that were looked into on the way here.
+
+    At the first task of each worker pyspark has what is known of the path read again.
+    """
+    left = set(sys.path)
+    sys.path[:] = without_archives(sys.path)
+    for archive in left.difference(sys.path):
+        sys.path_importer_cache.pop(archive, None)
+
+
 def without_archives(path: list[str]) -> list[str]:
-    """Leave out Spark's archives of pyspark and py4j where the pyspark that they are part of can be imported itself."""
+    """Leave out Spark's archives, of pyspark, py4j and classes, where the pyspark they are part of can be imported."""
     for name in path:
-        archives = Path(name).parent
-        installed = archives.parents[1] if Path(name).name == ARCHIVE else None
-        if installed is None or installed.name != "pyspark" or str(installed.parent) not in path:
+        installed = Path(name.removesuffix(ARCHIVE))
+        if not name.endswith(ARCHIVE) or installed.name != "pyspark" or str(installed.parent) not in path:
             continue
         if (installed / "daemon.py").exists() and (installed.parent / "py4j").exists():
-            return [each for each in path if Path(each).parent != archives]
+            return [each for each in path if not Path(each).is_relative_to(installed)]
     return path
 
 

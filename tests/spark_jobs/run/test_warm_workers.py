@@ -12,6 +12,21 @@ import pytest
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.warm_workers import MODULE, without_archives
 
+ROOT = Path(__file__).parents[3]
+IMPORTING = """
+import sys
+from spark_jobs.run import warm_workers
+
+for name in sys.argv[1:]:
+    getattr(warm_workers, name)()
+import pyspark.worker
+
+own = sys.base_prefix  # its python311.zip, for example, which nobody has
+archives = [path for path in sys.path_importer_cache if (".zip" in path or ".jar" in path) and not path.startswith(own)]
+print(pyspark.worker.__file__, *archives)
+"""
+"""Imports what a worker does, after functions that are named; prints where it is, and the archives that were read."""
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
@@ -32,10 +47,27 @@ def test_a_worker_has_the_tasks_modules_before_its_first_task(spark: "SparkConte
     assert found["pyspark"] == pyspark.__file__, "Spark's archive is compiled by each worker"
 
 
+def test_no_archive_is_looked_into_once_that_is_said() -> None:
+    home = Path(pyspark.__file__).parent
+    archives = [*(home / "python" / "lib").glob("*.zip"), *(home / "jars").glob("spark-core_*.jar")]
+    assert len(archives) == 3  # what Spark puts in front of the path of its Pythons
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, archives), str(ROOT)])}
+
+    def found(*arguments: str) -> list[str]:
+        command = [sys.executable, "-c", IMPORTING, *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+    assert found("look_into_no_archives") == [str(home / "worker.py")]
+    zipped, *looked_into = found()
+    assert "pyspark.zip" in zipped
+    assert {str(archive) for archive in archives} <= set(looked_into)
+
+
 def test_an_archive_of_pyspark_stays_on_the_path_unless_what_it_is_part_of_can_be_imported(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
     archives = [str(packages / "pyspark" / "python" / "lib" / name) for name in ("pyspark.zip", "py4j-0.10-src.zip")]
     elsewhere = ["/spark/python/lib/pyspark.zip", "/spark/python/lib/py4j-0.10-src.zip"]
+    archives.append(str(packages / "pyspark" / "jars" / "spark-core.jar"))
     path = [*archives, "/ours", *elsewhere, str(packages)]
     (packages / "pyspark").mkdir(parents=True)
     (packages / "pyspark" / "daemon.py").touch()
@@ -50,9 +82,11 @@ def test_workers_of_a_session_do_not_look_for_modules_where_they_are_started(spa
         import os
         import sys
 
-        return {"safe": sys.flags.safe_path, "here": {"", ".", os.getcwd()} & set(sys.path[:1])}
+        here = {"", ".", os.getcwd()}
+        given = [path for path in os.environ["PYTHONPATH"].split(os.pathsep) if path in here]
+        return {"safe": sys.flags.safe_path, "more": len([path for path in sys.path if path in here]) - len(set(given))}
 
-    assert run_tasks(spark, "look", [0], look) == [{"safe": True, "here": set()}]
+    assert run_tasks(spark, "look", [0], look) == [{"safe": True, "more": 0}]
 
 
 def test_only_what_was_asked_for_is_imported_and_no_thread_is_left_behind_by_it() -> None:
