@@ -5,6 +5,7 @@ An object that travels (`Travelling`) arrives by the functions of this module, w
 before anything of ours is imported, have the packages found, and check that they are ours and fit the machine.
 """
 
+import gc
 import importlib
 import importlib.metadata
 import os
@@ -37,7 +38,12 @@ class Travelling:
 
 
 def arrive(version: str, sender: str, packed: bytes) -> Any:
-    """The object that was packed. Raises ImportError, with a sentence, where this Python cannot run us."""
+    """The object that was packed. Raises ImportError, with a sentence, where this Python cannot run us.
+
+    Spark has a worker collect garbage behind each task: what has been imported is left out from then on, since to look
+    at it takes longer than a small task.
+    """
+    known = len(sys.modules)
     have_packages_found(version)
     try:
         importlib.import_module(A_KERNEL)
@@ -48,6 +54,8 @@ def arrive(version: str, sender: str, packed: bytes) -> Any:
             f"{CANNOT_RUN}Spark's worker on {platform.node()} ({this_python()}) does not load what comes "
             f"from {sender}: {reason}; install `rocketlens[spark]` there"
         ) from None
+    if len(sys.modules) > known:
+        gc.freeze()
     arrived = object.__new__(kind)
     vars(arrived).update(state)
     return arrived

@@ -1,6 +1,8 @@
 """What travels arrives in a worker that was sent our packages, or has them; elsewhere one sentence says what to do."""
 
+import gc
 import os
+import pickle
 import subprocess
 import sysconfig
 import zipfile
@@ -90,6 +92,16 @@ def executor(bare: Path, tmp_path: Path) -> Executor:
 def test_it_runs_the_packages_that_were_sent(executor: Executor) -> None:
     executor.is_sent()
     assert executor.kernel_that_ran() == executor.packages / "storage" / "kernels" / f"records{SUFFIX}"
+
+
+def test_what_it_imports_is_no_garbage_to_look_at_behind_each_task(executor: Executor) -> None:
+    """Spark's daemon collects garbage there; what arrives later and brings nothing new is collected as ever."""
+    executor.is_sent()
+    ended = executor.runs(lambda _: gc.get_freeze_count())
+    assert int(ended.stdout.split()[0]) > 10_000
+    before = gc.get_freeze_count()
+    assert pickle.loads(CloudPickleSerializer().dumps(Guarded(records.crc32)))(b"123456789") == zlib.crc32(b"123456789")
+    assert gc.get_freeze_count() == before
 
 
 def test_without_our_packages_the_sentence_says_to_install_them(executor: Executor) -> None:
