@@ -35,14 +35,14 @@ class Ended:
 
 
 class ClusterSession:
-    """A driver that runs the jobs that it is given; `held` holds tasks of them, `events` is what happened."""
+    """A driver in `work` that runs the jobs it is given; `held` holds tasks of them, `events` is what happened."""
 
     def __init__(self, master: str, python: Path, packages: Path, work: Path, settings: dict[str, str]) -> None:
         """Start it: the driver from the packages, the executors with a Python that lacks them."""
         for name in ("events", "held", "session"):
             (work / name).mkdir(parents=True)
         self.held, self.events = HeldTasks(work / "held"), SparkEvents(work / "events")
-        self._packages, self._log = packages, work / "session.log"
+        self.work, self._packages, self._log = work, packages, work / "session.log"
         home, pipe = Path(pyspark.__file__).parent, work / "jobs"
         os.mkfifo(pipe)
         self._pipe = os.open(pipe, os.O_RDWR | os.O_CLOEXEC)  # both ends, so that this does not wait for the driver

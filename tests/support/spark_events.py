@@ -21,7 +21,7 @@ class SparkEvents:
         self._application = spark.applicationId if spark else ""
 
     def job_tasks(self) -> dict[str, int]:
-        """Successful tasks by the phase of their job."""
+        """Successful tasks by the phase of their job; of two attempts that succeed Spark takes the first."""
         return dict(Counter(name for name, _ in self._tasks()))
 
     def executors(self, job: str) -> dict[str, int]:
@@ -62,12 +62,16 @@ class SparkEvents:
 
     def _tasks(self) -> Iterator[tuple[str, str]]:
         stages: dict[int, str] = {}
+        done: set[tuple[int, int]] = set()
         for event in self._events():
             if event.get("Event") == "SparkListenerJobStart":
                 name = _phase(event.get("Properties", {}).get("spark.job.description", ""))
                 stages.update(dict.fromkeys(event["Stage IDs"], name))
             elif event.get("Event") == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success":
-                yield stages[event["Stage ID"]], event["Task Info"]["Executor ID"]
+                task = event["Stage ID"], event["Task Info"]["Index"]
+                if task not in done:
+                    done.add(task)
+                    yield stages[event["Stage ID"]], event["Task Info"]["Executor ID"]
 
     def _events(self) -> Iterator[dict[str, Any]]:
         for log in sorted(self._directory.rglob("*")):

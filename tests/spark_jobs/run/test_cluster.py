@@ -49,6 +49,9 @@ BOTH_WORKERS = {
 ONE_CORE = {"spark.cores.max": "1"}
 """One executor, for what needs no second one: to start one takes more than to run a job."""
 
+ON_DEMAND = {"spark.dynamicAllocation.enabled": "true"}
+"""No executor is there when the application starts, however fast the cluster is: the first job has one started."""
+
 SHAPE = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000")
 """The sizes of the store's own files."""
 
@@ -182,19 +185,6 @@ def assert_queues(store: Path, out: Path) -> None:
         assert (out / path.relative_to(store)).read_bytes() == path.read_bytes(), path
 
 
-def test_both_workers_of_a_cluster_run_tasks_and_the_bytes_are_those_of_one_machine(
-    tmp_path: Path, packages: Path, bare: Path, cluster: SparkCluster, store: Path
-) -> None:
-    """Submitted; as a command that starts Spark's driver itself: TestOneApplication."""
-    out = tmp_path / "out"
-    plant(tmp_path)  # where the submitted driver is started
-    ended = submit(cluster, bare, packages, tmp_path, store, out, *SHAPE)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert imported(tmp_path) == {}
-    assert_both_workers_ran(SparkEvents(tmp_path / "events"), store)
-    assert_rebuilt(store, out)
-
-
 def test_a_foreign_package_on_the_workers_is_named(
     tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path
 ) -> None:
@@ -230,9 +220,13 @@ def test_the_data_source_reads_on_a_cluster_in_a_session_that_somebody_else_has_
 def session(
     tmp_path_factory: pytest.TempPathFactory, cluster: SparkCluster, packages: Path, bare: Path
 ) -> Iterator[ClusterSession]:
-    """One application for all jobs and losses, since to start one takes longer than to run them."""
+    """One application for all jobs and losses, since to start one takes longer than to run them.
+
+    It is submitted on a machine that has our wheel unpacked alone.
+    """
     work = tmp_path_factory.mktemp("session")
-    with ClusterSession(cluster.url, bare, packages, work, cluster.settings | UNEASY) as session:
+    plant(work)  # where the driver is started
+    with ClusterSession(cluster.url, bare, packages, work, cluster.settings | BOTH_WORKERS | UNEASY) as session:
         yield session
 
 
@@ -242,6 +236,15 @@ class TestOneApplication:
 
     What goes on then is a command that starts Spark's driver itself.
     """
+
+    def test_both_workers_run_tasks_and_the_bytes_are_those_of_one_machine(
+        self, tmp_path: Path, session: ClusterSession, store: Path
+    ) -> None:
+        ended = session.run("rebuild_all", str(store), "--out", str(tmp_path / "out"), *SHAPE, "--json")
+        assert ended.report["messages"] == len(read_log(store / "commitlog"))
+        assert_both_workers_ran(session.events, store)
+        assert_rebuilt(store, tmp_path / "out")
+        assert imported(session.work) == {}
 
     def test_each_job_runs_when_submitted(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
         out = {name: str(tmp_path / name) for name in ("index", "queues", "compact", "export")}
@@ -320,7 +323,7 @@ class TestOneApplication:
         session.held.let_go()
         assert (tmp_path / "out" / ".rocketlens-work").exists()
         options = ("--out", str(tmp_path / "out"), *SHAPE, "--json")
-        ended = command(cluster, bare, "rebuild", "all", str(store), *options)
+        ended = command(cluster, bare, "rebuild", "all", str(store), *options, **ON_DEMAND)
         assert ended.returncode == 0, ended.stderr
         assert json.loads(ended.stdout)["resumed"]
         assert f"rocketlens: executors are starting: {cluster.url} has given none yet" in ended.stderr
