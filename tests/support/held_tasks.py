@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from interop.stages import wait_until
+from spark_classes import site_packages_of
 
 VARIABLE = "HELD_TASKS"
 APART = "APART_DIRECTORIES"
@@ -66,15 +67,9 @@ if others:
 """
 
 
-WITHOUT_ARCHIVES = "import sys; sys.path[:] = [path for path in sys.path if not path.endswith(('.zip', '.jar'))]\n"
-"""A line of a .pth file: pyspark is imported from its directory, which takes a fifth of the time that its zip takes."""
-
-
 def plant_listener(python: Path) -> None:
     """Have a virtual environment's Python hold tasks where the variable names a directory."""
-    site_packages = next(python.parents[1].glob("lib/python*/site-packages"))
-    (site_packages / "without_archives.pth").write_text(WITHOUT_ARCHIVES)
-    write_listener(site_packages)
+    write_listener(site_packages_of(python))
 
 
 def write_listener(directory: Path) -> None:

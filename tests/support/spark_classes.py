@@ -1,4 +1,4 @@
-"""Options that make a JVM of Spark cheap which tests start: a test that starts twenty of them waits for little else.
+"""What makes processes of Spark cheap which tests start, JVMs and Pythons: tests that start many wait for little else.
 
 RocketLens leaves Spark's classes, loaded and verified, in an archive of the user's cache for the next JVM that it
 starts (`spark_jobs.run.class_archive`). Masters, workers, executors and submitted drivers have the same class path, so
@@ -9,6 +9,8 @@ import fcntl
 import os
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pyspark
@@ -24,6 +26,8 @@ QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 
 SESSION = """
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 from spark_jobs.run.session import run_tasks, spark_context
 
@@ -48,3 +52,27 @@ def quick_jvm(factory: pytest.TempPathFactory) -> list[str]:
             )  # fmt: skip
     archive = class_archive(home)
     return [*QUICK, *([] if archive.is_missing else archive.options())]
+
+
+WITHOUT_ARCHIVES = "import sys; sys.path[:] = [path for path in sys.path if not path.endswith(('.zip', '.jar'))]\n"
+"""A line of a .pth file: what Spark puts in front of the path of its Pythons is looked for in site-packages instead."""
+
+
+def site_packages_of(python: Path) -> Path:
+    """The directory of packages of a virtual environment, by its Python."""
+    return next(python.parents[1].glob("lib/python*/site-packages"))
+
+
+def find_no_archives(python: Path) -> None:
+    """Have a virtual environment's Python import pyspark from its directory wherever Spark starts it."""
+    (site_packages_of(python) / "without_archives.pth").write_text(WITHOUT_ARCHIVES)
+
+
+def quick_python(directory: Path) -> Path:
+    """A Python with the packages of this one, at their places, that does so."""
+    venv.create(directory, symlinks=True)
+    python = directory / "bin" / "python"
+    packages = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    (site_packages_of(python) / "packages_of_tests.pth").write_text(packages)
+    find_no_archives(python)
+    return python

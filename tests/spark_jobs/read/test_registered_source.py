@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from foreign import plant_foreign, was_imported
+from spark_classes import QUICK, quick_jvm, quick_python
 
 SESSION = """
 import sys
@@ -26,7 +27,7 @@ except Exception as error:
 
 @pytest.mark.parametrize("names", [("spark_jobs",), pytest.param(("protocol", "storage"), marks=pytest.mark.soak)])
 def test_workers_name_a_foreign_package_of_the_folder_that_a_session_was_started_in(
-    names: tuple[str, ...], g1_store: Path, tmp_path: Path
+    names: tuple[str, ...], g1_store: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Spark starts them by `python -m`, which looks there first; the script's own process does not."""
     script = tmp_path / "session.py"
@@ -35,7 +36,9 @@ def test_workers_name_a_foreign_package_of_the_folder_that_a_session_was_started
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
     ended = subprocess.run(
         [sys.executable, str(script), str(g1_store)],
-        env=environment | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=environment
+        | {"PYSPARK_PYTHON": str(quick_python(tmp_path / "python")), "SPARK_LOCAL_IP": "127.0.0.1"}
+        | {"SPARK_LAUNCHER_OPTS": " ".join(QUICK), "SPARK_SUBMIT_OPTS": " ".join(quick_jvm(tmp_path_factory))},
         cwd=here,
         capture_output=True,
         text=True,

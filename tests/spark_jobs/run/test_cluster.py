@@ -30,7 +30,7 @@ from interop.stages import wait_until
 from oracles import build_index, read_log, signed
 from planted import imported, plant
 from process import COMMAND
-from spark_classes import QUICK, quick_jvm
+from spark_classes import QUICK, find_no_archives, quick_jvm
 from spark_cluster import LOOPBACK, SparkCluster, spark_cluster
 from spark_events import SparkEvents
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -94,6 +94,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of the cluster's machines."""
     python = python_without_rocketlens(tmp_path_factory.mktemp("bare") / "venv")
     plant_listener(python)
+    find_no_archives(python)
     return python
 
 
