@@ -45,6 +45,12 @@ class Composition:
         services: dict[str, dict[str, Any]] = self._document["services"]
         return services
 
+    @property
+    def configs(self) -> dict[str, dict[str, str]]:
+        """The contents of files for services, by name; a test may add to them before a service runs."""
+        configs: dict[str, dict[str, str]] = self._document["configs"]
+        return configs
+
     def port(self, container_port: int) -> int:
         """The port that stands for one of a container."""
         return container_port + self._distance

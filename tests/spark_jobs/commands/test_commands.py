@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from planted import imported, plant
 from process import COMMAND, ROOT
-from spark_classes import QUICK, quick_jvm
+from spark_classes import QUICK, quick_jvm, quick_python
 from store_writer import StoreWriter
 
 SECONDS = 180
@@ -109,7 +108,10 @@ def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(
 
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     command = [str(submit), "--master", "local[1]", str(ROOT / "spark_jobs" / "rebuild_index.py"), *options]
-    environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {
+        "PYSPARK_PYTHON": str(quick_python(tmp_path_factory.mktemp("python"))),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     environment |= {"SPARK_LAUNCHER_OPTS": " ".join(QUICK), "SPARK_SUBMIT_OPTS": " ".join(quick_jvm(tmp_path_factory))}
     ended = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS

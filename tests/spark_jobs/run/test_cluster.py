@@ -49,6 +49,7 @@ BOTH_WORKERS = {
 ONE_CORE = {"spark.cores.max": "1"}
 """One executor, for what needs no second one: to start one takes more than to run a job."""
 
+NO_PAGE = {"spark.ui.enabled": "false"}
 ON_DEMAND = {"spark.dynamicAllocation.enabled": "true"}
 """No executor is there when the application starts, however fast the cluster is: the first job has one started."""
 
@@ -202,7 +203,7 @@ def test_the_data_source_reads_on_a_cluster_in_a_session_that_somebody_else_has_
     tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path
 ) -> None:
     (tmp_path / "session.py").write_text(SESSION)
-    settings = [f"{name}={value}" for name, value in (cluster.settings | ONE_CORE).items()]
+    settings = [f"{name}={value}" for name, value in (cluster.settings | ONE_CORE | NO_PAGE).items()]
     ended = subprocess.run(
         [sys.executable, str(tmp_path / "session.py"), str(store), cluster.url, *settings],
         env={**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": str(bare)},

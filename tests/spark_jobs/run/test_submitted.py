@@ -4,13 +4,12 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from spark_classes import QUICK, quick_jvm
+from spark_classes import QUICK, quick_jvm, quick_python
 from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[3]
@@ -53,8 +52,8 @@ def test_the_documented_line_runs(name: str, tmp_path: Path, tmp_path_factory: p
     ]
     home = Path(pyspark.__file__).parent
     environment = {
-        **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LAUNCHER_OPTS": " ".join(QUICK),
+        **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LAUNCHER_OPTS": " ".join(QUICK),
+        "PYSPARK_PYTHON": str(quick_python(tmp_path / "python")),
     }  # fmt: skip
     options = ["--master", "local[1]", "--driver-java-options", " ".join(quick_jvm(tmp_path_factory))]
     command = [str(home / "bin" / "spark-submit"), *options, f"spark_jobs/{name}.py", *arguments]
