@@ -26,8 +26,6 @@ QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 
 SESSION = """
 import sys
-import sysconfig
-import venv
 from pathlib import Path
 from spark_jobs.run.session import run_tasks, spark_context
 
