@@ -44,6 +44,9 @@ JUDGES: dict[str, dict[str, Any]] = {
 }
 """What `Extension` takes besides, for each judge."""
 
+QUICKLY = "-O0"
+"""How a few modules are compiled: in half of the time, and no access is left out that a fault could lie in."""
+
 TESTS = {
     SANITIZERS: (
         "tests/fuzz",

@@ -81,9 +81,11 @@ def extensions(*, is_limited: bool = False, judge: str = "") -> list[Extension]:
     }
     named = {".".join(path.with_suffix("").parts): path for path in compilers.sources("*.pyx")}
     if judge:
-        from judges import JUDGES, PLANTED  # who only builds from a source distribution has none
+        from judges import JUDGES, PLANTED, QUICKLY  # who only builds from a source distribution has none
 
         settings, named = JUDGES[judge], {**named, PLANTED.stem: PLANTED}
+        if os.environ.get("ROCKETLENS_KERNELS"):
+            settings = {**settings, "extra_compile_args": [*settings["extra_compile_args"], QUICKLY]}
     return [
         Extension(name, [str(path)], include_dirs=list(map(str, compilers.KERNELS)), depends=depends, **settings)
         for name, path in named.items()

@@ -126,14 +126,20 @@ DEATHS = {
 }
 
 
+PLUGINS = ("-p", "pytest_cov", "-p", "xdist", "-p", "no:cacheprovider")
+"""What a run of pytest takes that is to die; importing all others takes a sanitized process seconds."""
+
+
 @pytest.mark.usefixtures("_without_names_of_frames")
 @pytest.mark.parametrize("name", DEATHS)
 def test_a_process_that_dies_over_a_test_names_it(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     act, processes, reported = DEATHS[name]
     (tmp_path / "test_planted.py").write_text(DYING.replace("DIE", act))
-    _, reports = judges.run_tests(place, ["-p", "no:cacheprovider", "-n", processes, str(tmp_path)])
+    # Nothing is left to do for another process in the place of one that died.
+    _, reports = judges.run_tests(place, [*PLUGINS, "-n", processes, "--max-worker-restart=0", str(tmp_path)])
     out = capfd.readouterr().out
     assert reported in reports, out
     assert "while it ran" in reports
