@@ -1,7 +1,12 @@
-"""A real browser for the page: Chromium by its driver, and what a test waits for in it."""
+"""A real browser for the page: Chromium by its driver, and what a test waits for in it.
 
+Where there is a Chromium that has no window at all, it is that one: the other draws one even where nobody sees it.
+"""
+
+import contextlib
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +18,9 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.wait import WebDriverWait
 
 from axe import axe_source
 
-ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 180
 FLAGS = (
     "--headless",
@@ -43,12 +46,16 @@ FLAGS = (
 COLOUR_RULES = ("color-contrast", "link-in-text-block")
 """The rules of axe-core that look at colours."""
 
-
-def screenshots() -> Path:
-    """Where pictures of what tests have seen are kept: $SCREENSHOTS, or build/screenshots."""
-    directory = Path(os.environ.get("SCREENSHOTS") or ROOT / "build" / "screenshots")
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory
+SHOWN = """
+const [selector, text] = arguments;
+const options = {opacityProperty: true, visibilityProperty: true};
+for (const each of document.querySelectorAll(selector)) {
+  const box = each.closest("select") ?? each;
+  const said = (each.innerText ?? each.textContent).replace(/[\\t\\u00a0]/g, " ");
+  if (box.checkVisibility(options) && box.getClientRects().length && said.includes(text)) return each;
+}
+return null;"""
+"""The first element of a selector that is shown and holds a text: one question instead of three for each element."""
 
 
 def program(name: str) -> str:
@@ -65,7 +72,10 @@ class Browser:
         options = ChromeOptions()
         for flag in (*FLAGS, f"--user-data-dir={profile}", "--window-size=1400,900"):
             options.add_argument(flag)
-        options.binary_location = program("chromium")
+        shell = shutil.which("chromium-headless-shell")
+        if shell:
+            options.set_capability("browserName", "chrome-headless-shell")
+        options.binary_location = shell or program("chromium")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         options.set_capability("unhandledPromptBehavior", "ignore")
         self.driver = Chrome(options=options, service=Service(program("chromedriver")))
@@ -82,14 +92,14 @@ class Browser:
 
     def until(self, condition: Callable[[], Any]) -> Any:
         """Wait until a condition holds; what it came to."""
-
-        def holds(_driver: object) -> Any:
-            try:
-                return condition()
-            except StaleElementReferenceException:
-                return None
-
-        return WebDriverWait(self.driver, WAIT_SECONDS, poll_frequency=0.03).until(holds)
+        deadline, pause = time.monotonic() + WAIT_SECONDS, 0.02
+        while time.monotonic() < deadline:
+            with contextlib.suppress(StaleElementReferenceException):
+                if outcome := condition():
+                    return outcome
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.25)  # each question takes all processes of the browser a few milliseconds
+        raise TimeoutError(f"not within {WAIT_SECONDS} seconds")
 
     def all(self, selector: str) -> list[WebElement]:
         """What a CSS selector finds now."""
@@ -99,8 +109,8 @@ class Browser:
         """Wait for an element that is shown and holds a text."""
 
         def found() -> WebElement | None:
-            shown = (each for each in self.all(selector) if each.is_displayed())
-            return next((each for each in shown if text in each.text), None)
+            element: WebElement | None = self.driver.execute_script(SHOWN, selector, text)
+            return element
 
         element = self.until(found)
         assert isinstance(element, WebElement)
@@ -159,5 +169,8 @@ class Browser:
         return [str(each) for each in found]
 
     def keep(self, name: str) -> None:
-        """Keep a picture of what is seen now."""
-        self.driver.save_screenshot(str(screenshots() / f"{name}.png"))
+        """Keep a picture of what is seen now, where $SCREENSHOTS names a directory for them."""
+        directory = os.environ.get("SCREENSHOTS")
+        if directory:
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            self.driver.save_screenshot(f"{directory}/{name}.png")
