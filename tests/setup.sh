@@ -196,7 +196,12 @@ check_browser() {
     if browser_is_ready; then return; fi
     if can_install; then
         local packages=()
-        command -v chromium >/dev/null || packages+=(chromium)
+        if ! command -v chromium >/dev/null; then
+            packages=(chromium)
+            # The tests take it where it is: it draws no window around the page, and needs a quarter less CPU.
+            apt-get update -qq </dev/null >&2 || true
+            if apt-cache policy chromium-headless-shell | grep -q 'Candidate: [0-9]'; then packages+=(chromium-headless-shell); fi
+        fi
         command -v chromedriver >/dev/null || packages+=(chromium-driver)
         apt_install "${packages[@]}" || true
     fi

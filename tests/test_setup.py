@@ -200,3 +200,18 @@ def test_root_on_debian_gets_the_missing_driver_alone(machine: Machine, tmp_path
     assert outcome.returncode == 0, outcome.stderr
     installed = [line for line in (tmp_path / "apt.log").read_text().splitlines() if "install" in line]
     assert [line.split()[-1] for line in installed] == ["chromium-driver"]
+
+
+@pytest.mark.parametrize(("candidate", "more"), [("156.0.8078.108", ["chromium-headless-shell"]), ("(none)", [])])
+def test_root_on_debian_gets_the_browser_without_a_window_where_there_is_one(
+    machine: Machine, tmp_path: Path, candidate: str, more: list[str]
+) -> None:
+    machine.has("id", "echo 0")
+    machine.has("chmod", 'exec /bin/chmod "$@"')
+    install = f"for name in chromium chromedriver; do echo > {tmp_path}/bin/$name; chmod 755 {tmp_path}/bin/$name; done"
+    machine.has("apt-get", f'echo "$@" >> {tmp_path}/apt.log; case "$*" in *install*) {install} ;; esac')
+    machine.has("apt-cache", f'echo "$2:"; echo "  Candidate: {candidate}"')
+    outcome = machine.setup("browser")
+    assert outcome.returncode == 0, outcome.stderr
+    (installed,) = [line for line in (tmp_path / "apt.log").read_text().splitlines() if "install" in line]
+    assert installed.split()[-2 - len(more) :] == ["chromium", *more, "chromium-driver"]
