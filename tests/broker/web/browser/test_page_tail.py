@@ -7,6 +7,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from broker.service.following_threads import FollowingThreads
+from broker.service.long_polling import LongPolling
 from broker_harness import service_of
 from page_server import serving_page
 from storage.store.message_store import MessageStore
@@ -16,6 +17,9 @@ from web_browser import Browser
 
 class Live:
     """A topic that grows while a page shows it."""
+
+    polls: LongPolling
+    """What waits at the server."""
 
     def __init__(self, browser: Browser, writer: StoreWriter) -> None:
         self.browser, self.writer = browser, writer
@@ -41,6 +45,7 @@ def live(one_browser: Browser, tmp_path: Path) -> Iterator[Live]:
     grown = Live(one_browser, writer)
     grown.add(3)
     service = service_of(MessageStore.open(tmp_path / "store"))
+    grown.polls = service.polls
     following = FollowingThreads(service.store, service.polls, lambda: None)
     with serving_page([service]) as origin:
         one_browser.server = origin
@@ -65,6 +70,7 @@ def test_messages_come_by_themselves_but_in_a_pause(live: Live) -> None:
     browser.see("main .bar", "1 message since it was opened")
     assert browser.violations() == []
     browser.keep("tail")
+    browser.until(lambda: len(live.polls) > 0)  # the page waits for an answer; after one it does nothing for a while
     browser.click("main .bar button", "Pause")
     browser.see("main .bar", "paused")
     live.add(2)
