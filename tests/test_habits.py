@@ -345,6 +345,9 @@ SHARED = {
 """What an oracle has of the product: how a search is asked for, and the tree that the evaluation of SQL92 is given,
 which the answers of RocketMQ's own classes judge. The oracle of the search evaluates SQL92 by itself."""
 
+STARTS_THE_PRODUCT = "forked_command"
+"""A module that imports the product to run it in other processes, as the judged server."""
+
 
 def imported(path: Path, seen: set[Path]) -> Iterator[tuple[str, str]]:
     """Module and name of each import of a module of the tests, and of those of the tests that it imports."""
@@ -357,6 +360,8 @@ def imported(path: Path, seen: set[Path]) -> Iterator[tuple[str, str]]:
         else:
             continue
         for module, name in names:
+            if module == STARTS_THE_PRODUCT:
+                continue
             homes = [home / Path(*module.split(".")).with_suffix(".py") for home in (TESTS / "support", TESTS)]
             if own := next((each for each in homes if each.is_file()), None):
                 yield from imported(own, seen) if own not in seen else ()
