@@ -159,7 +159,7 @@ check_java() {
             [ -n "${JAVA_HOME:-}" ] && fail "JAVA_HOME=$JAVA_HOME is no JDK 17 or later: unset it or point it at one"
             apt-get update -qq </dev/null >&2 || true
             for jdk in openjdk-17-jdk-headless openjdk-21-jdk-headless openjdk-25-jdk-headless; do
-                if apt-cache policy "$jdk" 2>/dev/null | grep -q 'Candidate: [0-9]'; then packages=("$jdk"); break; fi
+                if apt-cache policy "$jdk" 2>/dev/null | grep 'Candidate: [0-9]' >/dev/null; then packages=("$jdk"); break; fi
             done
         fi
         command -v mvn >/dev/null || packages+=(maven)
@@ -200,7 +200,7 @@ check_browser() {
             packages=(chromium)
             # The tests take it where it is: it draws no window around the page, and needs a quarter less CPU.
             apt-get update -qq </dev/null >&2 || true
-            if apt-cache policy chromium-headless-shell | grep -q 'Candidate: [0-9]'; then packages+=(chromium-headless-shell); fi
+            if apt-cache policy chromium-headless-shell | grep 'Candidate: [0-9]' >/dev/null; then packages+=(chromium-headless-shell); fi
         fi
         command -v chromedriver >/dev/null || packages+=(chromium-driver)
         apt_install "${packages[@]}" || true
