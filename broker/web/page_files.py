@@ -22,6 +22,9 @@ DIRECTORY: Final = Path(__file__).with_name("page")
 
 VIEWS: Final = ("/", "/find", "/message", "/topics", "/topic", "/tail", "/search", "/pending", "/space", "/health")
 
+ICON: Final = "/favicon.ico"
+"""Where a browser looks for an icon of what is no page, such as an answer of the API in a tab of its own."""
+
 TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -61,9 +64,10 @@ def read_page() -> dict[str, PageFile]:
 
 
 def page_routes(access: Access) -> list[BaseRoute]:
-    """A route for each file and for each view."""
+    """A route for each file, for each view, and for the icon."""
     files = read_page()
     routes: list[BaseRoute] = [_route(f"/page/{name}", file, access) for name, file in files.items()]
+    routes.append(_route(ICON, files["icon.svg"], access))
     return routes + [_route(view, files["index.html"], access) for view in VIEWS]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.web.page_files import DIRECTORY, VIEWS, read_page
+from broker.web.page_files import DIRECTORY, ICON, VIEWS, read_page
 from broker_harness import service_of
 from page_server import serving_page
 from storage.store.message_store import MessageStore
@@ -31,7 +31,7 @@ def get(place: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
         return error.code, {name.lower(): value for name, value in error.headers.items()}, error.read()
 
 
-@pytest.mark.parametrize("path", [*VIEWS, *(f"/page/{name}" for name in read_page())])
+@pytest.mark.parametrize("path", [*VIEWS, ICON, *(f"/page/{name}" for name in read_page())])
 def test_every_file_comes_with_the_policy(origin: str, path: str) -> None:
     status, headers, content = get(origin + path)
     assert status == 200
@@ -50,6 +50,11 @@ def test_every_view_is_the_same_document_and_nothing_else_is_there(origin: str) 
     assert documents == {(DIRECTORY / "index.html").read_bytes()}
     for path in ("/page/", "/page/none.js", "/page/../site.py", "/page/%2e%2e/site.py", "/index.html", "/nothing"):
         assert get(origin + path)[0] == 404
+
+
+def test_a_browser_finds_the_icon_where_it_looks_for_one_that_no_page_names(origin: str) -> None:
+    _, headers, content = get(origin + "/favicon.ico")
+    assert (headers["content-type"], content) == ("image/svg+xml", (DIRECTORY / "icon.svg").read_bytes())
 
 
 def test_a_foreign_host_gets_no_page(origin: str) -> None:
