@@ -8,8 +8,8 @@ endif
 BIN     := $(VENV)/bin
 export VENV
 export COVERAGE_FILE ?= $(abspath $(VENV))/cache/coverage
-# Three more than cores: tests of servers and JVMs wait much.
-PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 3)
+# Two more than cores: tests of servers and JVMs wait much.
+PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 2)
 
 # Tests start thousands of processes: with compiled modules in __pycache__ these need not compile them each time.
 unexport PYTHONDONTWRITEBYTECODE
