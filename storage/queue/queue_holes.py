@@ -397,7 +397,8 @@ class QueueHoles:
     def _search(self, hole: QueueHole) -> None:
         """Search as much as one look-up may; the background search, if there is one, does the rest."""
         hand_on = self._hand_on
-        if hole.search(hole.end if hand_on is None else SEARCHED_AT_ONCE, hands_on=hand_on is not None):
+        everything = max(hole.end, 1)  # in an empty log, too, one step has to find that it is at the end
+        if hole.search(everything if hand_on is None else SEARCHED_AT_ONCE, hands_on=hand_on is not None):
             with self._lock:
                 self._waiting.append(hole)
             if hand_on is not None:

@@ -9,6 +9,7 @@ from doctoring import make_store, put
 from lookups import wait_of
 from protocol.errors import BeingSearched
 from storage.log.commit_log import CommitLog
+from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.queue import queue_holes as module
 from storage.queue.queue import Queue
 from storage.queue.queue_holes import QueueHole, QueueHoles
@@ -183,3 +184,17 @@ def test_a_hole_without_an_end_is_looked_into_again_when_the_log_has_grown(tmp_p
     assert later.hole_at(44) is hole
     assert hole.end > end
     assert (hole.lost, hole.place(44), len(told)) == (6, None, 1)
+
+
+@pytest.mark.parametrize("damage", ["unit", "all units"])
+def test_a_search_of_a_log_without_a_record_is_over_at_once(tmp_path: Path, damage: str) -> None:
+    """By a command, which has no search in the background that would end it."""
+    writer, _ = make_store(tmp_path, 8)
+    writer.flush()
+    (segment,) = (tmp_path / "commitlog").iterdir()
+    segment.write_bytes(bytes(segment.stat().st_size))
+    put(tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}", 0, b"\x7f" * 8 if damage == "unit" else bytes(20 * 4))
+    store = MessageStore.open(tmp_path)
+    assert (store.commit_log.minimum, store.commit_log.end) == (0, 0)
+    answer = store.query(KeyQuery("T", "A", KeyKind.TAG))
+    assert (list(answer.physical_offsets), bytes(answer.records)) == ([], b"")
