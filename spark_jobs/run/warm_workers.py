@@ -36,10 +36,11 @@ def look_into_no_archives() -> None:
 
     At the first task of each worker pyspark has what is known of the path read again.
     """
-    left = set(sys.path)
+    found = set(sys.path)
     sys.path[:] = without_archives(sys.path)
-    for archive in left.difference(sys.path):
-        sys.path_importer_cache.pop(archive, None)
+    archives = tuple(found.difference(sys.path))
+    for place in [each for each in sys.path_importer_cache if each.startswith(archives)]:
+        del sys.path_importer_cache[place]
 
 
 def without_archives(path: list[str]) -> list[str]:
