@@ -21,6 +21,7 @@ from typing import Any
 
 from oracles import DEFAULT_DELAY_LEVELS, V2_MAGIC, IndexBuilder, Record, is_queued, packed, read_record, tags_code
 from store_files import (
+    LEDGER_HEAD,
     BatchConsumeQueueFiles,
     ConsumeQueueExtFiles,
     ConsumeQueueFiles,
@@ -212,12 +213,16 @@ class StoreWriter:
             return read_record(segment.read(written.size), 0, written.physical_offset)
 
     def _append(self, fields: dict[str, Any], own_offset: int | None, *, index: bool, queue: bool) -> Written:
-        offset = self.log.make_room(len(pack_record(**fields, physical_offset=0)))
-        data = pack_record(**fields, physical_offset=offset if own_offset is None else own_offset)
+        here = self.log.end + (LEDGER_HEAD if self.log.is_ledger else 0)
+        data = pack_record(**fields, physical_offset=here if own_offset is None else own_offset)
+        offset = self.log.make_room(len(data))
+        if own_offset is None and offset != here:
+            data = pack_record(**fields, physical_offset=offset)
         self.log.write_record(data)
         record = read_record(data, 0, check_crc=False)
         assert record is not None
-        record = replace(record, physical_offset=offset)
+        if own_offset is not None:
+            record = replace(record, physical_offset=offset)
         self.last_store_timestamp = record.store_timestamp
         self.topic_attributes.setdefault(record.topic, {})
         message_id = (host_bytes(_host(record.store_host)) + packed(offset, 8)).hex().upper()
