@@ -82,11 +82,10 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == BUSY:
             self._send(503, [], b"" if self.command == "HEAD" else SLOW_DOWN)
             return
-        upstream = http.client.HTTPConnection(*self.target)
-        upstream.request(self.command, self.path, body, dict(self.headers.items()))
-        answer = upstream.getresponse()
-        data = answer.read()
-        upstream.close()
+        with contextlib.closing(http.client.HTTPConnection(*self.target)) as upstream:
+            upstream.request(self.command, self.path, body, dict(self.headers.items()))
+            answer = upstream.getresponse()
+            data = answer.read()
         if fault == LOST:
             self.close_connection = True
             return
