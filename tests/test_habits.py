@@ -91,6 +91,12 @@ def test_a_changed_test_runs_itself_and_a_page_runs_the_tests_of_pages() -> None
     assert "tests/test_habits.py" in looking_at(["Makefile"], ROOT)
 
 
+def test_all_tests_of_the_public_face_look_at_each_of_its_modules() -> None:
+    expected = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests" / "rocketlens").glob("test_*.py")}
+    assert len(expected) > 5
+    assert expected <= set(looking_at(["rocketlens/store.py"], ROOT))
+
+
 def test_what_is_imported_by_another_name_is_found(tmp_path: Path) -> None:
     folder = tmp_path / "tests" / "storage"
     folder.mkdir(parents=True)

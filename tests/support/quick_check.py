@@ -23,7 +23,9 @@ TOTAL_SECONDS = 45
 ENOUGH = 77
 """The exit code of a run that the time has ended."""
 
-PACKAGES = ("broker", "protocol", "storage", "spark_jobs", "benchmarks", "build_backend")
+OVER = "the minute is over: make test runs what is left"
+
+PACKAGES = ("rocketlens", "broker", "protocol", "storage", "spark_jobs", "benchmarks", "build_backend")
 OF_PAGES = ("tests/test_pages.py", "tests/test_docs.py", "tests/test_internals.py")
 OF_THE_REST = ("tests/test_habits.py", "tests/test_layers.py", "tests/test_docs.py")
 """What looks at make, CI, and the project's own files."""
@@ -61,6 +63,8 @@ def looking_at(changed: Iterable[str], root: Path = ROOT) -> list[str]:
             near += OF_PAGES
         elif path.suffix in {".py", ".pyi", ".pyx", ".pxd"} and path.parts[0] in (*PACKAGES, "tests"):
             near += [own for own in files if _is_own(own, path)]
+            if path.parts[0] == "rocketlens":  # whose tests use it by its own name, whichever module it comes from
+                near += [each for each in files if each.startswith("tests/rocketlens/")]
             far += [each for each, text in files.items() if _imports(text, path)]
         else:
             near += OF_THE_REST
@@ -87,6 +91,21 @@ class Outcomes:
 
     def __init__(self) -> None:
         self.failed = 0
+        self.is_over = False
+        self._session: pytest.Session | None = None
+
+    def stop(self, _number: int, _frame: FrameType | None) -> None:
+        """End after the running test, or within it if it goes on for too long.
+
+        What is raised at any place may be caught there, by the product too, or may be an error inside of pytest.
+        """
+        if self._session is None or self.is_over:
+            pytest.exit(OVER, ENOUGH)
+        self.is_over, self._session.shouldstop = True, OVER
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Know what is to be stopped."""
+        self._session = session
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count what each test, and what it needed, came to."""
@@ -99,18 +118,15 @@ class Outcomes:
 
 def run_tests(paths: list[str], seconds: float) -> bool:
     """Run test files until the time is over; whether none failed."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        pytest.exit("the minute is over: make test runs what is left", ENOUGH)
-
     outcomes = Outcomes()
-    signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1.0))
+    signal.signal(signal.SIGALRM, outcomes.stop)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1.0), 5.0)
     try:
         code = pytest.main(["-q", "--no-cov", "-m", "not soak and not interop", *paths], [outcomes])
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return not outcomes.failed and code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, ENOUGH)
+    is_done = code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, ENOUGH)
+    return not outcomes.failed and (is_done or outcomes.is_over)
 
 
 def _said(changed: list[str], paths: list[str]) -> Iterator[str]:
