@@ -54,7 +54,7 @@ test: .dev
 		$(if $(ALONE),|| { [ $$? = 1 ] && $(FAILED_ALONE); })
 	$(if $(MEASURED),$(BIN)/coverage report --fail-under=85)
 
-# What failed while two others ran, once more and by itself: a machine that stood still for a second is no defect. Every test
+# What failed while others ran, once more and by itself: a machine that stood still for a second is no defect. Every test
 # that passes only now is listed, and is to be made steady.
 FAILED_ALONE = { echo 'These failed. Each runs once more by itself; one that passes now is unsteady:'; \
 	$(BIN)/python -m pytest -m 'not soak' -v --tb=long --maxfail=1 --last-failed --last-failed-no-failures none; }

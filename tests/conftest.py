@@ -75,12 +75,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         sys.settrace(tracer)
 
 
-def pytest_sessionstart() -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
     """Let Ctrl-C end what tests start, even where a shell in the background has it ignored: processes inherit that.
 
     Until all tests are collected, the garbage collector is off: it would go through millions of objects that stay.
     """
-    gc.disable()
+    if not session.config.getoption("numprocesses", None):  # a process that shares out tests collects none
+        gc.disable()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -89,7 +89,11 @@ def fork_command(*arguments: str, stderr: IO[Any]) -> Forked:
             _adopt_orphans(True)
             try:
                 socket.send_fds(loaded, [json.dumps(request).encode()], [printed, stderr.fileno()])
-                return Forked(int(loaded.recv(32)), open(output))
+                answer = loaded.recv(32)
+                if not answer:
+                    _loaded.cache_clear()
+                    raise RuntimeError("the process that has the command loaded has ended: see what it printed")
+                return Forked(int(answer), open(output))
             finally:
                 _adopt_orphans(False)
     finally:

@@ -244,6 +244,7 @@ class TestOneApplication:
     ) -> None:
         ended = session.run("rebuild_all", str(store), "--out", str(tmp_path / "out"), *SHAPE, "--json")
         assert ended.report["messages"] == len(read_log(store / "commitlog"))
+        wait_until(lambda: len(session.events.executors("build")) == 2, "the events of the job")
         assert_both_workers_ran(session.events, store)
         assert_rebuilt(store, tmp_path / "out")
         assert imported(session.work) == {}

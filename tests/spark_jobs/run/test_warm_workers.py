@@ -27,6 +27,19 @@ print(pyspark.worker.__file__, *archives)
 """
 """Imports what a worker does, after functions that are named; prints where it is, and the archives that were read."""
 
+BEGINNING = """
+import sys
+from spark_jobs.run import warm_workers
+
+def prepare():
+    daemon = sys.modules["pyspark.daemon"]
+    daemon.manager = lambda: print(daemon.__file__, daemon.worker.__qualname__)
+
+warm_workers.warm_up = prepare
+warm_workers.main()
+"""
+"""Does as the daemon up to its beginning; prints where Spark's daemon is, and the function of its workers."""
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
@@ -38,29 +51,35 @@ def test_a_worker_has_the_tasks_modules_before_its_first_task(spark: "SparkConte
         from pathlib import Path
 
         parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\0")
-        pyspark = sys.modules["pyspark"].__file__
-        return {"parent": parent, "warm": "spark_jobs.commands.run" in sys.modules, "pyspark": pyspark}
+        return {"parent": parent, "warm": "spark_jobs.commands.run" in sys.modules}
 
     (found,) = run_tasks(spark, "look", [0], look)
     assert "spark_jobs.run.warm_workers" in found["parent"]
     assert found["warm"]
-    assert found["pyspark"] == pyspark.__file__, "Spark's archive is compiled by each worker"
+
+
+HOME = Path(pyspark.__file__).parent
+ARCHIVES = [str(path) for path in (*(HOME / "python" / "lib").glob("*.zip"), *(HOME / "jars").glob("spark-core_*.jar"))]
+"""What Spark puts in front of the path of its Pythons."""
+
+
+def printed_behind_archives(code: str, *arguments: str) -> list[str]:
+    """What a Python prints, word by word, that is started as Spark starts its own."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*ARCHIVES, str(ROOT)])}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_no_archive_is_looked_into_once_that_is_said() -> None:
-    home = Path(pyspark.__file__).parent
-    archives = [*(home / "python" / "lib").glob("*.zip"), *(home / "jars").glob("spark-core_*.jar")]
-    assert len(archives) == 3  # what Spark puts in front of the path of its Pythons
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, archives), str(ROOT)])}
-
-    def found(*arguments: str) -> list[str]:
-        command = [sys.executable, "-c", IMPORTING, *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
-
-    assert found("look_into_no_archives") == [str(home / "worker.py")]
-    zipped, *looked_into = found()
+    assert len(ARCHIVES) == 3
+    assert printed_behind_archives(IMPORTING, "look_into_no_archives") == [str(HOME / "worker.py")]
+    zipped, *looked_into = printed_behind_archives(IMPORTING)
     assert "pyspark.zip" in zipped
-    assert {str(archive) for archive in archives} <= set(looked_into)
+    assert set(ARCHIVES) <= set(looked_into)
+
+
+def test_the_daemon_that_is_started_is_the_installed_one_and_keeps_what_its_workers_import() -> None:
+    assert printed_behind_archives(BEGINNING) == [str(HOME / "daemon.py"), "keep_imports.<locals>.run"]
 
 
 def test_an_archive_of_pyspark_stays_on_the_path_unless_what_it_is_part_of_can_be_imported(tmp_path: Path) -> None:
