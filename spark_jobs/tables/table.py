@@ -150,7 +150,7 @@ def read_commit(text: str | bytes, where: str, form: type[Commit]) -> Commit:
             )
         return msgspec.json.decode(text, type=form)
     except (msgspec.MsgspecError, ConfigError) as error:
-        raise StoreError(where, what=f"is no commit of RocketLens: {error}") from error
+        raise StoreError(where, what=f"has no commit of RocketLens: {error}") from error
 
 
 class FileLayout(msgspec.Struct, frozen=True):
