@@ -1,7 +1,5 @@
 """A store of which something may not be read is served without it, and says so, to a user whom permissions bind."""
 
-import contextlib
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from read_only import reachable_directory
-from read_only_guard import NOBODY
+from rights import as_user
 from storage.query.lookup_call import KeyQuery
 from storage.store.message_store import MessageStore
 
@@ -21,23 +19,10 @@ def store(g1_store: Path) -> Iterator[Path]:
         yield directory / "store"
 
 
-@contextlib.contextmanager
-def as_nobody() -> Iterator[None]:
-    """Root may read everything; what follows does not."""
-    if os.geteuid():
-        yield
-        return
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
 @pytest.mark.parametrize("name", ["consumequeue", "config", "index"])
 def test_a_directory_that_may_not_be_entered_is_served_without(store: Path, name: str) -> None:
     (store / name).chmod(0)
-    with as_nobody():
+    with as_user():
         opened = MessageStore.open(store)
         assert opened.query(KeyQuery("TopicTest", "hotkey")).count == 40
     assert any(f"/{name}" in problem and "cannot be" in problem for problem in opened.problems)
@@ -46,7 +31,7 @@ def test_a_directory_that_may_not_be_entered_is_served_without(store: Path, name
 def test_a_segment_that_may_not_be_read_is_named_in_answers(store: Path) -> None:
     segment = store / "commitlog" / f"{0:020d}"
     segment.chmod(0)
-    with as_nobody():
+    with as_user():
         opened = MessageStore.open(store)
         answer = opened.query(KeyQuery("TopicTest", "hotkey"))
     assert answer.count < 40

@@ -3,24 +3,20 @@
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
-SOMEBODY = 10001
+from read_only_guard import NOBODY
 
 
 @contextlib.contextmanager
-def as_somebody(path: Path) -> Iterator[None]:
-    """Run a block as a user who may go into a directory, as far as its own rights let him; only root becomes another.
+def as_user(uid: int = NOBODY) -> Iterator[None]:
+    """Run a block as another user; only root becomes one. It is the whole process that does, with all its threads.
 
-    It is the whole process that does, with all its threads.
+    What that user is to reach lies in a `read_only.reachable_directory`.
     """
     if os.geteuid():
         yield
         return
-    for each in (*path.parents, path):
-        if each != Path("/") and each.stat().st_uid == 0:
-            each.chmod(each.stat().st_mode | 0o055)
-    os.seteuid(SOMEBODY)
+    os.seteuid(uid)
     try:
         yield
     finally:

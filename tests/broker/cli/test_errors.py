@@ -10,6 +10,8 @@ from broker.cli.errors import ending_with_the_reader, hint_of_rights
 from broker.cli.main import main
 from command_line import rocketlens
 from protocol.errors import NotAStore, StoreError
+from read_only import reachable_directory
+from rights import as_user
 from store_writer import StoreWriter
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
@@ -104,19 +106,14 @@ def test_files_that_may_not_be_read_come_with_the_user_and_a_way(tmp_path: Path)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize("closed", [".", "commitlog"])
-def test_another_user_learns_why_a_store_cannot_be_read(tmp_path: Path, closed: str) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("T", b"x")
-    writer.close()
-    for path in (*tmp_path.parents, tmp_path):
-        if path.stat().st_uid == os.geteuid() and path != Path("/"):
-            path.chmod(path.stat().st_mode | 0o055)
-    (writer.root / closed).chmod(0o700)
-    try:
-        os.seteuid(10001)
-        outcome = rocketlens("view", writer.root, 0)
-    finally:
-        os.seteuid(0)
+def test_another_user_learns_why_a_store_cannot_be_read(closed: str) -> None:
+    with reachable_directory() as directory:
+        writer = StoreWriter(directory / "store")
+        writer.append("T", b"x")
+        writer.close()
+        (writer.root / closed).chmod(0o700)
+        with as_user(10001):
+            outcome = rocketlens("view", writer.root, 0)
     assert (outcome.code, outcome.output) == (3, b"")
     assert "this process runs as UID 10001, which may not read" in outcome.errors
     assert outcome.errors.count("\n") == 1

@@ -13,7 +13,8 @@ from rocksdict import Options, Rdict
 
 from golden_store import GOLDEN, unpack
 from protocol.errors import StoreError
-from rights import as_somebody
+from read_only import reachable_directory
+from rights import as_user
 from storage.layout.store_config import GROUPS, OFFSETS, TOPICS, StoreConfig
 
 G2 = GOLDEN / "g2"
@@ -138,20 +139,16 @@ def test_wherever_a_manifest_is_cut_no_row_is_missed_in_silence(stores: dict[str
     assert named > 100
 
 
-def test_a_database_without_rights_is_named(
-    stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "temporary").mkdir()
-    (tmp_path / "temporary").chmod(0o777)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
-    database = tmp_path / "config" / "consumerOffsets"
-    database.chmod(0)
-    try:
-        with as_somebody(tmp_path), pytest.raises(StoreError, match=str(database)):
-            StoreConfig.load(tmp_path).refuse_unknown_offsets()
-    finally:
-        database.chmod(0o700)
+def test_a_database_without_rights_is_named(stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    with reachable_directory() as root:
+        (root / "temporary").mkdir()
+        (root / "temporary").chmod(0o777)
+        monkeypatch.setattr(tempfile, "tempdir", str(root / "temporary"))
+        shutil.copytree(stores["g2-rocksdb"] / "config", root / "config")
+        database = root / "config" / "consumerOffsets"
+        database.chmod(0)
+        with as_user(), pytest.raises(StoreError, match=str(database)):
+            StoreConfig.load(root).refuse_unknown_offsets()
 
 
 def test_of_a_database_and_a_file_the_one_written_last_counts(stores: dict[str, Path], tmp_path: Path) -> None:
