@@ -20,7 +20,7 @@ from broker.config import ServeOptions
 from broker.workers.supervisor import PATIENCE_SECONDS
 from compose import COMPOSE_FILE, ROOT, STOP_SECONDS, Composition, dockerfile_stages, entry_point, image_environment
 from interop.jars import jars
-from interop.official_broker import CALM_INTERVALS, OPEN_MODULES, QUICK_JVM, WITHOUT_TLS, class_archive
+from interop.official_broker import CALM_INTERVALS, NO_FLOW_CONTROL, OPEN_MODULES, QUICK_JVM, WITHOUT_TLS, class_archive
 from interop.wire import ask
 from spark_classes import quick_jvm
 
@@ -185,7 +185,7 @@ def test_the_official_broker_registers_with_the_official_name_server(tmp_path: P
     provided = {f"/home/rocketmq/rocketmq-{version}/lib": jars(version), "/tmp": tmp_path}
     composition = Composition(tmp_path, {}, provided=provided)
     composition.configs["broker.conf"]["content"] += "".join(
-        f"{key}={value}\n" for key, value in CALM_INTERVALS.items()
+        f"{key}={value}\n" for key, value in (CALM_INTERVALS | NO_FLOW_CONTROL).items()
     )
     # What the image sets, and the options that a Java newer than the image's 8 needs.
     options = [*OPEN_MODULES, *QUICK_JVM, *class_archive(version), WITHOUT_TLS, f"-Duser.home={tmp_path}"]

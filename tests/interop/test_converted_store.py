@@ -35,8 +35,6 @@ SMALL_FILES = STOCK_INTERVALS | {
     "mappedFileSizeCommitLog": "65536",
     "mappedFileSizeTimerLog": "131072",
     "messageDelayLevel": "1s 60s",
-    "waitTimeMillsInSendQueue": "30000",
-    "osPageCacheBusyTimeOutMills": "30000",
 }
 
 

@@ -28,7 +28,13 @@ from golden.record.questions import (  # noqa: E402
 )
 from golden.record.records import Record, walk  # noqa: E402
 from interop.jars import NEWEST_BROKER_VERSION, SERVER_VERSION, jars, tool  # noqa: E402
-from interop.official_broker import STOCK_INTERVALS, OfficialProcess, official_broker, official_name_server  # noqa: E402
+from interop.official_broker import (  # noqa: E402
+    STOCK_FLOW_CONTROL,
+    STOCK_INTERVALS,
+    OfficialProcess,
+    official_broker,
+    official_name_server,
+)
 from interop.proxy import recording_proxy  # noqa: E402
 from interop.wire import ask  # noqa: E402
 
@@ -254,7 +260,9 @@ def _run(
     store, output = work / recording.name, OUTPUT / recording.name
     folders = [store / name for name in recording.commit_logs]
     named = f"[{stage.advertised}]" if ":" in stage.advertised else stage.advertised
-    properties = STOCK_INTERVALS | SMALL_FILES | dict(recording.properties) | dict(stage.properties)
+    properties = (
+        STOCK_INTERVALS | STOCK_FLOW_CONTROL | SMALL_FILES | dict(recording.properties) | dict(stage.properties)
+    )
     properties |= {"brokerIP1": named, "storePathCommitLog": ",".join(map(str, folders))}
     properties |= {} if recording.tier is None else {"tieredStoreFilePath": str(store / recording.tier)}
     with ExitStack() as stack:
