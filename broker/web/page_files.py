@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,12 +18,18 @@ from broker.web.api.access import Access, advice
 from broker.web.api.errors import refusal_of
 from protocol.errors import RocketLensError
 
+Admit: TypeAlias = Callable[[Request], None]
+"""Raises where a request is not to be answered."""
+
 DIRECTORY: Final = Path(__file__).with_name("page")
 
 VIEWS: Final = ("/", "/find", "/message", "/topics", "/topic", "/tail", "/search", "/pending", "/space", "/health")
 
 ICON: Final = "/favicon.ico"
-"""Where a browser looks for an icon of what is no page, such as an answer of the API in a tab of its own."""
+"""Where a browser looks for an icon of what is no page, such as an answer of the API in a tab of its own.
+
+Some look without the keys that they have, and log the refusal. It is no secret, so nobody has to log in for it.
+"""
 
 TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -66,9 +72,10 @@ def read_page() -> dict[str, PageFile]:
 def page_routes(access: Access) -> list[BaseRoute]:
     """A route for each file, for each view, and for the icon."""
     files = read_page()
-    routes: list[BaseRoute] = [_route(f"/page/{name}", file, access) for name, file in files.items()]
-    routes.append(_route(ICON, files["icon.svg"], access))
-    return routes + [_route(view, files["index.html"], access) for view in VIEWS]
+    admit = access.admit_page
+    routes: list[BaseRoute] = [_route(f"/page/{name}", file, admit) for name, file in files.items()]
+    routes.append(_route(ICON, files["icon.svg"], access.admit_icon))
+    return routes + [_route(view, files["index.html"], admit) for view in VIEWS]
 
 
 def _read(path: Path) -> PageFile:
@@ -76,14 +83,14 @@ def _read(path: Path) -> PageFile:
     return PageFile(content, TYPES[path.suffix], f'"{hashlib.sha256(content).hexdigest()[:16]}"')
 
 
-def _route(path: str, file: PageFile, access: Access) -> Route:
-    return Route(path, _sender(file, access), methods=["GET"])
+def _route(path: str, file: PageFile, admit: Admit) -> Route:
+    return Route(path, _sender(file, admit), methods=["GET"])
 
 
-def _sender(file: PageFile, access: Access) -> Callable[[Request], Awaitable[Response]]:
+def _sender(file: PageFile, admit: Admit) -> Callable[[Request], Awaitable[Response]]:
     async def send(request: Request) -> Response:
         try:
-            access.admit_page(request)
+            admit(request)
         except RocketLensError as error:
             refused = refusal_of(error)
             return Response(refused.body(), refused.status, HEADERS | advice(refused, request), "application/json")

@@ -98,10 +98,14 @@ class Access:
             )
             raise ApiError(403, "plain_text", text)
 
-    def admit_page(self, request: Request) -> None:
-        """Admit one that asks for the page itself, which shows nothing of a store. Raises `ApiError`, `AuditError`."""
+    def admit_icon(self, request: Request) -> None:
+        """Admit one that asks for the page's icon, with a login or without. Raises `ApiError`."""
         self.check_host(request.headers.get("host", ""))
         self.check_way(request)
+
+    def admit_page(self, request: Request) -> None:
+        """Admit one that asks for the page itself, which shows nothing of a store. Raises `ApiError`, `AuditError`."""
+        self.admit_icon(request)
         if self._auth.asks_first:
             self._account_of(request, request.url.path)
 

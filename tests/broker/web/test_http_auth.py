@@ -28,7 +28,7 @@ from broker.endpoint import Endpoint
 from broker.metrics.metrics_rows import MetricsRows
 from broker.security.audit_log import AuditLog
 from broker.security.failed_attempts import OF_NAME
-from broker.web.page_files import VIEWS, read_page
+from broker.web.page_files import ICON, VIEWS, read_page
 from broker.web.site import Site
 from broker_harness import until
 from protocol.errors import ConfigError
@@ -93,7 +93,7 @@ def every_path(guarded: Guarded) -> list[str]:
     return [*api, "/api/v1/openapi.json", *files, *VIEWS]
 
 
-def test_every_path_but_health_and_metrics_asks_for_a_login(guarded: Guarded) -> None:
+def test_every_path_but_health_metrics_and_the_icon_asks_for_a_login(guarded: Guarded) -> None:
     for path in every_path(guarded):
         for method in ("GET", "HEAD"):
             assert guarded.status(path, method=method) == 401, path
@@ -101,8 +101,9 @@ def test_every_path_but_health_and_metrics_asks_for_a_login(guarded: Guarded) ->
         assert wrong.status_code == 401, path
         assert not any(secret.encode() in wrong.content for secret in SECRETS)
         assert guarded.status(path, READER_KEYS) != 401, path
-    for path in ("/healthz", "/metrics"):
-        assert guarded.status(path) == 200
+    for path in ("/healthz", "/metrics", ICON):
+        for headers in ({}, keys(READER, "a wrong secret")):
+            assert guarded.status(path, headers) == 200, path
     assert guarded.status("/readyz") == 503, "which is what it says without a worker, to everybody"
 
 
@@ -155,7 +156,7 @@ def test_keys_are_taken_from_this_machine_by_tls_and_through_the_proxy_alone(g1_
 def test_with_tls_nothing_but_health_is_answered_without(g1_store: Path, tmp_path: Path) -> None:
     for auth in (HttpAuth("basic", needs_tls=True), HttpAuth("page", needs_tls=True)):
         guarded = guarded_by(auth, g1_store, tmp_path)
-        for path in ("/", "/api/v1/store", "/page/main.js", "/api/v1/openapi.json", "/metrics"):
+        for path in ("/", "/api/v1/store", "/page/main.js", "/api/v1/openapi.json", "/metrics", ICON):
             assert guarded.status(path, READER_KEYS) == 403
             assert guarded.status(path, READER_KEYS, scheme="https", peer=FAR) == 200
         assert guarded.status("/healthz") == 200
