@@ -22,7 +22,7 @@ from protocol.bodies import BrokerData, ClusterInfo, decode_json, encode_json
 from protocol.codes import RequestCode
 from protocol.errors import RocketLensError
 from storage.layout.store_config import DataVersion, TopicConfig
-from storage.store.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
+from storage.store.topic_catalog import PROXY_TOPIC, READ_ONLY_PERM, find_topic, own_topics, topic_names
 
 logger = logging.getLogger(__name__)
 
@@ -156,10 +156,10 @@ class Registration:
         }
 
     def _topics(self) -> dict[str, object]:
-        """The topics that can be read, and those that every broker has: one topic alone is refused (point 2)."""
+        """The topics that can be read, that every broker has, or proxies need: one topic alone is refused (point 2)."""
         store, cluster = self._service.store, self.entry.cluster
-        own = (self.entry.broker_name, cluster, f"{cluster}_REPLY_TOPIC")
-        names = {*own, *topic_names(store)} - UNREGISTERED_TOPICS
+        own = own_topics(self.entry.broker_name, cluster)
+        names = {*own, PROXY_TOPIC, *topic_names(store)} - UNREGISTERED_TOPICS
         topics = {name: find_topic(store, name) or TopicConfig(name, 1, 1) for name in sorted(names)}
         return {name: {**msgspec.to_builtins(config), "perm": READ_ONLY_PERM} for name, config in topics.items()}
 

@@ -12,7 +12,7 @@ from broker.service.dispatcher import ClientConnection
 from protocol.errors import StoreError
 from storage.files.waiting import Lookup
 from storage.layout.store_config import TopicConfig
-from storage.store.topic_catalog import find_topic
+from storage.store.topic_catalog import find_topic, own_topics
 
 
 class ServedBrokers:
@@ -30,6 +30,7 @@ class ServedBrokers:
     def with_topic(self, topic: str) -> Iterator[tuple[BrokerService, TopicConfig]]:
         """Yield the brokers that have a topic, each with the topic's configuration there.
 
+        A broker has the topics by which it is found, whatever the store knows: it may bear another name than there.
         Where the queues of a store cannot be listed its configuration alone decides; requests for such a queue get the
         error. Raises StoreError if the queues of a store cannot be listed and no broker has the topic.
         """
@@ -40,6 +41,8 @@ class ServedBrokers:
                 config = find_topic(service.store, topic)
             except StoreError as error:
                 unknown, config = error, service.store.config.topics.get(topic)
+            if config is None and topic in own_topics(service.broker_name, service.cluster):
+                config = TopicConfig(topic, 1, 1)
             if config is not None:
                 is_found = True
                 yield service, config

@@ -11,6 +11,7 @@ Source: store-format §9.
 """
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -106,6 +107,15 @@ class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel"):
     group_sys_flag: Int = 0
     consume_timeout_minute: Int = 15
     attributes: dict[str, str] = {}
+
+
+GROUP_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,120}")
+"""The names under which a broker makes a group of which it has not heard (`TopicValidator.validateGroup`)."""
+
+
+def new_group(name: str) -> SubscriptionGroup | None:
+    """The group that a broker makes when it is asked for one that it does not have; None for a name that it refuses."""
+    return SubscriptionGroup(name) if GROUP_NAME.fullmatch(name) else None
 
 
 class BloomFilterData(msgspec.Struct, frozen=True, rename="camel"):

@@ -19,6 +19,9 @@ READ_ONLY_PERM = 4
 SYSTEM_GROUP = "CID_RMQ_SYS_"
 """The beginning of the names of groups in which a broker itself consumes; they have no retry topics."""
 
+PROXY_TOPIC = "DefaultHeartBeatSyncerTopic"
+"""Where proxies tell each other of their clients. One that finds no route to it creates it, or does not start."""
+
 QUEUES_LIMIT = 16_384
 """Queues of one topic that are reported; clients make an object of each, and a damaged number may name billions."""
 
@@ -58,14 +61,15 @@ def find_topic(store: MessageStore, topic: str) -> TopicConfig | None:
     """How a topic is configured, with as many queues at least as it has on the disk; None for one that is nowhere.
 
     The retry topic of any consumer group is there, with one queue: clients ask for its route before the first message
-    that failed, and some do nothing without it. Raises StoreError where it is not known what there is. May wait unless
-    the store's queues are `listed`, as that of all topics' names.
+    that failed, and some do nothing without it. So is the topic of proxies. Raises StoreError where it is not known
+    what there is. May wait unless the store's queues are `listed`, as that of all topics' names.
     """
     config = store.config.topics.get(topic)
     queue_ids = store.queues.queue_ids(topic)
     on_disk = queue_ids[-1] + 1 if queue_ids else 0
     if config is None:
-        is_there = store.queues.has_topic(topic) or (topic.startswith(RETRY_PREFIX) and topic != RETRY_PREFIX)
+        is_asked_for = topic == PROXY_TOPIC or (topic.startswith(RETRY_PREFIX) and topic != RETRY_PREFIX)
+        is_there = is_asked_for or store.queues.has_topic(topic)
         if not is_there:
             store.config.refuse_unknown(TOPICS, topic)
         return _of_queues(topic, max(on_disk, 1)) if is_there else None
@@ -83,9 +87,14 @@ def _of_queues(topic: str, queues: int) -> TopicConfig:
     return TopicConfig(topic, read_queue_nums=queues, write_queue_nums=queues, perm=READ_ONLY_PERM)
 
 
+def own_topics(broker_name: str, cluster: str) -> tuple[str, ...]:
+    """The topics that every broker has, in which nothing is stored: by these names tools and proxies find brokers."""
+    return (broker_name, cluster, f"{cluster}_REPLY_TOPIC")
+
+
 def system_topics(store: MessageStore, broker_name: str, cluster: str) -> list[str]:
     """The topics that a broker of this name counts as its own, sorted."""
     names = topic_names(store)
     stored = {topic for topic in names if topic.startswith(("RMQ_SYS_", "rmq_sys_"))}
-    own = {broker_name, cluster, f"{cluster}_REPLY_TOPIC"}.intersection(names)
+    own = set(own_topics(broker_name, cluster)).intersection(names)
     return sorted({*SYSTEM_TOPICS, *stored, *own})

@@ -10,6 +10,7 @@ the process printed and logged is in `OfficialProcess.log_text` and is part of e
 
 import contextlib
 import hashlib
+import os
 import signal
 import subprocess
 import tempfile
@@ -142,16 +143,18 @@ def official_name_server(
     ``classes`` are options of the JVM instead of those of `class_archive`.
     """
     address = (host, free_port(host=host) if port is None else port)
-    home = _home(work / "namesrv")
+    home = home_below(work / "namesrv")
     configuration = home / "namesrv.conf"
     settings = {"bindAddress": host, "listenPort": str(address[1]), "kvConfigPath": f"{home}/kvConfig.json"}
     settings |= properties or {}
     configuration.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    process = _start("org.apache.rocketmq.namesrv.NamesrvStartup", ["-c", str(configuration)], home, version, classes)
-    with _running(
+    process = start_official(
+        "org.apache.rocketmq.namesrv.NamesrvStartup", ["-c", str(configuration)], home, version, classes
+    )
+    with running(
         OfficialProcess(process, address, home), lambda: ask(address, GET_NAMESRV_CONFIG).code == 0
-    ) as running:
-        yield running
+    ) as started:
+        yield started
 
 
 @contextlib.contextmanager
@@ -172,11 +175,13 @@ def official_broker(
     ``classes`` as for `official_name_server`.
     """
     address = (host, free_port((-2,), host) if port is None else port)
-    home = _home(work / "broker")
+    home = home_below(work / "broker")
     settings = _broker_settings(store, address, name_server) | dict(G1_PROPERTIES if properties is None else properties)
     configuration = home / "broker.conf"
     configuration.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    process = _start("org.apache.rocketmq.broker.BrokerStartup", ["-c", str(configuration)], home, version, classes)
+    process = start_official(
+        "org.apache.rocketmq.broker.BrokerStartup", ["-c", str(configuration)], home, version, classes
+    )
 
     def is_ready() -> bool:
         if ask(address, GET_BROKER_CONFIG).code != 0:
@@ -184,8 +189,8 @@ def official_broker(
         wanted = f'"{settings["brokerName"]}"'.encode()
         return name_server is None or wanted in ask(name_server.address, GET_BROKER_CLUSTER_INFO).body
 
-    with _running(OfficialProcess(process, address, home), is_ready) as running:
-        yield running
+    with running(OfficialProcess(process, address, home), is_ready) as started:
+        yield started
 
 
 @contextlib.contextmanager
@@ -255,10 +260,12 @@ def _broker_settings(store: Path, address: tuple[str, int], name_server: Officia
         "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"),
     }
-    return settings | CALM_INTERVALS | NO_FLOW_CONTROL | ({"namesrvAddr": name_server.text_address} if name_server else {})
+    return (
+        settings | CALM_INTERVALS | NO_FLOW_CONTROL | ({"namesrvAddr": name_server.text_address} if name_server else {})
+    )
 
 
-def _home(path: Path) -> Path:
+def home_below(path: Path) -> Path:
     """A fresh ``rocketmq.home.dir`` that is ``user.home`` as well: logs land under it and nowhere else."""
     number = 0
     while (home := path.with_name(f"{path.name}-{number}")).exists():
@@ -267,19 +274,35 @@ def _home(path: Path) -> Path:
     return home
 
 
-def _start(
-    main_class: str, arguments: list[str], home: Path, version: str, classes: Sequence[str] | None
+def start_official(
+    main_class: str,
+    arguments: Sequence[str],
+    home: Path,
+    version: str = SERVER_VERSION,
+    classes: Sequence[str] | None = None,
+    *,
+    more_jars: Sequence[Path] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> "subprocess.Popen[bytes]":
+    """A process of the official distribution; `more_jars` are folders behind the one of its version."""
     command = [tool("java"), *SMALL_JVM, *(class_archive(version) if classes is None else classes)]
     command += [WITHOUT_TLS, *OPEN_MODULES]
     command += [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
-    command += ["-cp", f"{jars(version)}/*", main_class, *arguments]
+    command += ["-cp", os.pathsep.join(f"{folder}/*" for folder in (jars(version), *more_jars)), main_class, *arguments]
     with (home / "output.log").open("wb") as output:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=home)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=home,
+            env=os.environ | dict(environment or {}),
+        )
 
 
 @contextlib.contextmanager
-def _running(started: OfficialProcess, is_ready: Callable[[], bool]) -> Iterator[OfficialProcess]:
+def running(started: OfficialProcess, is_ready: Callable[[], bool]) -> Iterator[OfficialProcess]:
+    """The process once it is ready; killed at the end."""
     try:
         _wait_until_ready(started, is_ready)
         yield started

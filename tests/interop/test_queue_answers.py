@@ -1,4 +1,4 @@
-"""The official broker and ours asked the same about the same queues: bounds, times, pulls, units.
+"""The official broker and ours asked the same about the same queues: bounds, times, pulls, units; and about new groups.
 
 The store is made by the tests' own writer: queues of several files, with filler, of batches, with equal store times,
 and with their first messages expired. The official broker opens a copy.
@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from asking import Asker
 from golden_frames import value_of
 from interop.official_broker import OfficialProcess, official_broker
 from interop.wire import ask
@@ -157,3 +160,28 @@ def test_units_are_the_brokers(topic: str, queue_id: int, store: Path, broker: O
         ours = [(entry.physical_offset, entry.size, entry.tags_code) for entry in entries]
         assert ours[: len(theirs)] == theirs
         assert theirs
+
+
+GROUP_NAMES = st.one_of(
+    st.text(st.sampled_from("abzAZ019_-%|"), min_size=1, max_size=20),
+    st.text(max_size=20),
+    st.integers(118, 122).map("g".__mul__),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(name=GROUP_NAMES)
+@example(name="%RETRY%g")
+@example(name="g.h")
+@example(name="g\n")
+def test_a_group_of_which_nobody_has_heard_is_as_the_broker_makes_it(
+    name: str, store: Path, broker: OfficialProcess
+) -> None:
+    """The broker keeps it from then on; we do not."""
+    fields = {"group": name}
+    theirs = ask(broker.address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, fields)
+    asker = Asker(store)
+    ours = asker.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, fields)
+    assert (ours.code, ours.remark) == (theirs.code, theirs.header.get("remark"))
+    assert value_of(bytes(ours.body)) == value_of(theirs.body)
+    assert not asker.value(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)["subscriptionGroupTable"]

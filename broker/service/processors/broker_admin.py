@@ -115,7 +115,7 @@ class BrokerAdminProcessor:
         address, options = request.connection.local_address, self._service.options
         broker_id = options.register.registered_id
         properties = {
-            "autoCreateSubscriptionGroup": "false",
+            "autoCreateSubscriptionGroup": "true",
             "autoCreateTopicEnable": "false",
             "brokerClusterName": self._service.cluster,
             "brokerIP1": address.host,

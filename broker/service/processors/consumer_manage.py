@@ -36,7 +36,7 @@ from protocol.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 from storage.files.waiting import Lookup
-from storage.layout.store_config import GROUPS, OFFSETS
+from storage.layout.store_config import GROUPS, OFFSETS, new_group
 from storage.store.topic_catalog import find_topic
 
 NO_MEMBER = f"{READ_ONLY}: offsets of a group are taken from its members alone, and this client did not join {{}} here"
@@ -120,12 +120,16 @@ class ConsumerManageProcessor:
 
     @handles(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader)
     def get_group(self, header: GetSubscriptionGroupConfigRequestHeader) -> Response:
-        """The configuration of one group."""
+        """The configuration of one group; of one that the store does not have, what a broker would make it with.
+
+        A proxy refuses the consumers of a group that is not there. Nothing is kept.
+        """
         group = self._store.config.subscription_groups.get(header.group)
         if group is None:
             self._store.config.refuse_unknown(GROUPS, header.group)
-            remark = f"No group in this broker. group: {header.group}"
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+            group = new_group(header.group)
+        if group is None:
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return Response(body=encode_json(group))
 
     # ------------------------------------------------------------------ offsets

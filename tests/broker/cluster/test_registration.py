@@ -217,7 +217,9 @@ def test_one_topic_alone_is_never_registered(tmp_path: Path) -> None:
     writer.append("same")
     writer.close()
     (writer.root / "config" / "topics.json").unlink()
-    assert len(topics_of(writer.root, broker_name="same", cluster="same")) == 2
+    topics = topics_of(writer.root, broker_name="same", cluster="same")
+    assert topics.keys() == {"same", "same_REPLY_TOPIC", "DefaultHeartBeatSyncerTopic"}
+    assert {topic["perm"] for topic in topics.values()} == {4}
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,14 @@ def test_every_code_that_needs_no_right_of_a_consumer_is_for_administrators(guar
     assert is_admitted(guard, signed_request(code, foreign, ADMIN, ADMIN_SECRET, bodies.get(code, b"")))
 
 
+def test_the_configuration_of_a_group_is_for_accounts_with_its_right_though_the_store_has_no_such_group(
+    guard: Guard,
+) -> None:
+    for group, is_allowed in (("readers", True), ("deniedGroup", False), ("unheard", False)):
+        frame = signed_request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": group}, READER, READER_SECRET)
+        assert is_admitted(guard, frame) is is_allowed
+
+
 def test_an_administrator_of_whom_permissions_are_listed_has_no_others(guard: Guard) -> None:
     assert is_admitted(
         guard, signed_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, BOUNDED, BOUNDED_SECRET)

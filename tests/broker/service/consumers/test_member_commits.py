@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from asking import FakeConnection
+from broker.endpoint import Endpoint
 from broker.service.consumers.client_registry import ClientRegistry
-from broker.service.consumers.member_commits import HELD_COST, HOLD_SECONDS, MemberCommits
+from broker.service.consumers.member_commits import HELD_COST, HOLD_SECONDS, PROXY_GROUP, MemberCommits
 from broker.service.consumers.report_limits import LONGEST_GROUP
 from broker.service.registry_budget import RegistryBudget, size_of
 from protocol.bodies import ConsumerData, HeartbeatData
@@ -77,6 +78,30 @@ def test_another_connection_that_joins_brings_nothing(server: Server) -> None:
     server.commits.commit(client, "G", "T", 0, 5)
     server.join(other, "G")
     assert server.offsets.table == {}
+
+
+def at(host: str) -> FakeConnection:
+    return FakeConnection(peer_address=Endpoint(host, 4711))
+
+
+def test_what_comes_from_the_address_of_a_proxy_is_taken_over_while_the_proxy_is_there(server: Server) -> None:
+    hearing, passing = at("192.0.2.8"), at("192.0.2.8")
+    server.join(hearing, PROXY_GROUP)
+    server.commits.commit(passing, "G", "T", 0, 5)
+    server.commits.commit(at("192.0.2.9"), "G", "T", 0, 6)
+    assert (server.offsets.table, server.commits.held) == ({("G", "T", 0): 5}, 1)
+    server.clients.unregister(hearing, PROXY_GROUP, None)
+    server.commits.commit(passing, "G", "T", 0, 7)
+    assert server.offsets.table == {("G", "T", 0): 5}
+
+
+def test_what_was_held_from_the_address_of_a_proxy_is_taken_over_in_order_when_the_proxy_joins(server: Server) -> None:
+    first, second, other = at("192.0.2.8"), at("192.0.2.8"), at("192.0.2.9")
+    for connection, offset in ((second, 7), (first, 5), (other, 9)):
+        server.now += 1
+        server.commits.commit(connection, "G", "T", 0, offset)
+    server.join(at("192.0.2.8"), PROXY_GROUP)
+    assert (server.offsets.table, server.commits.held) == ({("G", "T", 0): 5}, 1)
 
 
 @pytest.mark.parametrize(("seconds", "is_taken"), [(HOLD_SECONDS, True), (HOLD_SECONDS + 0.1, False)])

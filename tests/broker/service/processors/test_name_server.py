@@ -88,6 +88,18 @@ def test_names_given_by_options_replace_those_of_the_store(g1_store: Path) -> No
     assert asker.value(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)["topicList"] == ["Archive", "archive-1"]
 
 
+def test_a_proxy_finds_brokers_by_their_cluster_and_its_own_topic_whatever_the_store_knows(store: Path) -> None:
+    for path in (store / "config").glob("topics.json*"):
+        path.unlink()
+    asker = Asker(store, broker_name="archive-1", cluster="Archive")
+    for topic in ("Archive", "archive-1", "DefaultHeartBeatSyncerTopic"):
+        route = asker.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        assert [broker["brokerName"] for broker in route["brokerDatas"]] == ["archive-1"]
+        assert [(queues["readQueueNums"], queues["perm"]) for queues in route["queueDatas"]] == [(1, 4)]
+    topics = asker.value(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)["topicList"]
+    assert not {"Archive", "archive-1", "DefaultHeartBeatSyncerTopic"}.intersection(topics)
+
+
 def test_topics_that_have_queues_but_no_configuration_are_there(store: Path) -> None:
     for path in (store / "config").glob("topics.json*"):
         path.unlink()

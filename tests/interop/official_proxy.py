@@ -1,0 +1,87 @@
+"""The official proxy in cluster mode as a process on loopback, and the official client that speaks gRPC to it."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.server_process import free_port
+from build_backend.compilers import ZIG, find_compiler
+from interop.jars import POM, SERVER_VERSION, cached, compiled, copy_jars, tool
+from interop.official_broker import QUICK_JVM, OfficialProcess, home_below, running, start_official
+
+HERE = Path(__file__).parent
+CLIENT_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class OfficialProxy:
+    """A proxy: `remoting` is what clients take for a name server, `grpc` what those of gRPC connect to."""
+
+    process: OfficialProcess
+    remoting: str
+    grpc: str
+
+
+@contextlib.contextmanager
+def official_proxy(work: Path, name_server: str, *, cluster: str = "DefaultCluster") -> Iterator[OfficialProxy]:
+    """A proxy before the brokers of a cluster; ``work`` gets its configuration and logs."""
+    home = home_below(work / "proxy")
+    remoting, grpc = free_port(), free_port()
+    configuration = home / "conf" / "rmq-proxy.json"
+    settings = {
+        "rocketMQClusterName": cluster,
+        "namesrvAddr": name_server,
+        "proxyMode": "CLUSTER",
+        "localServeAddr": "127.0.0.1",
+        "remotingListenPort": remoting,
+        "grpcServerPort": grpc,
+        # The JVM's own sockets, which `loopback_only.c` is asked for.
+        "enableGrpcEpoll": False,
+    }
+    configuration.write_text(json.dumps(settings))
+    process = start_official(
+        "org.apache.rocketmq.proxy.ProxyStartup",
+        ["-pc", str(configuration)],
+        home,
+        more_jars=[cached(f"proxy-{SERVER_VERSION}", _bring_proxy)],
+        environment={"LD_PRELOAD": str(_loopback_only()), "JAVA_TOOL_OPTIONS": "-Djava.net.preferIPv4Stack=true"},
+    )
+    started = OfficialProcess(process, ("127.0.0.1", remoting), home)
+    with running(started, lambda: b"startup successfully" in (home / "output.log").read_bytes()):
+        yield OfficialProxy(started, f"127.0.0.1:{remoting}", f"127.0.0.1:{grpc}")
+
+
+def receive_by_grpc(proxy: OfficialProxy, group: str, topic: str, work: Path) -> str:
+    """What one call of a gRPC `SimpleConsumer` comes to: `received N`, or what it throws."""
+    jars = cached("grpc-client-5.0.8", lambda folder: copy_jars(HERE / "grpc-pom.xml", folder))
+    classes = compiled(jars, HERE / "Receiving.java")
+    command = [tool("java"), *QUICK_JVM, f"-Duser.home={work}", "-cp", f"{jars}/*{os.pathsep}{classes}", "Receiving"]
+    outcome = subprocess.run(
+        [*command, proxy.grpc, group, topic], capture_output=True, text=True, check=True, timeout=CLIENT_SECONDS
+    )
+    return outcome.stdout.strip()
+
+
+def _bring_proxy(folder: Path) -> None:
+    copy_jars(POM, folder, f"-Drocketmq.version={SERVER_VERSION}", "-Pproxy")
+
+
+def _loopback_only() -> Path:
+    """The compiled `loopback_only.c`."""
+    source = HERE / "loopback_only.c"
+    compiler = find_compiler()
+    command = shlex.split(compiler) if compiler else [sys.executable, "-m", ZIG, "cc"]
+
+    def compile_it(folder: Path) -> None:
+        folder.mkdir()
+        subprocess.run([*command, "-shared", "-fPIC", "-o", str(folder / "loopback_only.so"), str(source)], check=True)
+
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    return cached(f"loopback-only-{digest}", compile_it) / "loopback_only.so"
