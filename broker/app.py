@@ -212,7 +212,7 @@ def build_server(
     options = service.options
     security = Security.of(options) if security is None else security
     guard = None if security.accounts is None else Guard(security.accounts)
-    rights = None if guard is None else AnswerRights(guard, service.store.record_at_lookup)
+    rights = None if guard is None else AnswerRights(guard, service.store.record_at_lookup, service.origins)
     checks = _answer_checks(service, security, guard, rights)
     # The lane answers as the families do, asks for no account, and sends records as they are stored.
     takes_lane = options.fast_lane and not options.rewrite_store_host and dispatcher is None and not checks

@@ -34,7 +34,8 @@ from protocol.errors import ConfigError, StoreError
 from protocol.host_address import HIDDEN_HOST
 from protocol.message import Message
 from protocol.sys_flag import COMPRESSION_TYPE_MASK, SysFlag, has_inner_messages
-from protocol.trace import TRACE_TOPIC
+from protocol.system_properties import PLACES, repeating
+from protocol.system_topics import TRACE_TOPIC
 
 if TYPE_CHECKING:  # the library takes long to import: it is where a path is compiled
     from jsonpath import CompoundJSONPath, JSONPath
@@ -49,24 +50,6 @@ PROPERTY_OF: Final = {"keys": names.KEYS, "tags": names.TAGS, "unique_key": name
 """Fields that are properties, by name."""
 
 MASKABLE: Final = (BODY, *PROPERTY_OF, "born_host", "store_host", PROPERTIES)
-
-COPIES: Final = {
-    "unique_key": (
-        *(names.ORIGIN_MESSAGE_ID, names.DLQ_ORIGIN_MESSAGE_ID, names.TIMER_DEL_UNIQKEY),
-        *("__transactionId__", "EXTEND_UNIQ_INFO"),
-    ),
-    "store_host": (names.ORIGIN_MESSAGE_ID, names.DLQ_ORIGIN_MESSAGE_ID),
-    "born_host": ("REPLY_TO_CLIENT",),
-}
-"""Properties in which a broker or a client repeats a field."""
-
-PLACES: Final = frozenset(
-    {
-        *(names.REAL_TOPIC, names.REAL_QID, names.RETRY_TOPIC, names.DLQ_ORIGIN_TOPIC, names.INNER_NUM, names.DELAY),
-        *(names.TIMER_OUT_MS, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC, names.TIMER_DELIVER_MS, names.TRAN_MSG),
-    }
-)
-"""Properties that say where a message waits, or was sent to: they are shown, as its topic is, unless they are named."""
 
 _WHOLE_BODY: Final = ~(int(SysFlag.COMPRESSED | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH) | COMPRESSION_TYPE_MASK)
 _CHARSET: Final = "charset="
@@ -107,7 +90,7 @@ class Mask:
                 fields.add(field)
                 properties.add(name)
         holds_more = bool(properties or patterns[PROPERTIES])
-        properties.update(copy for field in fields for copy in COPIES.get(field, ()))
+        properties.update(copy for field in fields for copy in repeating(field))
         self.fields = frozenset(fields)
         """Fields that are hidden."""
         self._body_patterns, self.property_patterns = tuple(patterns[BODY]), tuple(patterns[PROPERTIES])

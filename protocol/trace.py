@@ -10,8 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-TRACE_TOPIC_PREFIX: Final = "rmq_sys_TRACE_DATA_"
 FIELD_END: Final = "\x01"
 RECORD_END: Final = "\x02"
 

@@ -507,12 +507,11 @@ def _is_match(message: Message, question: KeyQuestion) -> bool:
         # Brokers answer an offset message id too, by the message without its unique key.
         return question.key == message.message_id
     if question.copies:
-        from storage.life.message_copies import origin_topic
+        from protocol.system_topics import is_known_by
 
-        topic = origin_topic(message)
-    else:
-        topic = message.topic
-    if topic != question.topic:
+        if not is_known_by(message, question.topic):
+            return False
+    elif message.topic != question.topic:
         return False
     return question.key in message.keys if question.index_type == "K" else question.key == message.tags
 

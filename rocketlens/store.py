@@ -533,13 +533,14 @@ def commit_log_directories_of(store: Store) -> tuple[Path, ...]:
 def query_store(store: "MessageStore", question: KeyQuestion, maximum: int) -> Messages:
     """The newest `maximum` matches of a store, collected in pages, each below the one before."""
     from storage.life.message_copies import copy_topics, query_with_copies
+    from storage.life.origins import Origins
 
     query = _key_query(question)
-    topics = copy_topics(store) if question.copies else []
+    topics, origins = copy_topics(store) if question.copies else [], Origins(store)
     messages: list[Message] = []
     while True:
         page = msgspec.structs.replace(query, maximum=min(maximum - len(messages), PAGE))
-        found = query_with_copies(store.query, page, topics)
+        found = query_with_copies(store.query, page, topics, origins)
         messages = found.messages + messages
         if len(messages) >= maximum or found.cursor is None:
             break

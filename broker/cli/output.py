@@ -192,7 +192,7 @@ def write_list(messages: Iterable[Message], charset: str | None = None) -> None:
 
 def staged_writer(name: str, charset: str | None = None) -> Writer:
     """As :func:`writer`, for a list with copies: each message with its stage and the topic it is stored under."""
-    from storage.life.message_copies import stage_of
+    from protocol.system_topics import stage_of
 
     def write_rows(messages: Iterable[Message]) -> None:
         print_table(
@@ -216,7 +216,7 @@ def staged_writer(name: str, charset: str | None = None) -> Writer:
 
 def found_writer(name: str, charset: str | None = None) -> "Callable[[FoundMessages], None]":
     """As :func:`writer`, for what a text names: each message with what it was found by, and with its stage."""
-    from storage.life.message_copies import stage_of
+    from protocol.system_topics import stage_of
 
     def write_rows(found: "FoundMessages") -> None:
         print_table(

@@ -89,7 +89,7 @@ def _totals(queues: "Sequence[QueueExtent] | None") -> tuple[int | None, int | N
 
 
 def _topic_row(topic: "Topic", queues: "Sequence[QueueExtent] | None") -> Iterator[str]:
-    from storage.life.message_copies import kind_of
+    from protocol.system_topics import kind_of
 
     messages, last = _totals(queues)
     yield from (topic.name, kind_of(topic.name), "" if topic.read_queues is None else f"{topic.read_queues}")
@@ -97,7 +97,7 @@ def _topic_row(topic: "Topic", queues: "Sequence[QueueExtent] | None") -> Iterat
 
 
 def _topic_map(topic: "Topic", queues: "Sequence[QueueExtent] | None") -> dict[str, Any]:
-    from storage.life.message_copies import kind_of
+    from protocol.system_topics import kind_of
 
     messages, last = _totals(queues)
     return {

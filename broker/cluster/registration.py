@@ -21,8 +21,9 @@ from broker.service.broker_service import BrokerService
 from protocol.bodies import BrokerData, ClusterInfo, decode_json, encode_json
 from protocol.codes import RequestCode
 from protocol.errors import RocketLensError
+from protocol.system_topics import PROXY_TOPIC
 from storage.layout.store_config import DataVersion, TopicConfig
-from storage.store.topic_catalog import PROXY_TOPIC, READ_ONLY_PERM, find_topic, own_topics, topic_names
+from storage.store.topic_catalog import READ_ONLY_PERM, find_topic, own_topics, topic_names
 
 logger = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from broker.security.address_patterns import Matches, parse_address_pattern
 from broker.security.watched_files import Watched
 from protocol.errors import ConfigError
+from protocol.system_topics import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -24,9 +25,6 @@ SHORTEST_KEY = 7
 
 SETTLE_SECONDS = 2.0
 """For how long a file of accounts must have been left alone before it counts: half of one is a file too."""
-
-RETRY_PREFIX = "%RETRY%"
-"""A group is named by its retry topic where topics and groups share a table."""
 
 
 class Permission(IntFlag):
@@ -73,6 +71,12 @@ class Account:
         """Whether this is an administrator without a right to any topic or group."""
         rights = (self.default_topic, self.default_group, *self.permissions.values())
         return self.is_admin and not any(rights)
+
+    @property
+    def reads_every_topic(self) -> bool:
+        """Whether there is no topic whose messages are denied to this account."""
+        topics = (needed for name, needed in self.permissions.items() if not name.startswith(RETRY_PREFIX))
+        return all(bool(needed & Permission.SUB) for needed in (self.default_topic, *topics))
 
     def permits(self, resource: str, needed: Permission) -> bool:
         """Whether one of the needed rights to a topic, or to a group by its retry topic, is given."""

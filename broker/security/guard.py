@@ -9,13 +9,14 @@ from types import GeneratorType
 from typing import TypeAlias, cast
 
 from broker.limits import DEFAULT_LIMITS
-from broker.security.accounts import RETRY_PREFIX, Account, Accounts
+from broker.security.accounts import Account, Accounts
 from broker.security.needs import needs_of
 from broker.security.signature import ACCESS_KEY, is_signed
 from broker.security.watched_files import Watched
 from broker.service.dispatcher import Answer, ClientConnection, Dispatcher
 from protocol.codes import ResponseCode
 from protocol.command import Command, Response, ext_fields_of
+from protocol.system_topics import RETRY_PREFIX
 from storage.files.waiting import Lookup
 
 CheckFirst: TypeAlias = "Callable[[Command, ClientConnection, Account], Lookup[Response | None]]"

@@ -8,11 +8,12 @@ topic or a group needs a right to it, and one about all of them an administrator
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from broker.security.accounts import RETRY_PREFIX, Permission
+from broker.security.accounts import Permission
 from broker.service.long_work import parse_body
 from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody
 from protocol.bodies import QueryAssignmentRequestBody as AssignmentBody
 from protocol.codes import RequestCode as Code
+from protocol.system_topics import RETRY_PREFIX
 from storage.files.waiting import Lookup
 
 Fields: TypeAlias = Mapping[str, str]

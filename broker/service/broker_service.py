@@ -19,6 +19,7 @@ from broker.service.consumers.subscriptions import Subscriptions
 from broker.service.dispatcher import ClientConnection
 from broker.service.long_polling import LongPolling
 from broker.service.registry_budget import RegistryBudget
+from storage.life.origins import Origins
 from storage.store.message_store import MessageStore
 
 
@@ -36,7 +37,7 @@ class BrokerService:
     `registries` hold what clients reported. `polls` are the pulls that wait, `subscriptions` their filters. `notices`
     notify members of changes in a group; `calls` are the requests that this server sends to members. `keeper` writes
     committed offsets to disk; where it is None they are kept in memory alone. `meter` counts for this process; it is
-    None where nothing is counted.
+    None where nothing is counted. `origins` knows where messages of the store were sent to.
     """
 
     store: MessageStore
@@ -53,6 +54,10 @@ class BrokerService:
     keeper: OffsetKeeper | None = None
     meter: Meter | None = None
     started_timestamp: int = field(default_factory=_now_timestamp)
+    origins: Origins = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "origins", Origins(self.store))
 
     @classmethod
     def of(

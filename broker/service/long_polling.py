@@ -28,8 +28,8 @@ from broker.service.pending_reply import Outcome, PendingReply, ReplyReceiver, b
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import StoreError
+from protocol.system_topics import LIGHT_PREFIX
 from storage.files.waiting import Lookup, Unfinished, begin
-from storage.queue.queue_record import LIGHT_PREFIX
 from storage.queue.queue_store import QueueStore
 from storage.store.message_store import MessageStore
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from protocol.system_topics import LIGHT_PREFIX, SCHEDULE_TOPIC
 from spark_jobs.build.moved_log import MovedLog
 from spark_jobs.build.unit_blocks import UnitList, queue_names, queue_runs
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
@@ -32,8 +33,6 @@ from storage.files.mapped_file import SEGMENT_NAME_DIGITS
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.queue.consume_queue import UNIT
-from storage.queue.queue import SCHEDULE_TOPIC
-from storage.queue.queue_record import LIGHT_PREFIX
 
 PHASE: Final = "build"
 HELD_BYTES: Final = 64 * 1024 * 1024

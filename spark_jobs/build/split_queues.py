@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from protocol.system_topics import LIGHT_PREFIX
 from spark_jobs.build.build_queues import QueuePart
 from spark_jobs.build.unit_blocks import UnitList, queue_runs, unit_count
 from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
@@ -21,7 +22,6 @@ from storage.build.queue_builder import LARGEST_QUEUE_OFFSET
 from storage.build.queue_plan import QueuePlan, Verdict
 from storage.layout.store_layout import CONSUME_QUEUE
 from storage.queue.consume_queue import UNIT
-from storage.queue.queue_record import LIGHT_PREFIX
 
 LEAST_UNITS: Final = 1 << 23
 """The least that a part is worth a task for."""

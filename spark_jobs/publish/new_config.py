@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from protocol.errors import ConfigError, StoreError
+from protocol.system_topics import LIGHT_PREFIX
 from spark_jobs.publish.publish import Staged
 from spark_jobs.run.work_directory import WorkDirectory, write_synced
 from storage.layout.store_config import (
@@ -27,7 +28,6 @@ from storage.layout.store_config import (
     read_database_tables,
 )
 from storage.layout.store_layout import CONFIG, StoreLayout
-from storage.queue.queue_record import LIGHT_PREFIX
 
 _LIGHT_QUEUE_ID: Final = 0
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from protocol.java_hash import java_hash
 from protocol.message import decode_message
+from protocol.system_topics import SCHEDULE_TOPIC
 from spark_jobs.places.remote_file import RemoteFile
 from spark_jobs.places.remote_tree import RemoteTree
 from spark_jobs.scan.probe_store import GLANCE_BYTES, last_written
@@ -27,7 +28,6 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.log.commit_log import CommitLog, Segment
 from storage.queue.consume_queue import UNIT_DTYPE, ConsumeQueue
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
-from storage.queue.queue import SCHEDULE_TOPIC
 from storage.queue.unit_struct import FILLER_SIZE, UNIT
 from storage.search.plan import Sight
 from storage.store.message_store import MessageStore, Snapshot, StoreOptions

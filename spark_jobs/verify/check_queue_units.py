@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from protocol.system_topics import LIGHT_PREFIX, SCHEDULE_TOPIC
 from spark_jobs.build.build_queues import HELD_BYTES
 from spark_jobs.build.unit_blocks import QueueRun, UnitList, queue_runs
 from spark_jobs.places.remote_tree import HollowCopy, RemoteTree, named_as
@@ -30,9 +31,7 @@ from storage.build.queue_plan import QueueKey
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
-from storage.queue.queue import SCHEDULE_TOPIC
 from storage.queue.queue_files import UNITS_OF_BATCHES, UNITS_OF_PLAIN
-from storage.queue.queue_record import LIGHT_PREFIX
 
 PHASE: Final = "check"
 REST: Final = "rest"

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+from protocol.system_topics import LIGHT_PREFIX
 from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.build.exchange import SURVEY
 from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, split_queues, survey_queues
@@ -58,7 +59,6 @@ from spark_jobs.verify.verify_request import LogNumbers, VerifyDetails, VerifyRe
 from storage.amounts import counted
 from storage.build.queue_plan import QueuePlan
 from storage.layout.delay_levels import parse_delay_levels
-from storage.queue.queue_record import LIGHT_PREFIX
 
 PREFIX: Final = "rocketlens-verify-"
 

@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
+from protocol.system_topics import LIGHT_PREFIX
 from storage.files.mapped_file import list_segment_files
 from storage.layout.backup_names import BACKUP, KEPT
 from storage.layout.store_config import StoreConfig
 from storage.queue.consume_queue import UNIT, UNIT_DTYPE
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
-from storage.queue.queue_record import LIGHT_PREFIX
 from storage.queue.queue_store import directories
 
 LOOKED_AT: Final = 64

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import ConfigError
+from protocol.system_topics import LIGHT_PREFIX, SYSTEM_TOPIC_PREFIX, TOPICS_OF_EVERY_BROKER
 from storage.build.queue_ext_builder import END_ROOM
 from storage.build.queue_guesses import guess_ext, guess_light, size_in_backup
 from storage.files.mapped_file import list_segment_files
@@ -22,8 +23,6 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONS
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.queue.consume_queue import UNIT
 from storage.queue.consume_queue_ext import HEAD
-from storage.queue.queue import SYSTEM_TOPICS
-from storage.queue.queue_record import LIGHT_PREFIX
 from storage.queue.queue_store import LARGEST_QUEUE_ID, directories, is_queue_id
 
 DEFAULT_FILE_SIZES: Final = {
@@ -34,9 +33,6 @@ DEFAULT_FILE_SIZES: Final = {
 _UNIT_SIZES: Final = {CONSUME_QUEUE: UNIT.size, BATCH_CONSUME_QUEUE: BATCH_UNIT.size, CONSUME_QUEUE_EXT: 1}
 _SMALLEST: Final = {**_UNIT_SIZES, CONSUME_QUEUE_EXT: HEAD.size + END_ROOM}
 LARGEST_FILE: Final = (1 << 31) - 1
-SYSTEM_PREFIX: Final = "rmq_sys_"
-"""How the names of further topics begin that a broker makes for itself."""
-
 _LONGEST_NAME: Final = 255
 
 
@@ -162,7 +158,7 @@ class QueuePlan:
 
     def is_unknown(self, topic: str) -> bool:
         """Whether topics.json would have to know a topic and does not: it was deleted, or lost (rmq#1852)."""
-        if topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LIGHT_PREFIX)):
+        if topic in TOPICS_OF_EVERY_BROKER or topic.startswith((SYSTEM_TOPIC_PREFIX, LIGHT_PREFIX)):
             return False
         return self.known_topics is not None and topic not in self.known_topics
 

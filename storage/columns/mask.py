@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from protocol import mask as rules
 from protocol.mask import Mask
+from protocol.system_properties import PLACES
 from storage.columns.message_columns import Column, Columns, python_values
 from storage.columns.names import PROPERTIES_OF
 from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, TextPlaces, Texts
@@ -103,14 +104,14 @@ class ColumnMask:
         made = [
             (row, shown)
             for row, (name, value) in enumerate(zip(of, values, strict=True))
-            if value is not None and name not in rules.PLACES and (shown := self._mask.text(value)) != value
+            if value is not None and name not in PLACES and (shown := self._mask.text(value)) != value
         ]
         return _with(texts, [row for row, _ in made], [shown.encode() for _, shown in made])
 
     def _without(self, maps: TextMaps) -> TextMaps:
         """Maps with asterisks for the values of the properties that are hidden."""
         if rules.PROPERTIES in self._mask.fields:
-            masked = ~_named(maps.names, rules.PLACES - self._mask.properties)
+            masked = ~_named(maps.names, PLACES - self._mask.properties)
         else:
             masked = _named(maps.names, self._mask.properties)
         rows = np.flatnonzero(masked).tolist()

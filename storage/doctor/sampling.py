@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from protocol.errors import StoreError
 from protocol.message_layout import locate
+from protocol.system_topics import LIGHT_PREFIX
 from storage.kernels.records import ANY_TIME, Sums, check_shape, find_recent, store_timestamp
 from storage.kernels.region import Region
 from storage.log.commit_log import CommitLog, Segment
-from storage.queue.queue_record import LIGHT_PREFIX, dispatched_places
+from storage.queue.queue_record import dispatched_places
 
 PLACES = 96
 """Places evenly over the log from which records are taken."""

@@ -6,17 +6,11 @@ group registered for that topic. Source: filters §3.5; recorded pulls in `golde
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from protocol.properties import RETRY_TOPIC, property_value
+from protocol.system_topics import POP_SEPARATORS, RETRY_PREFIX
 from storage.filter.base import MessageFilter
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
-
-RETRY_PREFIX: Final = "%RETRY%"
-"""Before a consumer group's name: the topic of the messages it failed to consume."""
-
-POP_SEPARATOR: Final = "+"
-"""Between group and topic in the name of a retry topic of popped messages; neither may contain it."""
 
 
 def group_of_retry_topic(topic: str) -> str | None:
@@ -24,7 +18,8 @@ def group_of_retry_topic(topic: str) -> str | None:
     if not topic.startswith(RETRY_PREFIX):
         return None
     name = topic.removeprefix(RETRY_PREFIX)
-    return name.partition(POP_SEPARATOR)[0] if name.count(POP_SEPARATOR) == 1 else name
+    separator = POP_SEPARATORS[0]
+    return name.partition(separator)[0] if name.count(separator) == 1 else name
 
 
 class RetryFilter:

@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("message_copies", "message_life", "pending")
+DOOR: Final = ("message_copies", "message_life", "origins", "pending")

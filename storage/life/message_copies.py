@@ -6,94 +6,17 @@ dead-letter topic. Each keeps its unique key, keys and tag and says where it bel
 where it waits. Source: store-format §2.11.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from protocol.message import Message, decode_message
-from protocol.properties import DLQ_ORIGIN_TOPIC, INNER_MULTI_DISPATCH, REAL_TOPIC, RETRY_TOPIC
-from storage.filter.retry import RETRY_PREFIX
+from protocol.system_topics import Origin, Stage, stage_of
+from storage.life.origins import Origins, Search
 from storage.query.lookup_call import KeyQuery
-from storage.queue.queue import SCHEDULE_TOPIC
-from storage.queue.queue_record import LIGHT_PREFIX
 from storage.store.message_store import MessageStore, QueryAnswer
-
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-ROCKSDB_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
-OP_TOPICS: Final = {
-    HALF_TOPIC: "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    ROCKSDB_HALF_TOPIC: "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
-}
-"""Where the ends of transactions are noted, by the topic of their half messages: brokers with `transRocksDBEnable` have
-topics of their own (other-formats §3)."""
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
-
-
-class Stage(Enum):
-    """Where in its life a message was when a record of it was stored."""
-
-    DELIVERED = "delivered"
-    """Under its own topic, where consumers find it."""
-    SCHEDULED = "scheduled"
-    """Waiting for a delay level, be it for the first time or to be consumed again."""
-    TIMER = "timer"
-    """Waiting for a point in time."""
-    HALF = "half"
-    """Waiting for the end of its transaction."""
-    RETRY = "retry"
-    """To be consumed again by one group."""
-    DEAD_LETTER = "dead letter"
-    """Given up by one group."""
-
-
-_WAITING: Final = {SCHEDULE_TOPIC: Stage.SCHEDULED, TIMER_TOPIC: Stage.TIMER} | dict.fromkeys(OP_TOPICS, Stage.HALF)
-
-
-def stage_of(topic: str) -> Stage:
-    """The stage of the messages that are stored under a topic."""
-    if topic.startswith(RETRY_PREFIX):
-        return Stage.RETRY
-    if topic.startswith(DEAD_LETTER_PREFIX):
-        return Stage.DEAD_LETTER
-    return _WAITING.get(topic, Stage.DELIVERED)
-
-
-def kind_of(topic: str) -> str:
-    """What a topic is for: normal, retry, dead letter, or the broker's own."""
-    stage = stage_of(topic)
-    if stage in (Stage.RETRY, Stage.DEAD_LETTER):
-        return str(stage.value)
-    own = stage is not Stage.DELIVERED or topic.upper().startswith("RMQ_SYS_")
-    return "system" if own or topic in ("TBW102", "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC") else "normal"
-
-
-def origin_topic(message: Message) -> str:
-    """The topic to which a message was sent; the one that it is stored under if it does not say."""
-    properties, topic = message.properties, message.topic
-    if topic in _WAITING:
-        topic = properties.get(REAL_TOPIC, topic)
-    if topic.startswith(DEAD_LETTER_PREFIX):
-        topic = properties.get(DLQ_ORIGIN_TOPIC) or properties.get(RETRY_TOPIC, topic)
-    if topic.startswith(RETRY_PREFIX):
-        topic = properties.get(RETRY_TOPIC, topic)
-    return topic
-
-
-def is_known_by(message: Message, topic: str) -> bool:
-    """Whether clients may know a message by a topic: the one it is stored under, waits for or was first sent to.
-
-    Or one of the light queues it is in.
-    """
-    if topic == message.topic:
-        return True
-    properties = message.properties
-    if topic.startswith(LIGHT_PREFIX):
-        return topic in properties.get(INNER_MULTI_DISPATCH, "").split(",")
-    return topic in (properties.get(REAL_TOPIC), origin_topic(message))
 
 
 def copy_topics(store: MessageStore) -> list[str]:
@@ -104,9 +27,6 @@ def copy_topics(store: MessageStore) -> list[str]:
 
 _Record: TypeAlias = tuple[Message, memoryview, int]
 """A message, its record, and where that is in the store's log; negative for one of a tier."""
-
-Search: TypeAlias = Callable[[KeyQuery], QueryAnswer]
-"""Answers a query under one topic: `MessageStore.query`, or a function that counts its calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +44,11 @@ class WithCopies:
     incomplete: str | None = None
 
 
-def query_with_copies(search: Search, query: KeyQuery, topics: Iterable[str]) -> WithCopies:
-    """The newest `query.maximum` matches of a topic, their copies under `topics` among them. Waits for the disk."""
+def query_with_copies(search: Search, query: KeyQuery, topics: Iterable[str], origins: Origins) -> WithCopies:
+    """The newest `query.maximum` matches of a topic, their copies under `topics` among them. Waits for the disk.
+
+    A copy of which it is not known whether it was sent to this topic or to another one counts as a match.
+    """
     own = search(query)
     found = [*_records(own)]
     # Below the highest place where a search was cut nothing is complete.
@@ -133,7 +56,7 @@ def query_with_copies(search: Search, query: KeyQuery, topics: Iterable[str]) ->
     incomplete = own.incomplete
     for topic in topics:
         if topic != query.topic:
-            copies, cut_at, note = _copies_under(search, topic, query)
+            copies, cut_at, note = _copies_under(search, topic, query, origins)
             found += copies
             complete_from = max(complete_from or 0, cut_at) if cut_at is not None else complete_from
             incomplete = incomplete or note
@@ -162,19 +85,25 @@ def _within_limits(newest_first: list[_Record], query: KeyQuery) -> list[_Record
     return kept
 
 
-def _copies_under(search: Search, topic: str, query: KeyQuery) -> tuple[list[_Record], int | None, str | None]:
+def _copies_under(
+    search: Search, topic: str, query: KeyQuery, origins: Origins
+) -> tuple[list[_Record], int | None, str | None]:
     """The newest copies under one topic of messages of `query.topic`; where the search was cut; what may be missing."""
     found: list[_Record] = []
     page = msgspec.structs.replace(query, topic=topic)
     while True:
         answer = search(page)
-        found += [each for each in _records(answer) if origin_topic(each[0]) == query.topic]
+        found += [each for each in _records(answer) if _may_be_of(query.topic, origins.found(each[0], search))]
         if not answer.truncated or not answer.count:
             return found, None, answer.incomplete
         before = answer.physical_offsets[0]
         if len(found) >= query.maximum:
             return found, before, answer.incomplete
         page = msgspec.structs.replace(page, before_physical_offset=before)
+
+
+def _may_be_of(topic: str, origin: Origin) -> bool:
+    return topic == origin.topic or any(topic == popped for _, popped in origin.readings)
 
 
 def _records(answer: QueryAnswer) -> Iterator[_Record]:

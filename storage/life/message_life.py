@@ -11,11 +11,20 @@ import msgspec
 from protocol.errors import StoreError
 from protocol.mask import MASKED, NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
-from protocol.properties import REAL_TOPIC, TIMER_OUT_MS, TRANS_OFFSET
+from protocol.properties import TIMER_OUT_MS, TRANS_OFFSET
 from protocol.sys_flag import TRANSACTION_MASK, SysFlag
-from protocol.trace import TRACE_TOPIC, TRACE_TOPIC_PREFIX, Trace, TraceKind, decode_traces
-from storage.filter.retry import group_of_retry_topic
-from storage.life.message_copies import DEAD_LETTER_PREFIX, OP_TOPICS, ROCKSDB_HALF_TOPIC, Stage, copy_topics, stage_of
+from protocol.system_topics import (
+    OP_TOPICS,
+    ROCKSDB_HALF_TOPIC,
+    TRACE_TOPIC,
+    TRACE_TOPIC_PREFIX,
+    Origin,
+    Stage,
+    stage_of,
+)
+from protocol.trace import Trace, TraceKind, decode_traces
+from storage.life.message_copies import copy_topics
+from storage.life.origins import Origins
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.queue.queue import Queue, TimeBoundary
 from storage.store.message_store import MessageStore
@@ -82,6 +91,8 @@ class Event:
 
     timestamp: int
     message: Message | None = None
+    origin: Origin | None = None
+    """Where the record was sent to, and the group that failed to consume it before; None for a trace."""
     trace: Trace | None = None
     note: str = ""
     until_timestamp: int | None = None
@@ -128,7 +139,7 @@ def _judge(event: Event, message: Message, found: dict[str, GroupVerdict]) -> No
 
 def _verdict_of_failure(event: Event, message: Message) -> GroupVerdict | None:
     """What a copy says that is there because a group failed to consume the message; None for other records."""
-    group, times = _failed_group(message), message.reconsume_times
+    group, times = event.origin.group if event.origin else None, message.reconsume_times
     if group is None:
         return None
     if event.stage is Stage.DEAD_LETTER:
@@ -136,16 +147,6 @@ def _verdict_of_failure(event: Event, message: Message) -> GroupVerdict | None:
         return GroupVerdict(group, Ending.GAVE_UP, max(times - 1, 0))
     has_passed = event.stage is Stage.RETRY and any(each.has_passed for each in event.groups)
     return GroupVerdict(group, Ending.PASSED if has_passed else Ending.RETRYING, times)
-
-
-def _failed_group(message: Message) -> str | None:
-    """The group that failed to consume a message before this record of it was stored."""
-    topic = message.topic
-    if stage_of(topic) in (Stage.SCHEDULED, Stage.TIMER):
-        topic = message.properties.get(REAL_TOPIC, topic)
-    if topic.startswith(DEAD_LETTER_PREFIX):
-        return topic.removeprefix(DEAD_LETTER_PREFIX)
-    return group_of_retry_topic(topic)
 
 
 def find_life(
@@ -179,7 +180,8 @@ def find_life(
         records.update((message.physical_offset, message) for message in decode_messages(answer.records))
         incomplete = incomplete or answer.incomplete
     messages = sorted(records.values(), key=lambda message: message.physical_offset)
-    stored = (_event(store, message, messages, committed) for message in messages)
+    origins = Origins(store)
+    stored = (_event(store, message, origins.found(message, store.query), messages, committed) for message in messages)
     # Sorting keeps the order of the log among records of one moment.
     events = sorted(chain(stored, _traces(store, unique_key, trace_topics)), key=lambda event: event.timestamp)
     return MessageLife(tuple(_shown(event, mask) for event in events), incomplete)
@@ -193,8 +195,10 @@ def _shown(event: Event, mask: Mask) -> Event:
     return event
 
 
-def _event(store: MessageStore, message: Message, all_of_it: list[Message], committed: Committed) -> Event:
-    event = Event(message.store_timestamp, message, groups=tuple(_progress(message, committed)))
+def _event(
+    store: MessageStore, message: Message, origin: Origin, all_of_it: list[Message], committed: Committed
+) -> Event:
+    event = Event(message.store_timestamp, message, origin, groups=tuple(_progress(message, origin, committed)))
     stage = stage_of(message.topic)
     if stage is Stage.SCHEDULED:
         return _scheduled(store, message, event)
@@ -227,11 +231,10 @@ def _stored_offsets(store: MessageStore) -> Committed:
     return committed
 
 
-def _progress(message: Message, committed: Committed) -> Iterator[GroupProgress]:
+def _progress(message: Message, origin: Origin, committed: Committed) -> Iterator[GroupProgress]:
     """The groups that read the record's queue, by name; of a retry topic its own alone."""
-    owner = group_of_retry_topic(message.topic)
     for group, next_offset in committed(message.topic, message.queue_id):
-        if owner in (None, group):
+        if stage_of(message.topic) is not Stage.RETRY or origin.may_be_of(group):
             yield GroupProgress(group, next_offset, next_offset > message.queue_offset)
 
 

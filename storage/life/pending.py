@@ -38,13 +38,12 @@ from protocol.properties import (
     parse_properties,
     property_value,
 )
+from protocol.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from storage.amounts import counted
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from storage.layout.store_config import DELAY_OFFSETS
 from storage.layout.timer_check import TIMER_CHECK_FILE, TimerCheck
-from storage.life.message_copies import TIMER_TOPIC
 from storage.query.get_message import TRANSFER_BYTES, Lost, get_message
-from storage.queue.queue import SCHEDULE_TOPIC
 from storage.store.message_store import MessageStore
 from storage.times import LARGEST, format_timestamp
 

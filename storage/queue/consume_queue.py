@@ -21,13 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import StoreError
+from protocol.system_topics import SCHEDULE_TOPIC
 from storage.files.mapped_file import MappedFile
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
-from storage.queue.queue import NO_TIMESTAMP, SCHEDULE_TOPIC, ConsumeQueueEntry, Queue, TimeBoundary, Unit
+from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary, Unit
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import end_behind, find_end
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from protocol.system_topics import DEAD_LETTER_PREFIX
 from storage.files.mapped_file import MappedFile
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import Lookup
@@ -16,7 +17,6 @@ from storage.queue.queue_record import QueueName, queue_place
 from storage.queue.unit_runs import Extent, UnitRun, key_of
 from storage.queue.unit_struct import UNIT
 
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
 _NO_FILES: Final = OpenFiles(1)  # their maps belong to the runs
 
 

@@ -18,13 +18,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from protocol.errors import QueueBeingSearched
+from protocol.system_topics import LIGHT_PREFIX
 from storage.files.mapped_file import FileIdentity
 from storage.files.waiting import LONG_SCAN, Lookup, long_scan
 from storage.kernels import dispatching
 from storage.kernels.dispatching import DispatchMemory
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.record_scan import RecordScan, Stop
-from storage.queue.queue_record import LIGHT_PREFIX
 from storage.queue.unit_runs import ROW, RunPart, UnitRun, key_of, keys_from
 from storage.queue.unit_struct import UNIT
 from storage.ranges import Range

@@ -20,29 +20,6 @@ from storage.queue.queue_record import QueueName
 NO_TIMESTAMP: Final = -1
 """The store time that is given for a message that cannot be read, here and on the wire."""
 
-
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-"""The topic in which delayed messages wait, those of delay level n in queue n − 1.
-
-Their units have the time of delivery in the place of a tag.
-"""
-
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        "TBW102",
-        SCHEDULE_TOPIC,
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "CHECKPOINT_TOPIC",
-    }
-)
-"""Topics that every broker has and calls its own, stored or not (remoting-protocol §4.3)."""
-
 Unit = tuple[int, int, int, int, int]
 """One unit as a pull reads it: queue offset, queue offset after it, physical offset, record size, tags code."""
 

@@ -13,9 +13,7 @@ from protocol.errors import StoreError
 from protocol.message_layout import INT, SYS_FLAG_POSITION, PartPlaces, locate
 from protocol.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM, property_value
 from protocol.sys_flag import TRANSACTION_MASK, SysFlag
-
-LIGHT_PREFIX: Final = "%LMQ%"
-"""The prefix in the names of light queues, which get messages of other topics."""
+from protocol.system_topics import LIGHT_PREFIX
 
 QUEUE_ID_POSITION: Final = 12
 _LIST_SEPARATOR: Final = ","

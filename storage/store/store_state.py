@@ -17,6 +17,7 @@ from typing import Final
 from protocol.errors import StoreError
 from protocol.message_layout import locate
 from protocol.properties import CLUSTER, property_value
+from protocol.system_topics import DEFAULT_TOPIC, MEMBER_TOPIC_PREFIX, REPLY_TOPIC_SUFFIX, REVIVE_TOPIC_PREFIX
 from storage.files.mapped_file import open_read_only, read_small_file
 from storage.layout.store_config import INHERIT, StoreConfig
 from storage.layout.store_layout import ABORT, StoreLayout, recognise_store
@@ -38,10 +39,6 @@ LOCKED_HERE: Final[set[tuple[int, int]]] = set()
 """Device and inode of `lock` files that this process holds itself, as a job does that publishes into a store."""
 DEFAULT_CLUSTER: Final = "DefaultCluster"
 DEFAULT_BROKER_NAME: Final = "broker-a"
-_DEFAULT_TOPIC: Final = "TBW102"
-_BROKER_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
-_CLUSTER_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
-_CLUSTER_SUFFIX: Final = "_REPLY_TOPIC"
 _RECORDS_ASKED: Final = 64
 _LONGEST_PROCESS_ID: Final = 20
 
@@ -135,9 +132,9 @@ def infer_identity(
     properties of records, and both are in the names of a tier's directories. What remains unknown gets a broker's
     defaults.
     """
-    cluster = _behind(config.topics, _CLUSTER_PREFIX) or _before(config.topics, _CLUSTER_SUFFIX)
+    cluster = _behind(config.topics, REVIVE_TOPIC_PREFIX) or _before(config.topics, REPLY_TOPIC_SUFFIX)
     cluster = cluster or _named_after(config, 16) or _cluster_in_records(commit_log)
-    broker_name = _behind(config.topics, _BROKER_PREFIX) or _named_after(config, 1)
+    broker_name = _behind(config.topics, MEMBER_TOPIC_PREFIX) or _named_after(config, 1)
     if tier is not None:
         cluster, broker_name = cluster or tier.cluster, broker_name or tier.broker_name
     return StoreIdentity(cluster or DEFAULT_CLUSTER, broker_name or DEFAULT_BROKER_NAME)
@@ -161,8 +158,8 @@ def _named_after(config: StoreConfig, queues: int) -> str | None:
         for name, topic in config.topics.items()
         if topic.perm & INHERIT
         and (topic.read_queue_nums, topic.write_queue_nums) == (queues, queues)
-        and name != _DEFAULT_TOPIC
-        and not name.startswith(_BROKER_PREFIX)
+        and name != DEFAULT_TOPIC
+        and not name.startswith(MEMBER_TOPIC_PREFIX)
     ]
     return found[0] if len(found) == 1 else None
 

@@ -7,20 +7,20 @@ counts (store-format §5 traps, §9): all of them can be read, so all of them ar
 from msgspec.structs import replace
 
 from protocol.errors import StoreError
-from storage.filter.retry import RETRY_PREFIX
+from protocol.system_topics import (
+    PROXY_TOPIC,
+    REPLY_TOPIC_SUFFIX,
+    RETRY_PREFIX,
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    TOPICS_OF_EVERY_BROKER,
+)
 from storage.layout.store_config import TOPICS, TopicConfig
 from storage.names import did_you_mean, similar_names
-from storage.queue.queue import SYSTEM_TOPICS
 from storage.store.message_store import MessageStore
 
 READ_ONLY_PERM = 4
 """PERM_READ alone: producers build no queues of such a topic and fail cleanly (remoting-protocol §3.1, §3.6)."""
-
-SYSTEM_GROUP = "CID_RMQ_SYS_"
-"""The beginning of the names of groups in which a broker itself consumes; they have no retry topics."""
-
-PROXY_TOPIC = "DefaultHeartBeatSyncerTopic"
-"""Where proxies tell each other of their clients. One that finds no route to it creates it, or does not start."""
 
 QUEUES_LIMIT = 16_384
 """Queues of one topic that are reported; clients make an object of each, and a damaged number may name billions."""
@@ -36,7 +36,7 @@ def topic_names(store: MessageStore) -> list[str]:
     names = {*store.config.topics, *store.queues.all_topics()}
     if not store.config.topics:
         store.config.refuse_unknown_offsets()
-        groups = {group for group, _ in store.config.consumer_offsets if not group.startswith(SYSTEM_GROUP)}
+        groups = {group for group, _ in store.config.consumer_offsets if not group.startswith(SYSTEM_GROUP_PREFIX)}
         names.update(f"{RETRY_PREFIX}{group}" for group in groups)
     return sorted(names)
 
@@ -89,12 +89,12 @@ def _of_queues(topic: str, queues: int) -> TopicConfig:
 
 def own_topics(broker_name: str, cluster: str) -> tuple[str, ...]:
     """The topics that every broker has, in which nothing is stored: by these names tools and proxies find brokers."""
-    return (broker_name, cluster, f"{cluster}_REPLY_TOPIC")
+    return (broker_name, cluster, f"{cluster}{REPLY_TOPIC_SUFFIX}")
 
 
 def system_topics(store: MessageStore, broker_name: str, cluster: str) -> list[str]:
     """The topics that a broker of this name counts as its own, sorted."""
     names = topic_names(store)
-    stored = {topic for topic in names if topic.startswith(("RMQ_SYS_", "rmq_sys_"))}
+    stored = {topic for topic in names if topic.startswith(("RMQ_SYS_", SYSTEM_TOPIC_PREFIX))}
     own = set(own_topics(broker_name, cluster)).intersection(names)
-    return sorted({*SYSTEM_TOPICS, *stored, *own})
+    return sorted({*TOPICS_OF_EVERY_BROKER, *stored, *own})

@@ -9,6 +9,8 @@ from pathlib import Path
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 G1 = GOLDEN / "g1"
+CASES = GOLDEN / "cases"
+"""Small stores of faults that people met, each with what is true of it."""
 
 
 def unpack(name: str, directory: Path, *, archives: Path = G1) -> Path:

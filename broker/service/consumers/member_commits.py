@@ -19,7 +19,7 @@ from broker.service.consumers.consumer_offsets import ConsumerOffsets
 from broker.service.consumers.report_limits import LONGEST_GROUP
 from broker.service.dispatcher import ClientConnection
 from broker.service.registry_budget import Room, room_apart, size_of
-from storage.store.topic_catalog import PROXY_TOPIC
+from protocol.system_topics import PROXY_TOPIC
 
 HOLD_SECONDS = 60.0
 """How long an offset is held: twice the time between two heartbeats of a client."""

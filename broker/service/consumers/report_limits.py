@@ -10,7 +10,7 @@ from typing import Final
 
 from protocol.bodies import ConsumerData, HeartbeatData, LockBatchRequestBody, SubscriptionData
 from protocol.errors import BadCommand, quote
-from storage.filter.retry import RETRY_PREFIX
+from protocol.system_topics import RETRY_PREFIX
 
 LONGEST_GROUP: Final = 255
 LONGEST_CLIENT_ID: Final = 255

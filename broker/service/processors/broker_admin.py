@@ -17,13 +17,12 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import StoreError
 from protocol.headers import EmptyRequestHeader, ViewBrokerStatsDataRequestHeader
+from protocol.system_topics import SCHEDULE_TOPIC, TRACE_TOPIC
 from storage.files.waiting import Lookup
 from storage.layout.store_config import DELAY_OFFSETS
-from storage.queue.queue import SCHEDULE_TOPIC
 from storage.store.file_sizes import file_sizes
 from storage.store.topic_catalog import READ_ONLY_PERM, find_topic
 
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 """The topic to which clients send their traces, if the broker made it (traceTopicEnable)."""
 
 NOTHING_A_SECOND = "0.0 0.0 0.0"

@@ -24,8 +24,9 @@ from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
 from protocol.message import HostAddress, decode_message, with_store_host, without_property
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.properties import UNIQ_KEY
+from protocol.system_topics import is_known_by
 from storage.files.waiting import Lookup, Wait, finish
-from storage.life.message_copies import copy_topics, is_known_by, query_with_copies
+from storage.life.message_copies import copy_topics, query_with_copies
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.key_search import FIRST_PAGE, KINDS, explain_nothing
 from storage.store.message_store import QueryAnswer
@@ -125,7 +126,9 @@ class QueryMessageProcessor:
     def _with_copies(self, header: QueryMessageRequestHeader, query: KeyQuery, request: Request) -> Lookup[Response]:
         """Answer with the copies too; never on the event loop, since a topic of every group is searched."""
         yield Wait("copies under many topics")
-        found = query_with_copies(lambda each: finish(self._searched(each)), query, copy_topics(self._store))
+        found = query_with_copies(
+            lambda each: finish(self._searched(each)), query, copy_topics(self._store), self._service.origins
+        )
         if not found.messages:
             return (yield from self._none(header, found.answer))
         records = b"".join(found.records)

@@ -14,8 +14,7 @@ from protocol.body_content import unpack
 from protocol.errors import RocketLensError, StoreError
 from protocol.message import Message
 from protocol.sys_flag import has_inner_messages
-from storage.filter.retry import group_of_retry_topic
-from storage.life.message_copies import origin_topic, stage_of
+from protocol.system_topics import Stage, stage_of
 from storage.queue.tiered_queue import TieredQueue
 from storage.search.find import message_at, message_in_log
 
@@ -248,7 +247,7 @@ def _answer(
     charset = checked_charset(question.charset)
     inner = list(map(context.mask.message, _inner(message)))
     groups, problem = _groups_of(context, message)
-    origin = origin_topic(message)
+    origin = context.service.origins.of(message).topic or message.topic
     message = context.mask.message(message)
     return MessageAnswer(
         message_id=message.message_id,
@@ -330,11 +329,12 @@ def _groups_of(context: RequestContext, message: Message) -> tuple[list[Consumpt
 
 def _groups(context: RequestContext, message: Message) -> Iterator[Consumption]:
     """The groups that read the record's queue, by name; of a retry topic its own alone."""
-    owner = group_of_retry_topic(message.topic)
+    origin = context.service.origins.of(message)
+    is_retry = stage_of(message.topic) is Stage.RETRY
     queue = context.store.queues.queue(message.topic, message.queue_id)
     end = 0 if queue is None else queue.max_offset
     for group, next_offset in committed_in(context, message.topic, message.queue_id):
-        if owner in (None, group):
+        if not is_retry or origin.may_be_of(group):
             yield Consumption(
                 group=group,
                 next_offset=next_offset,

@@ -69,7 +69,7 @@ class RequestContext:
 
     def may_read_message(self, message: Message) -> bool:
         """Whether a message may be seen: by its topic, and by that it was sent to if it is the copy of one."""
-        return self.account is None or may_read(self.account, message)
+        return self.account is None or may_read(self.account, message, self.service.origins)
 
     def require_message(self, message: Message) -> None:
         """Raise `ApiError` for a message that may not be seen; its topic is none of the account's business either."""

@@ -14,11 +14,12 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from broker.security.answer_rights import denied_resource
 from broker.web.api.endpoint import Limit, Question
 from broker.web.api.kept_work import KeptWorks, Report
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
-from storage.life.message_copies import origin_topic
+from protocol.system_topics import Origin
 from storage.search.find import message_at
 from storage.space.breakdown import COUNTED_BY, NameCount, count_fields, hides_counts, inexact_counts, name_counts
 from storage.space.broker_settings import BrokerSettings
@@ -146,16 +147,16 @@ class SpaceAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Large:
-    """A large message, and the topic that it was sent to: its reader needs the right to that as well."""
+    """A large message, and where it was sent to: its reader needs the right to that as well."""
 
     line: LargeMessage
-    origin: str | None
+    origin: Origin | None
 
     def may_be_read(self, context: RequestContext) -> bool:
         message = self.line.message
         if message is None or self.origin is None:
             return context.account is None or context.account.is_unbounded
-        return context.may_read(message.topic) and context.may_read(self.origin)
+        return context.account is None or denied_resource(context.account, message.topic, self.origin) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +241,7 @@ def _large(context: RequestContext, size: int, physical_offset: int) -> _Large:
     message, damage = message_at(context.store, physical_offset)
     line = None if message is None else line_of(context.mask.message(message), damage=damage)
     large = LargeMessage(bytes=size, physical_offset=physical_offset, message=line, damage=damage)
-    return _Large(large, None if message is None else origin_topic(message))
+    return _Large(large, None if message is None else context.service.origins.of(message))
 
 
 def _outcome(context: RequestContext, counted: _Counted, limit: int) -> SpaceOutcome:

@@ -10,7 +10,7 @@ from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Question, Topic
 from broker.web.api.request_context import RequestContext
 from protocol.errors import BeingSearched, RocketLensError, StoreError
-from storage.life.message_copies import kind_of
+from protocol.system_topics import kind_of
 from storage.store.extents import queue_extent
 
 MOST_OFFSETS: Final = 256

@@ -21,6 +21,7 @@ from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
+from storage.life.origins import Origins
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_questions import ApiOf, keys
@@ -235,10 +236,10 @@ async def test_who_may_not_read_a_message_has_no_consumer_be_given_it(copies: Co
 
 @pytest.mark.asyncio
 async def test_an_account_that_is_gone_when_its_answer_is_made_is_shown_nothing(copies: Copies, tmp_path: Path) -> None:
-    rights = AnswerRights(
-        Guard(watched_accounts(write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS))), lambda _offset: None
-    )
-    record = bytes((await asyncio.to_thread(MessageStore.open, copies.root)).record_at(copies.open["%DLQ%G"]) or b"")
+    store = await asyncio.to_thread(MessageStore.open, copies.root)
+    guard = Guard(watched_accounts(write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS)))
+    rights = AnswerRights(guard, lambda _offset: None, Origins(store))
+    record = bytes(store.record_at(copies.open["%DLQ%G"]) or b"")
     for name, code in ((READER[0], 0), ("nobody-key", ResponseCode.NO_PERMISSION), ("", ResponseCode.NO_PERMISSION)):
         (frame,) = FrameDecoder().feed(
             encode_request(

@@ -10,7 +10,9 @@ import oracles
 from golden_store import G1, GOLDEN, unpack
 from message_encoding import encode_message
 from protocol.message import Message, decode_message
-from storage.life.message_copies import Stage, copy_topics, is_known_by, origin_topic, query_with_copies, stage_of
+from protocol.system_topics import Stage, is_known_by, origin_of, stage_of
+from storage.life.message_copies import copy_topics, query_with_copies
+from storage.life.origins import Origins
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -32,25 +34,27 @@ def message(topic: str, **properties: str) -> Message:
         ("T", {"REAL_TOPIC": "Other", "RETRY_TOPIC": "Other"}, Stage.DELIVERED, "T"),
         ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "T"}, Stage.SCHEDULED, "T"),
         ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "%RETRY%G", "RETRY_TOPIC": "T"}, Stage.SCHEDULED, "T"),
-        ("SCHEDULE_TOPIC_XXXX", {}, Stage.SCHEDULED, "SCHEDULE_TOPIC_XXXX"),
+        ("SCHEDULE_TOPIC_XXXX", {}, Stage.SCHEDULED, None),
         ("rmq_sys_wheel_timer", {"REAL_TOPIC": "T"}, Stage.TIMER, "T"),
         ("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "T"}, Stage.HALF, "T"),
         ("%RETRY%G", {"RETRY_TOPIC": "T"}, Stage.RETRY, "T"),
-        ("%RETRY%G", {}, Stage.RETRY, "%RETRY%G"),
+        ("%RETRY%G", {}, Stage.RETRY, None),
         ("%DLQ%G", {"DLQ_ORIGIN_TOPIC": "T", "RETRY_TOPIC": "Other"}, Stage.DEAD_LETTER, "T"),
         ("%DLQ%G", {"RETRY_TOPIC": "T"}, Stage.DEAD_LETTER, "T"),
         ("%DLQ%G", {"DLQ_ORIGIN_TOPIC": "%RETRY%G", "RETRY_TOPIC": "T"}, Stage.DEAD_LETTER, "T"),
     ],
 )
 def test_a_record_says_where_it_waits_and_where_it_belongs(
-    topic: str, properties: dict[str, str], stage: Stage, origin: str
+    topic: str, properties: dict[str, str], stage: Stage, origin: str | None
 ) -> None:
     assert stage_of(topic) is stage
-    assert origin_topic(message(topic, **properties)) == origin
+    assert origin_of(message(topic, **properties)).topic == origin
 
 
 def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY, **more: int) -> list[tuple[str, int]]:
-    answer = query_with_copies(store.query, KeyQuery(topic=topic, key=key, kind=kind, **more), copy_topics(store))
+    answer = query_with_copies(
+        store.query, KeyQuery(topic=topic, key=key, kind=kind, **more), copy_topics(store), Origins(store)
+    )
     assert [bytes(record) for record in answer.records] == [
         bytes(store.record_at(each.physical_offset) or b"") for each in answer.messages
     ]
@@ -117,8 +121,9 @@ def test_every_key_of_g1_has_the_records_that_a_plain_walk_over_the_log_finds(g1
     expected: dict[tuple[str, str], list[int]] = {}
     for record in oracles.read_log(g1_store / "commitlog"):
         decoded = decode_message(store.record_at(record.physical_offset) or b"")
+        sent_to = origin_of(decoded).topic or decoded.topic
         for key in {*oracles.split_keys(record.properties.get("KEYS", ""))}:
-            expected.setdefault((origin_topic(decoded), key), []).append(record.physical_offset)
+            expected.setdefault((sent_to, key), []).append(record.physical_offset)
     assert len(expected) > 100
     for (topic, key), offsets in expected.items():
         assert [offset for _, offset in found(store, topic, key)] == offsets[-64:]
@@ -147,9 +152,9 @@ def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, max
     cursor: int | None = query.before_physical_offset
     while cursor is not None:
         query.before_physical_offset = cursor
-        page = query_with_copies(many.query, query, copy_topics(many))
+        page = query_with_copies(many.query, query, copy_topics(many), Origins(many))
         assert len(page.messages) <= maximum
-        assert {origin_topic(each) for each in page.messages} <= {topic}
+        assert {origin_of(each).topic for each in page.messages} <= {topic}
         assert page.messages or page.cursor is None
         offsets = [each.physical_offset for each in page.messages] + offsets
         cursor = page.cursor
@@ -159,7 +164,7 @@ def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, max
 
 def test_bytes_are_bounded_too(many: MessageStore) -> None:
     query = KeyQuery(topic="A", key="k", kind=KeyKind.KEY, maximum_bytes=1_000)
-    page = query_with_copies(many.query, query, copy_topics(many))
+    page = query_with_copies(many.query, query, copy_topics(many), Origins(many))
     assert 0 < sum(len(record) for record in page.records) <= 1_000
     assert page.cursor == page.messages[0].physical_offset
 

@@ -7,8 +7,8 @@ import pytest
 
 from golden_store import G1, GOLDEN, unpack
 from protocol.message import decode_message
+from protocol.system_topics import Stage
 from protocol.trace import TraceKind
-from storage.life.message_copies import Stage
 from storage.life.message_life import Ending, Event, MessageLife, find_life
 from storage.queue.queue import ConsumeQueueEntry
 from storage.store.message_store import MessageStore
