@@ -250,7 +250,8 @@ class Store:
         `contains` is a text or bytes, `regex` a regular expression, looked for in the `place` ``body`` (decompressed),
         ``properties`` (their values) or ``any``. `json_path` is ``EXPR=VALUE`` over a body of JSON, `where` SQL92 over
         the properties, `tag` a whole tag, `key` a key or unique key, `key_prefix` the start of one. `born_host` is an
-        address, ``address:port`` or a network, `size` the bytes of the body as in ``1k..64k``. `charset` is that of
+        address, ``address:port``, a network or a host name, of the client or of the proxy that it used. `size` are the
+        bytes of the body as in ``1k..64k``. `charset` is that of
         bodies, by default UTF-8; one that is packed by gzip or zstd is looked into unpacked too. `exhaustive` reads the
         whole log and trusts neither index, queues nor clocks. `should_stop` is asked often, from several threads.
 

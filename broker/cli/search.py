@@ -84,7 +84,11 @@ class SearchExtent(msgspec.Struct, frozen=True):
 @click.option(
     "--key-prefix", metavar="P", help="A business key, or the unique key, starts with this; the index cannot be used."
 )
-@click.option("--born-host", metavar="H", help="The sender: an address, address:port, or a network like 10.1.0.0/16.")
+@click.option(
+    "--born-host",
+    metavar="H",
+    help="The sender, behind a proxy too: an address, address:port, a network like 10.1.0.0/16, a host name.",
+)
 @click.option(
     "--size", metavar="RANGE", help="Bytes of the decompressed body: 512, 1k..64k, ..2M or 100.. (k is 1024)."
 )

@@ -30,6 +30,7 @@ class SearchQuery:
         key_is_start: bool,
         times: tuple[int, int],
         body_sizes: tuple[int, int],
+        sender: bytes | None,
         network: tuple[bytes, bytes] | None,
         port: int | None,
         program: Program | None,
@@ -40,10 +41,11 @@ class SearchQuery:
         """None is any.
 
         `key`: one of the business keys or the unique key, or with `key_is_start` what one of them starts with. `times`
-        are store times in ms. `network`: address and mask of the born host, 4 or 16 bytes each. One of two `needles`
-        at most must lie in `place`, which is IN_BODY, IN_PROPERTIES, both, or 0; each comes with the positions of its
-        two rarest bytes, the lower one first. A body that begins with one of `packings`, 16 at most, may hold a needle
-        unseen, and so may a batch where there are any.
+        are store times in ms. `sender`: the property, with its separator, by which proxies name senders; a record that
+        has it is noted whoever they are. `network`: address and mask of the born host of all others, 4 or 16 bytes
+        each. One of two `needles` at most must lie in `place`, which is IN_BODY, IN_PROPERTIES, both, or 0; each comes
+        with the positions of its two rarest bytes, the lower one first. A body that begins with one of `packings`, 16
+        at most, may hold a needle unseen, and so may a batch where there are any.
         """
 
 @final

@@ -86,7 +86,8 @@ cdef struct Query:
     int64_t last_timestamp
     int64_t smallest_body
     int64_t largest_body
-    int64_t host_bytes  # Of the born host, 4 or 16, and 0 for any.
+    Text sender  # Name and separator of the property that proxies name senders by; NULL for any born host.
+    int64_t host_bytes  # Of the born host, 4 or 16, and 0 where no address is wanted.
     uint64_t network[2]
     uint64_t mask[2]  # Of an address of 4 bytes the first half of the first word.
     int64_t port  # −1 for any.
@@ -171,6 +172,7 @@ cdef class SearchQuery:
         bint key_is_start,
         times,
         body_sizes,
+        bytes sender,
         network,
         port,
         Program program,
@@ -187,6 +189,7 @@ cdef class SearchQuery:
         query.key_is_start = key_is_start
         query.first_timestamp, query.last_timestamp = times
         query.smallest_body, query.largest_body = body_sizes
+        query.sender = text_of(sender)
         if network is not None:
             address, mask = network
             self.set_network(address, mask)
@@ -207,7 +210,7 @@ cdef class SearchQuery:
         for data in packings:
             query.packings[query.packing_count] = text_of(data)
             query.packing_count += 1
-        self.held = (topic, tag, key, tuple(needles), tuple(packings))
+        self.held = (topic, tag, key, sender, tuple(needles), tuple(packings))
 
     cdef int set_network(self, bytes address, bytes mask) except -1:
         if len(address) != len(mask) or len(mask) not in (4, 16):
@@ -219,9 +222,12 @@ cdef class SearchQuery:
 
 
 cdef bint is_from(const Query *query, const Record *record, int32_t flags) noexcept nogil:
-    """Whether a record's born host lies in the wanted network and has the wanted port."""
+    """Whether a record's born host lies in the wanted network and has the wanted port, or a proxy names its sender."""
     cdef const uint8_t *host = record.start + BORN_HOST
+    cdef const Text *properties = &record.properties
     cdef uint64_t unlike
+    if memmem(properties.start, properties.length, query.sender.start, query.sender.length) != NULL:
+        return True
     if query.host_bytes != (16 if flags & BORN_HOST_V6 else 4):
         return False
     unlike = (load_native_u64(host) ^ query.network[0]) & query.mask[0]
@@ -290,7 +296,7 @@ cdef inline bint may_match(
         return False
     if query.topic.start != NULL and not is_wanted(&record.topic, &query.topic, False):
         return False
-    if query.host_bytes and not is_from(query, record, flags):
+    if query.sender.start != NULL and not is_batch and not is_from(query, record, flags):
         return False
     if not is_batch:
         if not is_compressed and not query.smallest_body <= record.body.length <= query.largest_body:

@@ -36,6 +36,11 @@ def copy_texts(
 def find_non_ascii(region: Region, others: Region, positions: _Numbers, lengths: _Numbers, found: _Numbers) -> int:
     """Note which texts have a byte of 0x80 or above; how many have."""
 
+def find_holding(
+    region: Region, others: Region, positions: _Numbers, lengths: _Numbers, needle: bytes, found: _Numbers
+) -> int:
+    """Note which texts hold some bytes; how many do."""
+
 def split_keys(
     region: Region,
     others: Region,

@@ -16,6 +16,7 @@ from storage.kernels.records cimport (
     SEPARATORS_WIDE, SPACE, Property, PropertyWalk, Text, begin_properties, next_property,
 )
 from storage.kernels.region cimport Column, Region, Room, require_bytes
+from storage.kernels.sql92 cimport memmem
 
 
 cdef int open_source(Source *source, Region region, Region others, Column positions, Column lengths) except -1:
@@ -119,6 +120,27 @@ def find_non_ascii(Region region not None, Region others not None, positions, le
     with nogil:
         while row < source.count and find_text(&source, row, &text):
             if not is_ascii(&text):
+                rows[count] = row
+                count += 1
+            row += 1
+    if row < source.count:
+        refuse(&source, row)
+    return count
+
+
+def find_holding(Region region not None, Region others not None, positions, lengths, bytes needle not None, found):
+    cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
+    cdef Room found_room = Room(found, sizeof(int64_t))
+    cdef int64_t *rows = <int64_t *>found_room.items
+    cdef const uint8_t *wanted = <const uint8_t *>needle
+    cdef int64_t size = len(needle), row = 0, count = 0
+    cdef Source source
+    cdef Text text
+    open_source(&source, region, others, position_column, length_column)
+    expect_room("rows", found_room.count, source.count)
+    with nogil:
+        while row < source.count and find_text(&source, row, &text):
+            if text.length >= size and memmem(text.start, text.length, wanted, size) != NULL:
                 rows[count] = row
                 count += 1
             row += 1

@@ -78,7 +78,7 @@ class SearchRun:
         search_all: SearchAll,
         started: float,
     ) -> None:
-        self._criteria = matcher.criteria
+        self._criteria, self._host = matcher.criteria, matcher.born_host
         self._plan = plan
         self._begin = begin
         self._should_stop = should_stop
@@ -147,6 +147,8 @@ class SearchRun:
         return taken, None
 
     def _step(self, messages: list[Message], size: int, cursor: Cursor | None, *, is_last: bool) -> Step:
+        if self._host is not None:
+            self._remarks.by_proxy += sum(self._host.is_proxy_of(message) for message in messages)
         self._found += len(messages)
         self._searched += size
         seconds = time.monotonic() - self._started

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from protocol.body_content import charset_of, decoder_of, text_with_replacements, unpack
+from protocol.born_host import BornHost
 from protocol.compression import DECOMPRESSED_LIMIT
 from protocol.errors import ConfigError, StoreError
 from protocol.mask import BODY, PROPERTIES, PROPERTY, mask_of
@@ -12,7 +13,6 @@ from protocol.message_layout import INT, SYS_FLAG_POSITION, fixed_struct
 from protocol.sys_flag import SysFlag, has_inner_messages
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
-from storage.search.born_host import BornHost
 from storage.search.criteria import Criteria, SearchPlace
 from storage.search.json_path import JsonCondition
 from storage.search.literal import required_literal
@@ -95,12 +95,11 @@ class Matcher:
         criteria = self.criteria
         if not criteria.begin_timestamp <= message.store_timestamp <= criteria.end_timestamp:
             return False
-        if criteria.topic is not None and message.topic != criteria.topic:
-            return False
-        return self.born_host is None or self.born_host.holds(message.born_host)
+        return criteria.topic is None or message.topic == criteria.topic
 
     def _matches(self, message: Message) -> bool:
-        return self._has_names(message) and self._has_content(message)
+        is_from = self.born_host is None or self.born_host.holds(message)
+        return is_from and self._has_names(message) and self._has_content(message)
 
     def _has_names(self, message: Message) -> bool:
         criteria = self.criteria

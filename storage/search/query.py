@@ -1,12 +1,13 @@
 """The query of a search's kernel (:mod:`storage.kernels.select_records`), which rules out no message that matches."""
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
 from protocol.body_content import DECODERS
+from protocol.properties import BORN_HOST
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.kernels import select_records as kernel
-from storage.search.born_host import BornHost
 from storage.search.criteria import SearchPlace
 from storage.search.matcher import Matcher
 
@@ -61,7 +62,8 @@ def query_of(matcher: Matcher) -> kernel.SearchQuery:
             criteria.minimum_size,
             LARGEST_OFFSET if criteria.maximum_size is None else criteria.maximum_size,
         ),
-        network=None if host is None else _network(host),
+        sender=None if host is None else f"{BORN_HOST}\x01".encode(),
+        network=None if host is None or host.network is None else _network(host.network),
         port=None if host is None else host.port,
         program=None if expression is None else expression.expression.program,
         place=place,
@@ -75,8 +77,8 @@ def _text(text: str | None) -> bytes | None:
     return None if text is None or _REPLACEMENT in text else text.encode("utf-8", "surrogatepass")
 
 
-def _network(host: BornHost) -> tuple[bytes, bytes]:
-    return host.network.network_address.packed, host.network.netmask.packed
+def _network(network: IPv4Network | IPv6Network) -> tuple[bytes, bytes]:
+    return network.network_address.packed, network.netmask.packed
 
 
 def _chosen(matcher: Matcher) -> tuple[int, list[bytes]]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from protocol.properties import BORN_HOST
 from storage.search.chunk import Part
 
 MOST_REPORTED: Final = 5
@@ -16,6 +17,8 @@ class Remarks:
     damage: list[tuple[int, int]] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
+    by_proxy: int = 0
+    """Messages that were found by the address of the proxy through which they came."""
 
     def add(self, part: Part) -> None:
         """Note what a piece says."""
@@ -47,6 +50,9 @@ class Remarks:
             places = [str(offset) for offset in self.unreadable]
             why = "whose body cannot be decompressed or taken apart"
             texts.append(f"{_are_left_out('record', why, len(places))}: {_some(places)}")
+        if self.by_proxy:
+            what = "1 message was" if self.by_proxy == 1 else f"{self.by_proxy} messages were"
+            texts.append(f"{what} sent by other hosts through a proxy there: their property {BORN_HOST} names them")
         return tuple(texts)
 
 

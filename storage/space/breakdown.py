@@ -37,7 +37,7 @@ _NAMED: Final[dict[str, Callable[[Any], CountedName]]] = {
     "topic": lambda name: (decode_java(name),),
     "queue": lambda name: (decode_java(name[0]), name[1]),
     "tag": lambda name: (decode_java(name[0]), None if name[1] is None else decode_java(name[1])),
-    "host": lambda name: (HostAddress.from_raw(name, 0).ip,),
+    "host": lambda name: (name if isinstance(name, str) else HostAddress.from_raw(name, 0).ip,),
     "hour": lambda name: (name * HOUR_MS,),
 }
 

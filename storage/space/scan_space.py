@@ -11,14 +11,17 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from protocol.born_host import BornHost, sender_behind_proxy
 from protocol.errors import StoreError
+from protocol.properties import BORN_HOST
+from storage.columns.properties import Properties
 from storage.columns.rows import PIECE_BYTES, MessageRows, RowReader
 from storage.columns.texts import MULTIPLIER
 from storage.columns.wanted import Wanted
 from storage.kernels import records as codes
 from storage.kernels.message_rows import load_numbers
 from storage.kernels.region import Region
-from storage.kernels.texts import bytes_at, code_texts
+from storage.kernels.texts import bytes_at, code_texts, find_holding
 from storage.log.log_window import LocalFile, LogWindow
 from storage.space.tally import HOUR_MS, MOST_LARGEST, Tally
 
@@ -99,8 +102,6 @@ def add_rows(tally: Tally, rows: MessageRows) -> None:
     topics = _Coded(rows.region, rows.column("topic"), rows.column("topic_length"))
     queues = _Coded(rows.region, starts + codes.QUEUE_ID, np.full(count, 4))
     tags = _Coded(rows.region, rows.column("tags"), rows.column("tags_length"))
-    host_lengths = np.where(flags & codes.BORN_HOST_V6, 16, 4)
-    hosts = _Coded(rows.region, rows.column("born_host"), host_lengths)
     for topic, _, messages, size in _pairs(topics.code_of, np.zeros(count, np.int64), 1, sizes):
         tally.topics.add(topics.word(topic), messages, size)
     for topic, queue, messages, size in _pairs(topics.code_of, queues.code_of, queues.count, sizes):
@@ -109,12 +110,42 @@ def add_rows(tally: Tally, rows: MessageRows) -> None:
     # A message without a tag has the code −1.
     for topic, tag, messages, size in _pairs(topics.code_of, tags.code_of + 1, tags.count + 1, sizes):
         tally.tags.add((topics.word(topic), tags.word(tag - 1) if tag else None), messages, size)
-    for host, _, messages, size in _pairs(hosts.code_of, np.zeros(count, np.int64), 1, sizes):
-        tally.hosts.add(hosts.word(host), messages, size)
+    _add_senders(tally, rows, flags, sizes)
     hours, hour_of = np.unique(stored // HOUR_MS, return_inverse=True)
     for hour, _, messages, size in _pairs(hour_of, np.zeros(count, np.int64), 1, sizes):
         tally.hours.add(int(hours[hour]), messages, size)
     _add_largest(tally, rows, sizes)
+
+
+def _add_senders(tally: Tally, rows: MessageRows, flags: Numbers, sizes: Numbers) -> None:
+    """Count who sent the messages: the hosts that proxies name, and the born hosts of all others."""
+    named, values = _named_senders(rows)
+    senders = [sender_behind_proxy(values.word(code).decode("utf-8", "replace")) for code in range(values.count)]
+    # A message whose property has no value has the code −1.
+    kept = np.flatnonzero(np.array([*(sender is not None for sender in senders), False])[values.code_of])
+    for code, _, messages, size in _pairs(values.code_of[kept], np.zeros(len(kept), np.int64), 1, sizes[named[kept]]):
+        tally.hosts.add(_host_key(senders[code]), messages, size)
+    direct = np.delete(np.arange(len(sizes)), named[kept])
+    hosts = _Coded(rows.region, rows.column("born_host")[direct], np.where(flags[direct] & codes.BORN_HOST_V6, 16, 4))
+    for host, _, messages, size in _pairs(hosts.code_of, np.zeros(len(direct), np.int64), 1, sizes[direct]):
+        tally.hosts.add(hosts.word(host), messages, size)
+
+
+def _named_senders(rows: MessageRows) -> tuple[Numbers, "_Coded"]:
+    """The messages that a proxy may have passed on, and what it named their senders."""
+    starts, lengths = rows.column("properties"), rows.column("properties_length")
+    found = np.empty(len(starts), np.int64)
+    count = find_holding(rows.region, _NOTHING, starts, lengths, f"{BORN_HOST}\x01".encode(), found)
+    named = found[:count]
+    if not count:
+        return named, _Coded(rows.region, named, named)
+    values = Properties(rows.region, starts[named], lengths[named]).of(BORN_HOST.encode())
+    return named, _Coded(rows.region, values.positions, values.lengths)
+
+
+def _host_key(sender: BornHost | None) -> bytes | str:
+    assert sender is not None
+    return sender.name or b"" if sender.network is None else sender.network.network_address.packed
 
 
 def _pairs(
@@ -124,6 +155,8 @@ def _pairs(
 
     The second ones are below `seconds`.
     """
+    if not len(first):
+        return []
     keys = first.astype(np.int64) * seconds + second
     largest = int(keys.max())
     if largest < WIDEST_TABLE * len(keys):

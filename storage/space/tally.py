@@ -32,7 +32,7 @@ def _length(name: object) -> int:
     """Bytes of the texts in a name."""
     if isinstance(name, tuple):
         return sum(map(_length, name))
-    return len(name) if isinstance(name, bytes) else 0
+    return len(name) if isinstance(name, bytes | str) else 0
 
 
 class Counts(Generic[Name]):
@@ -101,10 +101,11 @@ class Counts(Generic[Name]):
 class Tally:
     """What some stretch of the log holds.
 
-    Topics and tags are bytes as stored, a tag None for messages without one; hosts are 4 or 16 bytes of an address;
-    hours count from 1970. `largest` is a heap of (bytes, physical offset). Damage is bytes without an intact record:
-    places, bytes in all, and the first places as ranges of physical offsets. `gone` are such ranges whose segments were
-    deleted before they were counted. Times are ms, `oldest` above `newest` where there is no message.
+    Topics and tags are bytes as stored, a tag None for messages without one; hosts are 4 or 16 bytes of an address, or
+    the name in lower case that a proxy passed on; hours count from 1970. `largest` is a heap of (bytes, physical
+    offset). Damage is bytes without an intact record: places, bytes in all, and the first places as ranges of physical
+    offsets. `gone` are such ranges whose segments were deleted before they were counted. Times are ms, `oldest` above
+    `newest` where there is no message.
     """
 
     messages: int = 0
@@ -114,7 +115,7 @@ class Tally:
     topics: Counts[bytes] = field(default_factory=Counts)
     queues: Counts[tuple[bytes, int]] = field(default_factory=Counts)
     tags: Counts[tuple[bytes, bytes | None]] = field(default_factory=Counts)
-    hosts: Counts[bytes] = field(default_factory=Counts)
+    hosts: Counts[bytes | str] = field(default_factory=Counts)
     hours: Counts[int] = field(default_factory=Counts)
     largest: list[tuple[int, int]] = field(default_factory=list)
     damaged_places: int = 0

@@ -31,27 +31,42 @@ def hits(records: Iterable[Record], criteria: Criteria) -> list[Hit]:
         for record in records
         if _has_header(record, criteria)
         for number, (body, properties) in enumerate(_messages(record))
-        if _matches(body, properties, criteria)
+        if _is_sent_from(record, properties, criteria.born_host) and _matches(body, properties, criteria)
     ]
 
 
 def _has_header(record: Record, criteria: Criteria) -> bool:
     if criteria.topic is not None and record.topic != criteria.topic:
         return False
-    if criteria.born_host is not None and not _is_from(record, criteria.born_host):
-        return False
     return criteria.begin_timestamp <= record.store_timestamp <= criteria.end_timestamp
 
 
-def _is_from(record: Record, wanted: str) -> bool:
-    raw, port = record.born_host
-    if wanted.startswith("["):
-        address, _, number = wanted[1:].partition("]:")
-    elif wanted.count(":") == 1:
-        address, _, number = wanted.partition(":")
+def _is_sent_from(record: Record, properties: dict[str, str], wanted: str | None) -> bool:
+    """Whether a message's record, or the proxy that it came through, names a host as its sender."""
+    if wanted is None:
+        return True
+    address, number = _host_and_port(wanted)
+    hosts = [(str(ip_address(record.born_host[0])), str(record.born_host[1]))]
+    if "__BORNHOST" in properties:
+        hosts.append(_host_and_port(properties["__BORNHOST"]))
+    return any(_is_at(host, address) and number in ("", port) for host, port in hosts)
+
+
+def _host_and_port(text: str) -> tuple[str, str]:
+    if text.startswith("["):
+        address, _, number = text[1:].partition("]:")
+    elif text.count(":") == 1:
+        address, _, number = text.partition(":")
     else:
-        address, number = wanted, ""
-    return ip_address(raw) in ip_network(address, strict=False) and number in ("", str(port))
+        address, number = text, ""
+    return address, number
+
+
+def _is_at(host: str, wanted: str) -> bool:
+    try:
+        return ip_address(host) in ip_network(wanted, strict=False)
+    except ValueError:
+        return host.lower() == wanted.lower()
 
 
 def _messages(record: Record) -> list[tuple[bytes | None, dict[str, str]]]:

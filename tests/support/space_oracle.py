@@ -1,5 +1,6 @@
 """What takes the disk, counted message by message in plain Python: the judge of `storage.space`."""
 
+import ipaddress
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,6 +22,19 @@ class Counted:
     largest: list[tuple[int, int]] = field(default_factory=list)
 
 
+def _sender(record: Record) -> bytes | str:
+    """The host that a proxy names, else the record's: packed addresses, names in lower case."""
+    named = record.properties.get("__BORNHOST", "")
+    if named.startswith("["):
+        named = named[1 : named.index("]")]
+    elif named.count(":") == 1:
+        named = named[: named.index(":")]
+    try:
+        return ipaddress.ip_address(named).packed
+    except ValueError:
+        return named.lower() if named[:1].isalpha() else bytes(record.born_host[0])
+
+
 def count(records: Iterable[Record]) -> Counted:
     """Count some records."""
     counted = Counted()
@@ -40,7 +54,7 @@ def count(records: Iterable[Record]) -> Counted:
             (counted.topics, topic),
             (counted.queues, (topic, record.queue_id)),
             (counted.tags, (topic, tag)),
-            (counted.hosts, record.born_host[0]),
+            (counted.hosts, _sender(record)),
             (counted.hours, record.store_timestamp // 3_600_000),
         ):
             rows[name][0] += 1

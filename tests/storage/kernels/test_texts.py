@@ -68,6 +68,14 @@ def test_texts_with_bytes_beyond_ascii_are_found(texts: list[bytes]) -> None:
     assert found[:count].tolist() == [row for row, text in enumerate(texts) if not text.isascii()]
 
 
+@given(texts=st.lists(st.binary(max_size=6), max_size=6), needle=st.binary(min_size=1, max_size=2))
+def test_texts_that_hold_some_bytes_are_found(texts: list[bytes], needle: bytes) -> None:
+    texts = [*texts, b"a" + needle, needle[:-1]]
+    found = np.zeros(len(texts), np.int64)
+    count = kernel.find_holding(*placed([*texts]), needle, found)
+    assert found[:count].tolist() == [row for row, text in enumerate(texts) if needle in text]
+
+
 @pytest.mark.parametrize("port", [0, 9, 10, 10911, 2**31 - 1, -1, -(2**31)])
 def test_any_port_is_written(port: int) -> None:
     held = Bytes(bytes([255, 0, 10, 199]) + port.to_bytes(4, "big", signed=True))
@@ -155,6 +163,7 @@ def test_texts_outside_their_region_are_refused(position: int, length: int) -> N
     for call in (
         lambda: kernel.copy_texts(*places, offsets, data),
         lambda: kernel.find_non_ascii(*places, room(2)),
+        lambda: kernel.find_holding(*places, b"a", room(2)),
         lambda: kernel.split_keys(*places, room(2), room(9), room(9)),
         lambda: kernel.code_texts(*places, MULTIPLIER, codes, room(2), room(2)),
     ):
@@ -196,6 +205,8 @@ def test_too_little_room_is_refused() -> None:
         kernel.split_keys(*places, room(2), room(2), room(3))
     with pytest.raises(ValueError, match="room for 1 rows, expected 2"):
         kernel.find_non_ascii(*places, room(1))
+    with pytest.raises(ValueError, match="room for 1 rows, expected 2"):
+        kernel.find_holding(*places, b"a", room(1))
     with pytest.raises(ValueError, match="room for 1 codes, expected 2"):
         kernel.code_texts(*places, MULTIPLIER, codes[:1], room(9), room(9))
     with pytest.raises(ValueError, match="2 positions and 1 lengths"):

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import search_oracle
+from golden_store import CASES, unpack
 from oracles import read_log
 from protocol.errors import ConfigError
 from search_oracle import Hit
@@ -226,6 +227,7 @@ bodies = st.one_of(
         ]
     ),
 )
+NAMED_SENDERS = [{"__BORNHOST": named} for named in ("10.1.2.3", "10.1.9.9:81", "[::1]:80", "APP", "app:5")]
 messages = st.lists(
     st.fixed_dictionaries(
         {
@@ -234,7 +236,7 @@ messages = st.lists(
             "keys": st.sampled_from([None, "a b", "abc k1", " abc"]),
             "unique_key": st.sampled_from([None, "abc", "7F"]),
             "tags": st.sampled_from([None, "A", "AB", "标"]),
-            "properties": st.sampled_from([{}, {"n": "5"}, {"n": "abc"}, {"A": "abc", "n": "7"}]),
+            "properties": st.sampled_from([{}, {"n": "5"}, {"n": "abc"}, {"A": "abc", "n": "7"}, *NAMED_SENDERS]),
             "sys_flag": st.sampled_from([0, 0, 0, 1, 0x101, 0x201, 0x301, 0x701]),
             "born_host": st.sampled_from([("10.1.2.3", 80), ("10.1.9.9", 81), ("::1", 80), ("2001:db8::5", 81)]),
             "magic": st.sampled_from([None, 0xDAA320AB]),
@@ -255,7 +257,9 @@ criteria_of_all_kinds = st.builds(
     tag=st.sampled_from([None, None, "A", "标", "\ufffd"]),
     key=st.sampled_from([None, None, None, "abc", "a"]),
     key_prefix=st.sampled_from([None, None, None, "a", "7", "b"]),
-    born_host=st.sampled_from([None, None, None, "10.1.2.3", "10.1.0.0/16", "10.1.9.9:81", "::1", "[::1]:80", "::/0"]),
+    born_host=st.sampled_from(
+        [None, None, None, "10.1.2.3", "10.1.0.0/16", "10.1.9.9:81", "::1", "[::1]:80", "::/0", "app", "App:5"]
+    ),
     minimum_size=st.sampled_from([0, 0, 3, 30]),
     maximum_size=st.sampled_from([None, None, 3, 200]),
     charset=st.sampled_from([None, None, None, "gbk", "utf-16-le", "big5"]),
@@ -406,3 +410,24 @@ def test_a_search_that_nobody_closed_may_be_collected_on_one_of_its_own_threads(
     may_close.set()
     assert is_over.wait(60)
     assert outcomes == [None]
+
+
+@pytest.mark.parametrize(
+    ("host", "keys", "notes"),
+    [
+        ("10.1.1.1", ["k0", "k4", "k9"], 0),
+        ("10.1.1.0/24", ["k0", "k1", "k4", "k9"], 0),
+        ("2001:db8::1", ["k2"], 0),
+        ("app-host-7", ["k3"], 0),
+        ("10.0.0.9", ["k0", "k1", "k2", "k3", "k4"], 1),
+    ],
+)
+def test_a_recorded_sender_behind_a_proxy_is_found_and_the_proxy_is_called_one(
+    tmp_path: Path, host: str, keys: list[str], notes: int
+) -> None:
+    store = MessageStore.open(unpack("store", tmp_path, archives=CASES / "A7-sender-behind-proxy"), LAZY)
+    steps = list(search(store, Criteria(born_host=host)))
+    assert [message.keys for step in steps for message in step.messages] == [[key] for key in keys]
+    said = [note for note in steps[-1].notes if "proxy" in note]
+    assert len(said) == notes
+    assert not said or said[0].startswith("5 messages")

@@ -1,41 +1,10 @@
-"""Hosts, sizes and amounts, as people write and read them."""
+"""Sizes and amounts, as people write and read them."""
 
 import pytest
 
 from protocol.errors import ConfigError
-from protocol.host_address import HostAddress
-from storage.search.born_host import BornHost
 from storage.search.criteria import parse_size_range
 from storage.search.progress import ProgressReport
-
-
-@pytest.mark.parametrize(
-    ("text", "inside", "outside"),
-    [
-        ("10.1.2.3", ("10.1.2.3", 5), ("10.1.2.4", 5)),
-        ("10.1.2.3:5", ("10.1.2.3", 5), ("10.1.2.3", 6)),
-        ("10.1.0.0/16", ("10.1.9.9", 5), ("10.2.0.0", 5)),
-        ("10.1.2.3/16", ("10.1.9.9", 5), ("::1", 5)),
-        ("::1", ("::1", 5), ("::2", 5)),
-        ("[::1]:5", ("::1", 5), ("::1", 6)),
-        ("[::1]", ("::1", 6), ("::2", 6)),
-        ("2001:db8::/32", ("2001:db8::9", 1), ("2001:db9::", 1)),
-    ],
-)
-def test_a_born_host_is_an_address_one_with_a_port_or_a_network(
-    text: str, inside: tuple[str, int], outside: tuple[str, int]
-) -> None:
-    host = BornHost.parse(text)
-    assert host.holds(HostAddress(*inside))
-    assert not host.holds(HostAddress(*outside))
-
-
-@pytest.mark.parametrize(
-    "text", ["", "host", "host:80", "10.1.2.3:", "10.1.2.3:70000", "10.1.2.3:x", "[::1]:", "10.1.2"]
-)
-def test_other_texts_are_no_born_host(text: str) -> None:
-    with pytest.raises(ConfigError):
-        BornHost.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golden_store import GOLDEN, unpack
+from golden_store import CASES, GOLDEN, unpack
 from oracles import Record, read_log
 from protocol.errors import StoreError
 from space_oracle import Rows, count
+from storage.space.breakdown import name_counts
 from storage.space.measure import in_threads, measure, parts_of, problems_of
 from storage.space.scan_space import SegmentPart, tally_segment
 from storage.space.tally import MOST_LARGEST, Counts, Tally
@@ -65,6 +66,22 @@ MESSAGES = st.fixed_dictionaries(
         "queue_id": st.sampled_from([0, 1, 7, 2**31 - 1]),
         "born_host": st.sampled_from([("10.0.0.1", 1), ("10.0.0.1", 2), ("10.0.0.2", 1), ("2001:db8::1", 5)]),
         "hours": st.integers(0, 30),
+        "properties": st.sampled_from(
+            [{}, {"a": "__BORNHOST"}]
+            + [
+                {"a": "b", "__BORNHOST": named}
+                for named in (
+                    "10.0.0.1:5",
+                    "10.9.9.9",
+                    "[2001:db8::1]:7",
+                    "2001:db8::2",
+                    "app-Host-7",
+                    "app:9",
+                    "1.2.3",
+                    "?",
+                )
+            ]
+        ),
     }
 )
 
@@ -198,3 +215,9 @@ def test_names_that_are_too_many_are_counted_within_the_error_that_is_said(piece
     messages = sum(whole[name][0] for name in whole)
     assert messages + whole.given_up_messages == sum(map(len, pieces))
     assert whole.error == 0 or len(truth) > 4
+
+
+def test_senders_behind_a_proxy_are_counted_by_their_own_names(tmp_path: Path) -> None:
+    tally = measure(opened(unpack("store", tmp_path, archives=CASES / "A7-sender-behind-proxy")).commit_log)
+    hosts = {row.names[0]: row.messages for row in name_counts(tally, "host")}
+    assert hosts == {"10.1.1.1": 3, "10.1.1.2": 1, "2001:db8::1": 1, "app-host-7": 1}
