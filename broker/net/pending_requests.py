@@ -121,14 +121,14 @@ class PendingRequests:
         if self._long:
             self._count(-sum(self._long.pop(each, 0) for each in replies))
 
-    def give_up(self, *, but_look_ups: bool = False) -> None:
-        """Give up all requests, because the client is gone; with `but_look_ups` look-ups are left to end by themselves.
-
-        A request is counted until what is done for it has ended.
-        """
+    def give_up(self) -> None:
+        """Give up all requests, because the client is gone; each is counted until what is done for it has ended."""
         for request in list(self._requests):
-            if not (but_look_ups and request.is_look_up):
-                request.give_up()
+            request.give_up()
+        self.give_up_replies()
+
+    def give_up_replies(self) -> None:
+        """Give up the requests that wait for an event which may never come; the others end by themselves."""
         given_up = list(self._replies)
         self.replied(given_up)
         for reply in given_up:

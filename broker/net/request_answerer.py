@@ -57,6 +57,7 @@ class RequestAnswerer:
         "_meter",
         "_settings",
         "_short_header",
+        "_takes_replies",
         "is_read_slowly",
         "output",
         "output_bytes",
@@ -86,6 +87,8 @@ class RequestAnswerer:
         self._awaited_commands: dict[PendingReply, Command] = {}
         """The requests of replies that wait; kept only where answers are checked before they leave."""
         self._is_lost = False
+        self._takes_replies = True
+        """Whether a request may wait for an event that may never come."""
 
     # ------------------------------------------------------------------ what the session reads
 
@@ -190,6 +193,9 @@ class RequestAnswerer:
 
     def _add_reply(self, command: Command, reply: PendingReply) -> None:
         """Have a request wait for a reply that many requests get."""
+        if not self._takes_replies and reply.outcome is None:
+            reply.give_up()
+            return
         if self._meter is not None:
             self._meter.held()
         if self._checks:
@@ -301,6 +307,11 @@ class RequestAnswerer:
         """The client has read most of what it was sent."""
         self.is_read_slowly = False
         self._budget.reads_again(self._client)
+
+    def give_up_replies(self) -> None:
+        """Wait for no event that may never come: the client asks no more."""
+        self._takes_replies = False
+        self.pending.give_up_replies()
 
     def lose(self) -> None:
         """Forget all answers: the client is gone."""

@@ -127,11 +127,12 @@ class Session:
         return None
 
     def receive_eof(self) -> None:
-        """The client will ask no more, but may still read: its look-ups are finished, then the session is.
+        """The client will ask no more, but may still read: what ends by itself is answered, then the session ends.
 
-        What waits for something else, for a message to arrive perhaps, is given up: the client may be gone altogether.
+        That is a look-up, the answer of worker 0, and that of another client, which is waited for some seconds. What
+        waits for a message to arrive is given up: the client may be gone altogether.
         """
-        self.pending.give_up(but_look_ups=True)
+        self.answers.give_up_replies()
         self.end()
 
     def pause_writing(self) -> None:

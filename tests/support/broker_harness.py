@@ -3,6 +3,8 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -140,6 +142,11 @@ class RawClient:
             raise EOFError
         for command in map(decode_command, self._decoder.feed(data)):
             (self._read if command.is_response else self.pushed).append(command)
+
+    def reset(self) -> None:
+        """Go away without a word: the server finds the connection reset."""
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
 
     async def is_closed_by_the_server(self) -> bool:
         """Whether the server closes the connection without a further answer, waiting for it."""

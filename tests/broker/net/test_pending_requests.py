@@ -97,7 +97,7 @@ def test_a_request_that_waits_for_a_reply_is_counted_until_that_is_sent() -> Non
     assert (len(pending), budget.in_flight) == (2, 2 * PENDING_REPLY_BYTES)
 
 
-def test_given_up_is_all_but_look_ups_that_end_by_themselves(other: Callable[..., PendingRequest]) -> None:
+def test_replies_that_may_never_come_are_given_up_alone_and_all_together(other: Callable[..., PendingRequest]) -> None:
     pending, _ = pending_with()
     requests = {Work(): look_up(), Work(): other()}
     for work, request in requests.items():
@@ -105,8 +105,8 @@ def test_given_up_is_all_but_look_ups_that_end_by_themselves(other: Callable[...
         request.begin(work)
     reply = Given()
     pending.add_reply(Command(code=RequestCode.PULL_MESSAGE), reply)
-    pending.give_up(but_look_ups=True)
-    assert [work.is_cancelled for work in requests] == [False, True]
+    pending.give_up_replies()
+    assert [work.is_cancelled for work in requests] == [False, False]
     assert reply.is_given_up
     pending.give_up()
     assert [work.is_cancelled for work in requests] == [True, True]

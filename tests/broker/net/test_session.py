@@ -620,13 +620,44 @@ def test_an_end_waits_for_what_waits(make: Callable[..., Peer]) -> None:
     assert (peer.opaques(), peer.state) == ([1, 2], FINISHED)
 
 
-def test_at_the_end_of_the_stream_look_ups_are_finished_and_the_rest_is_given_up(make: Callable[..., Peer]) -> None:
+def test_at_the_end_of_the_stream_what_ends_by_itself_is_finished_and_the_rest_is_given_up(
+    make: Callable[..., Peer],
+) -> None:
     peer = make().receive(request(COLD, 1) + request(LATER, 2) + request(WITH_OTHERS, 3))
     peer.session.receive_eof()
     assert peer.families.replies[0].is_given_up
+    assert not peer.families.awaitables[0].is_cancelled
+    peer.resolve(Response(body=b"from another worker"))
+    assert peer.state is ENDING
     peer.resolve(Response(body=b"found"))
-    assert peer.state is ENDING, "what was given up is counted until it has ended"
-    peer.resolve(None)
+    assert (sorted(peer.opaques()), peer.state, peer.budget.in_flight) == ([1, 2], FINISHED, 0)
+
+
+def test_what_begins_to_wait_for_an_event_after_the_end_of_the_stream_is_given_up_at_once(
+    make: Callable[..., Peer],
+) -> None:
+    """Whether it waited for its turn until then, or for a page that was to say whether there is an answer."""
+    count = 5 * TURN_FRAMES
+    burst = b"".join(view(3, number) for number in range(count))
+    peer = make().receive(request(COLD, count) + burst + request(WITH_OTHERS, count + 1))
+    assert not peer.families.replies
+    peer.session.receive_eof()
+    peer.use_turns()
+    (waits,) = peer.families.replies
+    assert waits.is_given_up
+    further = Reply()
+    peer.resolve(further)
+    assert further.is_given_up
+    assert (peer.opaques(), peer.state, peer.budget.in_flight) == ([*range(count)], FINISHED, 0)
+
+
+def test_a_reply_that_is_there_already_is_sent_after_the_end_of_the_stream(make: Callable[..., Peer]) -> None:
+    peer = make().receive(request(COLD, 1))
+    peer.session.receive_eof()
+    reply = Reply()
+    reply.keep(Response(body=b"news"))
+    peer.resolve(reply)
+    assert not reply.is_given_up
     assert (peer.opaques(), peer.state, peer.budget.in_flight) == ([1], FINISHED, 0)
 
 

@@ -309,6 +309,7 @@ async def test_what_waits_is_cancelled_when_the_client_is_gone() -> None:
             (connection,) = await _connections(server)
             await until(lambda: bool(connection.session.pending))
             assert connection.is_open
+            client.reset()
         await until(lambda: not connection.is_open and not connection.session.pending)
         assert not echo.answered
 

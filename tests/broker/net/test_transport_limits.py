@@ -190,6 +190,7 @@ async def test_a_client_that_is_gone_gives_back_what_it_held() -> None:
                 client.send(SLOW, body=bytes(1000))
                 client.writer.write(struct.pack(">ii", 100_000, 100) + bytes(50_000))
                 await until(lambda: budget.in_flight > 0 and budget.received > 50_000)
+                client.reset()
             await until(lambda: not server.connections)
             await until(lambda: budget.in_flight == 0)
             assert budget.received == 0
