@@ -5,6 +5,9 @@ and its answer have :data:`REQUEST_SECONDS` together, and there are :data:`CONNE
 are so many, the connection is closed that has kept us waiting longest, for a request or for its answer to be read, so
 that a probe of our health finds room whatever others send. Only where all are being answered a new one is refused.
 
+A request is read strictly, so that no proxy before us takes it for another one than we do: it has no body, however
+announced (nothing here takes one), whole line ends, no folded header, and its target is a path.
+
 With TLS the first byte of a connection decides what it is, as on the other port: probes may come without TLS, and what
 else does is refused by the site. Connections whose handshake is not done are bounded likewise, and as many.
 """
@@ -38,6 +41,8 @@ CONNECTIONS: Final = 64
 HEADER_BYTES: Final = 16 * 1024
 """Bytes of a request line and its headers, in one piece or many; more are answered 400."""
 
+VERSIONS: Final = (b"1.0", b"1.1")
+
 _PLACES = itertools.count(1)
 """In which order connections began to wait for their clients; a loop's clock is too coarse for that."""
 
@@ -45,16 +50,37 @@ IDLE_SECONDS: Final = 5
 STOP_SECONDS: Final = 1
 
 
-class BoundedRequests(h11.Connection):
-    """Reads requests as h11 does, which by itself bounds only what is not complete yet."""
+class StrictRequests(h11.Connection):
+    """Reads requests as h11 does, but bounds those that come in one piece too, and takes none that is ambiguous."""
 
     def next_event(self) -> Any:
         """Return what comes next. Raises `h11.RemoteProtocolError` for what is no request, or too long a one."""
-        before = len(self.trailing_data[0])
+        before = self.trailing_data[0]
         event = super().next_event()
-        if isinstance(event, h11.Request) and before - len(self.trailing_data[0]) > HEADER_BYTES:
-            raise h11.RemoteProtocolError(f"more than {HEADER_BYTES} bytes of headers", error_status_hint=400)
+        if isinstance(event, h11.Request):
+            head = before[: len(before) - len(self.trailing_data[0])]
+            refusal = _refusal_of(event, head)
+            if refusal is not None:
+                raise h11.RemoteProtocolError(refusal, error_status_hint=400)
         return event
+
+
+def _refusal_of(request: h11.Request, head: bytes) -> str | None:
+    """Say why a request with these bytes of request line and headers is not taken; None where it is."""
+    if len(head) > HEADER_BYTES:
+        return f"more than {HEADER_BYTES} bytes of headers"
+    if request.http_version not in VERSIONS:
+        return "no version of HTTP that is spoken here"
+    lines = head.split(b"\r\n")
+    if any(b"\r" in line or b"\n" in line or line[:1] in (b" ", b"\t") for line in lines):
+        return "a line end that is not whole, or a folded header"
+    if not request.target.startswith(b"/"):
+        return "a target that is no path"
+    if any(
+        name == b"transfer-encoding" or (name == b"content-length" and value != b"0") for name, value in request.headers
+    ):
+        return "a body"
+    return None
 
 
 class BoundedProtocol(H11Protocol):
@@ -65,7 +91,7 @@ class BoundedProtocol(H11Protocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take what uvicorn makes a protocol of."""
         super().__init__(*args, **kwargs)
-        self.conn = BoundedRequests(h11.SERVER, HEADER_BYTES)
+        self.conn = StrictRequests(h11.SERVER, HEADER_BYTES)
         self._place = 0
 
     @property

@@ -1,8 +1,8 @@
 """What the HTTP port answers: `/metrics`, `/healthz`, `/readyz`, and where there is one the API and the page.
 
-GET and HEAD alone, never a traceback. A request for metrics has to name a host that is ours, as for the page, so that
-foreign pages cannot read them. Health is answered under any name and by any way, since probes use any, and says nothing
-of what is served.
+GET and HEAD alone, never a traceback, and no redirect. A request has to name a host that is ours, and to come from who
+may ask, before it is told even that nothing is at its path, so that foreign pages can read nothing. Health is answered
+under any name and by any way, since probes use any, and says nothing of what is served.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -61,7 +62,9 @@ class Site:
         routes: list[BaseRoute] = [Route(path, answer, methods=["GET"]) for path, answer in answers]
         if self.api is not None:
             routes += [Mount("/api/v1", self.api.application()), *page_routes(self.api.access)]
-        return Starlette(routes=routes)
+        application = Starlette(routes=routes, exception_handlers={HTTPException: self._refuse})
+        application.router.redirect_slashes = False
+        return application
 
     def note_stopping(self) -> None:
         """Say from now on that the server is not ready any more."""
@@ -93,6 +96,16 @@ class Site:
         except TimeoutError:
             return PlainTextResponse("the store does not answer: its disk may hang\n", 503, NO_STORE)
         return Response(body, headers={"Content-Type": content_type, **NO_STORE})
+
+    async def _refuse(self, request: Request, error: Exception) -> Response:
+        """Answer what has no route, 404, or no such method, 405, to those alone who may ask for the page."""
+        assert isinstance(error, HTTPException)
+        try:
+            self._access.admit_page(request)
+        except RocketLensError as refusal:
+            refused = refusal_of(refusal)
+            return PlainTextResponse(f"{refusal}\n", refused.status, NO_STORE | advice(refused, request))
+        return PlainTextResponse(error.detail, error.status_code, NO_STORE | dict(error.headers or {}))
 
     async def healthz(self, _request: Request) -> Response:
         """Answer 200: the process lives and its event loop turns."""

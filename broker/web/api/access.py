@@ -19,6 +19,7 @@ import hmac
 import ipaddress
 import logging
 import math
+import re
 import socket
 from collections.abc import Iterable
 from typing import Final
@@ -42,6 +43,10 @@ NO_SECRET: Final = b"\x00no account has this secret"
 
 OTHER_SITES: Final = ("cross-site", "same-site")
 """What browsers write into Sec-Fetch-Site where a page of another origin made them ask."""
+
+
+HOST: Final = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]@/]+))(?::[0-9]{0,5})?")
+"""A Host header; one that has another form is no host of ours."""
 
 
 class FailedLogin(ApiError):
@@ -224,9 +229,8 @@ def _keys_of(header: str) -> tuple[str, bytes]:
 def _name_of(header: str) -> str:
     """The host of a Host header, without port and brackets, in lower case."""
     header = header.strip().lower()
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.partition(":")[0].rstrip(".")
+    found = HOST.fullmatch(header)
+    return header if found is None else (found["address"] or found["name"]).rstrip(".")
 
 
 def _without_port(text: str) -> str:

@@ -149,7 +149,22 @@ class Api:
         answers = [(endpoint.path, partial(self._answer, endpoint)) for endpoint in self.endpoints]
         routes = [Route(path, _handler(answer), methods=["GET"]) for path, answer in answers]
         routes.append(Route("/openapi.json", _handler(self._describe), methods=["GET"]))
-        return Starlette(routes=routes, exception_handlers={HTTPException: _no_such_path})
+        application = Starlette(routes=routes, exception_handlers={HTTPException: self._no_such_path})
+        application.router.redirect_slashes = False
+        return application
+
+    async def _no_such_path(self, request: Request, error: Exception) -> Response:
+        """Answer what has no route, 404, or no such method, 405, to those alone who may ask."""
+        assert isinstance(error, HTTPException)
+        try:
+            self.access.admit(request, request.url.path)
+        except RocketLensError as refused:
+            return _refusal(refusal_of(refused), request)
+        code = {404: "no_such_path", 405: "method_not_allowed"}.get(error.status_code, "refused")
+        text = f"nothing is at {request.url.path}" if error.status_code == 404 else error.detail
+        answer = _refusal(ApiError(error.status_code, code, text), request)
+        answer.headers.update(error.headers or {})
+        return answer
 
     async def _describe(self, request: Request) -> Response:
         self.access.admit_page(request)
@@ -290,13 +305,3 @@ def _handler(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
 def _refusal(error: ApiError, request: Request) -> Response:
     headers = dict(PLAIN)
     return Response(error.body(), error.status, headers | advice(error, request), "application/json")
-
-
-async def _no_such_path(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    code = {404: "no_such_path", 405: "method_not_allowed"}.get(error.status_code, "refused")
-    text = f"nothing is at {request.url.path}" if error.status_code == 404 else error.detail
-    answer = _refusal(ApiError(error.status_code, code, text), request)
-    for name, value in (error.headers or {}).items():
-        answer.headers[name] = value
-    return answer
