@@ -1,5 +1,7 @@
 """Text of unknown origin on its way to a terminal, or into JSON."""
 
+from protocol.redaction import redacted
+
 
 def printable(text: str) -> str:
     """Escape everything in a text that a terminal would obey, except line ends and tabs."""
@@ -12,8 +14,8 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text, printable, with single spaces for line ends and other blanks."""
-    return " ".join(printable(text).split())
+    """The text, printable and without secrets, with single spaces for line ends and other blanks."""
+    return " ".join(printable(redacted(text)).split())
 
 
 def as_text(text: str) -> str:

@@ -12,6 +12,7 @@ import click
 from protocol.body_content import charset_of
 from protocol.errors import ConfigError
 from protocol.mask import Mask, rules_of_file
+from protocol.redaction import keep_secrets
 from spark_jobs.commands.command_options import (
     checked,
     fresh_option,
@@ -152,7 +153,9 @@ def _catalog(texts: tuple[str, ...]) -> dict[str, str]:
     wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
     if wrong:
         raise ConfigError(f"{wrong[0]!r} is no NAME=VALUE")
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
+    properties = {name: value for name, _, value in (text.partition("=") for text in texts)}
+    keep_secrets(properties)
+    return properties
 
 
 def _day(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import click
 
 from protocol.errors import ConfigError, FilterSyntaxError
+from protocol.redaction import keep_secrets
 from spark_jobs.build.exchange_names import EXCHANGES, FILES, SHUFFLE
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
@@ -52,6 +53,7 @@ def _settings(_context: click.Context, _parameter: click.Parameter, texts: tuple
         if not (equals and key.startswith("spark.")):
             raise click.BadParameter(f"{text!r}, expected a Spark property like spark.driver.memory=4g")
         settings[key] = value
+    keep_secrets(settings)
     return settings
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from protocol.errors import ConfigError
+from protocol.redaction import keep_secrets
 
 TIMES: Final = (
     "LastModified",
@@ -54,8 +55,10 @@ def file_system(url: str, storage: str) -> tuple[Any, str]:
         from fsspec.core import url_to_fs  # comes with the extra, and only URLs need it
     except ImportError as error:
         raise ConfigError("a URL needs fsspec: pip install 'rocketlens[spark]'") from error
+    options = json.loads(storage or "{}")
+    keep_secrets(options)
     try:
-        system, inner = url_to_fs(url, **json.loads(storage or "{}"))
+        system, inner = url_to_fs(url, **options)
     except (ImportError, ValueError, TypeError) as error:
         raise ConfigError(f"{url}: {error}") from error
     return system, str(inner)
@@ -69,6 +72,7 @@ def check_storage(text: str) -> str:
         raise ConfigError(f"storage_options: {error}") from error
     if not isinstance(options, dict):
         raise ConfigError("storage_options: expected a JSON object")
+    keep_secrets(options)
     return text
 
 

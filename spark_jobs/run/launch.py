@@ -7,6 +7,7 @@ with port and secret, are pyspark's own.
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -53,9 +54,15 @@ class Launch:
         self._words = SparkWords()
         self._gateway: Any = None
         self.has_ended = False
-        command = [str(self._home / "bin" / "spark-submit")]
-        for name, value in conf.getAll():
-            command += ["--conf", f"{name}={value}"]
+        # A file of ours: what is in the arguments of a process, every user of the machine can read.
+        settings = self._directory / "settings"
+        settings.write_text("".join(map(_property_line, conf.getAll())), "ascii")
+        command = [
+            str(self._home / "bin" / "spark-submit"),
+            "--properties-file",
+            str(settings),
+            "--load-spark-defaults",
+        ]
         try:
             self._process = subprocess.Popen(
                 [*command, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))],
@@ -193,6 +200,16 @@ class SparkWords(threading.Thread):
         if self._log is not None:
             os.close(self._log)
         self._log = None
+
+
+def _property_line(setting: tuple[str, str]) -> str:
+    """A setting as a line of Java's properties, in which every character that could mean something is spelled out."""
+    return "=".join(re.sub(r"[^0-9A-Za-z._-]", _spelled_out, text) for text in setting) + "\n"
+
+
+def _spelled_out(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _quoted(option: str) -> str:

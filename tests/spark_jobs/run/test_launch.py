@@ -1,10 +1,13 @@
 """The JVM of a session: started ahead, quick from the second time on, and gone when it is no longer wanted."""
 
+import re
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_jobs.run import launch
 from spark_jobs.run.launch import Launch, SparkWords
@@ -52,6 +55,42 @@ def test_the_second_jvm_takes_sparks_classes_from_what_the_first_one_left_below_
     (source,) = (line for line in loaded if " org.apache.spark.SparkConf source:" in line)
     assert source.endswith("shared objects file (top)")
     assert [archive] == list((tmp_path / "a cache" / "rocketlens").iterdir())
+
+
+HOSTILE = {
+    "secret": "hidden-word-4711",
+    "line": "a\nspark.injected.by.line=1\\\nspark.injected.too=1",
+    "carriage return": "a\r\nspark.injected.again=1",
+    "option": "a --conf spark.injected.option=1 --class Evil",
+    "quotes": "\"'`$(touch injected)`; touch injected",
+    "blanks": "  a  b\t ",
+    "comment": "# a ! b",
+    "equals": "a=b:c = d",
+    "escape": "\\u0041 \\n \\",
+    "unicode": "消息 \U0001f600 \xe9\x7f",
+    "star": "* ~ ${HOME} %s",
+}
+
+
+def test_a_setting_is_nothing_but_the_value_of_its_name_and_no_argument_of_a_process(tmp_path: Path) -> None:
+    settings = {f"spark.rocketlens.{number}": value for number, value in enumerate(HOSTILE.values())}
+    started = Launch(_configuration("", "local[1]", settings))
+    found = started.connect(tmp_path / "log").jvm.org.apache.spark.SparkConf()
+    # Spark takes away blanks around what is in a file; the context is given them once more.
+    assert {name: found.get(name) for name in settings} == {name: value.strip() for name, value in settings.items()}
+    assert not [each for each in found.getAll() if "injected" in each._1()]
+    assert HOSTILE["secret"].encode() not in Path(f"/proc/{started._process.pid}/cmdline").read_bytes()
+    started.end()
+
+
+@given(name=st.text(max_size=20), value=st.text(max_size=200))
+def test_a_line_of_properties_is_read_as_it_was_written(name: str, value: str) -> None:
+    """By the rules of java.util.Properties: nothing but letters, digits, dots, dashes and escaped units."""
+    line = launch._property_line((name, value))
+    assert re.fullmatch(r"(?:[0-9A-Za-z._-]|\\u[0-9a-f]{4})*=(?:[0-9A-Za-z._-]|\\u[0-9a-f]{4})*\n", line)
+    units = [re.sub(r"\\u([0-9a-f]{4})", lambda unit: chr(int(unit[1], 16)), text) for text in line[:-1].split("=", 1)]
+    read = [text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass") for text in units]
+    assert read == [name, value]
 
 
 def test_a_jvm_that_is_not_needed_after_all_is_ended_and_leaves_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Keys of object stores and tokens of catalogs are in no error, log, report, journal or list of processes."""
+
+import http.server
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from process import COMMAND, ROOT
+from store_writer import StoreWriter
+
+SECRETS = {name: f"hidden-{name}-7f3a/+= x" for name in ("secret", "token", "password")}
+START_SECONDS = 180
+
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    """Refuses everything, and says back all that it was sent."""
+
+    def answer(self) -> None:
+        body = json.dumps(
+            {"error": {"message": str(dict(self.headers)), "type": "NotAuthorized", "code": 401}}
+        ).encode()
+        self.send_response(401)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = answer  # noqa: N815 - the names of http.server
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", b"body")
+    writer.close()
+    return writer.root
+
+
+def storage(echo: str) -> str:
+    keys = {"key": SECRETS["password"], "secret": SECRETS["secret"], "token": SECRETS["token"]}
+    return json.dumps({**keys, "client_kwargs": {"endpoint_url": echo}})
+
+
+def cases(store: Path, folder: Path, echo: str) -> dict[str, list[str]]:
+    """Commands that fail, each where somebody else words the error."""
+    table = str(folder / "table")
+    append = ["export", str(store), "--to", table, "--since-last", "--engine", "local"]
+    token, password = SECRETS["token"], SECRETS["password"]
+    return {
+        "a catalog that refuses": [*append, "--format", "iceberg", "--catalog", "type=rest", "--catalog", f"uri={echo}",
+                                   "--catalog", f"token={token}", "--catalog", f"credential=me:{SECRETS['secret']}"],
+        "a catalog that is not there": [*append, "--format", "iceberg", "--catalog",
+                                        f"uri=postgresql://me:{password}@127.0.0.1:1/x"],
+        "an object store that refuses": ["export", str(store), "--to", "s3://bucket/table", "--since-last", "--format",
+                                         "delta", "--engine", "local", "--out-storage-options", storage(echo)],
+        "a store that refuses": ["verify", "s3://bucket/store", "--storage-options", storage(echo)],
+        "an option that is none": ["verify", "memory://x", "--storage-options",
+                                   json.dumps({"password": password, "nonsense": [1]})],
+        "a url with a password": ["verify", f"ftp://me:{password.split(' ')[0]}@127.0.0.1:1/store"],
+    }  # fmt: skip
+
+
+CASES = list(cases(Path(), Path(), ""))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_secret_is_in_what_a_failing_job_says_and_leaves(case: str, store: Path, tmp_path: Path, echo: str) -> None:
+    command = [*COMMAND, *cases(store, tmp_path, echo)[case]]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary"), "AWS_MAX_ATTEMPTS": "1"}
+    (tmp_path / "temporary").mkdir()
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, env=environment, check=False, timeout=START_SECONDS)
+    assert ended.returncode in (2, 3), ended.stderr
+    said = [ended.stdout, ended.stderr]
+    left = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "spark-classes" not in path.name]
+    for secret in SECRETS.values():
+        for spelled in (secret, secret.split(" ")[0], json.dumps(secret)[1:-1]):
+            assert not any(spelled.encode() in each for each in (*said, *left)), spelled
