@@ -8,6 +8,7 @@ import os
 
 import click
 
+from broker.cli.errors import STORE_ERROR
 from broker.cli.lazy_group import Later, LazyGroup
 
 # NumPy's OpenBLAS makes threads and buffers for them as soon as it is loaded; nothing here multiplies matrices.
@@ -41,6 +42,11 @@ COMMANDS = {
 }
 """The bulk jobs' commands are defined beside the jobs, for spark-submit."""
 
+SERVE = "serve"
+"""Its supervisor sees that a worker met a file that was cut, and replaces it."""
+
+CUT = b"rocketlens: a file of the store became shorter, or cannot be read any more, while it was read: run it again\n"
+
 
 @click.group(
     cls=LazyGroup,
@@ -48,7 +54,8 @@ COMMANDS = {
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="rocketlens", prog_name="rocketlens")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Find messages in Apache RocketMQ store directories, without a broker; export, rebuild, compact, verify them.
 
     Only `fetch`, and `rebuild` and `compact` without --out, change a store.
@@ -65,3 +72,7 @@ def main() -> None:
     files that it replaces; 4 rebuilt, compacted or exported, but the log is damaged (or verify or doctor found
     something wrong); 130 stopped with Ctrl-C; 141 output pipe closed, as by `| head`.
     """
+    if context.invoked_subcommand != SERVE:
+        from storage.kernels.file_map import end_at_cut  # only where a command runs
+
+        end_at_cut(CUT, STORE_ERROR)

@@ -3,7 +3,8 @@
  * The processor's answer to a look at a page that is not there any more is SIGBUS, which ends the process. A handler
  * for the whole process knows the guarded maps: in one of those it puts zeros where the file was, from that page to the
  * end of the map, and marks the map as cut; who reads goes on over zeros and asks for the mark when it is done. No lock
- * and no jump, so that any thread may be in any code. A signal that is none of ours goes to whom it went before.
+ * and no jump, so that any thread may be in any code. A signal that is none of ours goes to whom it went before. In a
+ * process that has last words, a fault in any other map of a file is the end, with these and an exit code.
  */
 #ifndef ROCKETLENS_FILE_MAP_H
 #define ROCKETLENS_FILE_MAP_H
@@ -30,6 +31,9 @@ typedef struct {
 static GuardedMap guarded_maps[GUARDED_MAPS];
 static struct sigaction sigbus_before;
 static int sigbus_was_passed_on;
+static char last_words[1024];
+static size_t last_words_length; /* 0: a fault is the system's, as ever. */
+static int last_code;
 
 /* The map of an address, and where it stops. Another thread may put one map in the place of another meanwhile: the
  * start of this and the stop of that are no map, so the stop must be the same behind the start as before it. */
@@ -65,6 +69,11 @@ static void leave_to_system(int number)
  * happens again as soon as we return. */
 static void pass_fault_on(int number)
 {
+    if (last_words_length != 0) {
+        ssize_t written = write(STDERR_FILENO, last_words, last_words_length);
+        (void)written;
+        _exit(last_code);
+    }
     if (sigbus_was_passed_on)
         leave_to_system(number);
     else
@@ -124,6 +133,17 @@ static int handle_sigbus(void)
     sigbus_before = now;
     sigbus_was_passed_on = 0;
     return sigaction(SIGBUS, &ours, NULL) == 0 ? 0 : errno;
+}
+
+/* From now on a fault in a map that is not guarded ends the process with words on stderr and a code; 0 or an errno. */
+static int end_with_words(const char *words, size_t length, int code)
+{
+    if (length == 0 || length > sizeof last_words)
+        return EINVAL;
+    memcpy(last_words, words, length);
+    last_code = code;
+    last_words_length = length;
+    return handle_sigbus();
 }
 
 /* Guard a map from here on; its place among the guarded ones, or −1 and errno. One thread at a time. */

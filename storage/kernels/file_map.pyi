@@ -8,6 +8,13 @@ from typing import final
 
 from typing_extensions import Buffer
 
+def end_at_cut(words: bytes, code: int) -> None:
+    """Have this process end with `words` on stderr, at most 1,024 bytes, and an exit code where it meets a cut file.
+
+    That is where it looks at bytes of a map, other than a `FileMap`, that are not there any more; without this it is
+    ended by SIGBUS. Raises OSError where that cannot be arranged.
+    """
+
 @final
 class FileMap(Buffer):
     """The bytes of a file, as long as anybody holds them; a buffer that is read only."""

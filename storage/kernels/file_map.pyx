@@ -16,12 +16,19 @@ cdef extern from "file_map.h" nogil:
     int map_is_cut(int number)
     int populate_pages(const uint8_t *start, size_t length)
     void drop_pages(const uint8_t *start, size_t length)
+    int end_with_words(const char *words, size_t length, int code)
 
 
 cdef extern from "<unistd.h>" nogil:
     long sysconf(int name)
     enum:
         _SC_PAGESIZE
+
+
+def end_at_cut(bytes words, int code):
+    cdef int error = end_with_words(words, len(words), code)
+    if error != 0:
+        raise OSError(error, "no last words")
 
 
 @cython.final
