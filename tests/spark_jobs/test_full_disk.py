@@ -1,0 +1,110 @@
+"""A disk that is really full: each job ends in words with exit code 2, and goes on when there is room again."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from command_line import rocketlens
+from read_only import state_of
+from store_writer import StoreWriter
+
+FULL = 2
+LITTLE, ENOUGH = "size=96k,nr_inodes=400", "size=64m,nr_inodes=40000"
+
+OUT: dict[str, tuple[str, ...]] = {
+    "export": ("--format", "ndjson"),
+    "rebuild all": ("--index-slots", "97", "--index-entries", "400"),
+    "rebuild queues": (),
+    "compact": (),
+}
+"""Jobs that write into --out, with their options."""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """A disk of its own, of as much room as is said; asked for again it is the same one with other room."""
+    if os.geteuid():
+        pytest.skip("only root mounts a disk")
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = False
+
+    def give(options: str) -> Path:
+        nonlocal mounted
+        how = f"remount,{options}" if mounted else options
+        subprocess.run(["mount", "-t", "tmpfs", "-o", how, "none", str(place)], check=True)
+        mounted = True
+        return place
+
+    try:
+        yield give
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    writer = StoreWriter(tmp_path / "store", segment_size=16_384)
+    while len(writer.log.segments) < 20:
+        writer.append("T", os.urandom(300).hex().encode(), keys=f"k{len(writer.records)}", tags="a")
+    writer.close()
+    return writer.root
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("job", OUT)
+def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
+    job: str, store: Path, disk: Callable[[str], Path]
+) -> None:
+    before = state_of(store)
+    out = disk(LITTLE) / "out"
+    command = (*job.split(), store, *OUT[job], "--out", out)
+    ended = rocketlens(*command)
+    assert ended.code == FULL, ended.errors
+    assert "No space left on device" in ended.errors
+    assert "Traceback" not in ended.errors
+    assert state_of(store) == before
+    disk(ENOUGH)
+    ended = rocketlens(*command)
+    assert ended.code == 0, ended.errors
+    assert state_of(store) == before
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("job", ["rebuild all", "compact"])
+def test_a_store_on_a_full_disk_keeps_what_it_has(job: str, store: Path, disk: Callable[[str], Path]) -> None:
+    place = disk(ENOUGH) / "store"
+    shutil.copytree(store, place)
+    used = sum(path.lstat().st_blocks * 512 for path in place.parent.rglob("*"))
+    disk(f"size={used + 8 * 4096},nr_inodes=40000")
+    before = {name: each.content for name, each in state_of(place).items()}
+    ended = rocketlens(*job.split(), place, *OUT[job])
+    assert ended.code == FULL, ended.errors
+    assert "No space left on device" in ended.errors
+    after = {name: each.content for name, each in state_of(place).items()}
+    assert {name: after.get(name) for name in before if name != "."} == {
+        name: content for name, content in before.items() if name != "."
+    }
+    disk(ENOUGH)
+    ended = rocketlens(*job.split(), place, *OUT[job])
+    assert ended.code == 0, ended.errors
+
+
+@pytest.mark.parametrize("format_", ["parquet", "delta", "iceberg"])
+def test_a_table_on_a_full_disk_grows_when_there_is_room(
+    format_: str, store: Path, disk: Callable[[str], Path]
+) -> None:
+    pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}.get(format_, "pyarrow"))
+    table = disk(LITTLE) / "table"
+    command = ("export", store, "--to", table, "--since-last", "--format", format_, "--engine", "local")
+    ended = rocketlens(*command)
+    assert ended.code == FULL, ended.errors
+    assert "Traceback" not in ended.errors
+    disk(ENOUGH)
+    ended = rocketlens(*command)
+    assert ended.code == 0, ended.errors
