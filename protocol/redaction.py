@@ -9,12 +9,12 @@ import base64
 import json
 import logging
 import re
+import string
 import sys
 import traceback
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final
-from urllib.parse import quote, quote_plus
 
 HIDDEN: Final = "***"
 
@@ -54,11 +54,18 @@ def keep_secret(value: str) -> None:
         if len(text) < SHORTEST:
             continue
         encoded = base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()
-        for each in (text, quote(text, errors="replace"), quote_plus(text, errors="replace"), repr(text)[1:-1]):
+        in_url, in_query = _quoted(text, "/"), _quoted(text).replace("%20", "+")
+        for each in (text, repr(text)[1:-1], in_url, in_query, _quoted(text)):
             _spellings[each] = None
         for each in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], encoded):
             _spellings[each] = None
     _begin()
+
+
+def _quoted(text: str, safe: str = "") -> str:
+    """The text as it stands in a URL."""
+    bare = f"{string.ascii_letters}{string.digits}_.-~{safe}".encode()
+    return "".join(chr(each) if each in bare else f"%{each:02X}" for each in text.encode("utf-8", "surrogatepass"))
 
 
 def redacted(text: str) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, StoreError
 from protocol.redaction import keep_secrets
 
 TIMES: Final = (
@@ -47,9 +47,10 @@ def local_path(path: str) -> str:
 
 
 def file_system(url: str, storage: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it; raises ConfigError where there is none for its scheme.
+    """The file system of a URL, and the path in it.
 
-    `storage` are its options, as JSON.
+    `storage` are its options, as JSON. Raises ConfigError where there is none for its scheme, StoreError where its
+    server cannot be reached.
     """
     try:
         from fsspec.core import url_to_fs  # comes with the extra, and only URLs need it
@@ -61,6 +62,8 @@ def file_system(url: str, storage: str) -> tuple[Any, str]:
         system, inner = url_to_fs(url, **options)
     except (ImportError, ValueError, TypeError) as error:
         raise ConfigError(f"{url}: {error}") from error
+    except OSError as error:  # some connect at once
+        raise StoreError(url, what=f"cannot be reached: {said(error)}") from error
     return system, str(inner)
 
 

@@ -19,7 +19,7 @@ OUT: dict[str, tuple[str, ...]] = {
     "export": ("--format", "ndjson"),
     "rebuild all": ("--index-slots", "97", "--index-entries", "400"),
     "rebuild queues": (),
-    "compact": (),
+    "compact index": (),
 }
 """Jobs that write into --out, with their options."""
 
@@ -76,7 +76,7 @@ def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("job", ["rebuild all", "compact"])
+@pytest.mark.parametrize("job", ["rebuild all", "compact index"])
 def test_a_store_on_a_full_disk_keeps_what_it_has(job: str, store: Path, disk: Callable[[str], Path]) -> None:
     place = disk(ENOUGH) / "store"
     shutil.copytree(store, place)

@@ -1,6 +1,7 @@
 """Messages of somebody who wants the page to run what they hold: it is shown, and nothing of it happens."""
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,6 +145,76 @@ def test_an_address_that_a_stranger_made_runs_nothing(browser: Browser) -> None:
         browser.see("main *")
         assert browser.run(f"return {FIRED}") is None
     browser.complaints()
+
+
+FRAGMENTS = (
+    "<", ">", "\"", "'", "`", "&", "</", "/>", "<!--", "]]>", "\\", "${", "{{", "}}", "<script>", "</script>",
+    "<style>", "<svg/onload=", "<img src=//evil.example/x onerror=", "javascript:", "data:text/html,", "fired=1",
+    "alert(1)", " onclick=", "style=background:url(//evil)", "\u202e", "\u2066", "\u2069", "\u200d", "\ufeff",
+    "\u2028", "\x00", "\x1b[31m", "e\u0301" * 40, "\U0001f469\u200d\U0001f4bb", "消息", "%3Cscript%3E", "&#60;", "..",
+    "//", "a" * 300, "<iframe srcdoc=", "<base href=//evil>", "<meta http-equiv=refresh content=0;url=//evil>",
+    "<link rel=preload as=script href=//evil>", "<form action=//evil>", "<object data=//evil>",
+    "<math><mi xlink:href=javascript:fired=1>",
+)  # fmt: skip
+DRAWN = 3
+"""Hostile stores for the browser; each is of another seed."""
+
+
+def drawn_text(rng: random.Random, most: int) -> str:
+    """Pieces of what a parser of markup would obey."""
+    return "".join(rng.choices(FRAGMENTS, k=rng.randrange(1, most)))
+
+
+def drawn_store(root: Path, seed: int) -> Path:
+    """A store each of whose texts somebody chose who wants the page to run it."""
+    rng = random.Random(seed)
+    writer = StoreWriter(root / str(seed), segment_size=16 << 20)
+    topics = [drawn_text(rng, 4).replace("/", "_").replace("\0", "0")[:80] + str(number) for number in range(3)]
+    for number in range(12):
+        bare = {ord(each): "_" for each in "\x01\x02 \0"}
+        keys, tag = (drawn_text(rng, 8).translate(bare) for _ in range(2))
+        properties = {drawn_text(rng, 5).translate(bare): drawn_text(rng, 9).translate(bare), "number": str(number)}
+        size = 4000 if number == 5 else 20
+        body = drawn_text(rng, size)
+        writer.append(
+            rng.choice(topics),
+            (json.dumps({drawn_text(rng, 3): body}) if number % 3 else body).encode("utf-8", "surrogatepass"),
+            keys=keys[:2000],
+            unique_key=f"U{number}{drawn_text(rng, 3).translate(bare)}"[:200],
+            tags=tag[:2000],
+            properties=properties,
+        )
+    waits = {"REAL_TOPIC": topics[0], "TIMER_OUT_MS": str(writer.last_store_timestamp + 3_600_000)}
+    writer.append("rmq_sys_wheel_timer", properties=waits, keys="waits", tags=drawn_text(rng, 6))
+    writer.close()
+    return writer.root
+
+
+@pytest.mark.parametrize("seed", range(DRAWN))
+def test_whatever_a_store_says_no_view_runs_or_fetches_it(one_browser: Browser, tmp_path: Path, seed: int) -> None:
+    from storage.store.message_store import MessageStore
+
+    store = MessageStore.open(drawn_store(tmp_path, seed))
+    topics = [each for each in store.queues.topics() if not each.startswith("rmq_sys")]
+    assert topics
+    with serving_page([service_of(store)]) as origin:
+        one_browser.server = origin
+        one_browser.complaints()
+        views: list[tuple[str, dict[str, str]]] = [(view, {}) for view in ("", "pending", "space", "health")]
+        views += [("topic", {"topic": topic}) for topic in topics]
+        views += [("search", {"contains": "<"}), ("find", {"text": "waits"})]
+        for view, parameters in views:
+            one_browser.open(view, **parameters)
+            one_browser.see("main *")
+            one_browser.until(lambda: not one_browser.all("main [aria-busy=true]"))
+            assert_nothing_happened(one_browser)
+        for topic in topics:
+            one_browser.open("topic", topic=topic)
+            one_browser.click(".messages a.open")
+            one_browser.see(".body-panel")
+            one_browser.see(".life li")
+            assert_nothing_happened(one_browser)
+        one_browser.driver.get("about:blank")
 
 
 def test_json_binary_and_huge_bodies_stay_what_they_are(browser: Browser) -> None:
