@@ -252,6 +252,8 @@ SKIPS = {
     "storage/kernels/test_file_map.py": "a machine may have no compiler but ziglang",
     "test_build.py": "a machine may have no qemu",
     "test_deploy_server.py": "a machine may have no systemd",
+    "spark_jobs/test_full_disk.py": "only root may mount a disk",
+    "spark_jobs/test_read_only_store.py": "only root may mount a file system",
     "test_sanitizers.py": "a compiler may have no sanitizers",
     "test_wheels.py": "a machine may have few Pythons, and no root for those of another processor",
 }

@@ -4,6 +4,7 @@ What imports pyspark is imported when a job starts: a usage error must not wait 
 """
 
 import contextlib
+import errno
 import importlib.util
 import os
 import signal
@@ -39,6 +40,9 @@ STOPPED: Final = 130
 
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process."""
+
+_UNWRITABLE: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG})
+"""Why a place takes no output, besides that it is full; what reads a store has errors of its own."""
 
 EXTRA: Final = "rocketlens[spark]"
 
@@ -247,10 +251,12 @@ def ending_with_a_line(*, goes_on: bool) -> Iterator[None]:
         _fail("stopped; run the same command again to continue" if goes_on else "stopped", STOPPED)
     except (ConfigError, FilterSyntaxError) as error:
         _fail(str(error), USAGE)
-    except (RocketLensError, OSError) as error:
-        if not is_out_of_room(error) and isinstance(error, OSError):
-            raise
+    except RocketLensError as error:
         _fail(_said(error), USAGE if is_out_of_room(error) else STORE_ERROR)
+    except OSError as error:
+        if not is_out_of_room(error) and error.errno not in _UNWRITABLE:
+            raise
+        _fail(_said(error), USAGE)
 
 
 def check_places(options: JobOptions) -> None:

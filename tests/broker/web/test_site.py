@@ -68,7 +68,7 @@ class Sites:
         async def receive() -> dict[str, Any]:
             nonlocal asked
             if asked:
-                await asyncio.sleep(3600)
+                await asyncio.Event().wait()
             asked = True
             return {"type": "http.request", "body": b"", "more_body": False}
 
