@@ -9,7 +9,7 @@ import pytest
 from heartbeats import consumer, heartbeat
 from interop.official_broker import official_broker
 from interop.rocketlens_process import rocketlens_serving
-from interop.stages import committed
+from interop.stages import WAIT_SECONDS, committed
 from interop.stored import stored
 from interop.wire import Frame, FrameSplitter, encode_request
 
@@ -24,7 +24,7 @@ OWN = {("CG_TAG", "TopicTest", 1): 3, ("CG_new", "TopicTest", 2): 7, ("CG_new", 
 def commit(server: tuple[str, int]) -> None:
     """Commit `OWN` as a member of its groups."""
     groups = [consumer(group) for group in sorted({group for group, _, _ in OWN})]
-    with socket.create_connection(server, 5) as connection:
+    with socket.create_connection(server, WAIT_SECONDS) as connection:
         splitter = FrameSplitter()
 
         def ask_here(code: int, fields: dict[str, str], body: bytes = b"") -> Frame:

@@ -31,7 +31,7 @@ from interop.official_broker import (
     official_pair,
 )
 from interop.rocketlens_process import rocketlens_serving
-from interop.stages import wait_until
+from interop.stages import WAIT_SECONDS, wait_until
 from interop.stored import Stored, stored
 from interop.wire import ask, encode_request
 from storage.store.message_store import MessageStore
@@ -295,7 +295,7 @@ def has_all(client: JavaClient, wanted: set[tuple[int, int]], name: str = "it") 
 
 @contextlib.contextmanager
 def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
-    with socket.create_connection(address, 5) as connection:
+    with socket.create_connection(address, WAIT_SECONDS) as connection:
         yield connection
 
 
