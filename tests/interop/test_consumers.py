@@ -50,13 +50,16 @@ class Run:
         return self.client.version == OLD_CLIENT_VERSION
 
     def group(self, name: str) -> str:
-        return group_of(self.client, name)
+        return group_of(self.client, self.stage, name)
 
 
-def group_of(client: JavaClient, name: str) -> str:
-    """Members of one broadcasting group differ in the end of their names."""
-    name = name.removesuffix("-too")
-    return f"CG_{name}_{client.version}_{client.form}".replace(".", "-")
+def group_of(client: JavaClient, stage: Stage, name: str) -> str:
+    """Members of one broadcasting group differ in the end of their names.
+
+    A client keeps the offsets of such a group itself, so each server has its own.
+    """
+    name, server = name.removesuffix("-too"), "ours" if stage.is_read_only else "official"
+    return f"CG_{name}_{client.version}_{client.form}_{server}".replace(".", "-")
 
 
 @pytest.fixture(scope="module")
@@ -76,20 +79,22 @@ def run(request: pytest.FixtureRequest, store: Stored, stage: Stage, java: Java)
     client = java(*CLIENTS[request.param])
     # The official broker takes refused messages back, and delivers them again from a retry topic.
     flows = FLOWS | ({"failing": FAILING} if stage.is_read_only else {})
-    client.consume(stage.name_server, {name: flow.subscription(group_of(client, name)) for name, flow in flows.items()})
+    client.consume(
+        stage.name_server, {name: flow.subscription(group_of(client, stage, name)) for name, flow in flows.items()}
+    )
     for name in FLOWS:
         wait_until(partial(has_drained, store, stage, client, name), f"consumer {name} at the end of its queues")
     failing = let_failing_consumer_succeed(store, client) if "failing" in flows else None
     lite_offset = client.offset_for_timestamp("lite", 3, 1)
     consumed = client.end(*flows)
-    pulled = client.pull(stage.name_server, group_of(client, "pull"), "BulkTopic", "Tag1 || Tag2")
+    pulled = client.pull(stage.name_server, group_of(client, stage, "pull"), "BulkTopic", "Tag1 || Tag2")
     yield Run(store, stage, client, consumed, pulled, lite_offset, failing)
     client.disconnect(stage.name_server)
 
 
 def has_drained(store: Stored, stage: Stage, client: JavaClient, name: str) -> bool:
     flow = FLOWS[name]
-    if not stage.has_asked_for_more(group_of(client, name), flow.topic, ends(store, flow.topic)):
+    if not stage.has_asked_for_more(group_of(client, stage, name), flow.topic, ends(store, flow.topic)):
         return False
     return len(client.look(name).messages) >= len(expected(store, flow))
 
