@@ -18,14 +18,13 @@ from spark_jobs.places.remote_file import FETCHED_AT_ONCE, RemoteObject
 from spark_jobs.places.remote_tree import local_copy
 from spark_jobs.scan.segment_window import SegmentWindow
 from storage.build.dispatch_scan import DispatchOptions, DispatchScan
-from storage.files.mapped_file import MappedFile, list_segment_files
+from storage.files.mapped_file import MappedFile
 from storage.index.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine_shape
 from storage.index.index_mark import read_mark
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.records import MAGIC
 from storage.log.log_place import HEAD_BYTES
-from storage.queue.consume_queue import UNIT_DTYPE
-from storage.queue.queue_store import directories
+from storage.recovery.queue_ends import recovered_queues_end
 
 FOLLOWING_BYTES: Final = 8 * 1024 * 1024
 """How far behind an index file's last record the next keyed one is looked for."""
@@ -49,7 +48,7 @@ class SegmentPlace(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProbeTask(msgspec.Struct, frozen=True):
-    """What to ask: `heads`, `queues` (the directory of plain queues) or `index_file`; the others are empty.
+    """What to ask: `heads`, `queues` (the root of the store) or `index_file`; the others are empty.
 
     `remote` is the index file as it was listed, if its path is a URL.
     """
@@ -102,11 +101,11 @@ class StoreHeads(msgspec.Struct, frozen=True):
 
 
 def probe(task: ProbeTask) -> StoreHeads | int | IndexFileFacts:
-    """Answer one task: with StoreHeads, with :func:`queues_end`, or with what an index file is."""
+    """Answer one task: with StoreHeads, with where the queues end, or with what an index file is."""
     if task.heads:
         return _look_at_heads(task.segments)
     if task.queues:
-        return queues_end(Path(task.queues))
+        return recovered_queues_end(Path(task.queues))
     with local_copy(task.index_file, task.remote) as path:
         return check_index_file(path, LogReader(task.segments), task.slots)
 
@@ -164,25 +163,6 @@ def _opened(place: SegmentPlace) -> Iterator[SegmentWindow | None]:
         return
     with window:
         yield window
-
-
-def queues_end(directory: Path) -> int:
-    """Physical offset up to which any of the plain queues below a directory reaches; 0 without queues.
-
-    Raises StoreError where a directory cannot be listed: what lies in it is not known to be nothing.
-    """
-    queues = (directory / topic / queue for topic in directories(directory) for queue in directories(directory / topic))
-    return max(map(_queue_end, queues), default=0)
-
-
-def _queue_end(directory: Path) -> int:
-    files = list_segment_files(directory)[0]
-    for _, path in reversed(files):
-        units = np.fromfile(path, dtype=UNIT_DTYPE)
-        valid = units[(units["size"] > 0) & (units["size"] < 0x7FFFFFFF)]
-        if valid.size:
-            return int(valid["physical_offset"][-1]) + int(valid["size"][-1])
-    return 0
 
 
 class LogReader:

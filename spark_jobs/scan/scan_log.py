@@ -12,10 +12,10 @@ from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import IndexFileFacts, ProbeTask, StoreHeads, probe
-from spark_jobs.scan.recovery import SegmentHead, recovery_start
 from spark_jobs.scan.scan_segment import PHASE, ScanSummary, ScanTask, scan_segment
 from spark_jobs.scan.source import StoreSource
 from storage.log.segment_list import boundaries
+from storage.recovery.start_place import SPARED, SegmentHead, StartFacts, recovery_start
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
@@ -62,7 +62,7 @@ def probe_source(
     """
     tasks = [
         ProbeTask(source.segments, heads=True),
-        ProbeTask(source.segments, queues=str(source.layout.consume_queue)),
+        ProbeTask(source.segments, queues=str(source.layout.root)),
     ]
     names = source.index_files if index else ()
     tasks += [
@@ -70,12 +70,8 @@ def probe_source(
     ]
     answers = run_tasks(context, "probe", tasks, probe)
     store, end = cast("StoreHeads", answers[0]), cast("int", answers[1])
-    start = recovery_start(
-        [SegmentHead(*head) for head in store.heads],
-        has_crashed=source.has_crashed,
-        checkpoint=source.checkpoint,
-        queues_end=end if queues_stay else source.end,
-    )
+    facts = StartFacts(source.has_crashed, source.checkpoint, end if queues_stay else source.end)
+    start = recovery_start([SegmentHead(*head) for head in store.heads], facts, SPARED)
     return Probed(store.first_entries, tuple(cast("list[IndexFileFacts]", answers[2:])), start, store.last_base)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from protocol.errors import StoreError
 from storage.doctor.finding import CLEARED_BY_A_START, CheckFindings, DoctorFinding, Severity
+from storage.doctor.next_start import NextStart
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
 from storage.layout.checkpoint import CHECKPOINT, Checkpoint
@@ -16,33 +17,42 @@ MARGIN_MS = 60_000
 HARMLESS = "no fix is needed to serve the store"
 
 
-def check_checkpoint(store: OpenedStore, samples: Sequence[Sample]) -> list[DoctorFinding]:
-    """Check that the checkpoint exists, is complete, and is not ahead of log, queues or index."""
+def check_checkpoint(
+    store: OpenedStore, samples: Sequence[Sample], start: NextStart | None = None
+) -> list[DoctorFinding]:
+    """Check that the checkpoint exists, is complete, and is not ahead of log, queues or index.
+
+    Where the next `start` would cut the log without a checkpoint, none is advised to remove it.
+    """
     findings, path = CheckFindings.of("checkpoint"), store.layout.checkpoint
     try:
         checkpoint = Checkpoint.read(path)
     except StoreError as error:
         found = str(error).partition(": ")[2] or str(error)
         meaning = "a broker that starts here cannot know what was flushed"
-        findings.add(Severity.WARNING, path, found, meaning, _start_anew(store), position=0)
+        findings.add(Severity.WARNING, path, found, meaning, _start_anew(store, start), position=0)
         return findings.listed()
     if checkpoint is None:
         meaning = "after a crash a broker reads its whole log again, and deletes all index files"
         findings.add(Severity.WARNING, path, "is missing", meaning, store.command("rebuild index"))
         return findings.listed()
     if samples:
-        _check_times(store, checkpoint, max(sample.store_timestamp for sample in samples), findings)
-    _check_offsets(store, checkpoint, findings)
+        _check_times(store, checkpoint, max(sample.store_timestamp for sample in samples), start, findings)
+    _check_offsets(store, checkpoint, start, findings)
     return findings.listed()
 
 
-def _start_anew(store: OpenedStore) -> str:
+def _start_anew(store: OpenedStore, start: NextStart | None) -> str:
     """What makes a recovery read all of the log; without a checkpoint a broker would delete the index after a crash."""
+    if start is not None and start.needs_checkpoint:
+        return f"{HARMLESS}; leave it as it is: a recovery that reads more of the log meets damage, and cuts it there"
     path = shlex.quote(str(store.layout.checkpoint))
     return f"{HARMLESS}; before a broker starts here: rm {path} && {store.command('rebuild index')}"
 
 
-def _check_times(store: OpenedStore, checkpoint: Checkpoint, newest: int, findings: CheckFindings) -> None:
+def _check_times(
+    store: OpenedStore, checkpoint: Checkpoint, newest: int, start: NextStart | None, findings: CheckFindings
+) -> None:
     """Report times that are later than the newest message's, or that are 0."""
     stated = {
         "physic_msg_timestamp": checkpoint.physic_msg_timestamp,
@@ -53,7 +63,7 @@ def _check_times(store: OpenedStore, checkpoint: Checkpoint, newest: int, findin
         if timestamp > newest + MARGIN_MS:
             found = f"{name} is {format_timestamp(timestamp)}, the newest message was stored {format_timestamp(newest)}"
             meaning = "it belongs to another log, or the log was cut: a broker's recovery may start too late"
-            _add(store, findings, Severity.WARNING, found, meaning, _start_anew(store), 8 * number)
+            _add(store, findings, Severity.WARNING, found, meaning, _start_anew(store, start), 8 * number)
         elif timestamp < 0:
             found, meaning = (
                 f"{name} is {timestamp}",
@@ -62,7 +72,9 @@ def _check_times(store: OpenedStore, checkpoint: Checkpoint, newest: int, findin
             _add(store, findings, Severity.WARNING, found, meaning, HARMLESS, 8 * number)
 
 
-def _check_offsets(store: OpenedStore, checkpoint: Checkpoint, findings: CheckFindings) -> None:
+def _check_offsets(
+    store: OpenedStore, checkpoint: Checkpoint, start: NextStart | None, findings: CheckFindings
+) -> None:
     """Report physical offsets behind the end of the log."""
     stated = {
         "confirm_physical_offset": (checkpoint.confirm_physical_offset, 32),
@@ -74,7 +86,7 @@ def _check_offsets(store: OpenedStore, checkpoint: Checkpoint, findings: CheckFi
             meaning = (
                 "the log was cut, or the checkpoint belongs to another one: a broker's recovery may start too late"
             )
-            remedy = CLEARED_BY_A_START if store.state.has_crashed else _start_anew(store)
+            remedy = CLEARED_BY_A_START if store.state.has_crashed else _start_anew(store, start)
             _add(store, findings, Severity.WARNING, found, meaning, remedy, position)
 
 

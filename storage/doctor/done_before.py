@@ -1,7 +1,8 @@
 """Leave out advice to do what has just been done: what a rebuild left as it is, another one leaves as well.
 
 A rebuild in place leaves backups whose names say when it was. As long as nothing was written since, it would make the
-same files again.
+same files again. That is not so where messages of the log were left out of queues or index: by choice, or since the
+log ended for the rebuild where a broker's start would cut it, as long as `abort` was there.
 """
 
 import os
@@ -19,6 +20,9 @@ from storage.layout.store_layout import CONSUME_QUEUE, INDEX
 MADE_BY: Final = {"rebuild queues": CONSUME_QUEUE, "rebuild index": INDEX}
 """What each command replaces in a store."""
 
+OF_THE_LOG: Final = ("liveness", "index-reach", "queue-reach")
+"""Checks that name messages which the log has: a rebuild of all of it finds them."""
+
 TOLERATED_SECONDS: Final = 1.0
 """Names of backups are whole seconds."""
 
@@ -32,7 +36,9 @@ def without_repeated_advice(store: OpenedStore, findings: Iterable[DoctorFinding
     }
     return [
         replace(finding, remedy=_nothing_more(finding.remedy, moment))
-        if (moment := done.get(finding.remedy)) is not None and not _is_newer(Path(finding.path), moment)
+        if finding.check not in OF_THE_LOG
+        and (moment := done.get(finding.remedy)) is not None
+        and not _is_newer(Path(finding.path), moment)
         else finding
         for finding in findings
     ]

@@ -15,11 +15,13 @@ from storage.doctor.index_health import IndexFileHealth, check_index_files, meas
 from storage.doctor.index_reach import check_index_reach, indexed_ranges, measure_index_reach
 from storage.doctor.liveness import check_liveness
 from storage.doctor.log_end import check_log_end
+from storage.doctor.next_start import check_next_start, foretell_start, safe_advice
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.queue_reach import check_queue_reach, measure_reach
 from storage.doctor.queues import check_queues
 from storage.doctor.sampling import sample_log
 from storage.doctor.segments import check_segments
+from storage.recovery.log_outcome import LogOutcome
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
@@ -31,8 +33,8 @@ STEPS = ("the log", "the log's end", "index files", "what the index covers", "wh
 class Diagnosis:
     """What an examination found, the worst first; `state` is live, crashed or stopped.
 
-    `minimum`, `end`, `queues_end` and `unindexed_messages` are physical offsets and a number; `seconds` is how long it
-    took.
+    `minimum`, `end`, `queues_end` and `unindexed_messages` are physical offsets and a number; `next_starts` is what the
+    next start of each kind of broker makes of the log, empty where it is not foretold; `seconds` is how long it took.
     """
 
     store: str
@@ -42,6 +44,7 @@ class Diagnosis:
     end: int
     queues_end: int
     unindexed_messages: int
+    next_starts: tuple[LogOutcome, ...]
     index_files: tuple[IndexFileHealth, ...]
     coverage: Coverage
     findings: tuple[DoctorFinding, ...]
@@ -68,7 +71,8 @@ def examine(
     store = OpenedStore.open(root, commit_log_directories, vouched)
     samples = sample_log(store.commit_log)
     begin_step(1)
-    log_end, damaged = check_log_end(store)
+    next_start = foretell_start(store)
+    log_end, damaged = check_log_end(store, next_start)
     begin_step(2)
     measured = measure_index_files(store)
     begin_step(3)
@@ -77,6 +81,7 @@ def examine(
     queue_reach = measure_reach(store, samples)
     begin_step(5)
     findings = [
+        *check_next_start(store, next_start),
         *check_liveness(store, index_reach.messages),
         *check_segments(store),
         *log_end,
@@ -85,10 +90,10 @@ def examine(
         *check_index_files(store, measured),
         *check_index_reach(store, index_reach),
         *check_clock(store, samples),
-        *check_checkpoint(store, samples),
+        *check_checkpoint(store, samples, next_start),
         *check_config(store),
     ]
-    advised = without_repeated_advice(store, findings)
+    advised = without_repeated_advice(store, safe_advice(store, next_start, findings))
     log = store.commit_log
     return Diagnosis(
         store=str(root),
@@ -98,6 +103,7 @@ def examine(
         end=log.end,
         queues_end=queue_reach.end,
         unindexed_messages=index_reach.messages,
+        next_starts=next_start.outcomes if next_start else (),
         index_files=tuple(measured),
         coverage=picture_coverage(
             [(segment.base_offset, segment.end) for segment in log.segments],

@@ -3,6 +3,7 @@
 import itertools
 
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
+from storage.doctor.next_start import NextStart
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
 from storage.doctor.words import damaged_record
 from storage.kernels import records as codes
@@ -14,10 +15,11 @@ WALKED_BYTES = 2 * 1024 * 1024 * 1024
 """Bytes at the end of the log whose records are read one by one; the rest is read by `--deep`."""
 
 MOST_RANGES = 1000
+LOST = "the messages there are lost; all others are served"
 
 
-def check_log_end(store: OpenedStore) -> tuple[list[DoctorFinding], list[Range]]:
-    """Findings, and the ranges of physical offsets in which messages are damaged."""
+def check_log_end(store: OpenedStore, start: NextStart | None) -> tuple[list[DoctorFinding], list[Range]]:
+    """Findings, and the ranges of physical offsets in which messages are damaged; `start` is the next one, foretold."""
     findings = CheckFindings.of("log-end")
     log = store.commit_log
     damaged: list[Range] = []
@@ -33,7 +35,7 @@ def check_log_end(store: OpenedStore) -> tuple[list[DoctorFinding], list[Range]]
                 Severity.ERROR,
                 segment.file.path,
                 f"{damaged_record(damage.code).sentence()} ({damage.length} bytes passed over)",
-                "the messages there are lost; all others are served",
+                _meaning(start, damage),
                 _remedy(store, damage),
                 position=damage.start - segment.base_offset,
                 physical_offset=damage.start,
@@ -41,6 +43,13 @@ def check_log_end(store: OpenedStore) -> tuple[list[DoctorFinding], list[Range]]
     _check_torn_end(store, findings)
     _check_committed(store, findings)
     return findings.listed(), sorted(damaged)
+
+
+def _meaning(start: NextStart | None, damage: DamagedRange) -> str:
+    if start is None:
+        return f"{LOST} here; whether a broker that starts cuts its log there is not foretold for such a store"
+    is_cut = any(damage.start >= each.end for each in start.losing)
+    return f"{LOST} here, but a broker that starts cuts its log at or before it" if is_cut else LOST
 
 
 def _remedy(store: OpenedStore, damage: DamagedRange) -> str:

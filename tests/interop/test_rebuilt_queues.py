@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from interop.official_broker import OfficialProcess, official_broker
-from interop.wire import Frame, ask
+from interop.pulling import FOUND, delivered, offset, pull
+from interop.wire import ask
 from oracles import read_record
 from protocol.codes import RequestCode
 from queue_rebuild import Rebuilt
@@ -35,8 +36,7 @@ LOST = {"Whole": (0, 0), "Few": (40, 3), "Many": (40, 300), "More": (40, 1500), 
 """Of each topic's messages: the first that is lost, and how many."""
 
 BROKERS_WAY = "BrokersWay"
-SEND, PULL, MAX_OFFSET, MIN_OFFSET = 10, 11, 30, 31
-FOUND, RETRY_IMMEDIATELY = 0, 20
+SEND, MAX_OFFSET, MIN_OFFSET = 10, 30, 31
 
 
 def spoil(writer: StoreWriter, written: list[Written]) -> list[Damage]:
@@ -84,41 +84,6 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
 def broker(damaged: StoreWriter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OfficialProcess]:
     with official_broker(damaged.root, tmp_path_factory.mktemp("broker"), properties=PROPERTIES) as running:
         yield running
-
-
-def pull(broker: OfficialProcess, topic: str, queue_offset: int, maximum: int) -> Frame:
-    return ask(
-        broker.address,
-        PULL,
-        {
-            "topic": topic, "queueId": "0", "queueOffset": str(queue_offset), "maxMsgNums": str(maximum),
-            "consumerGroup": "SELF_TEST_C_GROUP", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
-            "subscription": "*", "subVersion": "0", "expressionType": "TAG", "maxMsgBytes": "1000000",
-        },
-    )  # fmt: skip
-
-
-def delivered(broker: OfficialProcess, topic: str, maximum: int = 32, start: int = 0) -> list[int]:
-    """Physical offsets of what a consumer gets from an offset to the queue's end, a repetition in a row once."""
-    offsets: list[int] = []
-    following = start
-    while following < offset(broker, MAX_OFFSET, topic):
-        answer = pull(broker, topic, following, maximum)
-        assert answer.code in (FOUND, RETRY_IMMEDIATELY), answer.header
-        position = 0
-        while position < len(answer.body):
-            record = read_record(answer.body, position)
-            assert record is not None
-            if record.physical_offset not in offsets[-1:]:
-                offsets.append(record.physical_offset)
-            position += record.total_size
-        assert int(answer.header["extFields"]["nextBeginOffset"]) > following
-        following = int(answer.header["extFields"]["nextBeginOffset"])
-    return offsets
-
-
-def offset(broker: OfficialProcess, code: int, topic: str) -> int:
-    return int(ask(broker.address, code, {"topic": topic, "queueId": "0"}).header["extFields"]["offset"])
 
 
 def send(broker: OfficialProcess, topic: str) -> int:

@@ -9,6 +9,14 @@ from store_writer import StoreWriter, Written
 
 SEGMENT = 16384
 NOW = 1_700_000_000_000
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+"""A program that holds the lock of a store, as a broker that runs, until its input ends."""
 
 
 def make_store(root: Path, count: int = 200, **options: object) -> tuple[StoreWriter, list[Written]]:

@@ -4,18 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from doctoring import findings_of, make_store, only
+from doctoring import HOLD, findings_of, make_store, only
 from spark_jobs.publish.new_checkpoint import write_checkpoint
 from storage.doctor.examine import examine
 from storage.doctor.finding import CLEARED_BY_A_START, Severity
-
-HOLD = """
-import fcntl, sys
-file = open(sys.argv[1], "r+")
-fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-print("held", flush=True)
-sys.stdin.read()
-"""
 
 
 def test_a_crash_is_told_by_abort_without_a_lock(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How far the queues of a store reach, as a recovery asks: of directories that cannot be listed it is not known."""
+"""How far the queues of a store reach once they are recovered; of directories that cannot be listed it is not known."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import StoreError
-from spark_jobs.scan.probe_store import queues_end
+from storage.recovery.queue_ends import recovered_queues_end
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -23,8 +23,8 @@ def queues(tmp_path: Path) -> Path:
 
 def test_queues_reach_to_the_end_of_the_last_record_that_one_leads_to(queues: Path) -> None:
     log = MessageStore.open(queues.parent).commit_log
-    assert queues_end(queues) == log.end > 0
-    assert queues_end(queues.with_name("no such directory")) == 0
+    assert recovered_queues_end(queues.parent) == log.end > 0
+    assert recovered_queues_end(queues.with_name("no such directory")) == -1
 
 
 @pytest.mark.parametrize("below", ["", "T1", "T1/2"])
@@ -40,5 +40,5 @@ def test_a_directory_that_cannot_be_listed_is_no_empty_one(
 
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(StoreError, match="Permission denied") as caught:
-        queues_end(queues)
+        recovered_queues_end(queues.parent)
     assert str(refused) in str(caught.value)

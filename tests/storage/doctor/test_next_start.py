@@ -1,0 +1,294 @@
+"""The doctor foretells a broker's start: first of all that it would cut the log, and no advice that would lose it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import golden_store
+from doctoring import HOLD, SEGMENT, findings_of, make_store, put
+from spark_jobs.publish.new_checkpoint import write_checkpoint
+from storage.doctor.examine import Diagnosis, examine
+from storage.doctor.finding import CLEARED_BY_A_START, DoctorFinding, Severity
+from store_writer import Written
+
+WORDS = "do not start a broker on this store: its recovery will cut"
+COPY = "copy {} from a slave, or wait with the start"
+
+
+def segment(root: Path, number: int) -> Path:
+    return root / "commitlog" / f"{SEGMENT * number:020d}"
+
+
+def make_damaged(
+    root: Path, *damaged: int, crashed: bool = True, checkpoint: dict[str, int] | None = None
+) -> list[Written]:
+    """A store of eight segments with zeros in some of them; its checkpoint, by default, knows nothing."""
+    writer, written = make_store(root, 900)
+    (writer.crash if crashed else writer.close)()
+    (root / "checkpoint").unlink()
+    fields = {"index_msg_timestamp": written[-1].store_timestamp} | (checkpoint or {})
+    write_checkpoint(root / "checkpoint", root / "checkpoint", **fields)
+    for number in damaged:
+        put(segment(root, number), SEGMENT // 2, bytes(2000))
+    return written
+
+
+def first_lost(written: list[Written], number: int) -> Written:
+    """The message in which the zeros in a segment begin."""
+    return [each for each in written if each.physical_offset <= SEGMENT * number + SEGMENT // 2][-1]
+
+
+def behind(written: list[Written], number: int) -> list[Written]:
+    """The messages behind the zeros in a segment."""
+    return [each for each in written if each.physical_offset >= SEGMENT * number + SEGMENT // 2 + 2000]
+
+
+def first(diagnosis: Diagnosis) -> DoctorFinding:
+    assert [finding.check for finding in diagnosis.findings].count("next-start") == 1
+    finding = diagnosis.findings[0]
+    assert (finding.check, finding.severity) == ("next-start", Severity.ERROR)
+    return finding
+
+
+def test_abort_before_damage_is_first_of_all_a_warning_not_to_start(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    written = make_damaged(root, 4)
+    diagnosis = examine(root)
+    finding = first(diagnosis)
+    lost, end = first_lost(written, 4).physical_offset, written[-1].physical_offset + written[-1].size
+    assert finding.found == f"{WORDS} {end - lost:,} bytes, about {len(behind(written, 4))} messages"
+    assert (finding.path, finding.physical_offset) == (str(segment(root, 4)), lost)
+    assert "deletes 4 segments behind" in finding.meaning  # three with messages, and the one made in advance
+    for outcome in diagnosis.next_starts:
+        assert (outcome.start, outcome.end, outcome.cut_bytes) == (0, lost, end - lost)
+        assert outcome.cut_messages == len(behind(written, 4))
+        assert outcome.deleted == tuple(str(segment(root, number)) for number in (5, 6, 7, 8))
+
+
+def test_a_log_behind_the_damage_is_made_whole_by_a_rebuild_beside_the_store(tmp_path: Path) -> None:
+    root = tmp_path / "my store"
+    make_damaged(root, 4)
+    remedy = first(examine(root)).remedy
+    assert remedy.startswith(
+        f"rocketlens rebuild all '{root}' --out '{root}-rebuilt'; test -d '{root}-rebuilt'/index && "
+    )
+    assert remedy.endswith(f" && mv '{root}-rebuilt'/* '{root}'/ && mv '{root}'/abort '{root}'/abort.bak")
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_the_line_moves_in_what_was_made_and_keeps_what_was_there(
+    tmp_path: Path, owned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    make_damaged(root, 4)
+    if not owned:
+        monkeypatch.setattr(os, "geteuid", lambda: root.stat().st_uid + 1)
+    remedy = first(examine(root)).remedy
+    assert ("chown -R --reference=" in remedy) is not owned
+    command = tmp_path / "bin" / "rocketlens"
+    command.parent.mkdir()
+    command.write_text('#!/bin/sh\n[ "$*" = "$EXPECTED" ] && mkdir -p "$5/index/new" "$5/consumequeue/new"; exit 4\n')
+    command.chmod(0o755)
+    expected = f"rebuild all {root} --out {root}-rebuilt"
+    environment = {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}", "EXPECTED": expected}
+    for _ in range(2 if owned else 1):  # a second time it does nothing, and says so
+        subprocess.run(["sh", "-c", remedy], env=environment, check=False, capture_output=True)
+        assert [path.name for path in (root / "index").iterdir()] == ["new"]
+        assert [path.name for path in (root / "consumequeue").iterdir()] == ["new"]
+        names = sorted(path.name.partition("-")[0] for path in root.iterdir() if ".bak" in path.name)
+        assert names == ["abort.bak", "checkpoint.bak", "consumequeue.bak", "index.bak"]
+        assert not (root / "abort").exists()
+        environment["EXPECTED"] = "no rebuild"
+
+
+def test_nothing_is_moved_where_the_rebuild_fails(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_damaged(root, 4)
+    before = sorted(root.rglob("*"))
+    subprocess.run(["sh", "-c", first(examine(root)).remedy], env={"PATH": "/usr/bin:/bin"}, check=False)
+    assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("damaged", [(6,), (7,), (2, 7)])
+def test_damage_in_the_last_three_segments_is_left_to_a_slave(tmp_path: Path, damaged: tuple[int, ...]) -> None:
+    """The segment made in advance is the last one, so the seventh and eighth are the others."""
+    make_damaged(tmp_path, *damaged)
+    assert first(examine(tmp_path)).remedy == COPY.format(segment(tmp_path, damaged[0]))
+
+
+def test_after_a_clean_stop_damage_where_the_queues_end_is_warned_of(tmp_path: Path) -> None:
+    written = make_damaged(tmp_path, 7, crashed=False)
+    finding = first(examine(tmp_path))
+    assert finding.found.endswith(f"about {len(behind(written, 7))} messages")
+    assert finding.remedy == COPY.format(segment(tmp_path, 7))
+
+
+def test_brokers_that_recover_differently_are_told_apart(tmp_path: Path) -> None:
+    written = make_damaged(tmp_path, 6, crashed=False)
+    diagnosis = examine(tmp_path)
+    finding = first(diagnosis)
+    assert [each.cut_messages for each in diagnosis.next_starts] == [0, 0, len(behind(written, 6))]
+    assert finding.found.endswith("messages (brokers 4.x to 5.3.0); a broker 5.5 or 5.3.1 to 5.4 cuts nothing")
+    assert finding.remedy.startswith("start none but a broker 5.5 or 5.3.1 to 5.4, else copy ")
+
+
+def test_after_a_clean_stop_damage_far_before_the_end_is_not_met(tmp_path: Path) -> None:
+    make_damaged(tmp_path, 3, crashed=False)
+    diagnosis = examine(tmp_path)
+    assert findings_of(diagnosis, "next-start") == []
+    (damage,) = findings_of(diagnosis, "log-end")
+    assert damage.meaning == "the messages there are lost; all others are served"
+
+
+def test_queues_that_are_gone_have_a_broker_read_its_log_from_farther_back(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_damaged(root, 3, crashed=False)
+    shutil.rmtree(root / "consumequeue")
+    (root / "consumequeue").mkdir()
+    assert first(examine(root)).remedy.startswith(f"rocketlens rebuild all {root} --out ")
+
+
+def test_a_checkpoint_behind_the_damage_keeps_a_recovery_from_it(tmp_path: Path) -> None:
+    written = make_damaged(tmp_path, 3)
+    late = {"logics_physical_offset": SEGMENT * 5, "logics_msg_timestamp": 1, "physic_msg_timestamp": 1}
+    write_checkpoint(tmp_path / "checkpoint", tmp_path / "checkpoint", **late)
+    newest, *older = examine(tmp_path).next_starts
+    assert (newest.start, newest.cut_messages) == (SEGMENT * 5, 0)
+    assert {each.cut_messages for each in older} == {len(behind(written, 3))}
+
+
+def test_a_checkpoint_that_keeps_a_recovery_from_damage_is_not_to_be_removed(tmp_path: Path) -> None:
+    make_damaged(tmp_path, 3)
+    ahead = dict.fromkeys(("logics_msg_timestamp", "physic_msg_timestamp"), 2_000_000_000_000)
+    write_checkpoint(tmp_path / "checkpoint", tmp_path / "checkpoint", logics_physical_offset=SEGMENT * 6, **ahead)
+    diagnosis = examine(tmp_path)
+    assert findings_of(diagnosis, "next-start") == []
+    remedies = {finding.remedy for finding in findings_of(diagnosis, "checkpoint")}
+    assert remedies
+    assert all("leave it as it is" in remedy and "rm " not in remedy for remedy in remedies)
+
+
+def test_abort_before_damage_is_never_nothing_to_do(tmp_path: Path) -> None:
+    """By default a recovery starts behind the damage here; with an option of the broker's it does not."""
+    root = tmp_path / "store"
+    written = make_damaged(root)
+    spoilt = first_lost(written, 3).physical_offset
+    put(segment(root, 3), spoilt - 3 * SEGMENT + 90, b"\xff\xff")
+    late = dict.fromkeys(("logics_msg_timestamp", "physic_msg_timestamp"), written[-1].store_timestamp + 3000)
+    write_checkpoint(root / "checkpoint", root / "checkpoint", logics_physical_offset=SEGMENT * 6, **late)
+    diagnosis = examine(root)
+    assert {each.cut_bytes for each in diagnosis.next_starts} == {0}
+    (abort,) = findings_of(diagnosis, "liveness")
+    assert abort.severity is Severity.WARNING
+    assert "messageIndexSafe=true reads more, meets damage" in abort.meaning
+    assert abort.remedy.startswith(f"rocketlens rebuild all {root} --out {root}-rebuilt; ")
+
+
+def test_what_only_an_old_broker_cuts_may_be_rebuilt_in_place_for_others(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_damaged(root, 6, crashed=False)
+    no_index(root)
+    diagnosis = examine(root)
+    assert [bool(each.cut_bytes) for each in diagnosis.next_starts] == [False, False, True]
+    assert {each.remedy for each in findings_of(diagnosis, "index-reach")} == {f"rocketlens rebuild index {root}"}
+
+
+def test_a_broker_that_runs_is_not_to_be_restarted_before_damage(tmp_path: Path) -> None:
+    make_damaged(tmp_path, 7, crashed=False)
+    (tmp_path / "abort").write_text("1")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        finding = first(examine(tmp_path))
+        process.communicate("")
+    assert finding.found.startswith("do not restart the broker on this store: its recovery will cut ")
+    assert finding.remedy.startswith(f"let it run; before it is stopped, copy {segment(tmp_path, 7)} from a slave")
+
+
+def no_index(root: Path) -> None:
+    shutil.rmtree(root / "index")
+
+
+def short_queue(root: Path) -> None:
+    (root / "consumequeue" / "T" / "1" / f"{1000:020d}").write_bytes(bytes(980))
+
+
+def lagging_queues(root: Path) -> None:
+    for path in (root / "consumequeue").rglob("0*0"):
+        if path.is_file() and int(path.name) >= 3000:
+            path.unlink()
+
+
+def torn_end(root: Path) -> None:
+    last = max(path for path in (root / "commitlog").iterdir() if any(path.read_bytes()))
+    end = len(last.read_bytes().rstrip(b"\0"))
+    put(last, end + 2, b"torn" * 30)
+
+
+@pytest.mark.parametrize("harm", [no_index, short_queue, lagging_queues, torn_end])
+@pytest.mark.parametrize("number", [4, 7])
+def test_no_other_advice_starts_a_broker_or_rebuilds_what_ends_at_the_damage(
+    tmp_path: Path, harm: Callable[[Path], None], number: int
+) -> None:
+    root = tmp_path / "store"
+    make_damaged(root, number)
+    harm(root)
+    diagnosis = examine(root)
+    first(diagnosis)
+    others = [finding for finding in diagnosis.findings if finding.check != "next-start"]
+    assert {"liveness", "log-end"} <= {finding.check for finding in others}
+    assert not [finding for finding in others if finding.remedy.startswith("nothing to do")]
+    assert not [finding for finding in others if "rebuild" in finding.remedy or "compact" in finding.remedy]
+    assert len(others) > 2
+    (abort,) = findings_of(diagnosis, "liveness")
+    assert (abort.severity, "first finding" in abort.remedy) == (Severity.WARNING, True)
+
+
+def test_a_partly_built_index_is_not_said_to_be_all_that_the_log_has(tmp_path: Path) -> None:
+    """`rebuild index` in place ended at the damage; then `abort` was taken away, so that another run goes on."""
+    root = tmp_path / "store"
+    make_damaged(root, 4, crashed=False)
+    for path in sorted((root / "index").iterdir())[10:]:
+        path.unlink()
+    (root / "index.bak-20260102030405").mkdir()
+    for path in root.rglob("*"):
+        os.utime(path, (1_767_323_045, 1_767_323_045))
+    (finding,) = findings_of(examine(root), "index-reach")
+    assert finding.remedy == f"rocketlens rebuild index {root}"
+
+
+def test_a_sound_store_whose_broker_crashed_may_be_started(tmp_path: Path) -> None:
+    make_damaged(tmp_path)
+    diagnosis = examine(tmp_path)
+    assert [finding.remedy for finding in diagnosis.findings] == [CLEARED_BY_A_START]
+    assert [each.cut_bytes for each in diagnosis.next_starts] == [0, 0, 0]
+
+
+def test_what_is_not_read_is_not_called_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_damaged(tmp_path, 4)
+    monkeypatch.setattr("storage.recovery.log_outcome.MOST_WALKED", SEGMENT)
+    (finding,) = findings_of(examine(tmp_path), "next-start")
+    assert (finding.severity, finding.remedy) == (Severity.INFO, f"rocketlens doctor --deep {tmp_path}")
+
+
+def test_of_dledger_nothing_is_foretold(tmp_path: Path) -> None:
+    root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / "g2-dledger")
+    assert examine(root).next_starts == ()
+
+
+def test_of_queues_in_rocksdb_nothing_is_foretold(tmp_path: Path) -> None:
+    make_damaged(tmp_path, 4)
+    (tmp_path / "consumequeue").rename(tmp_path / "gone")
+    (tmp_path / "consumequeue_rocksdb").mkdir()
+    (tmp_path / "consumequeue_rocksdb" / "CURRENT").write_text("MANIFEST-000001\n")
+    diagnosis = examine(tmp_path)
+    assert diagnosis.next_starts == ()
+    (damage,) = findings_of(diagnosis, "log-end")
+    assert damage.meaning.endswith("whether a broker that starts cuts its log there is not foretold for such a store")

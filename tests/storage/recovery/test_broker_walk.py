@@ -1,0 +1,154 @@
+"""What a broker's recovery takes for a record, and where it ends the log (store-format §2.8, §6.3)."""
+
+from pathlib import Path
+
+import pytest
+
+from oracles import BLANK_MAGIC, packed
+from storage.log.commit_log import CommitLog
+from storage.recovery.broker_walk import BrokerWalk
+from storage.recovery.start_place import SegmentHead
+from store_writer import StoreWriter, Written
+
+SEGMENT = 8192
+
+
+def walk(root: Path, most_bytes: int = 1 << 30) -> BrokerWalk:
+    return BrokerWalk(CommitLog.open([root / "commitlog"]).segments, most_bytes)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> StoreWriter:
+    """A log of a little more than three segments."""
+    writer = StoreWriter(tmp_path, segment_size=SEGMENT)
+    for number in range(200):
+        writer.append("T", b"body" * 8, keys=f"k{number}", property_crc=number % 9 == 3)
+    writer.close()
+    assert len(writer.log.segments) == 4
+    return writer
+
+
+def in_segment(writer: StoreWriter, number: int) -> list[Written]:
+    return [each for each in writer.written if each.physical_offset // SEGMENT == number]
+
+
+def test_a_sound_log_ends_where_it_ends(writer: StoreWriter) -> None:
+    for number in range(4):
+        assert walk(writer.root).end_from(number) == writer.log.end
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_zeros_end_it_for_a_walk_that_starts_before_them(writer: StoreWriter, number: int) -> None:
+    damaged = in_segment(writer, number)[2]
+    writer.overwrite(damaged.physical_offset, bytes(damaged.size))
+    walked = walk(writer.root)
+    ends = [walked.end_from(start) for start in range(4)]
+    assert ends == [damaged.physical_offset] * (number + 1) + [writer.log.end] * (3 - number)
+
+
+def test_a_body_that_does_not_match_ends_it(writer: StoreWriter) -> None:
+    damaged = in_segment(writer, 1)[4]
+    writer.overwrite(damaged.physical_offset + 90, b"\xff")
+    assert walk(writer.root).end_from(0) == damaged.physical_offset
+
+
+def test_a_record_that_says_another_place_is_one_to_a_broker(writer: StoreWriter) -> None:
+    first, *others = in_segment(writer, 1)
+    moved = [each for each in others if each.size == first.size]
+    assert len(moved) > 9
+    for each in moved[::2]:
+        writer.overwrite(each.physical_offset, first.record)
+    assert walk(writer.root).end_from(0) == writer.log.end
+
+
+def test_a_place_that_cannot_be_is_none_to_a_broker_either_way(writer: StoreWriter) -> None:
+    for number, stated in enumerate((-1, -(2**63), 2**63 - 1)):
+        writer.overwrite(in_segment(writer, 1)[2 * number].physical_offset + 28, packed(stated, 8))
+    assert walk(writer.root).end_from(0) == writer.log.end
+
+
+def test_a_wrong_checksum_of_the_whole_record_is_not_looked_at(writer: StoreWriter) -> None:
+    checked = [each for each in in_segment(writer, 1) if b"__CRC32#" in each.record]
+    assert checked
+    for each in checked:
+        writer.overwrite(each.physical_offset + each.size - 5, b"99")
+    assert walk(writer.root).end_from(0) == writer.log.end
+
+
+@pytest.mark.parametrize(("size", "goes_on"), [(0, True), (-1, True), (8, True), (1 << 20, False)])
+def test_any_blank_that_does_not_reach_beyond_the_file_leads_to_the_next_segment(
+    writer: StoreWriter, size: int, goes_on: bool
+) -> None:
+    damaged = in_segment(writer, 1)[4]
+    writer.overwrite(damaged.physical_offset, packed(size, 4) + BLANK_MAGIC.to_bytes(4, "big"))
+    assert walk(writer.root).end_from(0) == (writer.log.end if goes_on else damaged.physical_offset)
+
+
+def test_a_blank_in_the_last_segment_is_the_end(writer: StoreWriter) -> None:
+    damaged = in_segment(writer, 3)[4]
+    writer.overwrite(damaged.physical_offset, packed(0, 4) + BLANK_MAGIC.to_bytes(4, "big"))
+    assert walk(writer.root).end_from(0) == damaged.physical_offset
+
+
+@pytest.mark.parametrize(("level", "is_number"), [("3", True), ("99", True), ("three", False), ("99999999999", False)])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_property_that_must_be_a_number_ends_it_where_it_is_none(
+    tmp_path: Path, level: str, is_number: bool, is_first: bool
+) -> None:
+    writer = StoreWriter(tmp_path, segment_size=SEGMENT)
+    for _ in range(0 if is_first else 3):
+        writer.append("T", b"before")
+    delayed = writer.append("SCHEDULE_TOPIC_XXXX", b"x", properties={"DELAY": "1" * len(level)})
+    value = delayed.record.index(b"DELAY") + len(b"DELAY\x01")
+    writer.overwrite(delayed.physical_offset + value, level.encode())
+    writer.append("T", b"behind")
+    writer.close()
+    walked = walk(tmp_path)
+    assert walked.end_from(0) == (writer.log.end if is_number else delayed.physical_offset)
+    if is_first:
+        assert walked.head(0).timestamp == (delayed.store_timestamp if is_number else 0)
+
+
+def test_a_closing_blank_that_is_gone_ends_it(writer: StoreWriter) -> None:
+    last = in_segment(writer, 1)[-1]
+    writer.overwrite(last.physical_offset + last.size, bytes(8))
+    assert walk(writer.root).end_from(0) == last.physical_offset + last.size
+
+
+def test_heads_are_checked_as_each_broker_checks_them(writer: StoreWriter) -> None:
+    first = in_segment(writer, 1)[0]
+    assert walk(writer.root).head(1) == SegmentHead(SEGMENT, first.store_timestamp)
+    writer.overwrite(first.physical_offset + 90, b"\xff")
+    assert walk(writer.root).head(1) == SegmentHead(SEGMENT, 0)
+    assert walk(writer.root).head(1, is_checked=False) == SegmentHead(SEGMENT, first.store_timestamp)
+    writer.overwrite(first.physical_offset + 4, b"\xff")
+    assert walk(writer.root).head(1, is_checked=False) == SegmentHead(SEGMENT, 0)
+
+
+def test_a_file_too_short_for_a_record_has_no_head(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(50))
+    assert walk(tmp_path).head(0) == SegmentHead(0, 0)
+    assert walk(tmp_path).end_from(0) == 0
+
+
+def test_what_is_not_read_is_taken_for_sound_and_said_to_be_unread(writer: StoreWriter) -> None:
+    damaged = in_segment(writer, 2)[4]
+    writer.overwrite(damaged.physical_offset, bytes(8))
+    walked = walk(writer.root, 2 * SEGMENT)
+    walked.end_from(0)
+    assert not walked.is_complete
+    walked = walk(writer.root, 3 * SEGMENT)
+    assert walked.end_from(0) == damaged.physical_offset
+    assert walked.is_complete
+
+
+def test_no_more_doubtful_records_are_looked_at_than_take_no_time(
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.recovery.broker_walk.MOST_DOUBTFUL", 3)
+    for each in in_segment(writer, 1)[:5]:
+        writer.overwrite(each.physical_offset + 28, packed(-1, 8))
+    walked = walk(writer.root)
+    assert walked.end_from(0) >= writer.log.end
+    assert not walked.is_complete

@@ -1,0 +1,58 @@
+"""Damaged stores of which a start is foretold: any damage, crashed or stopped, with any checkpoint, by a seed."""
+
+import random
+from pathlib import Path
+
+import damage_of_logs
+import damage_of_queues
+from damaged_stores import KINDS, SHAPES_OF, Unfit, damage
+from oracles import packed
+from trial_stores import GoodStore
+
+LOG_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damage_of_logs.__name__)
+QUEUE_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damage_of_queues.__name__)
+CHECKPOINT_SIZE = 4096
+
+
+def draw_store(good: GoodStore, root: Path, seed: int, kind: str = "") -> list[str] | None:
+    """A damaged copy of a good store; what was done to it, None where the kind does not fit it.
+
+    `kind` is the first damage to the log, any where it is not given.
+    """
+    rng = random.Random(f"start {seed} {good.shape} {kind}")
+    names = [kind or rng.choice(LOG_KINDS)]
+    names += [rng.choice(LOG_KINDS)] * (rng.random() < 0.3) + [rng.choice(QUEUE_KINDS)] * (rng.random() < 0.3)
+    if any(good.shape not in SHAPES_OF.get(name, (good.shape,)) for name in names):
+        return None
+    try:
+        damaged = damage(good, root, *names, seed=seed)
+    except Unfit:
+        return None
+    notes = [*damaged.noted, _set_state(good, root, rng)]
+    if rng.random() < 0.3:
+        name = f"{good.end // good.segment_size * good.segment_size + good.segment_size:020d}"
+        (root / "commitlog" / name).write_bytes(bytes(good.segment_size))
+        notes.append(f"segment {name} was made in advance")
+    return notes
+
+
+def _set_state(good: GoodStore, root: Path, rng: random.Random) -> str:
+    """Stopped, or crashed with a checkpoint of any moment."""
+    if rng.random() < 0.35:
+        return "stopped"
+    (root / "abort").write_text("1")
+    message, path = rng.choice(good.messages), root / "checkpoint"
+    stored, place = message.store_timestamp, rng.choice((0, message.physical_offset))
+    checkpoints = {
+        "as it was": None,
+        "missing": b"",
+        "of zeros": bytes(CHECKPOINT_SIZE),
+        f"of {stored}, {place}": b"".join(packed(number, 8) for number in (stored, stored, 0, 0, 0, place)),
+    }
+    name = rng.choice([*checkpoints, f"of {stored}, {place}"])
+    content = checkpoints[name]
+    if content:
+        path.write_bytes(content.ljust(CHECKPOINT_SIZE, b"\0"))
+    elif content is not None:
+        path.unlink(missing_ok=True)
+    return f"crashed, its checkpoint {name}"
