@@ -89,6 +89,6 @@ def test_the_topics_that_the_broker_asks_for_their_real_topic_are_those_with_an_
     assert asked == rows - {system_topics.ROCKSDB_HALF_TOPIC}, "5.5.1 forgets the half messages of RocksDB"
 
 
-@pytest.mark.parametrize("topic", [*OP_TOPICS, *OP_TOPICS.values(), *TOPICS_OF_EVERY_BROKER])
+@pytest.mark.parametrize("topic", sorted({*OP_TOPICS, *OP_TOPICS.values(), *TOPICS_OF_EVERY_BROKER}))
 def test_what_the_table_calls_a_topic_of_every_broker_is_one_to_the_validator(topic: str) -> None:
     assert topic in constants("common.topic.TopicValidator").values()
