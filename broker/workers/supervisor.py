@@ -24,6 +24,7 @@ from types import FrameType
 from typing import NoReturn, cast
 
 from broker.workers.loop_watch import LoopWatch
+from storage.child_process import settle_ids
 
 logger = logging.getLogger(__name__)
 
@@ -202,6 +203,7 @@ class Supervisor:
         """The life of a new process; never returns into the supervisor's frames."""
         code = 1
         try:
+            settle_ids()
             die_with(supervisor)
             self._restore_signals()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs.run.class_archive import class_archive
-from storage.child_process import child_environment
+from storage.child_process import child_environment, child_ids
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkConf
@@ -63,6 +63,7 @@ class Launch:
             str(settings),
             "--load-spark-defaults",
         ]
+        ids = child_ids()
         try:
             self._process = subprocess.Popen(
                 [*command, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))],
@@ -71,6 +72,8 @@ class Launch:
                 stderr=self._words.written,
                 env=self._environment(conf),
                 process_group=0,  # a terminal's Ctrl-C is for us
+                user=ids.user,
+                group=ids.group,
             )
         except OSError:
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -184,7 +187,7 @@ class SparkWords(threading.Thread):
     def go_to(self, log: Path) -> None:
         """Append what was said so far, and will be, to a file."""
         with self._lock:
-            self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
             self._write(bytes(self._early))
             if self._over:
                 self._close()

@@ -11,8 +11,10 @@ import pytest
 
 from planted import NAMES, imported, plant
 from process import START_SECONDS
+from read_only_guard import NOBODY
+from rights import as_user
 from storage import child_process
-from storage.child_process import child_environment, python_command
+from storage.child_process import ChildIds, child_environment, child_ids, python_command, settle_ids
 
 ROOT = Path(__file__).parents[2]
 COMMAND = str(Path(sys.executable).with_name("rocketlens"))
@@ -82,3 +84,35 @@ def test_a_server_imports_nothing_from_the_store_that_it_is_started_in(store: Pa
         server.terminate()
         server.wait(START_SECONDS)
     assert line.startswith("rocketlens: serving")
+
+
+STATUS = "sed -n 's/^[UG]id:\t//p; s/^Groups:/groups/p' /proc/self/status"
+"""What a shell's child says of its real, effective, saved and file system's ids, and of its groups."""
+
+ROOT_ALONE = pytest.mark.skipif(os.getuid() != 0, reason="root alone has what can be taken back")
+
+
+@ROOT_ALONE
+def test_a_child_of_a_process_that_runs_with_less_cannot_take_it_back() -> None:
+    with as_user():
+        ids = child_ids()
+        mere = subprocess.run(["sh", "-c", STATUS], capture_output=True, text=True, check=True)
+        held = subprocess.run(["sh", "-c", STATUS], capture_output=True, text=True, check=True, user=ids.user,
+                              group=ids.group)  # fmt: skip
+    assert "0" in mere.stdout.split(), "effective ids alone are not enough"
+    assert held.stdout.split() == [str(NOBODY)] * 8 + ["groups"]
+
+
+@ROOT_ALONE
+def test_a_process_that_was_forked_cannot_take_it_back_either() -> None:
+    with as_user():
+        child = os.fork()
+        if not child:
+            settle_ids()
+            is_settled = {*os.getresuid(), *os.getresgid()} == {NOBODY} and os.getgroups() == []
+            os._exit(0 if is_settled else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_process_that_has_nothing_to_take_back_gives_its_children_no_ids() -> None:
+    assert child_ids() == ChildIds()

@@ -21,7 +21,7 @@ from broker.web.api.errors import ApiError
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError
 from protocol.message import Message, decode_message
-from storage.child_process import child_environment, python_command
+from storage.child_process import child_environment, child_ids, python_command
 from storage.search import Criteria, ProgressReport, search
 from storage.search.step import Step
 from storage.store.message_store import MessageStore, StoreOptions
@@ -87,9 +87,11 @@ def search_apart(context: RequestContext, task: Task, milliseconds: int) -> Iter
 
     Raises `ConfigError` for criteria that cannot be, `ApiError` when not even one piece of the log was searched.
     """
+    ids = child_ids()
     process = subprocess.Popen(
         python_command(f"from {__name__} import main; main()"),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=child_environment(),
+        user=ids.user, group=ids.group,
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None

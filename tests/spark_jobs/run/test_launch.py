@@ -1,5 +1,6 @@
 """The JVM of a session: started ahead, quick from the second time on, and gone when it is no longer wanted."""
 
+import os
 import re
 import subprocess
 import time
@@ -9,6 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from read_only import reachable_directory
+from read_only_guard import NOBODY
+from rights import as_user
 from spark_jobs.run import launch
 from spark_jobs.run.launch import Launch, SparkWords
 from spark_jobs.run.session import _configuration
@@ -167,3 +171,48 @@ def test_a_log_may_come_after_the_last_word(tmp_path: Path) -> None:
     words.join(WAIT_SECONDS)
     words.go_to(tmp_path / "spark.log")
     assert (tmp_path / "spark.log").read_text() == "all\n"
+
+
+def status_of(pid: str, name: str) -> list[str]:
+    """A line of a process's status, as words; nothing of one that has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return []
+    return next(line.split()[1:] for line in lines if line.startswith(f"{name}:"))
+
+
+def descendants() -> list[str]:
+    """All processes that this one has started, and those that they have."""
+    parents = {pid: status_of(pid, "PPid") for pid in os.listdir("/proc") if pid.isdecimal()}
+    found = [str(os.getpid())]
+    for each in found:
+        found += [pid for pid, parent in parents.items() if parent == [each]]
+    return found[1:]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root alone has rights that can be taken back")
+def test_no_child_of_a_job_that_runs_with_less_has_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's scripts are shells, which make the real user the effective one."""
+    seen: dict[str, tuple[list[str], list[str], list[str]]] = {}
+    before = set(descendants())
+    with reachable_directory() as directory:
+        os.chown(directory, NOBODY, NOBODY)
+        monkeypatch.setattr("tempfile.tempdir", str(directory))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(directory))
+        monkeypatch.setenv("HOME", str(directory))
+        configuration = _configuration("", "local[1]", {})
+        with as_user():
+            started = Launch(configuration)
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not any(names == ["java"] for names, _, _ in seen.values()):
+            assert time.monotonic() < deadline, seen
+            for pid in set(descendants()) - before:
+                found = status_of(pid, "Name"), status_of(pid, "Uid"), status_of(pid, "Gid")
+                # A child is as its parent is until it has begun with what it is to run.
+                if all(found) and found[0] != status_of(str(os.getpid()), "Name"):
+                    assert found[1:] == ([str(NOBODY)] * 4, [str(NOBODY)] * 4), found
+                    assert status_of(pid, "Groups") == []
+                    seen[pid] = found
+        started.kill()
+    assert {"bash", "java"} & {name for names, _, _ in seen.values() for name in names}
