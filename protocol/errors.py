@@ -8,7 +8,8 @@
     ├── StoreError                     path, physical_offset, expected, found
     │   ├── CorruptRecord
     │   ├── TruncatedFile
-    │   └── NotAStore
+    │   ├── NotAStore
+    │   └── PlantedFile                another user may have put it there: nothing is read or written through it
     ├── BeingSearched                  the answer is still being searched for: ask again in a moment
     │   └── QueueBeingSearched         a StoreError as well: a queue's begin or end is not known yet
     ├── FilterSyntaxError              source and span, drawn under the text
@@ -176,6 +177,13 @@ class NotAStore(StoreError):
 
     def _place(self) -> str:
         return f"{fspath(self.path)} is no store that can be served"
+
+
+class PlantedFile(StoreError):
+    """A file, directory or link that another user may have put where ours belong; `what` names its owner."""
+
+    def _reason(self) -> str:
+        return self.what
 
 
 class BeingSearched(RocketLensError):

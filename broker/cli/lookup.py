@@ -22,6 +22,7 @@ from protocol.mask import Mask
 from rocketlens.opening import StoreArguments
 from spark_jobs.commands.command_options import optional_spark_options, storage_option, store_argument
 from storage.files.attempt_names import attempt_name
+from storage.files.own_directories import HeldDirectory, new_file
 from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ def lookup(
     mask = Mask(store_arguments.rules)
     if kind in (LookupKind.AUTO.value, LookupKind.KEY.value):
         _refuse_hidden(mask, wanted)
-    part = None if out is None else out.with_name(attempt_name(out.name))
+    held = None if out is None else _held(out)
+    part = None if held is None or out is None else held.path / attempt_name(out.name)
     rows = _rows(output_format, part)
     missing = dict.fromkeys(wanted)
     notes: tuple[str, ...] = ()
@@ -141,8 +143,8 @@ def lookup(
                 sys.exit(STOPPED)
         rows.write({"query": query, "found": False} for query in missing)
         rows.close()
-        if part is not None and out is not None:
-            os.replace(part, out)
+        if part is not None and held is not None and out is not None:
+            os.replace(part, held.path / out.name)
     except OSError as error:
         error.filename = error.filename or out
         raise
@@ -170,6 +172,14 @@ def _source(place: StorePlace, store_arguments: StoreArguments) -> Iterator["Loo
 
         with spark_for("lookup", place.spark) as context:
             yield LookupOnSpark(context, searched, store_arguments.index_slots or 0)
+
+
+def _held(out: Path) -> HeldDirectory:
+    """Hold the directory of --out, so that nobody leads us elsewhere; raises ConfigError where there is none."""
+    try:
+        return HeldDirectory.open(out.parent)
+    except OSError as error:
+        raise ConfigError(f"--out: {out} cannot be written: {error.strerror or error}") from error
 
 
 def _check_free(out: Path, replace: bool) -> None:
@@ -211,7 +221,7 @@ def _row(match: "Match", mask: Mask, output_format: str, charset: str | None) ->
 def _rows(output_format: str, path: Path | None) -> Rows:
     try:
         if output_format == "ndjson":
-            return JsonRows(sys.stdout.buffer if path is None else path.open("wb"), closes=path is not None)
+            return JsonRows(sys.stdout.buffer if path is None else new_file(path), closes=path is not None)
         assert path is not None
         from spark_jobs.search.lookup_parquet import ParquetRows
 

@@ -19,6 +19,7 @@ from protocol.message import Message
 from rocketlens.opening import StoreArguments
 from spark_jobs.commands.time_options import timezone_option
 from storage.amounts import counted
+from storage.files.own_directories import HeldDirectory, new_file
 from storage.files.write_guard import check_outside
 
 MOST_NAMED: Final = 5
@@ -130,7 +131,7 @@ def _write_body(messages: Sequence[Message], to: str) -> None:
         sys.stdout.buffer.flush()
         return
     try:
-        with open(to, "xb") as file:
+        with HeldDirectory.open(Path(to).parent) as held, new_file(held.path / Path(to).name) as file:
             file.write(body)
     except FileExistsError as error:
         raise ConfigError(f"--body: {to} exists already: choose another name") from error

@@ -9,6 +9,7 @@ removed, as log rotation does, is made anew within a second.
 """
 
 import contextlib
+import errno
 import logging
 import os
 import threading
@@ -24,8 +25,9 @@ from broker.security.answer_rights import RECORD_CODES
 from broker.service.dispatcher import ClientConnection
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, ext_fields_of
-from protocol.errors import ConfigError, ProtocolError, RocketLensError
+from protocol.errors import ConfigError, PlantedFile, ProtocolError, RocketLensError
 from protocol.message_layout import PHYSICAL_OFFSET_POSITION
+from storage.files.own_directories import open_to_append
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +81,8 @@ class AuditLog:
             self._descriptor = self._open()
         except OSError as error:
             raise ConfigError(f"--audit-log {path}: {error.strerror}") from error
+        except PlantedFile as error:
+            raise ConfigError(f"--audit-log {error}") from error
 
     def write(self, look: Look) -> None:
         """Append one line. Raises `AuditError` where that is not possible."""
@@ -109,6 +113,9 @@ class AuditLog:
         except OSError as error:
             self._failed(error)
             return
+        except PlantedFile as error:
+            self._failed(PermissionError(errno.EPERM, error.what))
+            return
         with self._lock:
             old, self._descriptor = self._descriptor, descriptor
         os.close(old)
@@ -118,7 +125,7 @@ class AuditLog:
         os.close(self._descriptor)
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return open_to_append(self._path, 0o600)
 
     def _failed(self, error: OSError) -> None:
         if not self._is_failing:

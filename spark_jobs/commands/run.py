@@ -1,6 +1,7 @@
 """Run a job that writes, from request to report: lock, source, work directory, Spark, publishing."""
 
 import contextlib
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,11 +43,12 @@ from spark_jobs.publish.store_lock import StoreLock
 from spark_jobs.run.attempt import Result, RunTasks, Task
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress
-from spark_jobs.run.session import run_tasks, spark_context
+from spark_jobs.run.session import run_tasks, spark_context, works_elsewhere
 from spark_jobs.run.spark_calls import Guarded
-from spark_jobs.run.work_directory import REPORT, JobIdentity, WorkDirectory
+from spark_jobs.run.work_directory import REPORT, JobIdentity, WorkDirectory, work_left
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from storage.build.queue_plan import QueuePlan
+from storage.files.own_directories import HeldDirectory
 from storage.layout.store_layout import COMMIT_LOG, CONSUME_QUEUE
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
@@ -158,10 +160,10 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
     started = time.monotonic()
     base = Path(request.work or Path(request.store) / WORK)
     directories = tuple(map(Path, request.commit_log_directories))
-    with _held(request, base, progress) as lock:
+    with work_left(base) as left, _held(request, base, left, progress) as lock:
         source = find_source(Path(request.store), directories)
-        if lock is not None and end_last_publishing(lock, source, base):
-            ended = _last_report("fetch", request, base)
+        if end_last_publishing(lock, source, left):
+            ended = _last_report("fetch", request, left)
             if ended is not None:
                 return ended
             source = find_source(Path(request.store), directories)
@@ -171,7 +173,7 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
         identity = {
             "command": "fetch", "request": request.identity(), "source": source.identity(), "run": manifest.run,
         }  # fmt: skip
-        with contextlib.closing(WorkDirectory.open(base, identity, fresh=request.fresh)) as work:
+        with contextlib.closing(WorkDirectory.open(base, identity, fresh=request.fresh)) as work, work.named_errors():
             resumed = any(work.staged.iterdir())
             report = _sent_report(place, manifest)
             report.command, report.store, report.out = "fetch", request.url, request.store
@@ -196,9 +198,14 @@ def _run(
     check: Callable[[StoreSource], None] = lambda _: None,
 ) -> StoreReport:
     started, began = time.monotonic(), time.time()
-    with _base(request) as base, _held(request, base, progress) as lock, _source(request) as source:
-        if lock is not None and end_last_publishing(lock, source, base):
-            ended = _last_report(command, request, base)
+    with (
+        _base(request) as base,
+        work_left(base) as left,
+        _held(request, base, left, progress) as lock,
+        _source(request) as source,
+    ):
+        if end_last_publishing(lock, source, left):
+            ended = _last_report(command, request, left)
             if ended is not None:
                 return ended
             source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
@@ -210,7 +217,9 @@ def _run(
         for line in plan_lines(make_plan(command, request, source)):
             progress.note(line)
         identity = {"command": command, "request": request.identity(), "source": source.identity()}
-        with contextlib.closing(WorkDirectory.open(base, identity, fresh=request.fresh)) as work:
+        shared = works_elsewhere(request.master)
+        opened = WorkDirectory.open(base, identity, fresh=request.fresh, shared=shared)
+        with contextlib.closing(opened) as work, work.named_errors():
             resumed = any((work.root / "done").iterdir())
             with (
                 spark_context(
@@ -296,7 +305,8 @@ def _source(request: BuildRequest) -> contextlib.AbstractContextManager[StoreSou
     """The store; copies of files behind a URL lie where all machines see them, as they do the work directory."""
     beside = request.work_base if request.is_whole_store else Path(request.work or request.target)
     copies = beside if is_url(request.store) else None
-    return opened_source(request.store, request.commit_log_directories, request.storage, copies)
+    shared = copies is not None and works_elsewhere(request.master)
+    return opened_source(request.store, request.commit_log_directories, request.storage, copies, shared=shared)
 
 
 def _conclude(
@@ -367,10 +377,12 @@ def _left_out(request: BuildRequest, report: StoreReport, options: SentOptions) 
 
 
 @contextlib.contextmanager
-def _held(request: BuildRequest, work: Path, progress: JobProgress) -> Iterator[StoreLock | None]:
+def _held(
+    request: BuildRequest, work: Path, left: HeldDirectory | None, progress: JobProgress
+) -> Iterator[StoreLock | None]:
     """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
     if request.sent_to is not None:
-        check_send(request.sent_to, request.out_storage, work, fresh=request.fresh)
+        check_send(request.sent_to, request.out_storage, left, fresh=request.fresh)
         yield None
         return
     if request.out is not None:
@@ -379,7 +391,7 @@ def _held(request: BuildRequest, work: Path, progress: JobProgress) -> Iterator[
         return
     elsewhere = tuple(map(Path, request.commit_log_directories))
     with StoreLock(Path(request.store), elsewhere=elsewhere, work=work, warn=progress.note) as lock:
-        if not (work / JOURNAL).exists():
+        if left is None or not os.path.lexists(left.path / JOURNAL):
             for path in find_unfinished(lock.store):
                 progress.note(
                     f"{path} is left over from a publishing without a journal: compare it with the current one by hand"
@@ -387,11 +399,12 @@ def _held(request: BuildRequest, work: Path, progress: JobProgress) -> Iterator[
         yield lock
 
 
-def _last_report(command: str, request: BuildRequest, base: Path) -> StoreReport | None:
+def _last_report(command: str, request: BuildRequest, left: HeldDirectory | None) -> StoreReport | None:
     """Return the report of a run that was killed while publishing, if the same request is made again."""
-    work = WorkDirectory.left_in(base)
+    work = WorkDirectory.left_in(left)
     manifest, record = (work.manifest(), work.done(REPORT)) if work else (None, None)
-    remove_journal(base / JOURNAL)
+    if left is not None:
+        remove_journal(left.path / JOURNAL)
     if work is None or manifest is None or record is None:
         return None
     if (manifest.identity.get("command"), manifest.identity.get("request")) != (command, _plain(request.identity())):
@@ -407,10 +420,11 @@ def _published_report(command: str, request: ConvertRequest) -> StoreReport | No
 
     A store that has been taken away since is made again.
     """
-    work, out = WorkDirectory.left_in(request.work_base), Path(request.target)
-    if work is None or work.staged.exists() or work.done(REPORT) is None or not (out / COMMIT_LOG).is_dir():
-        return None
-    return _last_report(command, request, request.work_base)
+    with work_left(request.work_base) as left:
+        work, out = WorkDirectory.left_in(left), Path(request.target)
+        if work is None or work.staged.exists() or work.done(REPORT) is None or not (out / COMMIT_LOG).is_dir():
+            return None
+        return _last_report(command, request, left)
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ from protocol.errors import StoreError
 from spark_jobs.build.moved_log import NOWHERE, MovedLog
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import Block, read_block
-from spark_jobs.run.work_directory import WorkDirectory, write_synced
+from spark_jobs.run.work_directory import WorkDirectory, write_whole
 from storage.files.mapped_file import open_read_only
 from storage.kernels.moving import mend_record
 from storage.kernels.records import MINIMUM_SIZE, TOTAL_SIZE
@@ -181,5 +181,5 @@ def _is_whole(task: TimerTask, work: WorkDirectory, done: Related) -> bool:
 def leave_moved(work: WorkDirectory, moved: MovedLog) -> str:
     """Write where records are and were into the work directory, for :func:`read_moved`; the path."""
     path = work.root / "moved.msgpack"
-    write_synced(path, msgspec.msgpack.encode(moved))
+    write_whole(path, msgspec.msgpack.encode(moved))
     return str(path)

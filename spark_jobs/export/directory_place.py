@@ -1,10 +1,12 @@
 """An export into a directory that all machines see under one path.
 
-Attempts write below DIR/.rocketlens-work, and get their names together when all of them are complete.
+Attempts write below DIR/.rocketlens-work, and get their names together when all of them are complete. The directory is
+held meanwhile: nothing is written where its name leads later.
 """
 
+import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,26 +16,33 @@ from spark_jobs.export.export_part import ExportedPart, ExportTask, take_parts
 from spark_jobs.export.export_place import leave_place, take_place
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.place_names import MANIFEST, PART, WORK
+from spark_jobs.run.session import works_elsewhere
 from spark_jobs.run.work_directory import WorkDirectory, write_synced
 from storage.files.attempt_names import written_beside
 from storage.files.direct_writer import fsync_directory
+from storage.files.own_directories import HeldDirectory
 
 
 class DirectoryPlace:
     """The directory of one export."""
 
-    def __init__(self, out: Path, work: WorkDirectory, made: Path | None) -> None:
+    def __init__(self, held: HeldDirectory, work: WorkDirectory, made: Path | None) -> None:
         """See :meth:`open`."""
         self.work = work
-        self._out, self._made = out, made
+        self._held, self._made = held, made
+        self._out = held.path
 
     @classmethod
     def open(cls, request: ExportRequest) -> Self:
         """Take the directory, or make it; raises ConfigError where that cannot be."""
         out = Path(request.out)
-        made = take_place(out, fresh=request.fresh)
-        work = WorkDirectory.open(out / WORK, {"command": "export", **request.identity()}, fresh=request.fresh)
-        return cls(out, work, made)
+        held, made = take_place(out, fresh=request.fresh)
+        shared = works_elsewhere(request.master)
+        identity = {"command": "export", **request.identity()}
+        work = WorkDirectory.open(out / WORK, identity, fresh=request.fresh, shared=shared)
+        if shared:
+            held.path = out
+        return cls(held, work, made)
 
     @property
     def has_discarded(self) -> bool:
@@ -42,7 +51,7 @@ class DirectoryPlace:
 
     def assign(self, task: ExportTask) -> ExportTask:
         """A task that writes here."""
-        return msgspec.structs.replace(task, work=str(self.work.root))
+        return msgspec.structs.replace(task, work=str(self.work.root), out=str(self._out))
 
     def is_done(self, task: ExportTask) -> bool:
         """Whether an earlier run has finished a task."""
@@ -64,11 +73,18 @@ class DirectoryPlace:
     def undo(self) -> None:
         """Nothing is there to go on from: leave everything as it was."""
         self.work.remove()
-        leave_place(self._out, self._made)
+        leave_place(self._held.name, self._made)
+
+    @contextlib.contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Let errors of a block call the directory by its name."""
+        with self._held.named_errors(), self.work.named_errors():
+            yield
 
     def close(self) -> None:
         """Let another run work here."""
         self.work.close()
+        self._held.close()
 
     def _remove_others(self, names: Iterable[str]) -> None:
         """Delete parts of other segments or formats, which a run that was never finished left."""

@@ -9,6 +9,7 @@ A run that was stopped goes on: parts that are finished are kept, as long as the
 Behind a URL the parts lie under names of attempts: :mod:`spark_jobs.places.placed_run`.
 """
 
+import contextlib
 import hashlib
 import os
 import time
@@ -70,6 +71,9 @@ class ExportPlace(Protocol):
     def undo(self) -> None:
         """Nothing is there to go on from: leave everything as it was."""
 
+    def named_errors(self) -> contextlib.AbstractContextManager[None]:
+        """Let errors of a block call places by their names."""
+
     def close(self) -> None:
         """End, whether or not the export was committed."""
 
@@ -85,26 +89,27 @@ def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | N
     place: ExportPlace = (UrlPlace if has_scheme(request.out) else DirectoryPlace).open(request)
     resumed = is_up = False
     try:
-        tasks = list(map(place.assign, made))
-        resumed = any(map(place.is_done, tasks))
-        with spark_context(
-            "export",
-            request.master,
-            place.work.root,
-            request.settings,
-            launch=launch,
-            warm=export_part.__module__,
-            notify=progress.note,
-        ) as context:
-            is_up, began = True, time.monotonic()
-            place.begin()
-            total = sum(each.size for each in chosen)
-            run = partial(run_tasks, context)
-            parts = run_phase(run, place.work, progress, Phase(PHASE, total, "bytes"), tasks, export_part)
-        steady = time.monotonic() - began
-        report = _finish(place, request, found, parts)
-        if place.has_discarded and not request.fresh:
-            report.notes.append("unfinished files of a run with other options were deleted")
+        with place.named_errors():
+            tasks = list(map(place.assign, made))
+            resumed = any(map(place.is_done, tasks))
+            with spark_context(
+                "export",
+                request.master,
+                place.work.root,
+                request.settings,
+                launch=launch,
+                warm=export_part.__module__,
+                notify=progress.note,
+            ) as context:
+                is_up, began = True, time.monotonic()
+                place.begin()
+                total = sum(each.size for each in chosen)
+                run = partial(run_tasks, context)
+                parts = run_phase(run, place.work, progress, Phase(PHASE, total, "bytes"), tasks, export_part)
+            steady = time.monotonic() - began
+            report = _finish(place, request, found, parts)
+            if place.has_discarded and not request.fresh:
+                report.notes.append("unfinished files of a run with other options were deleted")
     except RocketLensError:
         if not (is_up or resumed):
             place.undo()

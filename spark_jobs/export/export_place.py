@@ -5,8 +5,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, PlantedFile
 from spark_jobs.places.place_names import MANIFEST, PART, WORK
+from storage.files.own_directories import HeldDirectory
 
 COMPRESSIONS: Final = ("zstd", "lz4", "snappy", "none")
 """Codecs of Parquet files; the first one unless another is asked for."""
@@ -29,22 +30,21 @@ def check_place(out: Path, *, fresh: bool) -> None:
         raise ConfigError(f"--out {out}: it contains a finished export: choose another directory, or --fresh")
 
 
-def take_place(out: Path, *, fresh: bool) -> Path | None:
-    """Check the directory, or make it; the topmost directory that was made, if one was. Raises ConfigError."""
+def take_place(out: Path, *, fresh: bool) -> tuple[HeldDirectory, Path | None]:
+    """Hold the directory, or make it; with it, the topmost directory that was made, if one was. Raises ConfigError."""
     check_place(out, fresh=fresh)
     made = next((each for each in reversed((out, *out.parents)) if not each.exists()), None)
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        return HeldDirectory.open(out, make=True), made
     except OSError as error:
         raise _no_place(out, error) from error
-    return made
 
 
 def leave_place(out: Path, made: Path | None) -> None:
     """Remove the directories that were made, as far as nothing is in them."""
     for each in (out, *out.parents) if made is not None else ():
-        with contextlib.suppress(OSError):
-            each.rmdir()
+        with contextlib.suppress(OSError, PlantedFile), HeldDirectory.open(each) as held:
+            held.remove_empty()
         if each == made:
             return
 

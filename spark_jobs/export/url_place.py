@@ -3,6 +3,7 @@
 No disk is shared: what attempts have finished is found by their records, which lie beside the objects.
 """
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -53,6 +54,10 @@ class UrlPlace:
 
     def undo(self) -> None:
         """Nothing was made that :meth:`close` does not remove."""
+
+    def named_errors(self) -> contextlib.AbstractContextManager[None]:
+        """Let errors of a block be what they are."""
+        return contextlib.nullcontext()
 
     def close(self) -> None:
         """Leave what attempts have finished for the next run, unless all is committed."""

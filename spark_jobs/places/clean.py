@@ -18,6 +18,7 @@ from spark_jobs.places.file_systems import has_scheme, local_path
 from spark_jobs.places.output_place import OutputPlace, Stored
 from spark_jobs.places.place_names import ATTEMPTS, JOURNAL, LOCK, MANIFEST, PART, WORK
 from spark_jobs.places.placed_run import Committed, read_manifest
+from storage.files.own_directories import HeldDirectory, open_regular
 from storage.layout.store_layout import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 
 _STORE: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONFIG})
@@ -61,8 +62,9 @@ def clean(where: str, storage: str, older_than: float, now: float, *, delete: bo
     local = Path(local_path(url)) if url.startswith("file:") else None
     if local is not None and not local.is_dir():
         raise ConfigError(f"{where} is no directory")
-    if local is not None and WORK in there:
-        _refuse_work(where, local / WORK)
+    held = None if local is None else HeldDirectory.open(local)
+    if held is not None and WORK in there:
+        _refuse_work(where, held)
     found = list(_ours(place, there, local))
     # Read behind the listing: what a run has committed in between is named.
     committed = read_manifest(place)
@@ -79,8 +81,8 @@ def clean(where: str, storage: str, older_than: float, now: float, *, delete: bo
     if delete:
         place.remove(each.name for each in old if not each.upload)
         place.abort((each.name, each.upload) for each in old if each.upload)
-        if local is not None and not place.objects(WORK):
-            shutil.rmtree(local / WORK, ignore_errors=True)
+        if held is not None and not place.objects(WORK):
+            shutil.rmtree(held.path / WORK, ignore_errors=True)
         left.deleted = True
     return left
 
@@ -98,12 +100,14 @@ def _ours(place: OutputPlace, there: list[str], local: Path | None) -> Iterator[
     yield from ((name, upload, stored) for (name, upload), stored in place.uploads(MANIFEST).items())
 
 
-def _refuse_work(where: str, work: Path) -> None:
-    """Raise ConfigError where a job is working, or has a publishing to end."""
-    if (work / JOURNAL).exists():
-        raise ConfigError(f"{where}: {work / JOURNAL} belongs to an unfinished publishing: finish it first")
+def _refuse_work(where: str, held: HeldDirectory) -> None:
+    """Raise ConfigError where a job is working, or has a publishing to end; PlantedFile for a link of somebody else."""
     try:
-        descriptor = os.open(work / LOCK, os.O_RDWR | os.O_CLOEXEC)
+        with held.place_of(f"{WORK}/{LOCK}") as (directory, last):
+            if JOURNAL in os.listdir(f"/proc/self/fd/{directory}"):
+                journal = held.name / WORK / JOURNAL
+                raise ConfigError(f"{where}: {journal} belongs to an unfinished publishing: finish it first")
+            descriptor = open_regular(last, os.O_RDWR, directory=directory)
     except OSError:
         return
     try:

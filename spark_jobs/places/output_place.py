@@ -3,6 +3,9 @@
 An object store has no renames, so everything gets its final name at once. What can be created only where nothing is
 yet makes one of several drivers the first: an object store does so itself (`If-None-Match: *` of S3,
 `ifGenerationMatch=0` of Google), in directories a link or a rename does.
+
+A directory of this machine is held by its descriptor, and all below it is reached from there: who may write to it could
+lead us elsewhere by a link, or by a name like `../x` (:mod:`storage.files.own_directories`).
 """
 
 import contextlib
@@ -13,11 +16,12 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from protocol.errors import ConfigError, RocketLensError, StoreError
 from spark_jobs.places.file_systems import TIMES, file_system, said
 from storage.files.direct_writer import fsync_directory
+from storage.files.own_directories import HeldDirectory, is_below, open_regular
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _FIRST_MILLISECONDS: Final = 100_000_000_000
@@ -59,6 +63,7 @@ class OutputPlace:
             known = ", ".join(f"{scheme}://" for scheme in ("s3", "gs", "hdfs", "file"))
             raise ConfigError(f"{url}: nothing can be written there, only to {known}")
         self._kind = kind
+        self._held: HeldDirectory | None = None
 
     def path(self, name: str) -> str:
         """The URL of an object, as an error names it."""
@@ -89,6 +94,9 @@ class OutputPlace:
         with self._named(name):
             self._system.invalidate_cache()
             try:
+                if self._kind is _Creation.FILES:
+                    with self._open_file(name) as file:
+                        return os.fstat(file.fileno()).st_size
                 return int(self._system.info(self._inner(name))["size"])
             except FileNotFoundError:
                 return None
@@ -97,6 +105,9 @@ class OutputPlace:
         """The bytes of a small object, None if there is none."""
         with self._named(name):
             try:
+                if self._kind is _Creation.FILES:
+                    with self._open_file(name) as file:
+                        return file.read()
                 return bytes(self._system.cat_file(self._inner(name)))
             except FileNotFoundError:
                 return None
@@ -104,8 +115,11 @@ class OutputPlace:
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[Any]:
         """An object as a file, to read it from its start to its end."""
-        with self._named(name), self._system.open(self._inner(name), "rb") as file:
-            yield file
+        is_here = self._kind is _Creation.FILES
+        with self._named(name):
+            opened = self._open_file(name) if is_here else self._system.open(self._inner(name), "rb")
+            with opened as file:
+                yield file
 
     def create(self, name: str, data: bytes) -> None:
         """Create a small object where there is none.
@@ -117,21 +131,21 @@ class OutputPlace:
             if self._kind is _Creation.OBJECTS:
                 self._system.pipe_file(self._inner(name), data, mode="create")
                 return
-            beside = f"{self._inner(name)}.{secrets.token_hex(8)}"
+            beside = f"{name}.{secrets.token_hex(8)}"
             try:
-                with self._system.open(beside, "wb") as file:
+                with self._open_new(beside) as file:
                     file.write(data)
                     self._sync(file)
-                self._take_name(beside, self._inner(name), data)
+                self._take_name(beside, name, data)
             finally:
                 with contextlib.suppress(Exception):
-                    self._system.rm_file(beside)
+                    self._remove_file(beside)
 
     def new_object(self, name: str) -> "NewObject":
         """An object to be written from its start to its end, which is seen once it is committed."""
         with self._named(name):
             self._make_directory(name)
-            return NewObject(self, name, self._system.open(self._inner(name), "wb"))
+            return NewObject(self, name, self._open_new(name))
 
     def move(self, name: str, to: str, size: int) -> None:
         """Give an object of some bytes another name; nothing is done where it bears that already.
@@ -147,7 +161,7 @@ class OutputPlace:
                         self._system.cp_file(self._inner(name), self._inner(to))
                         self._system.rm_file(self._inner(name))
                     else:
-                        self._take_place(self._inner(name), self._inner(to))
+                        self._take_place(name, to)
                 except FileNotFoundError:
                     if self.size(to) == size:
                         break
@@ -169,11 +183,13 @@ class OutputPlace:
             with self._named(each):
                 fsync_directory(Path(self._root, each))
 
-    def _take_place(self, path: str, to: str) -> None:
+    def _take_place(self, name: str, to: str) -> None:
         if self._kind is _Creation.FILES:
-            os.rename(path, to)
+            held = self._hold()
+            with held.place_of(name) as (source, last), held.place_of(to) as (target, new):
+                os.rename(last, new, src_dir_fd=source, dst_dir_fd=target)
         else:
-            self._system.mv(path, to)
+            self._system.mv(self._inner(name), self._inner(to))
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects; some of them may be gone."""
@@ -185,7 +201,7 @@ class OutputPlace:
                 return
             for name in every:
                 with contextlib.suppress(FileNotFoundError):
-                    self._system.rm_file(self._inner(name))
+                    self._remove_file(name)
         if self._kind is _Creation.FILES:
             for name in every:
                 self._remove_empty(os.path.dirname(name))
@@ -220,14 +236,51 @@ class OutputPlace:
         """Remove a directory and those above it, as far as nothing is in them."""
         while name:
             try:
-                os.rmdir(self._inner(name))
+                with self._hold().place_of(name) as (directory, last):
+                    os.rmdir(last, dir_fd=directory)
             except OSError:
                 return
             name = os.path.dirname(name)
 
     def _make_directory(self, name: str) -> None:
+        if self._kind is _Creation.FILES:
+            with self._hold(make=True).place_of(name, make=True):
+                return
         if self._kind is not _Creation.OBJECTS:
             self._system.makedirs(os.path.dirname(self._inner(name)), exist_ok=True)
+
+    def _hold(self, *, make: bool = False) -> HeldDirectory:
+        """The directory of this machine that the URL names; FileNotFoundError where there is none."""
+        if self._held is None:
+            self._held = HeldDirectory.open(Path(self._root), make=make)
+            self._root = str(self._held.path)
+        return self._held
+
+    def require_own(self) -> None:
+        """Raise PlantedFile for a directory of this machine in which somebody else could lead us elsewhere.
+
+        For a library that reaches files by their names; one that is not there yet is to be looked at again.
+        """
+        if self._kind is _Creation.FILES:
+            with self._named(""), contextlib.suppress(FileNotFoundError):
+                self._hold().require_own()
+
+    def _open_file(self, name: str) -> IO[bytes]:
+        """Open a file of this machine for reading."""
+        with self._hold().place_of(name) as (directory, last):
+            return os.fdopen(open_regular(last, os.O_RDONLY, directory=directory), "rb")
+
+    def _open_new(self, name: str) -> Any:
+        if self._kind is _Creation.FILES:
+            return self._hold(make=True).new_file(name)
+        return self._system.open(self._inner(name), "wb")
+
+    def _remove_file(self, name: str) -> None:
+        if self._kind is _Creation.FILES:
+            with self._hold().place_of(name) as (directory, last):
+                os.unlink(last, dir_fd=directory)
+        else:
+            self._system.rm_file(self._inner(name))
 
     def _sync(self, file: Any) -> None:
         """Bring a file of a disk to the disk."""
@@ -235,25 +288,29 @@ class OutputPlace:
             file.flush()
             os.fsync(file.fileno())
 
-    def _take_name(self, beside: str, path: str, data: bytes) -> None:
+    def _take_name(self, beside: str, name: str, data: bytes) -> None:
         """Give a file its final name, unless that is taken."""
         if self._kind is _Creation.RENAMES:
-            self._system.mv(beside, path)  # fails, or does nothing, where the name is taken
+            self._system.mv(self._inner(beside), self._inner(name))  # fails, or does nothing, where the name is taken
             return
+        held = self._hold()
         try:
-            os.link(beside, path)
+            with held.place_of(beside) as (source, last), held.place_of(name) as (target, new):
+                os.link(last, new, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            with open(path, "xb") as file:
+            with held.new_file(name) as file:
                 try:
                     file.write(data)
                     self._sync(file)
                 except OSError:
-                    os.unlink(path)
+                    self._remove_file(name)
                     raise
 
     def _inner(self, name: str) -> str:
+        if name and not is_below(name):
+            raise StoreError(self.url, what=f"has {name!r} named in it, which leads elsewhere")
         return f"{self._root}/{name}" if name else self._root
 
     def _relative(self, path: str) -> str:
@@ -263,13 +320,17 @@ class OutputPlace:
     def _named(self, name: str) -> Iterator[None]:
         """Have an error name what it is about; each file system has errors of its own."""
         try:
+            if self._kind is _Creation.FILES:
+                with contextlib.suppress(FileNotFoundError):
+                    self._hold()
             yield
         except RocketLensError:
             raise
         except Exception as error:
             if isinstance(error, OSError) and error.errno in _NO_ROOM:
                 raise
-            raise StoreError(self.path(name), what=f"cannot be used: {said(error)}") from error
+            what = said(error) if self._held is None else self._held.named(said(error))
+            raise StoreError(self.path(name), what=f"cannot be used: {what}") from error
 
 
 class NewObject:

@@ -30,6 +30,7 @@ from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.places.output_place import NewObject, OutputPlace
 from spark_jobs.places.place_names import ATTEMPTS, MANIFEST
 from storage.files.attempt_names import attempt_name
+from storage.files.own_directories import is_below
 
 DONE: Final = "_done.json"
 RUN: Final = "_run.json"
@@ -161,7 +162,8 @@ def _finished(place: OutputPlace, directory: str) -> PlacedRecord | None:
         objects = msgspec.convert(record["objects"], list[PlacedObject])
     except (msgspec.MsgspecError, KeyError):
         return None
-    is_whole = all(place.size(each.name) == each.bytes for each in objects)
+    is_inside = all(each.name.startswith(f"{directory}/") and is_below(each.name) for each in objects)
+    is_whole = is_inside and all(place.size(each.name) == each.bytes for each in objects)
     return record if is_whole and record.get("attempt") == directory else None
 
 
@@ -317,9 +319,13 @@ def read_manifest(place: OutputPlace) -> Committed | None:
 def decode_manifest(place: OutputPlace, data: bytes, kind: type[Kind], whose: str) -> Kind:
     """A manifest with what the command that wrote it has added; raises StoreError where it is not one of `whose`."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        manifest = msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as error:
         raise StoreError(place.path(MANIFEST), what=f"is no manifest of {whose}: {error}") from error
+    for each in manifest.parts:
+        if not is_below(each.name):
+            raise StoreError(place.path(MANIFEST), what=f"names {each.name!r}, which does not lie beside it")
+    return manifest
 
 
 def finished_attempts(place: OutputPlace) -> dict[str, list[str]]:

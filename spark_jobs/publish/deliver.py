@@ -11,6 +11,7 @@ from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.places.file_systems import is_url
 from spark_jobs.places.place_names import JOURNAL
+from spark_jobs.publish.atomic_rename import rename_to_free
 from spark_jobs.publish.new_checkpoint import latest_end_timestamp, write_checkpoint
 from spark_jobs.publish.new_store import check_new_store, publish_store
 from spark_jobs.publish.publish import Staged, publish, roll_forward
@@ -21,6 +22,7 @@ from spark_jobs.publish.store_lock import StoreLock
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import StoreSource
 from storage.files.direct_writer import fsync_directory
+from storage.files.own_directories import HeldDirectory
 from storage.files.write_guard import is_inside
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 
@@ -40,7 +42,7 @@ def check_out(request: BuildRequest) -> None:
     there = [name for name in PUBLISHED if os.path.lexists(out / name)]
     if there:
         raise ConfigError(f"--out {out}: {there[0]} exists already; remove it or choose another directory")
-    out.mkdir(parents=True, exist_ok=True)
+    HeldDirectory.open(out, make=True).close()
 
 
 def stage_index(
@@ -71,20 +73,23 @@ def deliver(
     if lock is None:
         _move(staged, Path(request.target))
         return None
-    moment = _moment(lock.store, staged)
+    moment = _moment(lock.root, staged)
     journal = work.root.parent / JOURNAL
     published = publish(lock, staged, journal, moment, source=log_digest(source), enter=work.enter)
     if request.drop_backup:
-        drop_backups(lock.store, moment)
+        with lock.named_errors():
+            drop_backups(lock.root, moment)
     remove_journal(journal)
     return None if request.drop_backup else [str(path) for path in published.backups]
 
 
-def end_last_publishing(lock: StoreLock, source: StoreSource, base: Path) -> bool:
+def end_last_publishing(lock: StoreLock | None, source: StoreSource, left: HeldDirectory | None) -> bool:
     """End what a run that was killed while publishing had begun; whether all of it is in the store now."""
-    published = roll_forward(lock, base / JOURNAL, source=log_digest(source))
+    if lock is None or left is None:
+        return False
+    published = roll_forward(lock, left.path / JOURNAL, source=log_digest(source))
     if published is not None and published.left:
-        remove_journal(base / JOURNAL)
+        remove_journal(left.path / JOURNAL)
     return published is not None and not published.left
 
 
@@ -105,7 +110,8 @@ def _moment(store: Path, staged: list[Staged]) -> str:
 
 
 def _move(staged: list[Staged], out: Path) -> None:
-    for each in staged:
-        fsync_directory(each.path if each.path.is_dir() else each.path.parent)
-        os.rename(each.path, out / each.name)
-    fsync_directory(out)
+    with HeldDirectory.open(out) as held, held.named_errors():
+        for each in staged:
+            fsync_directory(each.path if each.path.is_dir() else each.path.parent)
+            rename_to_free(each.path, held.path / each.name)
+        fsync_directory(held.path)

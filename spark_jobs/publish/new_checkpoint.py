@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import StoreError
-from storage.files.mapped_file import read_head, read_small_file
+from spark_jobs.run.work_directory import write_synced
+from storage.files.kept_files import read_kept
+from storage.files.mapped_file import read_head
 from storage.index.index_file import HEADER, IndexHeader
 from storage.layout.checkpoint import CHECKPOINT, Checkpoint
 
@@ -25,17 +27,15 @@ def write_checkpoint(store_checkpoint: Path, destination: Path, **changes: int) 
     Without one, or behind the end of one that is too short, there are zeros, as in what a broker would make of it.
     """
     try:
-        data = read_small_file(store_checkpoint, _LONGEST)
+        data = read_kept(store_checkpoint, _LONGEST)
     except FileNotFoundError:
         data = b""
     if len(data) < CHECKPOINT.size:
         data = data.ljust(CHECKPOINT_BYTES, b"\0")
     checkpoint = Checkpoint(*CHECKPOINT.unpack_from(data))
     changed = replace(checkpoint, **changes)
-    with open(destination, "wb") as file:
-        file.write(CHECKPOINT.pack(*astuple(changed)) + data[CHECKPOINT.size :])
-        file.flush()
-        os.fsync(file.fileno())
+    destination.unlink(missing_ok=True)
+    write_synced(destination, CHECKPOINT.pack(*astuple(changed)) + data[CHECKPOINT.size :])
 
 
 def latest_end_timestamp(index: Path) -> int | None:

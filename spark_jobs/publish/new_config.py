@@ -15,7 +15,7 @@ import msgspec
 from protocol.errors import ConfigError, StoreError
 from protocol.system_topics import LIGHT_PREFIX
 from spark_jobs.publish.publish import Staged
-from spark_jobs.run.work_directory import WorkDirectory, write_synced
+from spark_jobs.run.work_directory import WorkDirectory, write_whole
 from storage.layout.store_config import (
     GROUP_SEPARATOR,
     GROUPS,
@@ -58,7 +58,7 @@ def stage_config(layout: StoreLayout, work: WorkDirectory) -> list[Staged]:
     directory = work.staged / CONFIG
     directory.mkdir(exist_ok=True)
     for name, content in files.items():
-        write_synced(directory / name, json.dumps(content, ensure_ascii=False, indent="\t").encode("utf-8", "replace"))
+        write_whole(directory / name, json.dumps(content, ensure_ascii=False, indent="\t").encode("utf-8", "replace"))
     return [Staged(CONFIG, directory, synced=True)]
 
 

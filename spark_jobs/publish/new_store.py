@@ -17,6 +17,7 @@ from spark_jobs.publish.stage import copy_file
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import StoreSource
 from storage.files.direct_writer import fsync_directory
+from storage.files.own_directories import HeldDirectory
 from storage.layout.checkpoint import Checkpoint
 from storage.layout.dledger import is_ledger
 from storage.layout.store_layout import (
@@ -51,10 +52,11 @@ def check_new_store(out: Path, work: Path) -> None:
         raise ConfigError(f"--out {out} is a link or a mount point, which no store can be renamed to: name a directory")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {out} exists already and is not an empty directory; choose another one")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    work.mkdir(parents=True, exist_ok=True)
-    if os.stat(work).st_dev != os.stat(out.parent).st_dev:
-        raise ConfigError(f"--work {work} and --out {out} lie in different file systems: choose one in that of --out")
+    with HeldDirectory.open(out.parent, make=True) as beside, HeldDirectory.own(work) as own:
+        if os.fstat(own.descriptor).st_dev != os.fstat(beside.descriptor).st_dev:
+            raise ConfigError(
+                f"--work {work} and --out {out} lie in different file systems: choose one in that of --out"
+            )
 
 
 def check_rocksdb(layout: StoreLayout) -> None:
@@ -107,8 +109,9 @@ def publish_store(work: WorkDirectory, out: Path, names: Collection[str]) -> Non
         raise StoreError(work.staged, expected=f"{sorted(names)}", found=f"{sorted(found)}")
     for directory, _, _ in os.walk(work.staged):
         fsync_directory(Path(directory))
-    os.rename(work.staged, out)
-    fsync_directory(out.parent)
+    with HeldDirectory.open(out.parent) as beside, beside.named_errors():
+        os.rename(work.staged, beside.path / out.name)
+        fsync_directory(beside.path)
 
 
 def _copy(source: Path, target: Path, partial: Path) -> None:
@@ -116,7 +119,9 @@ def _copy(source: Path, target: Path, partial: Path) -> None:
     if source.is_dir():
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
-        for path in sorted(source.iterdir()):
-            _copy(path, target / path.name, partial)
+        with HeldDirectory.open(source) as directory:
+            for name in sorted(os.listdir(directory.path)):
+                _copy(source / name, target / name, partial)
     elif source.is_file():
-        copy_file(source, target, partial)
+        with HeldDirectory.open(source.parent) as directory:
+            copy_file(directory, source.name, target, partial)

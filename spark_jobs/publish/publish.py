@@ -29,6 +29,7 @@ from spark_jobs.publish.publish_journal import (
     JournalEntry,
     read_journal,
     remove_journal,
+    staged_path,
     write_journal,
 )
 from spark_jobs.publish.publish_names import ORDER, backup_path, incoming_path
@@ -73,7 +74,14 @@ def publish(
     The journal stays, so that the run after one that is killed here learns that all is done: the caller removes it
     (`remove_journal`, or with all of the work directory) once that is noted elsewhere.
     """
-    store = lock.store
+    with lock.named_errors():
+        return _publish(lock, staged, journal, time, source, enter)
+
+
+def _publish(
+    lock: StoreLock, staged: Sequence[Staged], journal: Path, time: str, source: str, enter: Callable[[str], None]
+) -> Published:
+    store = lock.root
     ordered = sorted(staged, key=lambda each: ORDER.index(each.name) if each.name in ORDER else -1)
     if read_journal(journal) is not None:
         raise StoreError(journal, what="belongs to an unfinished publishing: finish it first")
@@ -87,9 +95,11 @@ def publish(
         JournalEntry(each.name, str(each.path.resolve()), os.lstat(each.path).st_ino, _inode(store / each.name))
         for each in ordered
     )
+    if [each.path.resolve() for each in ordered] != [staged_path(journal, entry).resolve() for entry in entries]:
+        raise StoreError(journal, what="lies elsewhere than what is staged, so that no later run would find that")
     plan = Journal(VERSION, str(store.resolve()), os.stat(store).st_ino, lock.identity, source, time, entries)
     write_journal(journal, plan)
-    return _carry_out(store, plan, journal)
+    return _carry_out(lock, plan, journal)
 
 
 def roll_forward(lock: StoreLock, journal: Path, *, source: str = "") -> Published | None:
@@ -102,20 +112,21 @@ def roll_forward(lock: StoreLock, journal: Path, *, source: str = "") -> Publish
     plan = read_journal(journal)
     if plan is None:
         return None
-    if os.stat(lock.store).st_ino != plan.root:
+    if os.stat(lock.root).st_ino != plan.root:
         raise StoreError(journal, what="belongs to another store", expected=lock.store, found=plan.store)
-    if (plan.lock, plan.source) != (lock.identity, source):
-        return _give_up(lock.store, plan, journal)
-    return _carry_out(lock.store, plan, journal)
+    with lock.named_errors():
+        if (plan.lock, plan.source) != (lock.identity, source):
+            return _give_up(lock, plan, journal)
+        return _carry_out(lock, plan, journal)
 
 
 class _Piece:
     """One thing on its way into the store; every method may be called again after a kill at any moment."""
 
-    def __init__(self, store: Path, entry: JournalEntry, time: str) -> None:
+    def __init__(self, store: Path, entry: JournalEntry, time: str, journal: Path) -> None:
         self.name = entry.name
         self._new, self._old = entry.new, entry.old
-        self._staged = Path(entry.staged)
+        self._staged = staged_path(journal, entry)
         self._incoming = incoming_path(store, entry.name, time)
         self._target = store / entry.name
         self.backup = backup_path(store, entry.name, time)
@@ -195,14 +206,15 @@ def _settle(store: Path, staged: Staged) -> None:
     """Make a staged thing fit for its place."""
     target = store / staged.name
     try:
-        settle_tree(staged.path, os.lstat(target if target.exists() else store), synced=staged.synced)
+        settle_tree(staged.path, os.lstat(target) if target.exists() else os.stat(store), synced=staged.synced)
     except OSError as error:
         raise StoreError(staged.path, what=f"cannot be prepared, nothing was changed: {error}") from error
 
 
-def _carry_out(store: Path, plan: Journal, journal: Path) -> Published:
+def _carry_out(lock: StoreLock, plan: Journal, journal: Path) -> Published:
     """Do what is not done yet of a plan."""
-    pieces = [_Piece(store, entry, plan.time) for entry in plan.entries]
+    store = lock.root
+    pieces = [_Piece(store, entry, plan.time, journal) for entry in plan.entries]
     try:
         for piece in pieces:
             piece.bring()
@@ -212,7 +224,7 @@ def _carry_out(store: Path, plan: Journal, journal: Path) -> Published:
             fsync_directory(store)
     except (OSError, StoreError) as error:
         raise _stopped(store, pieces, journal, error) from error
-    return _published(pieces, plan)
+    return _published(lock, pieces, plan)
 
 
 def _stopped(store: Path, pieces: list[_Piece], journal: Path, error: Exception) -> StoreError:
@@ -231,13 +243,14 @@ def _stopped(store: Path, pieces: list[_Piece], journal: Path, error: Exception)
     )
 
 
-def _give_up(store: Path, plan: Journal, journal: Path) -> Published:
-    pieces = [_Piece(store, entry, plan.time) for entry in plan.entries]
+def _give_up(lock: StoreLock, plan: Journal, journal: Path) -> Published:
+    store = lock.root
+    pieces = [_Piece(store, entry, plan.time, journal) for entry in plan.entries]
     try:
         _take_out(store, pieces)
     except OSError as error:
         raise StoreError(store, what=f"holds a publishing that was killed and cannot be undone: {error}") from error
-    published = _published(pieces, plan)
+    published = _published(lock, pieces, plan)
     if published.left:
         remove_journal(journal)
     return published
@@ -249,12 +262,12 @@ def _take_out(store: Path, pieces: list[_Piece]) -> None:
     fsync_directory(store)
 
 
-def _published(pieces: list[_Piece], plan: Journal) -> Published:
+def _published(lock: StoreLock, pieces: list[_Piece], plan: Journal) -> Published:
     new = [piece for piece in pieces if piece.is_in]
     return Published(
         time=plan.time,
         names=tuple(piece.name for piece in new),
-        backups=tuple(piece.backup for piece in new if os.path.lexists(piece.backup)),
+        backups=tuple(lock.store / piece.backup.name for piece in new if os.path.lexists(piece.backup)),
         left=tuple(piece.name for piece in pieces if not piece.is_in),
     )
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from protocol.errors import StoreError
 from spark_jobs.publish.publish_names import FILES, ORDER, backup_path, check_time, incoming_path
+from storage.files.own_directories import kind_of, user_text
 
 SAME_FILE_SYSTEM: Final = "the work directory must be on the store's file system: choose another one"
 _MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -31,15 +32,19 @@ def check_publishing(store: Path, staged: Sequence[Staged], time: str) -> None:
     names = [each.name for each in staged]
     if not set(names) <= set(ORDER) or len(set(names)) < len(names):
         raise StoreError(store, expected=f"some of {', '.join(ORDER)}, each once", found=", ".join(names))
-    root = _status(store)
+    try:
+        root = os.stat(store)
+    except FileNotFoundError:
+        root = None
     if root is None or not os.access(store, os.W_OK | os.X_OK):
         raise StoreError(store, what="cannot be written to: make it writable, or write beside the store with --out")
     for each in staged:
         _check_staged(each, store, root)
         _check_target(store, each.name, root)
         for path in (incoming_path(store, each.name, time), backup_path(store, each.name, time)):
-            if _status(path) is not None:
-                raise StoreError(path, what="exists already: move it away, nothing was changed")
+            status = _status(path)
+            if status is not None:
+                raise StoreError(path, what=f"exists already: move it away ({kind_of(status)}), nothing was changed")
 
 
 def _check_staged(staged: Staged, store: Path, root: os.stat_result) -> None:
@@ -57,7 +62,8 @@ def _check_target(store: Path, name: str, root: os.stat_result) -> None:
     if status is None:
         return
     if stat.S_ISLNK(status.st_mode):
-        raise StoreError(target, what=f"is a link to {os.readlink(target)}: a rename would replace the link; "
+        whose = f"a link to {os.readlink(target)}: a rename would replace the link of {user_text(status.st_uid)}"
+        raise StoreError(target, what=f"is {whose}; "
                          "write beside the store with --out and put it there by hand")  # fmt: skip
     _check_kind(target, status, name)
     if status.st_dev != root.st_dev or _is_mounted(target):
@@ -67,9 +73,9 @@ def _check_target(store: Path, name: str, root: os.stat_result) -> None:
 
 def _check_kind(path: Path, status: os.stat_result, name: str) -> None:
     if name in FILES and not stat.S_ISREG(status.st_mode):
-        raise StoreError(path, what="is not a regular file, nothing was changed")
+        raise StoreError(path, what=f"is not a regular file but {kind_of(status)}, nothing was changed")
     if name not in FILES and not stat.S_ISDIR(status.st_mode):
-        raise StoreError(path, what="is not a directory, nothing was changed")
+        raise StoreError(path, what=f"is not a directory but {kind_of(status)}, nothing was changed")
 
 
 def _status(path: Path) -> os.stat_result | None:

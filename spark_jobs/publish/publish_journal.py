@@ -1,23 +1,27 @@
 """What a publishing is about to do, so that the next run can end it after a kill at any moment.
 
 One msgpack file in the work directory, written whole before the first rename and never changed: the inodes
-that the names have show how far the renames got.
+that the names have show how far the renames got. It counts only if it belongs to who runs the job, and what it names is
+one of the things that jobs publish, staged by a run beside it: nothing else is ever moved by what a file says.
 """
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 import msgspec
 
 from protocol.errors import StoreError
-from spark_jobs.run.work_directory import write_whole
+from spark_jobs.publish.publish_names import ORDER
+from spark_jobs.run.work_directory import RUN_NAME, STAGED, write_whole
 from storage.files.direct_writer import fsync_directory
+from storage.files.own_directories import read_own
+from storage.layout.backup_names import TIME
 
 VERSION: Final = 1
 
 
 class JournalEntry(msgspec.Struct, frozen=True):
-    """One thing that is published: the inodes of the new and, if there is one, of the old."""
+    """One thing that is published: where it was staged, and the inodes of the new and, if there is one, of the old."""
 
     name: str
     staged: str
@@ -47,9 +51,12 @@ def write_journal(path: Path, journal: Journal) -> None:
 
 
 def read_journal(path: Path) -> Journal | None:
-    """The journal of a publishing that was not ended, None if there is none; StoreError where it is no journal."""
+    """The journal of a publishing that was not ended, None if there is none.
+
+    Raises StoreError where it is no journal, or names what no job publishes; PlantedFile for one of somebody else.
+    """
     try:
-        journal = msgspec.msgpack.decode(path.read_bytes(), type=Journal)
+        journal = msgspec.msgpack.decode(read_own(path), type=Journal)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
@@ -61,11 +68,27 @@ def read_journal(path: Path) -> Journal | None:
     if journal.version != VERSION:
         raise StoreError(path, what="was written by another version, finish it with that one: version",
                          expected=VERSION, found=journal.version)  # fmt: skip
+    names = [entry.name for entry in journal.entries]
+    if not set(names) <= set(ORDER) or len(set(names)) < len(names) or not TIME.fullmatch(journal.time):
+        raise StoreError(path, what="names what no job publishes: remove it; names and time",
+                         expected=f"some of {', '.join(ORDER)}", found=f"{names!r}, {journal.time!r}")  # fmt: skip
+    for entry in journal.entries:
+        staged_path(path, entry)
     return journal
+
+
+def staged_path(journal: Path, entry: JournalEntry) -> Path:
+    """Where a thing was staged, beside the journal wherever that lies now; StoreError for any other place."""
+    run, directory, name = ("", *PurePath(entry.staged).parts)[-3:]
+    if directory != STAGED or name != entry.name:
+        raise StoreError(journal, what=f"names {entry.staged!r}, where no job stages {entry.name!r}: remove it")
+    return journal.parent.joinpath(*filter(RUN_NAME.fullmatch, [run]), directory, name)
 
 
 def remove_journal(path: Path) -> None:
     """The publishing has ended, and that is known; nothing is done where there is no journal."""
-    if path.exists():
+    try:
         path.unlink()
-        fsync_directory(path.parent)
+    except FileNotFoundError:
+        return
+    fsync_directory(path.parent)

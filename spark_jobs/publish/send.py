@@ -22,6 +22,7 @@ from spark_jobs.publish.publish_checks import Staged
 from spark_jobs.publish.sent_manifest import VERSION, LogMark, SentManifest, SentOptions
 from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.work_directory import WorkDirectory
+from storage.files.own_directories import HeldDirectory
 
 PHASE: Final = "send"
 BUNDLE_BYTES: Final = 64 * 1024 * 1024
@@ -50,9 +51,9 @@ def _send(task: SendTask, attempt: PlacedAttempt) -> PlacedRecord:
     return {"paths": list(task.paths)}
 
 
-def check_send(out: str, storage: str, base: Path, *, fresh: bool) -> None:
+def check_send(out: str, storage: str, base: HeldDirectory | None, *, fresh: bool) -> None:
     """Raise ConfigError where something is in the way, but for what the run in a work directory has committed."""
-    left = WorkDirectory.left_in(base) if base.exists() else None
+    left = WorkDirectory.left_in(base)
     token = (left.done(_RUN) or {}).get("token") if left is not None else None
     check_url(out, storage, fresh=fresh, run=token)
 

@@ -15,8 +15,9 @@ FILE_MODES = 0o666
 def settle_tree(root: Path, like: os.stat_result, *, synced: bool) -> None:
     """Fsync a file, or a directory with all that is in it, and give all of it the owner and the rights of `like`.
 
-    A broker runs as a user of its own and opens every file for writing. Files with a second name belong to what is in
-    the store already and stay as they are; those that are `synced` already are not fsynced again.
+    A broker runs as a user of its own and opens every file for writing. Only what this process made is given away:
+    files with a second name, and files of others, are in the store already and stay as they are. Those that are
+    `synced` already are not fsynced again.
     """
     rights = stat.S_IMODE(like.st_mode)
     for path, status in _walk(root):
@@ -24,7 +25,7 @@ def settle_tree(root: Path, like: os.stat_result, *, synced: bool) -> None:
             _settle(path, status, like, rights, needs_sync=True)
         elif not stat.S_ISREG(status.st_mode):
             raise StoreError(path, what="is neither a file nor a directory, nothing of it was published")
-        elif status.st_nlink == 1:
+        elif status.st_nlink == 1 and status.st_uid == os.geteuid():
             _settle(path, status, like, rights & FILE_MODES, needs_sync=not synced)
         elif not synced:
             _settle(path, status, status, stat.S_IMODE(status.st_mode), needs_sync=True)

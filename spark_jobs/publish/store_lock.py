@@ -11,26 +11,26 @@ open it; in case something else does, the lock is taken anew each time it is con
 import contextlib
 import fcntl
 import os
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from protocol.errors import StoreError
+from protocol.errors import PlantedFile, StoreError
 from spark_jobs.publish.open_writers import Process, find_writers
 from spark_jobs.publish.staged_tree import give_to_owner
 from storage.amounts import counted
+from storage.files.own_directories import HeldDirectory, open_regular
 from storage.store.store_state import FLOCK, LOCKED_HERE, identity_of, is_locked_here
 
 LOCK: Final = "lock"
 WHAT_ELSE: Final = "stop it first, or write beside the store with --out"
-_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
 _PROCESSES_LISTED: Final = 5
 
 
 class StoreLock:
-    """Holds a store's lock from `with` to the end of the block; raises StoreError where somebody else writes there.
+    """Holds a store and its lock from `with` to the end of the block; StoreError where somebody else writes there.
 
+    `store` is the directory as it was named, `root` a path that leads to it for as long as it is held.
     `elsewhere` are directories of the store outside of it (of its log); `work` is a directory in it that is ours;
     `warn` is called once with a sentence about the processes that could not be examined.
     """
@@ -44,24 +44,27 @@ class StoreLock:
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Name the store; nothing is opened."""
-        self.store = store
+        self.store = self.root = store
         self.path = store / LOCK
         self._directories = (store, *elsewhere)
         self._work = work
         self._warn = warn
         self._descriptor = -1
         self._key = (0, 0)
+        self._held: HeldDirectory | None = None
 
     def __enter__(self) -> Self:
         # To open it once more, and close it, would drop the lock that is held.
         if is_locked_here(self.path):
             raise StoreError(self.path, what="is locked by this process already")
-        self._descriptor = _open(self.path, self.store)
+        held = _hold(self.store)
         try:
+            self._descriptor = _open(self.path, held)
             self._take()
         except BaseException:
-            os.close(self._descriptor)
+            self._close(held)
             raise
+        self._held, self.root = held, held.path
         self._key = identity_of(os.fstat(self._descriptor))
         LOCKED_HERE.add(self._key)
         try:
@@ -73,8 +76,19 @@ class StoreLock:
 
     def __exit__(self, *_: object) -> None:
         LOCKED_HERE.discard(self._key)
-        os.close(self._descriptor)
-        self._descriptor = -1
+        self._close(self._held)
+        self.root = self.store
+
+    def _close(self, held: HeldDirectory | None) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        if held is not None:
+            held.close()
+
+    def named_errors(self) -> contextlib.AbstractContextManager[None]:
+        """Let errors of a block call the store by its name."""
+        return contextlib.nullcontext() if self._held is None else self._held.named_errors()
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -85,7 +99,8 @@ class StoreLock:
     def confirm(self) -> None:
         """Make sure that the lock is still held and that nobody writes to the store; StoreError if not."""
         with contextlib.suppress(FileNotFoundError):
-            if identity_of(os.stat(self.path)) == self._key:
+            # By both: another store may bear the name now, and this one may have another lock.
+            if all(identity_of(os.lstat(root / LOCK)) == self._key for root in (self.store, self.root)):
                 self._take()
                 self._refuse_writers(lambda _: None)
                 return
@@ -129,29 +144,34 @@ class StoreLock:
             )
 
 
-def _open(path: Path, store: Path) -> int:
+def _hold(store: Path) -> HeldDirectory:
+    try:
+        return HeldDirectory.open(store)
+    except OSError as error:
+        raise StoreError(store / LOCK, what=f"cannot be opened to lock the store: {error.strerror}") from error
+
+
+def _open(path: Path, store: HeldDirectory) -> int:
     """A descriptor for reading and writing; the file is made if there is none, as a broker would."""
     try:
         try:
-            descriptor = os.open(path, _FLAGS)
+            return open_regular(path.name, os.O_RDWR, directory=store.descriptor)
         except FileNotFoundError:
-            descriptor = _make(path, store)
-        status = os.fstat(descriptor)
+            return _make(path.name, store)
+    except PlantedFile as error:
+        raise PlantedFile(path, what=f"{error.what}: the store cannot be locked") from None
     except OSError as error:
         raise StoreError(path, what=f"cannot be opened to lock the store: {error.strerror}") from error
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise StoreError(path, what="is not a regular file, so the store cannot be locked")
-    return descriptor
 
 
-def _make(path: Path, store: Path) -> int:
+def _make(name: str, store: HeldDirectory) -> int:
     """Make the file, for the store's owner: its broker has to be able to write to it."""
-    descriptor = os.open(path, _FLAGS | os.O_CREAT, 0o644)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o644, dir_fd=store.descriptor)
     try:
-        give_to_owner(descriptor, os.stat(store))
+        give_to_owner(descriptor, os.fstat(store.descriptor))
     except OSError:
         os.close(descriptor)
-        os.unlink(path)
+        os.unlink(name, dir_fd=store.descriptor)
         raise
     return descriptor

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias, TypedDict, TypeVar, cast
 
 from spark_jobs.run.progress import JobProgress, Phase, shown
-from spark_jobs.run.work_directory import WorkDirectory, remove_path
+from spark_jobs.run.work_directory import WorkDirectory
 from storage.files.attempt_names import attempt_name
+from storage.files.own_directories import remove_path
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -289,6 +289,11 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+def works_elsewhere(master: str) -> bool:
+    """Whether tasks run on other machines: on those of a cluster, which reach files by their names."""
+    return not is_local(master or _submitted("spark.master") or LOCAL)
+
+
 def run_tasks(
     context: "SparkContext", name: str, tasks: Sequence[Task], function: Callable[[Task], Result]
 ) -> list[Result]:

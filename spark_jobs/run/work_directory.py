@@ -8,11 +8,15 @@
     run-TOKEN/partial/ATTEMPT      files and directories that are not whole, or not yet in their place
     run-TOKEN/staged/              finished files before they are published; the driver alone writes there
 
+All of it belongs to who runs the job, and nobody else may write to it or even enter it. It is reached by descriptor,
+and what somebody else may have put in its place is refused (:mod:`storage.files.own_directories`).
+
 Each attempt of a task has a name of its own: :mod:`spark_jobs.run.attempt`.
 
 A manifest of another source or with other options means another job: its directory is emptied. A run that continues a
 killed one first gives the directory a new name: then a task of the killed run that is still alive cannot write there
-any more. All executors must see the directory under the same path. A file of progress is
+any more. All executors must see the directory under the same path: machines of a cluster by its name, processes of
+this one through the driver's descriptor where somebody else may change a directory on the way. A file of progress is
 
 PROGRESS
 offset  size  type  field     meaning
@@ -24,8 +28,10 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
+import stat
 import struct
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -35,9 +41,19 @@ from typing import Any, Final, Self, TypeAlias
 import msgpack
 import msgspec
 
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, PlantedFile
 from spark_jobs.places.place_names import COPIES, JOURNAL, LOCK
 from storage.files.attempt_names import attempt_name, attempt_of, written_beside
+from storage.files.own_directories import (
+    OWN_MODE,
+    HeldDirectory,
+    kind_of,
+    new_file,
+    open_own,
+    read_own,
+    remove_path,
+    require_own,
+)
 
 PROGRESS: Final = Struct(">qq")
 """Bytes read and messages found by a task."""
@@ -49,6 +65,17 @@ VERSION: Final = 5
 _MANIFEST: Final = "manifest.msgpack"
 _DONE: Final = ".msgpack"
 _RUN: Final = "run-"
+RUN_NAME: Final = re.compile(rf"{_RUN}[0-9a-f]{{12}}")
+STAGED: Final = "staged"
+_PARTS: Final = ("blocks", "partial", STAGED, "done", "progress")
+_PART_MODE: Final = 0o755
+"""Whatever the umask allows: nobody else may write there, and a staged directory may become a store's."""
+
+_OURS: Final = re.compile(
+    rf"{LOCK}|{re.escape(JOURNAL)}(\.[0-9a-f]+)?|{RUN_NAME.pattern}|\.{COPIES}[0-9A-Za-z_]+", re.DOTALL
+)
+"""The names of all that there is where jobs work."""
+
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 """Error numbers of file systems that have no hard links."""
 
@@ -76,56 +103,83 @@ class WorkDirectory:
         self.root = root
         self.blocks = root / "blocks"
         self.partial = root / "partial"
-        self.staged = root / "staged"
+        self.staged = root / STAGED
         self._lock = -1
+        self._base: HeldDirectory | None = None
         self.has_discarded = False
         """Whether what another job had left unfinished was deleted."""
 
     @classmethod
-    def open(cls, base: Path, identity: JobIdentity, *, fresh: bool = False) -> Self:
+    def open(cls, base: Path, identity: JobIdentity, *, fresh: bool = False, shared: bool = False) -> Self:
         """Go on with the same job below `base`, or start an empty directory there; `fresh` starts over in any case.
 
-        Raises ConfigError where another job works, or where anything else lies.
+        Raises ConfigError where another job works, or where anything else lies, PlantedFile for what somebody else may
+        have put there. `shared`: other machines use it by its name, which nobody else may then be able to change.
         """
-        base.mkdir(parents=True, exist_ok=True)
-        _refuse_others(base)
-        lock = _lock(base)
+        held = HeldDirectory.own(base)
+        if shared:
+            held.require_own()
+            held.path = held.name
+        work = cls(held.path / f"{_RUN}{secrets.token_hex(6)}")
+        work._base = held
+        try:
+            _refuse_others(held)
+            work._lock = _lock(held)
+            # What comes out of msgpack has lists for tuples: compare what would be written.
+            work._take_over(held.path, _unpacked(msgpack.packb(identity)), fresh=fresh)
+        except BaseException:
+            work.close()
+            raise
+        return work
+
+    def _take_over(self, base: Path, identity: JobIdentity, *, fresh: bool) -> None:
+        """Go on with what the same job has left, remove what another one has, and make what is not there yet."""
         for half_written in base.glob(f"{JOURNAL}.*"):
             half_written.unlink(missing_ok=True)
-        # What comes out of msgpack has lists for tuples: compare what would be written.
-        plain = _unpacked(msgpack.packb(identity))
-        work = cls(base / f"{_RUN}{secrets.token_hex(6)}")
-        work._lock = lock
-        before = cls.left_in(base)
+        before = self._last_run(base)
         manifest = before.manifest() if before else None
-        if before and manifest and not fresh and (manifest.version, manifest.identity) == (VERSION, plain):
-            os.rename(before.root, work.root)
-            work._keep_finished()
+        if before and manifest and not fresh and (manifest.version, manifest.identity) == (VERSION, identity):
+            os.rename(before.root, self.root)
+            self._keep_finished()
         else:
-            work.has_discarded = before is not None
+            self.has_discarded = before is not None
         for other in base.glob(f"{_RUN}*"):
-            if other != work.root:
+            if other.name != self.root.name:
                 shutil.rmtree(other, ignore_errors=True)
-        work.make()
-        if work.manifest() is None:
-            work._write_manifest(Manifest(VERSION, plain, "plan"))
-        return work
+        self.make()
+        if self.manifest() is None:
+            self._write_manifest(Manifest(VERSION, identity, "plan"))
 
     def make(self) -> None:
         """Make the directories that are not there yet."""
-        for directory in (self.blocks, self.partial, self.staged, self.root / "done", self.root / "progress"):
-            directory.mkdir(parents=True, exist_ok=True)
+        self.root.mkdir(OWN_MODE, exist_ok=True)
+        for name in _PARTS:
+            (self.root / name).mkdir(_PART_MODE, exist_ok=True)
 
     @classmethod
-    def left_in(cls, base: Path) -> Self | None:
-        """The directory that the last run left below `base`, if it did."""
+    def left_in(cls, base: HeldDirectory | None) -> Self | None:
+        """The directory that the last run left in a directory of ours, if it did; it is used while that is held."""
+        if base is None:
+            return None
+        _refuse_others(base)
+        run = cls._last_run(base.path)
+        if run is not None:
+            run._base = base
+        return run
+
+    @classmethod
+    def _last_run(cls, base: Path) -> Self | None:
         runs = [cls(path) for path in base.glob(f"{_RUN}*")]
         return next((run for run in runs if run.manifest() is not None), None)
+
+    def named_errors(self) -> contextlib.AbstractContextManager[None]:
+        """Let errors of a block call the directory by its name."""
+        return contextlib.nullcontext() if self._base is None else self._base.named_errors()
 
     def manifest(self) -> Manifest | None:
         """Read what the directory is for; None where there is no such directory or no sound manifest in it."""
         try:
-            return msgspec.msgpack.decode((self.root / _MANIFEST).read_bytes(), type=Manifest)
+            return msgspec.msgpack.decode(read_own(self.root / _MANIFEST), type=Manifest)
         except (OSError, msgspec.MsgspecError):
             return None
 
@@ -138,10 +192,10 @@ class WorkDirectory:
     def done(self, task: str) -> StoredRecord | None:
         """Read the record of a finished task, None for one that is not finished."""
         try:
-            record: Any = _unpacked(self._record(task).read_bytes())
+            record: Any = _unpacked(read_own(self._record(task)))
         except (OSError, ValueError, msgpack.exceptions.UnpackException):
             return None
-        return record if isinstance(record, dict) else None
+        return record if isinstance(record, dict) and _is_attempt(record.get("attempt")) else None
 
     def finish(self, task: str, record: StoredRecord) -> StoredRecord:
         """Note that a task is finished; its files must be complete. Returns the record as `done` will."""
@@ -231,16 +285,21 @@ class WorkDirectory:
                 if path not in (gone / _MANIFEST, report.parent, report):
                     remove_path(path)
             shutil.rmtree(root, ignore_errors=True)
-        self.close()
         with contextlib.suppress(OSError):
             (self.root.parent / LOCK).unlink(missing_ok=True)
-            self.root.parent.rmdir()
+            if self._base is None:
+                self.root.parent.rmdir()
+            else:
+                self._base.remove_empty()
+        self.close()
 
     def close(self) -> None:
-        """Give up the lock, so that another process may work here."""
+        """Give up the lock, so that another process may work here, and let go of the directory."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+        if self._base is not None:
+            self._base.close()
 
     def _write_manifest(self, manifest: Manifest) -> None:
         write_whole(self.root / _MANIFEST, msgspec.msgpack.encode(manifest))
@@ -251,7 +310,7 @@ class TaskProgress:
 
     def __init__(self, path: Path) -> None:
         """Start at nothing."""
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         self.update(0, 0)
 
     def update(self, done_bytes: int, messages: int) -> None:
@@ -263,25 +322,58 @@ class TaskProgress:
         os.close(self._descriptor)
 
 
-def _refuse_others(base: Path) -> None:
-    """Raise ConfigError for a directory that holds anything besides our files."""
-    ours = {LOCK, JOURNAL}
-    begins = (_RUN, f".{COPIES}")
-    other = next((name for name in sorted(os.listdir(base)) if name not in ours and not name.startswith(begins)), None)
-    if other is not None and not other.startswith(JOURNAL):
-        raise ConfigError(f"{base} is not a work directory, it contains {other}: choose an empty one with --work")
+def _refuse_others(base: HeldDirectory) -> None:
+    """Raise ConfigError for a directory that holds anything besides our files, PlantedFile for files of others."""
+    for name in sorted(os.listdir(base.path)):
+        if not _OURS.fullmatch(name):
+            raise ConfigError(
+                f"{base.name} is not a work directory, it contains {name}: choose an empty one with --work"
+            )
+        _require_kind(base, name, stat.S_IFREG if name.startswith((LOCK, JOURNAL)) else stat.S_IFDIR)
+        for inner in sorted(os.listdir(base.path / name)) if RUN_NAME.fullmatch(name) else ():
+            _require_kind(base, f"{name}/{inner}", stat.S_IFDIR if inner in _PARTS else stat.S_IFREG)
 
 
-def _lock(base: Path) -> int:
-    descriptor = os.open(base / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def _require_kind(base: HeldDirectory, name: str, kind: int) -> None:
+    """Raise PlantedFile for what is of another kind, or not our own."""
+    status = os.lstat(base.path / name)
+    if stat.S_IFMT(status.st_mode) != kind:
+        raise PlantedFile(base.name / name, what=f"is {kind_of(status)}, which no job leaves there: move it away")
+    require_own(base.name / name, status)
+
+
+def _lock(base: HeldDirectory) -> int:
+    path = base.path / LOCK
+    try:
+        descriptor = open_own(path, os.O_RDWR)
+    except FileNotFoundError:
+        new_file(path).close()
+        descriptor = open_own(path, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
         raise ConfigError(
-            f"another job is running in {base}: wait for its end, or choose another directory with --work"
+            f"another job is running in {base.name}: wait for its end, or choose another directory with --work"
         ) from error
     return descriptor
+
+
+def _is_attempt(name: object) -> bool:
+    """Whether a record names no attempt, or one by a name that such a one has."""
+    return name is None or (isinstance(name, str) and "/" not in name and attempt_of(name) == name)
+
+
+@contextlib.contextmanager
+def work_left(base: Path) -> Iterator[HeldDirectory | None]:
+    """Hold the directory in which jobs have worked, None where there is none; raises PlantedFile for one of others."""
+    try:
+        held = HeldDirectory.own(base, make=False)
+    except FileNotFoundError:
+        yield None
+        return
+    with held, held.named_errors():
+        yield held
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -291,19 +383,11 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Write a file and wait until it would outlive a crash of the machine."""
-    with open(path, "wb") as file:
+    """Write a new file and wait until it would outlive a crash of the machine."""
+    with new_file(path) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def remove_path(path: Path) -> None:
-    """Remove a file, or a directory with all that is in it; either may be gone."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _unpacked(data: bytes) -> StoredRecord:

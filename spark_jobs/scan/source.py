@@ -20,6 +20,7 @@ from spark_jobs.places.remote_file import RemoteFile, RemoteObject
 from spark_jobs.places.remote_tree import RemoteTree, list_tree, refuse_elsewhere
 from spark_jobs.run.work_directory import JobIdentity
 from spark_jobs.scan.probe_store import SegmentPlace
+from storage.files.own_directories import HeldDirectory, temporary_directory
 from storage.index.index_header import is_index_name
 from storage.layout.checkpoint import Checkpoint
 from storage.layout.dledger import CHECKPOINT as LEDGER_CHECKPOINT
@@ -97,30 +98,33 @@ class StoreSource(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def opened_source(
-    store: str, commit_log_directories: tuple[str, ...], storage: str = "", copies: Path | None = None
+    store: str,
+    commit_log_directories: tuple[str, ...],
+    storage: str = "",
+    copies: Path | None = None,
+    *,
+    shared: bool = False,
 ) -> Iterator[StoreSource]:
     """Look at a store, a directory or a URL; raises NotAStore, another StoreError or ConfigError.
 
     `storage` are options of the file system, as JSON. The hollow copy of a store behind a URL is gone afterwards; with
-    a directory for `copies` it lies there, and its index files and queues are real.
+    a directory for `copies` it lies there, and its index files and queues are real; `shared`: for other machines too.
     """
     if not is_url(store):
         yield find_source(Path(local_path(store)), tuple(map(Path, commit_log_directories)))
         return
     refuse_elsewhere(commit_log_directories)
     tree = list_tree(store, storage)
-    if copies is not None:
-        copies.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{COPIES}", dir=copies) as directory:
-        source = _remote_source(tree, Path(directory))
+    with temporary_directory(f".{COPIES}", copies or Path(tempfile.gettempdir()), shared=shared) as directory:
+        source = _remote_source(tree, directory)
         if copies is not None:
-            tree.below(*POINTERS).fetch(Path(directory))
+            tree.below(*POINTERS).fetch(directory)
             source = msgspec.structs.replace(source, is_copied=True)
         with _named_errors(source):
             yield source
     if copies is not None:
-        with contextlib.suppress(OSError):  # something else is there
-            copies.rmdir()
+        with contextlib.suppress(OSError), HeldDirectory.open(copies) as held:  # something else is there
+            held.remove_empty()
 
 
 @contextlib.contextmanager

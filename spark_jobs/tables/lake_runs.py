@@ -32,8 +32,10 @@ class LakeRuns:
     """The data files of the runs of one table."""
 
     def __init__(self, url: str, storage: str) -> None:
-        """Name the place; raises ConfigError where nothing can be written."""
+        """Name the place; raises ConfigError where nothing can be written, PlantedFile where others lead astray."""
         self.place = OutputPlace(url, storage)
+        # The formats' own libraries know the table by its name.
+        self.place.require_own()
 
     @property
     def url(self) -> str:
@@ -51,6 +53,7 @@ class LakeRuns:
         token = f"{base:018d}-{new_token()}"
         entered = self._entered(token)
         enter(entered.place(), entered, "export")
+        self.place.require_own()
         return PlacedRun(self.url, self.place.storage, token, DATA_DIRECTORY)
 
     def path(self, file: DataFile) -> str:

@@ -11,7 +11,6 @@ in use: what a broker is still writing is reported as lag.
 """
 
 import contextlib
-import shutil
 import tempfile
 import time
 from collections import Counter
@@ -29,7 +28,7 @@ from spark_jobs.run.attempt import RunTasks, block_file, run_phase
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Report
-from spark_jobs.run.session import run_tasks, spark_context
+from spark_jobs.run.session import run_tasks, spark_context, works_elsewhere
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import ProbeTask, probe
 from spark_jobs.scan.scan_log import ScanOptions, scan_tasks, total
@@ -58,6 +57,7 @@ from spark_jobs.verify.verify_log import judge_log, scan_readable
 from spark_jobs.verify.verify_request import LogNumbers, VerifyDetails, VerifyRequest
 from storage.amounts import counted
 from storage.build.queue_plan import QueuePlan
+from storage.files.own_directories import temporary_directory
 from storage.layout.delay_levels import parse_delay_levels
 
 PREFIX: Final = "rocketlens-verify-"
@@ -81,13 +81,12 @@ def run_verify(request: VerifyRequest, progress: JobProgress, launch: Launch | N
 @contextlib.contextmanager
 def _work_directory(request: VerifyRequest) -> Iterator[WorkDirectory]:
     """A new directory, gone afterwards: a store in use is another one the next time."""
-    if request.work is not None:
-        Path(request.work).mkdir(parents=True, exist_ok=True)
-    root = Path(tempfile.mkdtemp(prefix=PREFIX, dir=request.work))
-    try:
-        yield WorkDirectory.open(root / "work", {"command": "verify"}, fresh=True)
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    below, shared = Path(request.work or tempfile.gettempdir()), works_elsewhere(request.master)
+    with (
+        temporary_directory(PREFIX, below, shared=shared) as root,
+        contextlib.closing(WorkDirectory.open(root / "work", {"command": "verify"}, shared=shared)) as work,
+    ):
+        yield work
 
 
 CheckTask: TypeAlias = CheckIndexTask | CheckQueuesTask | CheckPartTask

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import StoreError
+from storage.files.kept_files import first_data
 from storage.files.mapped_file import list_segment_files, open_read_only
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
@@ -191,14 +192,6 @@ def has_data_behind(path: Path, position: int) -> bool:
     finally:
         os.close(descriptor)
     return False
-
-
-def first_data(descriptor: int, position: int, size: int) -> int:
-    """Where the next bytes are that are no hole; `position` where the file system cannot say."""
-    try:
-        return os.lseek(descriptor, position, os.SEEK_DATA)
-    except OSError as error:
-        return size if error.errno == errno.ENXIO else position
 
 
 def _pieces(file: OldFile, position: int, dtype: np.dtype[Any], step: int) -> Iterator[tuple[int, Units]]:

@@ -5,22 +5,18 @@ carried over: a broker that starts takes whatever is not zero there for units ag
 has such bytes is copied without them and never linked.
 """
 
-import errno
-import os
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from protocol.errors import StoreError
-from storage.build.existing_queue import OldQueue, ReadableLog, blank_units, first_data, has_data_behind
+from storage.build.existing_queue import OldQueue, ReadableLog, blank_units, has_data_behind
 from storage.build.queue_plan import CarriedQueue
 from storage.files.direct_writer import fsync_directory
-from storage.files.mapped_file import list_segment_files, open_read_only
+from storage.files.kept_files import copy_kept, link_kept
+from storage.files.mapped_file import list_segment_files
+from storage.files.own_directories import HeldDirectory
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
-
-_PIECE: Final = 1 << 20
-_NO_LINKS: Final = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
 
 
 class CarrySummary(msgspec.Struct, frozen=True):
@@ -60,10 +56,11 @@ def carry_queue(
 
 def _carry_whole(source: Path, target: Path, *, link: bool) -> CarrySummary:
     linked = copied = 0
-    for _, path in list_segment_files(source)[0]:
-        was_linked = _link_or_copy(path, target / path.name, -1, link=link)
-        linked += was_linked
-        copied += not was_linked
+    with _held(source) as directory:
+        for _, path in list_segment_files(source)[0]:
+            was_linked = _link_or_copy(directory, path.name, target / path.name, -1, link=link)
+            linked += was_linked
+            copied += not was_linked
     fsync_directory(target)
     return CarrySummary(linked=linked, copied=copied)
 
@@ -74,49 +71,36 @@ def _carry_cut(source: Path, target: Path, log: ReadableLog, *, batch: bool, lin
     linked = copied = 0
     # Where nothing counts, the first file's name still says how far the numbers are.
     kept = [file for file in old.files if file.start < end] or list(old.files[:1])
-    for file in kept:
-        position = max(end - file.start, 0)
-        was_linked = _link_or_copy(file.path, target / file.path.name, position, link=link)
-        linked += was_linked
-        copied += not was_linked
+    with _held(source) as directory:
+        for file in kept:
+            position = max(end - file.start, 0)
+            was_linked = _link_or_copy(directory, file.path.name, target / file.path.name, position, link=link)
+            linked += was_linked
+            copied += not was_linked
     fsync_directory(target)
     return CarrySummary(old.next_offset(end), linked, copied, len(old.files) - len(kept))
 
 
-def _link_or_copy(source: Path, target: Path, end: int, *, link: bool) -> bool:
+def _held(source: Path) -> HeldDirectory:
+    """Hold the directory of a queue; raises StoreError where it cannot be entered."""
+    try:
+        return HeldDirectory.open(source)
+    except OSError as error:
+        raise StoreError(source, what=f"cannot be read: {error.strerror}") from error
+
+
+def _link_or_copy(directory: HeldDirectory, name: str, target: Path, end: int, *, link: bool) -> bool:
     """Bring one file over, zeros from `end` on (−1: as it is); whether a link was enough."""
+    source = directory.name / name
     target.unlink(missing_ok=True)
     if link and (end < 0 or not has_data_behind(source, end)):
         try:
-            os.link(source, target)
+            if link_kept(directory, name, target):
+                return True
         except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise StoreError(source, what=f"cannot be linked to {target}: {error.strerror}") from error
-        else:
-            return True
-    _copy(source, target, end)
-    return False
-
-
-def _copy(source: Path, target: Path, end: int) -> None:
-    """Copy the bytes before `end` (−1: all) into a file of the same length; holes stay holes."""
-    reader = open_read_only(source)
+            raise StoreError(source, what=f"cannot be linked to {target}: {error.strerror}") from error
     try:
-        writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            size = os.fstat(reader).st_size
-            os.ftruncate(writer, size)
-            position, stop = 0, size if end < 0 else min(end, size)
-            while (position := first_data(reader, position, size)) < stop:
-                piece = os.pread(reader, min(_PIECE, stop - position), position)
-                if not piece:
-                    break
-                os.pwrite(writer, piece, position)
-                position += len(piece)
-            os.fsync(writer)
-        finally:
-            os.close(writer)
+        copy_kept(directory, name, target, end)
     except OSError as error:
         raise StoreError(source, what=f"cannot be copied to {target}: {error.strerror}") from error
-    finally:
-        os.close(reader)
+    return False

@@ -16,6 +16,7 @@ import numpy as np
 
 from storage.diff.entries import ENTRY, Buckets, Entries, QueueNames, bucket_count, collect
 from storage.diff.log_pieces import Notify, OneLog, compare_segments, open_log
+from storage.files.own_directories import temporary_directory
 
 MISSING: Final = "missing"
 EXTRA: Final = "extra"
@@ -74,8 +75,8 @@ def compare_stores(a: Path, b: Path, notify: Notify = lambda _: None, work: Path
     left, right, first = compare_segments(open_log(a), open_log(b), notify)
     found = Difference(_range(left), _range(right), first, left.size + right.size)
     if left.left or right.left:
-        with tempfile.TemporaryDirectory(prefix="rocketlens-diff-", dir=work) as directory:
-            _compare_messages(left, right, Path(directory), found, notify)
+        with temporary_directory("rocketlens-diff-", work or Path(tempfile.gettempdir())) as directory:
+            _compare_messages(left, right, directory, found, notify)
     for name, one in (("a", left), ("b", right)):
         found.damage[name] += [problem for problem in one.log.problems if problem not in found.damage[name]]
     return found

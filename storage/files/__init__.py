@@ -5,6 +5,7 @@ from typing import Final
 DOOR: Final = (
     "attempt_names",
     "direct_writer",
+    "kept_files",
     "mapped_file",
     "open_files",
     "own_directories",

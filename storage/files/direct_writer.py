@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from protocol.checksum import crc32
+from storage.files.own_directories import new_file
 
 PAGE: Final = mmap.PAGESIZE
 CHUNK: Final = 16 * 1024 * 1024
@@ -54,7 +55,7 @@ class GrowingFile:
         self._size = 0
         self._error: OSError | None = None
         self._changed = threading.Condition()
-        self._descriptor = _open(path, os.O_DIRECT)
+        self._descriptor = _open(path)
         self._thread = threading.Thread(target=self._run, name=f"writing {path.name}", daemon=True)
         self._thread.start()
 
@@ -185,11 +186,14 @@ def fsync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _open(path: Path, flags: int) -> int:
-    flags |= os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+def _open(path: Path) -> int:
+    """Make a new file, to be written past the page cache where that is possible."""
+    with new_file(path) as file:
+        descriptor = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 0)
     try:
-        return os.open(path, flags, 0o644)
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_DIRECT)
     except OSError as error:
-        if not flags & os.O_DIRECT or error.errno not in _NOT_DIRECT:
+        if error.errno not in _NOT_DIRECT:
+            os.close(descriptor)
             raise
-    return os.open(path, flags & ~os.O_DIRECT, 0o644)
+    return descriptor

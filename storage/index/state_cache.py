@@ -12,7 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgpack
 
+from protocol.errors import PlantedFile
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity
+from storage.files.own_directories import HeldDirectory
 from storage.index.index_file import end_of_entries
 from storage.index.index_shape import IndexShape
 
@@ -119,12 +121,12 @@ class StateCache:
         import tempfile  # most starts find nothing new
 
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self._directory, prefix=FILE_NAME)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgpack.packb({"version": VERSION, "files": self._new}))
-            os.replace(name, self._directory / FILE_NAME)
-        except OSError:
+            with HeldDirectory.open(self._directory, make=True) as held:
+                descriptor, name = tempfile.mkstemp(dir=held.path, prefix=FILE_NAME)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(msgpack.packb({"version": VERSION, "files": self._new}))
+                os.replace(name, held.path / FILE_NAME)
+        except (OSError, PlantedFile):
             return
         self._old = dict(self._new)
 

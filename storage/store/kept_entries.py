@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from protocol.errors import StoreError
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
+from storage.files.own_directories import make_own
 from storage.index.index_examination import Examined, examine, look_over, recall
 from storage.index.index_glance import checking_cost
 from storage.index.index_header import NAME_DIGITS, is_index_name
@@ -93,7 +94,7 @@ class KeptEntries:
     def path_of_next(self) -> Path:
         """Where the next file goes; the directory is made. Raises OSError."""
         assert self.directory is not None
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_own(self.directory)
         last = max((int(kept.name) for kept in self._manifest()), default=0)
         return self.directory / f"{last + 1:0{NAME_DIGITS}d}"
 

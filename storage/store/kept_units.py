@@ -26,6 +26,7 @@ import numpy as np
 from protocol.errors import StoreError
 from storage.files.direct_writer import fsync_directory
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
+from storage.files.own_directories import make_own, new_file
 from storage.log.commit_log import CommitLog
 from storage.queue.derived_queues import DerivedQueues, Gap, is_in_memory
 from storage.queue.unit_runs import RunCounts, UnitRun
@@ -97,11 +98,12 @@ class KeptUnits:
     def keep(self, run: UnitRun) -> UnitRun:
         """Write a run to a file, which takes its place. Raises OSError."""
         assert self.directory is not None
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_own(self.directory)
         path = self.directory / f"{run.start:020d}.units"
         beside = path.with_suffix(".units.partial")
         try:
-            with beside.open("wb") as file:
+            beside.unlink(missing_ok=True)
+            with new_file(beside) as file:
                 file.write(run.file.view)
                 file.flush()
                 os.fsync(file.fileno())

@@ -16,6 +16,7 @@ from protocol.checksum import crc32
 from protocol.errors import StoreError
 from storage.files.direct_writer import fsync_directory
 from storage.files.mapped_file import FileIdentity, read_small_file
+from storage.files.own_directories import new_file
 
 MANIFEST: Final = "manifest.msgpack"
 VERSION: Final = 1
@@ -47,7 +48,8 @@ def write_manifest(directory: Path, rows: Iterable[tuple[Any, ...]]) -> None:
     """Write the manifest of a directory anew. Raises OSError."""
     beside = directory / f"{MANIFEST}.new"
     packed = msgpack.packb(list(rows))
-    with beside.open("wb") as file:
+    beside.unlink(missing_ok=True)
+    with new_file(beside) as file:
         file.write(msgpack.packb({"version": VERSION, "crc": crc32(packed), "files": packed}))
         file.flush()
         os.fsync(file.fileno())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.files.direct_writer import fsync_directory
+from storage.files.own_directories import make_own
 from storage.index.index_examination import Examined, examine, recall
 from storage.index.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS
 from storage.index.state_cache import StateCache
@@ -125,7 +126,7 @@ class Upkeep:
         if not self._keeps_entries or kept.directory is None or is_too_soon or not is_worth_it:
             return
         try:
-            kept.directory.mkdir(parents=True, exist_ok=True)
+            make_own(kept.directory)
             _require_room(kept.directory, size)
             derived.keep(kept.keep)
             kept.note(derived, snapshot.commit_log)
@@ -209,6 +210,7 @@ class Upkeep:
         path = snapshot.kept.path_of_next()
         _require_room(path.parent, INDEX_HEADER + SLOT_BYTES * SLOTS + ENTRY_BYTES * ENTRIES)
         beside = path.with_suffix(".partial")
+        beside.unlink(missing_ok=True)
         try:
             write_index_file(beside, snapshot.tail, ranges, SLOTS, ENTRIES)
             os.replace(beside, path)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from left_work import left_in
 from queue_runs import files_under
 from spark_jobs.build.build_queues import build_queues, join_parts, take_queues
 from spark_jobs.build.place_queues import (
@@ -41,7 +42,7 @@ class Rebuilt:
         bundles: int = 3,
         **options: Any,
     ) -> None:
-        left = WorkDirectory.left_in(work)
+        left = left_in(work)
         self.work = left or WorkDirectory.open(work, {"store": str(store)})
         self.plan = QueuePlan.of(store, QueueOptions(**options))
         self.segments = [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from left_work import left_in
 from spark_jobs.places.place_names import WORK
-from spark_jobs.run.work_directory import WorkDirectory
 from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[3]
@@ -91,7 +91,7 @@ def kill_and_go_on(source: Path, store: Path, expected: dict[str, Contents], pha
     if killed.returncode == 0:
         return False
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    left = WorkDirectory.left_in(store / WORK)
+    left = left_in(store / WORK)
     manifest = left.manifest() if left else None
     assert manifest is not None
     assert manifest.phase == phase

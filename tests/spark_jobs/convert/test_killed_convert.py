@@ -11,11 +11,12 @@ import pytest
 
 from killing import Renames, gets_through
 from ledger_stores import Ledger
+from left_work import left_in
 from protocol.errors import ConfigError
 from spark_jobs.commands.run import run_convert
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.work_directory import REPORT, WorkDirectory
+from spark_jobs.run.work_directory import REPORT
 from without_spark import run_jobs_here
 
 WORK = "plain.rocketlens-work"
@@ -64,7 +65,7 @@ def tree(root: Path) -> Tree:
 
 
 def has_report(out: Path) -> bool:
-    left = WorkDirectory.left_in(out.with_name(WORK))
+    left = left_in(out.with_name(WORK))
     return left is not None and left.done(REPORT) is not None
 
 
@@ -77,7 +78,7 @@ def convert(store: Path, out: Path) -> bool:
 
 def phase_of(out: Path) -> str:
     """The phase in which a killed conversion was, "" where it has left nothing."""
-    left = WorkDirectory.left_in(out.with_name(WORK))
+    left = left_in(out.with_name(WORK))
     manifest = left.manifest() if left else None
     return manifest.phase if manifest else ""
 

@@ -280,6 +280,7 @@ def test_a_place_that_replaces_what_was_created_is_refused(new_place: Fresh, mon
     place = new_place()
 
     def create(self: OutputPlace, name: str, data: bytes) -> None:
+        self.remove([name] if self.read(name) is not None else [])
         with contextlib.closing(self.new_object(name)) as new:
             new.write(data)
             new.commit()

@@ -112,7 +112,7 @@ def test_a_second_attempt_replaces_what_the_first_left(tmp_path: Path) -> None:
 def test_where_links_are_not_possible_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_queue(tmp_path / "store", unit(100))
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     monkeypatch.setattr(os, "link", refuse)
@@ -123,12 +123,13 @@ def test_where_links_are_not_possible_files_are_copied(tmp_path: Path, monkeypat
 def test_other_failures_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_queue(tmp_path / "store", unit(100))
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "link", refuse)
     with pytest.raises(StoreError, match=r"00000000000000000000: cannot be linked to .*: No space left on device"):
         carry(tmp_path)
+    monkeypatch.setattr(os, "copy_file_range", refuse)
     monkeypatch.setattr(os, "pwrite", refuse)
     with pytest.raises(StoreError, match=r"00000000000000000000: cannot be copied to .*: No space left on device"):
         carry(tmp_path, link=False)

@@ -1,0 +1,500 @@
+"""What the owner of a store, or of a directory for output, plants there: root that works there is led nowhere by it.
+
+One property: nothing outside is made, changed, moved, given away or removed, nothing of it comes into the directory,
+and what is refused is named with its owner. Tasks run in this process, as root; the directories are nobody's.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from broker.service.state_directory import StateDirectory
+from ledger_stores import Ledger
+from planting import (
+    ANOTHER,
+    KINDS,
+    OWNER,
+    PLACES,
+    RUN,
+    SECRET,
+    TARGETS,
+    WORK,
+    WORK_PLACES,
+    Field,
+    Plant,
+    evil_journal,
+    evil_manifest,
+    give,
+)
+from protocol.errors import PlantedFile, RocketLensError, StoreError
+from publishing import look_for_nobody
+from read_only import as_nobody, reachable_directory
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.commands.run import run_compact, run_convert, run_rebuild
+from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.export.export import run_export
+from spark_jobs.export.export_request import ExportRequest
+from spark_jobs.publish import store_lock
+from spark_jobs.run.progress import Silence
+from storage.files.own_directories import user_text
+from store_writer import StoreWriter
+from without_spark import run_here, run_jobs_here
+
+pytestmark = [
+    pytest.mark.skipif(os.getuid() != 0, reason="root alone can be led to what is somebody else's"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+
+SMALL: dict[str, Any] = {"slots": 20, "entries": 20, "zone": "UTC"}
+FEW, MANY = 12, 3000
+STEPS_APART = 149
+"""In `make test` a swap is tried at one of so many steps, in `make soak` at each."""
+
+Job = Callable[[Path], object]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def here() -> Iterator[None]:
+    """Tasks run in this process, and no other is looked for that writes to a store."""
+    with pytest.MonkeyPatch.context() as patch:
+        run_jobs_here(patch)
+        patch.setattr(store_lock, "find_writers", look_for_nobody)
+        patch.setattr("spark_jobs.compact.compact.run_tasks", run_here)
+        patch.setattr("spark_jobs.commands.run.run_tasks", run_here)
+        patch.setattr("spark_jobs.export.export.run_tasks", run_here)
+        patch.setattr("spark_jobs.export.export.spark_context", lambda *_, **__: contextlib.nullcontext())
+        yield
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    writer = StoreWriter(tmp_path_factory.mktemp("planted") / "store", segment_size=2048)
+    for number in range(30):
+        writer.append("Orders" if number % 2 else "Payments", b"body %d" % number, unique_key=f"U{number}")
+    writer.close()
+    run_rebuild(rebuild_all(writer.root), Silence())
+    for path in writer.root.glob("*.bak-*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (writer.root / "lock").touch()
+    return writer.root
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = Ledger(tmp_path_factory.mktemp("planted") / "store")
+    made.fill(12)
+    made.writer.close()
+    return made.root
+
+
+def rebuild_all(store: Path, **options: Any) -> RebuildRequest:
+    return RebuildRequest(store=str(store), index=True, queues=True, queue_file_size=400, **SMALL, **options)
+
+
+IN_PLACE: dict[str, Job] = {
+    "rebuild": lambda store: run_rebuild(rebuild_all(store), Silence()),
+    "rebuild index": lambda store: run_rebuild(RebuildRequest(store=str(store), index=True, **SMALL), Silence()),
+    "compact": lambda store: run_compact(CompactRequest(store=str(store), **SMALL), Silence()),
+    "drop backup": lambda store: run_rebuild(rebuild_all(store, drop_backup=True, fresh=True), Silence()),
+}
+"""Jobs that change a store of somebody's."""
+
+
+def into(store: Path) -> dict[str, Job]:
+    """Jobs that read a store of ours and write into a directory of somebody's."""
+    return {
+        "rebuild --out": lambda out: run_rebuild(rebuild_all(store, out=str(out)), Silence()),
+        "rebuild --out file://": lambda out: run_rebuild(
+            rebuild_all(store, out=f"file://{out}", work=str(out / WORK), fresh=True), Silence()
+        ),
+        "export": lambda out: run_export(ExportRequest(store=str(store), out=str(out), format="ndjson"), Silence()),
+        "export --fresh": lambda out: run_export(
+            ExportRequest(store=str(store), out=str(out), format="ndjson", fresh=True), Silence()
+        ),
+        "export file://": lambda out: run_export(
+            ExportRequest(store=str(store), out=f"file://{out}", format="ndjson", fresh=True), Silence()
+        ),
+    }
+
+
+def attempt(field: Field, job: Job, directory: Path) -> str:
+    """Run a job; what it was refused with, "" if it came to its end. Outside of the directory nothing has changed."""
+    before = field.snapshot()
+    beside = set(os.listdir(field.root))
+    refused = ""
+    try:
+        job(directory)
+    except RocketLensError as error:
+        refused = f"{type(error).__name__}: {error}"
+    assert field.snapshot() == before, refused
+    assert set(os.listdir(field.root)) == beside, refused
+    assert "/proc/" not in refused
+    return refused
+
+
+def plants(places: list[str]) -> st.SearchStrategy[list[Plant]]:
+    one = st.builds(
+        Plant,
+        place=st.sampled_from(places),
+        kind=st.sampled_from(KINDS),
+        owner=st.sampled_from([OWNER, ANOTHER, 0]),
+        mode=st.sampled_from([0o600, 0o644, 0o666, 0o700, 0o755, 0o777]),
+        target=st.sampled_from(TARGETS),
+    )
+    return st.lists(one, min_size=1, max_size=3, unique_by=lambda plant: plant.place)
+
+
+def check_planted(field: Field, directory: Path, job: Job, wanted: list[Plant], work: str, lock: str = "-") -> None:
+    """Plant, run the job, and look."""
+    in_order = sorted(wanted, key=lambda plant: plant.place.count("/"))
+    there = [plant for plant in in_order if field.plant(directory, plant)]
+    refused = attempt(field, job, directory)
+    assert not field.stolen(directory, {plant.place for plant in there})
+    stopping = [plant for plant in there if plant.is_refused(work, lock)]
+    assert refused or not stopping
+    if refused.startswith(PlantedFile.__name__):
+        assert "user " in refused
+    if stopping and stopping == wanted:
+        assert any(_is_named(refused, directory, plant.place) for plant in wanted), refused
+
+
+def _is_named(text: str, directory: Path, place: str) -> bool:
+    """Whether a refusal names what was planted, or a directory that it lies in, with its owner."""
+    paths = [directory / place, *(directory / above for above in Path(place).parents if above.name)]
+    owner = any(user_text(uid) in text for uid in (OWNER, ANOTHER, 0))
+    return owner and any(f"{path}: " in text or f"{path.name}: " in text for path in paths)
+
+
+IN_STORE = [*PLACES, *(f"{WORK}{place}" for place in WORK_PLACES)]
+
+
+def check_store(plain: Path, name: str, wanted: list[Plant]) -> None:
+    with reachable_directory() as root:
+        field = Field(root, plain)
+        check_planted(field, field.store, IN_PLACE[name], wanted, WORK, "lock")
+
+
+def check_output(plain: Path, name: str, wanted: list[Plant]) -> None:
+    with reachable_directory() as root:
+        field = Field(root)
+        out = field.theirs / "out"
+        out.mkdir()
+        give(out)
+        check_planted(field, out, into(plain)[name], wanted, "-" if name == "export file://" else WORK)
+
+
+def check_new_store(ledger: Path, wanted: list[Plant]) -> None:
+    """A store of DLedger's, nobody's, becomes a new one in a directory of nobody's; its work lies beside."""
+    with reachable_directory() as root:
+        field = Field(root, ledger)
+        beside = field.theirs / "beside"
+        beside.mkdir()
+        give(beside)
+
+        def convert(directory: Path) -> None:
+            run_convert(ConvertRequest(store=str(field.store), out=str(directory / "new"), zone="UTC"), Silence())
+
+        for plant in wanted:
+            if plant.place in PLACES:
+                field.plant(field.store, plant)
+        check_planted(field, beside, convert, [p for p in wanted if p.place not in PLACES], f"new{WORK}")
+        assert not (beside / "new").exists() or not field.stolen(beside / "new", set())
+
+
+STORE_EXAMPLES = st.sampled_from(sorted(IN_PLACE))
+OUTPUTS = ("rebuild --out", "rebuild --out file://", "export", "export --fresh", "export file://")
+LINK = [Plant(WORK, "link", OWNER, 0o777, "precious")]
+
+
+@settings(max_examples=FEW)
+@given(STORE_EXAMPLES, plants(IN_STORE))
+@example("rebuild", LINK)
+@example("rebuild", [Plant(WORK, "directory", 0, 0o777, "")])
+@example("rebuild", [Plant("checkpoint", "link", OWNER, 0o777, "secret")])
+@example("rebuild index", [Plant("index/20240101000000000", "link", OWNER, 0o777, "secret")])
+def test_what_is_planted_in_a_store_leads_nowhere(plain: Path, name: str, wanted: list[Plant]) -> None:
+    check_store(plain, name, wanted)
+
+
+@settings(max_examples=FEW)
+@given(st.sampled_from(OUTPUTS), plants(IN_STORE))
+@example("export", LINK)
+@example("rebuild --out file://", [Plant("_manifest.json", "manifest", OWNER, 0o644, "secret")])
+@example("rebuild --out file://", [Plant("_attempts", "link", OWNER, 0o777, "precious")])
+def test_what_is_planted_where_output_goes_leads_nowhere(plain: Path, name: str, wanted: list[Plant]) -> None:
+    check_output(plain, name, wanted)
+
+
+NEW_STORE = [*PLACES, "config/delayOffset.json", *(f"new{WORK}{place}" for place in WORK_PLACES)]
+
+
+@settings(max_examples=10)
+@given(plants(NEW_STORE))
+@example([Plant("config", "link", OWNER, 0o777, "precious")])
+@example([Plant("config/topics.json", "link", OWNER, 0o777, "secret")])
+def test_what_is_planted_beside_a_new_store_leads_nowhere(ledger: Path, wanted: list[Plant]) -> None:
+    check_new_store(ledger, wanted)
+
+
+@pytest.mark.soak
+@settings(max_examples=MANY)
+@given(st.data())
+def test_nothing_of_all_that_can_be_planted_leads_anywhere(plain: Path, ledger: Path, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from([*IN_PLACE, *OUTPUTS, "convert"]))
+    if name in IN_PLACE:
+        check_store(plain, name, data.draw(plants(IN_STORE)))
+    elif name in OUTPUTS:
+        check_output(plain, name, data.draw(plants(IN_STORE)))
+    else:
+        check_new_store(ledger, data.draw(plants(NEW_STORE)))
+
+
+# --- the state directory ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=FEW)
+@given(plants(["serving.lock", "consumerOffset.json", "consumerOffset.json.new", "consumerOffset.json.unreadable"]))
+def test_what_is_planted_in_a_state_directory_leads_nowhere(wanted: list[Plant]) -> None:
+    with reachable_directory() as root:
+        field = Field(root)
+        state = field.theirs / "state"
+        state.mkdir()
+        there = [plant for plant in sorted(wanted, key=lambda plant: plant.place) if field.plant(state, plant)]
+
+        def keep(path: Path) -> None:
+            with contextlib.closing(StateDirectory(path)) as directory, contextlib.suppress(OSError):
+                directory.read("consumerOffset.json")
+                directory.write("consumerOffset.json", b"{}")
+                directory.set_aside("consumerOffset.json")
+
+        refused = attempt(field, keep, state)
+        names = {plant.place: plant for plant in there}
+        lock = names.get("serving.lock")
+        if lock is not None and lock.kind in ("link", "dangling link", "fifo", "directory"):
+            assert _is_named(refused, state, lock.place)
+
+
+# --- what was reported, one by one ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def field(plain: Path) -> Iterator[Field]:
+    with reachable_directory() as root:
+        yield Field(root, plain)
+
+
+@pytest.mark.parametrize("target", ["mine/evil", "secret"])
+@pytest.mark.parametrize("name", ["rebuild", "compact"])
+def test_a_planted_journal_moves_nothing(field: Field, name: str, target: str) -> None:
+    (field.store / "mine").mkdir()
+    (field.store / "mine" / "evil").write_text("x")
+    shutil.rmtree(field.store / "index")
+    work = field.store / WORK
+    work.mkdir()
+    staged = field.outside / "secret" if target == "secret" else field.store / target
+    (work / "journal.msgpack").write_bytes(evil_journal(field.store, staged))
+    give(field.store)
+    refused = attempt(field, IN_PLACE[name], field.store)
+    assert refused == (
+        f"PlantedFile: {work}: belongs to {user_text(OWNER)}, and this runs as {user_text(0)}: "
+        "move it away, or run this as its owner"
+    )
+    assert (field.store / "mine" / "evil").exists()
+
+
+@pytest.mark.parametrize("name", ["../x", "index", "/etc/x"])
+def test_a_journal_moves_nothing_but_what_was_staged_beside_it(field: Field, name: str) -> None:
+    """Even one of root's own, which somebody else can hardly have made."""
+    work = field.store / WORK
+    work.mkdir(0o700)
+    (work / "journal.msgpack").write_bytes(evil_journal(field.store, field.outside / "secret", name))
+    refused = attempt(field, IN_PLACE["rebuild"], field.store)
+    assert refused.startswith(f"StoreError: {work}/journal.msgpack: names ")
+
+
+def test_a_dangling_lock_makes_nothing(field: Field) -> None:
+    (field.store / "lock").unlink()
+    (field.store / "lock").symlink_to(field.outside / "new")
+    os.lchown(field.store / "lock", OWNER, OWNER)
+    refused = attempt(field, IN_PLACE["rebuild"], field.store)
+    assert f"store/lock: is not a regular file but a link of {user_text(OWNER)} to {field.outside}/new" in refused
+
+
+def test_a_linked_work_directory_is_not_followed(field: Field) -> None:
+    (field.store / WORK).symlink_to(field.outside / "precious")
+    os.lchown(field.store / WORK, OWNER, OWNER)
+    refused = attempt(field, IN_PLACE["rebuild"], field.store)
+    assert f"{WORK}: is a link of {user_text(OWNER)} to {field.outside}/precious" in refused
+
+
+def test_a_manifest_names_nothing_outside(field: Field) -> None:
+    out = field.theirs / "out"
+    out.mkdir()
+    (out / "_manifest.json").write_bytes(evil_manifest("../outside/secret"))
+    give(out)
+    refused = attempt(field, into(field.store)["export file://"], out)
+    assert "_manifest.json: names '../outside/secret', which does not lie beside it" in refused
+
+
+def test_a_file_of_roots_that_was_moved_into_the_index_is_not_given_away(field: Field) -> None:
+    """Who owns a directory may rename in it what is root's."""
+    index = sorted((field.store / "index").iterdir())[0]
+    os.chown(index, 0, 0)
+    index.chmod(0o600)
+    refused = attempt(field, IN_PLACE["rebuild index"], field.store)
+    if refused:
+        assert f"{index}: belongs to {user_text(0)}, who lets nobody else read it" in refused
+    assert index.stat().st_uid == 0
+
+
+# --- another directory in the place of one that was looked at --------------------------------------------------------
+
+
+class Swap:
+    """At one of the steps of a job, by the events that Python audits, its directory becomes a link to a trap."""
+
+    EVENTS = frozenset({"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.scandir", "os.listdir",
+                        "os.chmod", "os.chown", "os.utime", "os.truncate", "shutil.rmtree"})  # fmt: skip
+
+    def __init__(self) -> None:
+        self._act: Callable[[], None] | None = None
+        self._left = 0
+        self.steps = 0
+        sys.addaudithook(self._see)
+
+    def _see(self, event: str, _arguments: tuple[Any, ...]) -> None:
+        if self._act is None or event not in self.EVENTS:
+            return
+        self.steps += 1
+        if self.steps == self._left:
+            act, self._act = self._act, None
+            act()
+
+    @contextlib.contextmanager
+    def at(self, step: int, act: Callable[[], None]) -> Iterator[None]:
+        """Act before a step of the block."""
+        self.steps, self._left, self._act = 0, step, act
+        try:
+            yield
+        finally:
+            self._act = None
+
+
+SWAP = Swap()
+
+
+def swap_and_run(source: Path, name: str, what: str, step: int) -> bool:
+    """Swap a directory before a step of a job; whether the job has as many."""
+    with reachable_directory() as root:
+        field = Field(root, source if name in IN_PLACE else None)
+        directory = field.store if name in IN_PLACE else field.theirs / "out"
+        if name not in IN_PLACE:
+            directory.mkdir()
+            give(directory)
+        place = directory if what == "directory" else directory / WORK
+        trap, before = field.outside / "trap", {}
+
+        def swap() -> None:
+            if not place.exists():
+                place.mkdir()
+            shutil.copytree(place, trap, symlinks=True)
+            place.rename(place.with_name("moved"))
+            place.symlink_to(trap)
+            os.lchown(place, OWNER, OWNER)
+            before.update(field.snapshot())
+
+        job = IN_PLACE[name] if name in IN_PLACE else into(source)[name]
+        with SWAP.at(step, swap), contextlib.suppress(RocketLensError, OSError):
+            job(directory)
+        if SWAP.steps < step:
+            return False
+        after = field.snapshot()
+        assert {path: (before.get(path), after.get(path)) for path in before.keys() | after.keys()
+                if before.get(path) != after.get(path)} == {}, (name, what, step)  # fmt: skip
+        return True
+
+
+SWAPPED = [*(("rebuild", what) for what in ("work", "directory")), ("rebuild --out file://", "directory"),
+           *(("export", what) for what in ("work", "directory")), ("compact", "work")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "what"), SWAPPED)
+def test_a_directory_that_is_swapped_meanwhile_leads_nowhere(plain: Path, name: str, what: str) -> None:
+    step = 1
+    while swap_and_run(plain, name, what, step):
+        step += STEPS_APART
+    assert step > STEPS_APART
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "what"), SWAPPED)
+def test_a_directory_that_is_swapped_at_any_step_leads_nowhere(plain: Path, name: str, what: str) -> None:
+    step = 1
+    while swap_and_run(plain, name, what, step):
+        step += 1
+    assert step > 2 * STEPS_APART
+
+
+# --- what still works -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(IN_PLACE))
+def test_root_may_work_in_the_store_of_somebody_who_plants_nothing(field: Field, name: str) -> None:
+    assert attempt(field, IN_PLACE[name], field.store) == ""
+    for path in field.store.rglob("*"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (OWNER, OWNER), path
+    assert not (field.store / WORK).exists()
+
+
+def test_the_owner_of_a_store_may_work_in_it(field: Field) -> None:
+    def rebuild() -> str:
+        IN_PLACE["rebuild"](field.store)
+        return "done"
+
+    assert as_nobody(rebuild) == "done"
+    assert not (field.store / WORK).exists()
+    assert (field.store / "index").stat().st_uid == OWNER
+
+
+def test_root_may_work_in_a_store_of_several_owners(field: Field) -> None:
+    """What is new gets the owner of what it replaces; what stays keeps its own."""
+    give(field.store / "index", 0)
+    os.chown(field.store / "checkpoint", ANOTHER, ANOTHER)
+    assert attempt(field, IN_PLACE["rebuild"], field.store) == ""
+    owners = {name: (field.store / name).stat().st_uid for name in ("index", "consumequeue", "checkpoint", "commitlog")}
+    assert owners == {"index": 0, "consumequeue": OWNER, "checkpoint": ANOTHER, "commitlog": OWNER}
+    assert {path.stat().st_uid for path in (field.store / "index").iterdir()} == {0}
+
+
+def test_what_is_left_by_the_owner_is_refused_to_root_and_kept_for_the_owner(field: Field) -> None:
+    def killed() -> str:
+        (field.store / WORK).mkdir(0o700)
+        return "left"
+
+    assert as_nobody(killed) == "left"
+    with pytest.raises(StoreError, match=re.escape(f"{WORK}: belongs to {user_text(OWNER)}")):
+        IN_PLACE["rebuild"](field.store)
+
+    def rebuild() -> str:
+        IN_PLACE["rebuild"](field.store)
+        return "done"
+
+    assert as_nobody(rebuild) == "done"
+
+
+def test_the_secret_is_known_where_it_is_found(field: Field) -> None:
+    """The judge of these tests finds what it looks for."""
+    (field.store / "index" / "x").write_bytes(SECRET)
+    os.link(field.outside / "theirs", field.store / "y")
+    assert {Path(path).name for path in field.stolen(field.store, set())} == {"x", "y"}
+    assert RUN in os.listdir(field.outside / "precious")
