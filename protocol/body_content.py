@@ -2,24 +2,22 @@
 
 A body that a client compressed (sysFlag) is decompressed before (:mod:`protocol.compression`). What is looked at here
 is what consumers get: it may be gzip or zstd all the same, and then an application has packed it. It is recognised by
-its first bytes and unpacked, never beyond a limit, for it may be a bomb.
+its first bytes and unpacked, within a budget, for it may be a bomb.
 
-To read one more packing, add one line to `DECODERS`: its name, the bytes it begins with, and a function that unpacks
-it. Views, lists, searches, the HTTP API and the export take it from there.
+To read one more packing, add one line to `DECODERS`: the bytes it begins with, and its codec. Views, lists, searches,
+the HTTP API and the export take it from there.
 """
 
 import codecs
 import re
-import zlib
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
 
-from protocol.compression import DECOMPRESSED_LIMIT, decompress
+from protocol.compression import DECOMPRESSED_LIMIT, Budget, Codec, decode
 from protocol.errors import ConfigError, CorruptRecord
-from protocol.message_layout import RECORD
-from protocol.sys_flag import CompressionType
 
 MOST_PACKINGS: Final = 3
 """A packed body may hold another one, so many times."""
@@ -32,10 +30,10 @@ DEEPEST: Final = 40
 
 UTF_8: Final = "utf-8"
 
-_GZIP_STEP: Final = 4096
-"""Bytes fed to zlib at once: what lies behind one of very many members is copied for each."""
+TEXT_PIECE: Final = 256 * 1024
+"""Bytes that are decoded to text at once: other threads run between two pieces, not within one."""
 
-_NO_CHARSETS: Final = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"})
+_NO_CHARSETS: Final = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "utf_7"})
 """Codecs that are no charsets of a text; some of them take a time that grows with the square of its length."""
 
 _CONTROLS: Final = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -46,14 +44,15 @@ _MOST_NULS: Final = 3
 
 
 class Decoder(NamedTuple):
-    """One packing: its `name`, the bytes that it begins with, and what unpacks it, by the bytes and a limit in bytes.
+    """One packing: the bytes that it begins with, and how it is unpacked."""
 
-    `unpack` raises `CorruptRecord` for what is not wholly of this packing, and for more than the limit.
-    """
-
-    name: str
     magic: bytes
-    unpack: Callable[[bytes | memoryview, int], bytes]
+    codec: Codec
+
+    @property
+    def name(self) -> str:
+        """Its name for people."""
+        return self.codec.value
 
 
 class Content(NamedTuple):
@@ -67,18 +66,19 @@ class Content(NamedTuple):
     error: str | None = None
 
 
-def unpack(body: bytes | memoryview, *, limit: int = DECOMPRESSED_LIMIT) -> Content:
+def unpack(body: bytes | memoryview, *, limit: int = DECOMPRESSED_LIMIT, budget: Budget | None = None) -> Content:
     """What an application packed into a body that consumers get; most bodies are returned as they are, not copied.
 
-    Nothing that is unpacked on the way is larger than `limit` bytes.
+    What it takes is spent of a budget, or of one of `limit` bytes.
     """
     content = Content(body)
     for _ in range(MOST_PACKINGS):
         decoder = decoder_of(content.data)
         if decoder is None:
             break
+        budget = budget or Budget(limit)
         try:
-            content = Content(decoder.unpack(content.data, limit), (*content.packings, decoder.name))
+            content = Content(decode(content.data, decoder.codec, budget), (*content.packings, decoder.name))
         except CorruptRecord as error:
             return content._replace(error=str(error).partition(": ")[2])
     return content
@@ -111,9 +111,15 @@ def text_in(data: bytes | memoryview, charset: str | None = None, *, is_cut: boo
     A text has no control characters, but it may have NULs, as long as they are few. Where the bytes are the beginning
     of more, `is_cut`, the last character may lack some: it is left out.
     """
-    text = characters_in(data, charset, is_cut=is_cut)
-    if text is None or _CONTROLS.search(text):
+    pieces = []
+    try:
+        for piece in _characters(data, charset, is_cut=is_cut):
+            if _CONTROLS.search(piece):
+                return None
+            pieces.append(piece)
+    except UnicodeError:
         return None
+    text = "".join(pieces)
     kept = text.rstrip("\0")
     return text if kept.count("\0") * _MOST_NULS <= len(kept) and (kept or not text) else None
 
@@ -121,14 +127,28 @@ def text_in(data: bytes | memoryview, charset: str | None = None, *, is_cut: boo
 def characters_in(data: bytes | memoryview, charset: str | None = None, *, is_cut: bool = False) -> str | None:
     """The characters, of any kind, that bytes are in a charset; None where they are none. `is_cut` as in `text_in`."""
     try:
-        return codecs.getincrementaldecoder(charset or UTF_8)().decode(bytes(data), not is_cut)
+        return "".join(_characters(data, charset, is_cut=is_cut))
     except UnicodeError:
         return None
 
 
 def text_with_replacements(data: bytes | memoryview, charset: str | None = None) -> str:
     """Bytes as text of a charset, by default UTF-8, in which U+FFFD stands for what is none: to look for a text in."""
+    if len(data) > TEXT_PIECE:
+        with suppress(UnicodeError):  # of UTF-16 and UTF-32 without a mark of their order, which are taken as they are
+            return "".join(_characters(data, charset, errors="replace"))
     return str(data, charset or UTF_8, "replace")
+
+
+def _characters(
+    data: bytes | memoryview, charset: str | None, *, is_cut: bool = False, errors: str = "strict"
+) -> Iterator[str]:
+    """Decode bytes piece by piece; raises UnicodeError for what is none of the charset."""
+    decoder = codecs.getincrementaldecoder(charset or UTF_8)(errors)
+    view = memoryview(data)
+    for start in range(0, max(len(view), 1), TEXT_PIECE):
+        is_last = start + TEXT_PIECE >= len(view)
+        yield decoder.decode(bytes(view[start : start + TEXT_PIECE]), is_last and not is_cut)
 
 
 def indented_json(text: str) -> str | None:
@@ -157,35 +177,7 @@ def _depth(value: object) -> int:
     return depth
 
 
-def _unpack_gzip(data: bytes | memoryview, limit: int) -> bytes:
-    """Members of gzip, one behind the other (RFC 1952), and nothing else."""
-    body, view, position = bytearray(), memoryview(data), 0
-    while position < len(view):
-        decoder = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        while not decoder.eof:
-            step = view[position : position + _GZIP_STEP]
-            if not step:
-                raise _corrupt("a complete stream", "its beginning")
-            try:
-                body += decoder.decompress(step, limit + 1 - len(body))
-            except zlib.error as error:
-                raise _corrupt("a complete stream", str(error)) from error
-            if len(body) > limit:
-                raise _corrupt(f"at most {limit} bytes", "more")
-            # Below the limit everything that was fed is consumed, but for what follows the member.
-            position += len(step) - len(decoder.unused_data)
-    return bytes(body)
-
-
-def _corrupt(expected: str, found: str) -> CorruptRecord:
-    return CorruptRecord(RECORD, expected=expected, found=found, what="gzip body")
-
-
-def _unpack_zstd(data: bytes | memoryview, limit: int) -> bytes:
-    return decompress(data, CompressionType.ZSTD, limit=limit)
-
-
 DECODERS: Final = (
-    Decoder("gzip", b"\x1f\x8b\x08", _unpack_gzip),
-    Decoder("zstd", b"\x28\xb5\x2f\xfd", _unpack_zstd),
+    Decoder(b"\x1f\x8b\x08", Codec.GZIP),
+    Decoder(b"\x28\xb5\x2f\xfd", Codec.ZSTD),
 )

@@ -30,9 +30,10 @@ import msgspec
 
 from protocol import properties as names
 from protocol.body_content import UTF_8, charset_of, text_in, unpack
-from protocol.errors import ConfigError, StoreError
+from protocol.errors import ConfigError, CorruptRecord, StoreError
 from protocol.host_address import HIDDEN_HOST
 from protocol.message import Message
+from protocol.message_layout import RECORD
 from protocol.sys_flag import COMPRESSION_TYPE_MASK, SysFlag, has_inner_messages
 from protocol.system_properties import PLACES, repeating
 from protocol.system_topics import TRACE_TOPIC
@@ -133,6 +134,8 @@ class Mask:
             fields["body_crc"] = 0
         try:
             stored = message.decoded_body()
+            if message.budget is not None and self.changes_bodies and message.content().error is not None:
+                raise CorruptRecord(RECORD, what="more is packed in the messages of a batch than is looked into")
             body = MASKED.encode() if self.hides_body(message.sys_flag, message.topic) else self.body(stored)
         except StoreError:
             stored, body = b"", MASKED.encode() if self.changes_bodies else b""

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from protocol import properties as names
+from protocol.body_content import Content, unpack
 from protocol.checksum import body_crc, property_crc, verify_property_crc
-from protocol.compression import DECOMPRESSED_LIMIT, decompress
-from protocol.errors import CorruptRecord
+from protocol.compression import DECOMPRESSED_LIMIT, Budget, decompress
+from protocol.errors import CorruptRecord, StoreError
 from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java
 from protocol.message_edit import with_store_host, without_property
@@ -47,6 +48,9 @@ __all__ = [
     "without_property",
 ]
 
+MOST_INNER: Final = 32_767
+"""Messages of an inner batch: a broker counts them in a short (store-format §5.8)."""
+
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _OUTER_BITS: Final = int(SysFlag.COMPRESSED | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH) | COMPRESSION_TYPE_MASK
 
@@ -60,7 +64,7 @@ class Message:
     1970. `born_host` and `store_host` are IP address and port; `str()` of one is `ip:port`. `flag` is the application's
     own, `sys_flag` RocketMQ's (:class:`protocol.sys_flag.SysFlag`). `stored_body` and `properties_bytes` are as they
     are stored and, decoded from a memoryview, views of the same memory. A body or a property block of negative length
-    decodes as empty.
+    decodes as empty. The messages of a batch have a common `budget` for what is packed in their bodies.
     """
 
     total_size: int
@@ -80,6 +84,7 @@ class Message:
     stored_body: bytes | memoryview
     topic: str
     properties_bytes: bytes | memoryview
+    budget: Budget | None = field(default=None, repr=False, compare=False)
     _properties: dict[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -129,10 +134,22 @@ class Message:
         """When the broker stored the message, by its clock; None for what is outside the calendar."""
         return to_datetime(self.store_timestamp)
 
-    def decoded_body(self, limit: int = DECOMPRESSED_LIMIT) -> bytes | memoryview:
+    def content(self, budget: Budget | None = None) -> Content:
+        """What is in the body: decompressed, and unpacked where an application packed it.
+
+        Where that cannot be done within a budget, the content is what it could be made to, and has the reason.
+        """
+        budget = budget or self.budget or Budget()
+        try:
+            return unpack(self.decoded_body(budget=budget), budget=budget)
+        except StoreError as error:
+            return Content(self.stored_body, error=str(error))
+
+    def decoded_body(self, limit: int = DECOMPRESSED_LIMIT, *, budget: Budget | None = None) -> bytes | memoryview:
         """The body, decompressed if it is compressed; else `stored_body` itself, which is not copied.
 
-        Raises `CorruptRecord` for an unknown compression, for what cannot be decompressed, and beyond `limit` bytes.
+        Raises `CorruptRecord` for an unknown compression, for what cannot be decompressed, and beyond a budget, or one
+        of `limit` bytes.
         """
         if not self.sys_flag & _COMPRESSED or not len(self.stored_body):
             return self.stored_body
@@ -141,17 +158,19 @@ class Message:
             raise CorruptRecord(
                 RECORD, self.physical_offset, expected="0 to 3", found=self.sys_flag >> 8 & 7, what="compression type"
             )
-        return decompress(self.stored_body, kind, limit=limit)
+        return decompress(self.stored_body, kind, limit=limit, budget=budget or self.budget)
 
     def inner_messages(self, limit: int = DECOMPRESSED_LIMIT) -> list["Message"]:
         """The messages inside an inner batch as a Java consumer sees them; for any other message, itself alone.
 
         Number i has queue offset `queue_offset + i`, its own flag, body and properties, and the record's other fields;
         `total_size` is its size inside the body, and the sysFlag bits that speak of the whole body are cleared. Raises
-        `CorruptRecord` when the body is no batch.
+        `CorruptRecord` when the body is no batch. What is packed in the messages is spent of one budget of `limit`
+        bytes.
         """
         if not has_inner_messages(self.sys_flag):
             return [self]
+        budget = self.budget or Budget(limit)
         return [
             replace(
                 self,
@@ -162,8 +181,9 @@ class Message:
                 sys_flag=self.sys_flag & ~_OUTER_BITS,
                 stored_body=body,
                 properties_bytes=properties,
+                budget=budget,
             )
-            for number, (flag, body, properties) in enumerate(_split_batch(self.decoded_body(limit)))
+            for number, (flag, body, properties) in enumerate(_split_batch(self.decoded_body(budget=budget)))
         ]
 
     def detached(self) -> "Message":
@@ -238,8 +258,11 @@ def decode_messages(body: bytes | memoryview, *, check_crc: bool = True) -> Iter
 
 def _split_batch(body: bytes | memoryview) -> Iterator[tuple[int, bytes | memoryview, bytes | memoryview]]:
     """Flag, body and properties of each sub-message."""
-    position = 0
+    position = count = 0
     while position < len(body):
+        count += 1
+        if count > MOST_INNER:
+            raise CorruptRecord(RECORD, expected=f"at most {MOST_INNER}", found="more", what="sub-messages of a batch")
         start = position + INNER_HEAD.size
         if start > len(body):
             raise _broken_batch(position, len(body))

@@ -9,8 +9,10 @@ reaches across one.
 The block on disk is opaque: its order is that of a Java hash map, so it is cut or extended in place, never built anew.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
+from unicodedata import decimal
 
 from protocol.java_hash import decode_java
 
@@ -61,6 +63,11 @@ TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
 FIRST_POP_TIME: Final = "1ST_POP_TIME"
 
 
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+_LONGEST_INTEGER: Final = 19  # digits of an i64
+_LAST_UNIT: Final = "\uffff"
+
+
 def parse_properties(data: bytes | memoryview) -> dict[str, str]:
     """All properties of a block, in the order in which their names first stand there. Never fails."""
     try:
@@ -88,6 +95,20 @@ def property_value(data: bytes | memoryview, name: str) -> str | None:
             return decode_java(data[start:end])
         position = data.rfind(needle, 0, start - 1)
     return None
+
+
+def integer_in(text: str | None, bits: int) -> int | None:
+    """What Java's `parseShort`, `parseInt` or `parseLong` makes of a property's value; None for what they refuse.
+
+    Digits may be of any script, as long as one UTF-16 unit holds each; a value may have thousands of them.
+    """
+    if text is None or not _INTEGER.fullmatch(text) or max(text) > _LAST_UNIT:
+        return None
+    digits = "".join(str(decimal(each)) for each in text.lstrip("+-")).lstrip("0") or "0"
+    if len(digits) > _LONGEST_INTEGER:
+        return None
+    number = -int(digits) if text[0] == "-" else int(digits)
+    return number if -(1 << (bits - 1)) <= number < 1 << (bits - 1) else None
 
 
 def split_keys(keys: str) -> list[str]:

@@ -49,8 +49,10 @@ def decode_traces(body: bytes | memoryview) -> Iterator[Trace]:
     """Yield the records of a trace message's body; bytes that are no record are left out."""
     for record in bytes(body).decode("utf-8", "replace").split(RECORD_END):
         fields = record.split(FIELD_END)
+        kind = _KINDS.get(fields[0])
+        if kind is None:
+            continue
         try:
-            kind = TraceKind(fields[0])
             yield _READERS[kind](kind, fields)
         except (ValueError, IndexError):
             continue
@@ -104,6 +106,7 @@ def _truth(text: str) -> bool:
     return text.lower() == "true"
 
 
+_KINDS: Final = {kind.value: kind for kind in TraceKind}
 _READERS: Final = {
     TraceKind.SENT: _sent,
     TraceKind.CONSUMING: _consuming,

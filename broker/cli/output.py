@@ -21,6 +21,7 @@ import msgspec
 from broker.cli.errors import say
 from broker.cli.options import is_typed
 from protocol.body_content import indented_json, text_in, unpack
+from protocol.compression import Budget
 from protocol.errors import StoreError
 from protocol.message import Message
 from protocol.printable import printable
@@ -41,8 +42,8 @@ BODY_PREVIEW = 60
 LONGEST_BODY = 20_000
 """Characters of a body shown to a person; programs get all."""
 
-PREVIEW_LIMIT = 1 << 20
-"""A packed body that holds more bytes is not looked into for a list."""
+PREVIEW_BYTES = 4096
+"""Bytes of a body that are looked at for them."""
 
 NUMBERS = (
     *("QUEUE", "OFFSET", "PHYSICAL", "QUEUES", "MESSAGES", "BEHIND", "FIRST OFFSET", "END OFFSET", "NEXT OFFSET"),
@@ -87,10 +88,7 @@ def message_fields(message: Message) -> Fields:
         "keys": message.keys,
         "properties": message.properties,
     }
-    try:
-        content = unpack(message.decoded_body())
-    except StoreError as error:
-        return fields | {"body": bytes(message.stored_body), "bodyError": str(error)}
+    content = message.content()
     fields["body"] = bytes(content.data)
     if content.packings:
         fields["bodyPackings"] = list(content.packings)
@@ -389,10 +387,10 @@ def _body_for_people(body: bytes, charset: str | None) -> str:
 
 def _preview(message: Message, charset: str | None) -> str:
     try:
-        body = unpack(message.decoded_body(), limit=PREVIEW_LIMIT).data
+        body = unpack(message.decoded_body(), budget=Budget.of_list()).data
     except StoreError:
         return "(cannot be decompressed)"
-    text = text_in(body, charset)
+    text = text_in(memoryview(body)[:PREVIEW_BYTES], charset, is_cut=len(body) > PREVIEW_BYTES)
     if text is None:
         return f"({len(body)} bytes, not text)"
     line = " ".join(text.split())

@@ -34,6 +34,7 @@ from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Damage, Report
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory
+from storage.amounts import counted
 from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import Wanted
 from storage.filter.hidden import refuse_hidden
@@ -43,7 +44,7 @@ from storage.names import did_you_mean, similar_names
 from storage.queue.queue_store import directories
 
 VERSION: Final = 1
-REPORTED: Final = frozenset({"problems", "more_problems", "log_bytes", "objects"}) | BOOKKEEPING
+REPORTED: Final = frozenset({"problems", "more_problems", "unreadable", "log_bytes", "objects"}) | BOOKKEEPING
 """Fields of a part that the report needs and the manifest does not have."""
 
 
@@ -186,7 +187,7 @@ def _finish(
         ),
         damages=list(_damages(problems)),
         more_damages=more,
-        notes=list(_notes(request, found, records)),
+        notes=list(_notes(request, found, records, sum(part.get("unreadable", 0) for part in parts))),
     )
 
 
@@ -197,11 +198,14 @@ def _extent(found: LogRanges) -> dict[str, object]:
     return {"tier": {"broker": found.tier.broker_name, "queues": len({each.queue for each in found.ranges})}}
 
 
-def _notes(request: ExportRequest, found: LogRanges, records: int) -> Iterator[str]:
-    """Sentences about an empty result: no message matched, or a topic does not exist."""
+def _notes(request: ExportRequest, found: LogRanges, records: int, unreadable: int) -> Iterator[str]:
+    """Sentences about what is left out of a result, or why it is empty: no message matched, or a topic is unknown."""
     what = "log" if found.tier is None else "tier"
     if not records:
         yield f"no message of the {what} matches"
+    if unreadable:
+        bodies = counted(unreadable, "body is", "bodies are")
+        yield f"{bodies} left out or as sent: what is in them cannot be decompressed or unpacked, or is too much"
     # Behind a URL, and beside a log that lies alone, no topics are known.
     known = _topics(Path(request.store)) if found.tier is None else found.tier.topics()
     which = "store" if found.tier is None else "tier"

@@ -80,6 +80,7 @@ class ExportedPart(AttemptRecord):
     log_bytes: int
     problems: list[PartProblem]
     more_problems: int
+    unreadable: int
 
 
 def export_part(task: ExportTask) -> ExportedPart:
@@ -177,6 +178,7 @@ def _write(task: ExportTask, file: HashedFile, notify: Notify) -> ExportedPart:
         "log_bytes": task.range.size,
         "problems": problems,
         "more_problems": max(len(reader.problems) - MOST_PROBLEMS, 0),
+        "unreadable": reader.unreadable,
     }
     if task.range.queue:
         part["queue"] = task.range.queue

@@ -31,7 +31,8 @@ Part = TypeVar("Part")
 class RangeReader:
     """One stretch, read once; afterwards `problems` says what of it is damaged, and `messages` how many there were.
 
-    `end` is the physical offset behind what was read.
+    Of these, `unreadable` have a body that could not be decompressed or unpacked. `end` is the physical offset behind
+    what was read.
 
     With `fails_fast` damage is raised instead, as CorruptRecord, where it is come to. `content` is what becomes of
     bodies, None: nothing.
@@ -50,7 +51,7 @@ class RangeReader:
         self._range, self._wanted, self._fails_fast, self._content = range_, wanted, fails_fast, content
         self._names = tuple(columns)
         self.problems: list[Problem] = []
-        self.messages = 0
+        self.messages = self.unreadable = 0
         self.end = range_.base_offset + range_.start
 
     def read(self) -> Iterator[Columns]:
@@ -72,6 +73,7 @@ class RangeReader:
                     for columns in gather(chosen, self._names, self._content):
                         self._check_bodies(columns)
                         self.messages += columns.count
+                        self.unreadable += columns.unreadable
                         yield part, columns
             self._check(reader.damage)
             self.end = range_.base_offset + (reader.position if range_.is_last else range_.stop)

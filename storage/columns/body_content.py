@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from protocol.body_content import UTF_8, charset_of, text_in, unpack
+from protocol.compression import Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,12 @@ class BodyContent:
             return cls() if unpack else None
         return cls(charset_of(charset))
 
-    def of(self, body: bytes) -> bytes:
-        """The content of a body. What cannot be unpacked, or is no text of the charset, stays as it is."""
-        data = bytes(unpack(body).data)  # the same object where nothing was packed
+    def of(self, body: bytes, budget: Budget) -> tuple[bytes, bool]:
+        """The content of a body, and whether it could be unpacked.
+
+        What cannot be, or is no text of the charset, stays as it is.
+        """
+        content = unpack(body, budget=budget)
+        data = bytes(content.data)  # the same object where nothing was packed
         text = None if self.charset in (None, UTF_8) else text_in(data, self.charset)
-        return data if text is None else text.encode()
+        return data if text is None else text.encode(), content.error is None

@@ -51,7 +51,7 @@ class ColumnMask:
         properties = shown.get("properties")
         if isinstance(properties, TextMaps) and self._mask.changes:
             shown["properties"] = self._without(properties)
-        return Columns(columns.count, shown)
+        return Columns(columns.count, shown, columns.unreadable)
 
     def _hide_bodies(self, columns: Columns, shown: dict[str, Column]) -> None:
         mask, body = self._mask, shown.get("body")

@@ -28,7 +28,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from protocol.compression import DECOMPRESSED_LIMIT, decompress
+from protocol.compression import Budget, decompress
 from protocol.errors import CorruptRecord
 from protocol.sys_flag import SysFlag, compression_type
 from storage.columns.body_content import BodyContent
@@ -84,12 +84,13 @@ _NAMED: Final[dict[str, Callable[[TextPlaces], Column]]] = {
 
 
 class Columns(dict[str, Column]):
-    """Columns by name, all of them `count` long."""
+    """Columns by name, all of them `count` long; `unreadable` bodies could not be decompressed or unpacked."""
 
-    def __init__(self, count: int, columns: dict[str, Column]) -> None:
+    def __init__(self, count: int, columns: dict[str, Column], unreadable: int = 0) -> None:
         """`columns` in the order wanted."""
         super().__init__(columns)
         self.count = count
+        self.unreadable = unreadable
 
 
 def needs_names(names: Sequence[str]) -> bool:
@@ -114,23 +115,33 @@ def gather(rows: MessageRows, names: Sequence[str], content: BodyContent | None 
     start, held = 0, 0
     bodies: dict[int, bytes] = {}
     errors: dict[int, bytes] = {}
+    unreadable = 0
     for row in to_make:
+        budget = Budget()
         try:
-            body = _decompress(rows, row, int(flags[row])) if is_compressed[row] else _stored(rows, row)
-            made = body if content is None else content.of(body)
+            body = _decompress(rows, row, int(flags[row]), budget) if is_compressed[row] else _stored(rows, row)
+            made, is_whole = (body, True) if content is None else content.of(body, budget)
+            unreadable += not is_whole
             if made is not body or is_compressed[row]:
                 bodies[row - start] = made
                 held += len(made)
         except CorruptRecord as error:
             errors[row - start] = str(error).partition(": ")[2].encode()
+            unreadable += 1
         if held > MOST_BODY_BYTES:
-            yield _gather(rows.slice(start, row + 1), names, bodies, errors)
-            start, held, bodies, errors = row + 1, 0, {}, {}
+            yield _gather(rows.slice(start, row + 1), names, bodies, errors, unreadable)
+            start, held, bodies, errors, unreadable = row + 1, 0, {}, {}, 0
     if start < len(rows):
-        yield _gather(rows.slice(start, len(rows)), names, bodies, errors)
+        yield _gather(rows.slice(start, len(rows)), names, bodies, errors, unreadable)
 
 
-def _gather(rows: MessageRows, names: Sequence[str], bodies: dict[int, bytes], errors: dict[int, bytes]) -> Columns:
+def _gather(
+    rows: MessageRows,
+    names: Sequence[str],
+    bodies: dict[int, bytes],
+    errors: dict[int, bytes],
+    unreadable: int = 0,
+) -> Columns:
     columns: dict[str, Column] = {}
     properties = _properties(rows) if "properties" in names else None
     for name in names:
@@ -147,7 +158,7 @@ def _gather(rows: MessageRows, names: Sequence[str], bodies: dict[int, bytes], e
             columns[name] = properties.maps()
         else:
             columns[name] = _GATHER[name](rows)
-    return Columns(len(rows), columns)
+    return Columns(len(rows), columns, unreadable)
 
 
 def numbers_of(rows: MessageRows, name: str) -> Numbers:
@@ -198,12 +209,12 @@ def _stored(rows: MessageRows, row: int) -> bytes:
     return bytes_at(rows.region, int(rows.table["body"][row]), int(rows.table["body_length"][row]))
 
 
-def _decompress(rows: MessageRows, row: int, flags: int) -> bytes:
+def _decompress(rows: MessageRows, row: int, flags: int, budget: Budget) -> bytes:
     stored = _stored(rows, row)
     kind = compression_type(flags)
     if kind is None:
         raise CorruptRecord("body", expected="0 to 3", found=flags >> 8 & 7, what="compression type")
-    return decompress(stored, kind, limit=DECOMPRESSED_LIMIT)
+    return decompress(stored, kind, budget=budget)
 
 
 def _bodies(rows: MessageRows, bodies: dict[int, bytes], errors: dict[int, bytes]) -> Texts:

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from protocol.compression import Budget
 from protocol.errors import StoreError
 from protocol.mask import MASKED, NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
@@ -314,8 +315,8 @@ def _traces(store: MessageStore, unique_key: str, trace_topics: Iterable[str]) -
 
 def _traces_in(message: Message) -> Iterator[Trace]:
     try:
-        yield from decode_traces(message.decoded_body())
-    except StoreError:  # a body that cannot be decompressed has no traces
+        yield from decode_traces(message.decoded_body(budget=Budget.of_list()))
+    except StoreError:  # a body that cannot be decompressed, or is far longer than a client writes them, has no traces
         return
 
 

@@ -11,13 +11,21 @@ from typing import Final
 
 from protocol.errors import StoreError
 from protocol.message_layout import INT, SYS_FLAG_POSITION, PartPlaces, locate
-from protocol.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM, property_value
+from protocol.properties import (
+    INNER_BASE,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    INNER_NUM,
+    integer_in,
+    property_value,
+)
 from protocol.sys_flag import TRANSACTION_MASK, SysFlag
 from protocol.system_topics import LIGHT_PREFIX
 
 QUEUE_ID_POSITION: Final = 12
 _LIST_SEPARATOR: Final = ","
-_LONGEST_OFFSET: Final = 19  # digits of an i64
+_COUNT_BITS: Final = 16
+_OFFSET_BITS: Final = 64
 
 
 class QueueName:
@@ -101,26 +109,28 @@ def dispatched_places(record: memoryview | bytes, places: PartPlaces) -> Iterato
         offsets = (property_value(properties, INNER_MULTI_QUEUE_OFFSET) or "").split(_LIST_SEPARATOR)
         for name, offset in zip_longest(names.split(_LIST_SEPARATOR), offsets):
             if name is not None:
-                yield name, _number(offset)
+                yield name, _number(offset, _OFFSET_BITS)
 
 
 def batch_in(record: memoryview, queue_offset: int) -> tuple[int, int]:
     """Return the queue offset of the first message in a record of sound shape, and the number of its messages.
 
     A record that is no batch has one message, with ``queue_offset``; the same is returned for one that has changed
-    since it was checked.
+    since it was checked, and for one that a broker would not dispatch, since it reads the number as a short.
     """
     places = _places_of(record)
     if places is None:
         return queue_offset, 1
     properties = record[places.properties : places.total_size]
-    base, number = _number(property_value(properties, INNER_BASE)), _number(property_value(properties, INNER_NUM))
+    base = _number(property_value(properties, INNER_BASE), _OFFSET_BITS)
+    number = _number(property_value(properties, INNER_NUM), _COUNT_BITS)
     return (queue_offset, 1) if base is None or number is None else (base, number)
 
 
-def _number(text: str | None) -> int | None:
-    is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= _LONGEST_OFFSET
-    return int(text) if text is not None and is_number else None
+def _number(text: str | None, bits: int) -> int | None:
+    """What a broker reads as a number that cannot be negative."""
+    number = integer_in(text, bits)
+    return None if number is None or number < 0 else number
 
 
 def queue_place(record: memoryview) -> tuple[int, int, str] | None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from protocol.body_content import charset_of, decoder_of, text_with_replacements, unpack
 from protocol.born_host import BornHost
-from protocol.compression import DECOMPRESSED_LIMIT
+from protocol.compression import Budget
 from protocol.errors import ConfigError, StoreError
 from protocol.mask import BODY, PROPERTIES, PROPERTY, mask_of
 from protocol.message import Message, decode_message
@@ -67,7 +67,8 @@ class Matcher:
         if not messages:
             raise Unreadable(f"{message.physical_offset}: a batch without messages")
         shown = map(self.mask.message, messages) if self.mask else messages
-        return [each for each in shown if self._matches(each)]
+        budget = Budget()
+        return [each for each in shown if self._matches(each, budget)]
 
     def rules_out(self, record: memoryview) -> bool:
         """Whether the body of a record of sound shape, if it is the whole message's as it is, fits no condition on it.
@@ -97,9 +98,9 @@ class Matcher:
             return False
         return criteria.topic is None or message.topic == criteria.topic
 
-    def _matches(self, message: Message) -> bool:
+    def _matches(self, message: Message, budget: Budget) -> bool:
         is_from = self.born_host is None or self.born_host.holds(message)
-        return is_from and self._has_names(message) and self._has_content(message)
+        return is_from and self._has_names(message) and self._has_content(message, budget)
 
     def _has_names(self, message: Message) -> bool:
         criteria = self.criteria
@@ -112,11 +113,11 @@ class Matcher:
             return False
         return self.expression is None or self.expression.matches_commit_log(message.properties_bytes)
 
-    def _has_content(self, message: Message) -> bool:
+    def _has_content(self, message: Message, budget: Budget) -> bool:
         body: bytes | memoryview = b""
         if self._needs_body:
             try:
-                body = message.decoded_body(DECOMPRESSED_LIMIT)
+                body = message.decoded_body(budget=budget)
             except StoreError as error:
                 raise Unreadable(str(error)) from error
             largest = self.criteria.maximum_size
@@ -126,7 +127,7 @@ class Matcher:
             return True
         if not self._looks_into_body:
             return False
-        content = unpack(body)
+        content = unpack(body, budget=budget)
         if content.packings and self._says(message, content.data):
             return True
         if content.error is not None:
@@ -149,7 +150,7 @@ class Matcher:
 
     def _holds(self, data: bytes, body: bytes | memoryview) -> bool:
         if self._text is None:
-            return data in bytes(body)
+            return data in (body if isinstance(body, bytes) else bytes(body))
         return self._text in text_with_replacements(body, self.charset)
 
     def _fits(self, regex: re.Pattern[str], message: Message, body: bytes | memoryview) -> bool:

@@ -7,10 +7,22 @@ from collections.abc import Callable
 
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.body_content import DECODERS, MOST_INDENTED, charset_of, indented_json, text_in, unpack
+from bombs import bombs
+from protocol.body_content import (
+    DECODERS,
+    MOST_INDENTED,
+    TEXT_PIECE,
+    characters_in,
+    charset_of,
+    indented_json,
+    text_in,
+    text_with_replacements,
+    unpack,
+)
+from protocol.compression import MOST_FRAMES, Budget, Codec
 from protocol.errors import ConfigError
 from strategies import damaged
 
@@ -77,15 +89,25 @@ def test_a_bomb_fills_no_memory(name: str, pack: Callable[[bytes], bytes]) -> No
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert "expected at most" in (content.error or "")
-        # zstd's decoder takes no limit: 512 bytes of it become 16 MiB at most.
-        assert peak < (4 if name == "gzip" else 40) * MEGABYTE
+        assert peak < 6 * MEGABYTE
 
 
-def test_very_many_small_members_take_no_longer_than_their_bytes() -> None:
-    """Were what follows copied at each member, this would move 40 GB."""
-    member = gzip.compress(b"x")
-    count = 2 * MEGABYTE // len(member)
-    assert unpack(member * count).data == b"x" * count
+@each_packing
+def test_very_many_small_frames_are_refused_by_their_number(name: str, pack: Callable[[bytes], bytes]) -> None:
+    frame = pack(b"x")
+    assert unpack(frame * MOST_FRAMES).data == b"x" * MOST_FRAMES
+    content = unpack(frame * (2 * MEGABYTE // len(frame)))
+    assert content.packings == ()
+    assert f"at most {MOST_FRAMES} frames" in (content.error or "")
+
+
+@settings(max_examples=20, deadline=None)
+@given(bombs(most_units=60_000))
+def test_whatever_is_packed_in_what_the_answer_is_within_one_budget(bomb: tuple[Codec, bytes]) -> None:
+    budget = Budget(4 * MEGABYTE)
+    content = unpack(bomb[1], budget=budget)
+    assert content == unpack(bomb[1], limit=4 * MEGABYTE)
+    assert len(content.data) <= max(4 * MEGABYTE, len(bomb[1]))
 
 
 @given(st.sampled_from([gzip.compress(b"body " * 9), zstandard.compress(b"body " * 9)]).flatmap(damaged))
@@ -102,7 +124,7 @@ def test_a_charset_is_known_by_any_of_its_names(name: str, known: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "klingon", "zlib", "hex", "rot13", "idna", "punycode", "unicode_escape", "a\x00b"]
+    "name", ["", "klingon", "zlib", "hex", "rot13", "idna", "punycode", "unicode_escape", "utf-7", "a\x00b"]
 )
 def test_what_is_no_charset_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="is no charset"):
@@ -157,3 +179,23 @@ def test_zlib_alone_is_no_packing() -> None:
     """Its two first bytes begin too many other bodies."""
     data = zlib.compress(b"body")
     assert unpack(data).data == data
+
+
+CHARSETS = ["utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc_kr", "latin-1", "utf-16", "utf-16-le", "utf-32"]
+
+
+@pytest.mark.parametrize("charset", CHARSETS)
+@given(data=st.data())
+def test_a_long_text_is_decoded_in_pieces_as_it_would_be_at_once(charset: str, data: st.DataObject) -> None:
+    """The pieces end anywhere in its characters."""
+    unit = data.draw(st.text("aé订文🙂\0\t", min_size=1, max_size=5)).encode(charset, "ignore") or b"\x80a"
+    long = (data.draw(st.binary(max_size=3)) + unit * (TEXT_PIECE // len(unit) + 2))[: TEXT_PIECE + 5]
+    whole = str(long, charset, "replace") if charset != "utf-16" or long[:2] in (b"\xff\xfe", b"\xfe\xff") else None
+    if whole is not None:
+        assert text_with_replacements(long, charset) == whole
+    try:
+        expected = long.decode(charset)
+    except UnicodeError:
+        expected = None
+    if charset not in ("utf-16", "utf-32"):  # which have a mark of their order, or are none
+        assert characters_in(long, charset) == expected

@@ -1,17 +1,33 @@
 """Bodies decompressed, and those that must not be: cut off, foreign, or far larger than they look."""
 
+import gzip
 import tracemalloc
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import decompress
+import protocol.compression
+from bombs import EMPTY_LZ4, EMPTY_ZSTD, PACK, UNITS, bombs, many_blocks, many_repeats, many_stored_blocks
+from protocol.compression import (
+    DECOMPRESSED_LIMIT,
+    LIST_BYTES,
+    LIST_FRAMES,
+    MOST_BLOCKS,
+    MOST_FRAMES,
+    PIECE,
+    STORED_LIMIT,
+    Budget,
+    Codec,
+    decode,
+    decompress,
+)
 from protocol.errors import CorruptRecord
 from protocol.sys_flag import CompressionType
 from strategies import damaged
@@ -93,7 +109,7 @@ def test_garbage_behind_a_zlib_stream_is_ignored_as_in_java() -> None:
 def test_neither_gzip_nor_raw_deflate_is_taken_for_zlib() -> None:
     for window_bits in (31, -15):
         compressor = zlib.compressobj(wbits=window_bits)
-        with pytest.raises(CorruptRecord, match="ZLIB body"):
+        with pytest.raises(CorruptRecord, match="zlib body"):
             decompress(compressor.compress(b"body") + compressor.flush(), CompressionType.ZLIB)
 
 
@@ -105,3 +121,146 @@ def test_damaged_streams_give_a_body_or_the_error(
     stream = data.draw(damaged(compress(b"0123456789" * 20)))
     with suppress(CorruptRecord):
         assert len(decompress(stream, kind, limit=MEGABYTE)) <= MEGABYTE
+
+
+FRAMED = [(codec, unit) for codec, units in UNITS.items() for unit in units]
+
+
+def plainly(codec: Codec, data: bytes) -> bytes:
+    """What the libraries make of a stream of any number of frames, without bounds."""
+    match codec:
+        case Codec.ZLIB:
+            return zlib.decompress(data)
+        case Codec.GZIP:
+            return gzip.decompress(data)
+        case Codec.LZ4:
+            body = b""
+            while data:
+                part, used = lz4.frame.decompress(data, return_bytes_read=True)
+                body, data = body + part, data[used:]
+            return body
+        case Codec.ZSTD:
+            reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+            return reader.read()
+
+
+class Fed:
+    """How many bytes the libraries were given, and how large the pieces were that they made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes = self.calls = self.largest = 0
+        chunk, new_decoder = lz4.frame.decompress_chunk, zlib.decompressobj
+
+        def decompress_chunk(context: Any, data: bytes, **more: Any) -> Any:
+            found = chunk(context, data, **more)
+            return self._note(data, found[0], found)
+
+        class Decoder:
+            def __init__(self, **more: Any) -> None:
+                self._inner = new_decoder(**more)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self._inner, name)
+
+        def decompress(decoder: Decoder, data: bytes, most: int) -> bytes:
+            piece = decoder._inner.decompress(data, most)
+            return self._note(data, piece, piece)
+
+        Decoder.decompress = decompress  # type: ignore[attr-defined]
+        monkeypatch.setattr(lz4.frame, "decompress_chunk", decompress_chunk)
+        monkeypatch.setattr(protocol.compression.zlib, "decompressobj", Decoder)  # type: ignore[attr-defined]
+
+    def _note(self, data: bytes, piece: bytes, found: Any) -> Any:
+        self.bytes += len(data)
+        self.calls += 1
+        self.largest = max(self.largest, len(piece))
+        return found
+
+
+@pytest.mark.parametrize(("codec", "unit"), FRAMED)
+def test_frames_and_members_are_counted_whatever_is_in_them(codec: Codec, unit: bytes) -> None:
+    assert decode(unit * MOST_FRAMES, codec, Budget()) == plainly(codec, unit) * MOST_FRAMES
+    with pytest.raises(CorruptRecord, match=f"more, expected at most {MOST_FRAMES} frames"):
+        decode(unit * (MOST_FRAMES + 1), codec, Budget())
+    with pytest.raises(CorruptRecord, match=f"more, expected at most {LIST_FRAMES} frames"):
+        decode(unit * (LIST_FRAMES + 1), codec, Budget.of_list())
+
+
+@pytest.mark.parametrize(
+    ("kind", "frame"), [(CompressionType.LZ4, EMPTY_LZ4), (CompressionType.ZSTD, EMPTY_ZSTD)], ids=["LZ4", "zstd"]
+)
+def test_a_body_of_nothing_but_empty_frames_is_refused_by_their_number(kind: CompressionType, frame: bytes) -> None:
+    with pytest.raises(CorruptRecord, match=f"at most {MOST_FRAMES} frames"):
+        decompress(frame * (4_000_000 // len(frame)), kind)
+
+
+def test_blocks_of_zstd_are_counted_in_all_frames_together() -> None:
+    assert decode(many_blocks(MOST_BLOCKS), Codec.ZSTD, Budget()) == b""
+    for data in (many_blocks(MOST_BLOCKS + 1), many_blocks(MOST_BLOCKS // 2) * 3):
+        with pytest.raises(CorruptRecord, match=f"at most {MOST_BLOCKS} blocks"):
+            decode(data, Codec.ZSTD, Budget())
+
+
+def test_blocks_that_are_one_byte_very_often_come_out_in_pieces() -> None:
+    data = many_repeats(80)
+    assert decode(data, Codec.ZSTD, Budget()) == b"r" * (80 << 17)
+    with pytest.raises(CorruptRecord, match=f"at most {DECOMPRESSED_LIMIT} bytes"):
+        decode(many_repeats(2000), Codec.ZSTD, Budget())
+
+
+def test_empty_blocks_of_zlib_are_read_once() -> None:
+    assert decode(many_stored_blocks(800_000), Codec.ZLIB, Budget()) == b""
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_what_is_read_is_bounded_too(codec: Codec) -> None:
+    with pytest.raises(CorruptRecord, match=f"{STORED_LIMIT + 1}, expected at most {STORED_LIMIT} bytes"):
+        decode(memoryview(bytes(STORED_LIMIT + 1)), codec, Budget())
+
+
+def test_one_budget_is_for_all_that_is_packed_in_a_record() -> None:
+    budget = Budget(LIST_BYTES)
+    data = zlib.compress(bytes(LIST_BYTES // 2))
+    assert len(decode(data, Codec.ZLIB, budget)) == len(decode(data, Codec.ZLIB, budget)) == LIST_BYTES // 2
+    with pytest.raises(CorruptRecord, match=f"zlib body more, expected at most {LIST_BYTES} bytes"):
+        decode(zlib.compress(b"x"), Codec.ZLIB, budget)
+    with pytest.raises(CorruptRecord, match=f"LZ4 body more, expected at most {LIST_BYTES} bytes"):
+        decode(lz4.frame.compress(b""), Codec.LZ4, budget)  # not even begun, where there may be thousands
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_time_is_the_last_guard_and_looked_at_between_pieces(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 10_000, 10))
+    monkeypatch.setattr(protocol.compression.time, "monotonic", lambda: next(now))  # type: ignore[attr-defined]
+    assert decode(PACK[codec](b"short"), codec, Budget()) == b"short"
+    with pytest.raises(CorruptRecord, match="longer, expected to be complete within 30 seconds"):
+        decode(PACK[codec](bytes(20 * PIECE)), codec, Budget())
+
+
+@settings(max_examples=25, deadline=None)
+@given(bombs())
+@example((Codec.LZ4, EMPTY_LZ4 * 363_636))
+@example((Codec.ZSTD, EMPTY_ZSTD * 444_444))
+def test_a_bomb_is_decoded_in_one_pass_or_refused_by_a_count(bomb: tuple[Codec, bytes]) -> None:
+    codec, data = bomb
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        fed = Fed(monkeypatch)
+        answers = []
+        for _ in range(2):
+            try:
+                answers.append(decode(data, codec, Budget()))
+            except CorruptRecord as error:
+                answers.append(str(error).encode())
+        assert answers[0] == answers[1]
+    # Bytes behind a short frame, and those for which there was no room in a piece, are given once more.
+    assert fed.bytes <= 2 * (len(data) + (MOST_FRAMES + 2) * 4096 + (DECOMPRESSED_LIMIT // PIECE + 2) * 65_536)
+    assert fed.largest <= PIECE
+    assert b"expected at most" in answers[0][:200] or answers[0] == plainly(codec, data)
+
+
+def test_frames_in_frames_are_counted_together() -> None:
+    inner = zstandard.compress(b"x") * (MOST_FRAMES // 2 + 1)
+    budget = Budget()
+    assert decode(inner, Codec.ZSTD, budget) == b"x" * (MOST_FRAMES // 2 + 1)
+    with pytest.raises(CorruptRecord, match=f"at most {MOST_FRAMES} frames"):
+        decode(inner, Codec.ZSTD, budget)

@@ -7,8 +7,9 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.errors import bad_parameter
-from protocol.body_content import MOST_INDENTED, UTF_8, characters_in, charset_of, indented_json, text_in, unpack
-from protocol.errors import ConfigError, StoreError
+from protocol.body_content import MOST_INDENTED, UTF_8, characters_in, charset_of, indented_json, text_in
+from protocol.compression import Budget
+from protocol.errors import ConfigError
 from protocol.message import Message
 from protocol.sys_flag import SysFlag, compression_type
 
@@ -17,11 +18,8 @@ Charset: TypeAlias = Annotated[
     Meta(min_length=1, max_length=40, description="Charset of bodies that are text, such as gbk; by default utf-8."),
 ]
 
-PREVIEW_BYTES: Final = 1 << 20
-"""A body that is longer when decompressed or unpacked has no preview in a list."""
-
 PREVIEW: Final = 160
-"""Characters of a body in a list."""
+"""Characters of a body in a list; one beyond what a list may spend on a record has none."""
 
 
 class Body(msgspec.Struct, rename="camel", kw_only=True):
@@ -54,34 +52,30 @@ def checked_charset(name: str | None) -> str | None:
 
 
 def body_of(message: Message, most: int, charset: str | None = None) -> Body:
-    """The first `most` bytes of a message's body."""
-    stored = len(message.stored_body)
-    compression = compression_of(message)
-    packings: tuple[str, ...] = ()
-    try:
-        content, packings, error = unpack(message.decoded_body())
-        data = bytes(content)
-    except StoreError as failure:
-        data, error = bytes(message.stored_body), str(failure)
+    """The first `most` bytes of a message's body; what kind it is of, they say, or a beginning that is longer."""
+    data, packings, error = message.content()
+    size = len(data)
     body = Body(
-        kind="empty", size=len(data), stored_size=stored, compression=compression, shown=0, packings=list(packings),
-        error=error,
+        kind="empty", size=size, stored_size=len(message.stored_body), compression=compression_of(message), shown=0,
+        packings=list(packings), error=error,
     )  # fmt: skip
-    text = text_in(data, charset)
-    if error is not None or (data and text is None):
-        shown = data[:most]
+    head = bytes(data[: max(most, MOST_INDENTED)])
+    text = None if error is not None else text_in(head, charset, is_cut=size > len(head))
+    if error is not None or (size and text is None):
+        shown = head[:most]
         body.kind = "binary" if error is None else "unreadable"
         body.base64, body.shown = base64.b64encode(shown).decode(), len(shown)
-    elif data:
+    elif size:
         assert text is not None
-        body.formatted = indented_json(text)
-        body.kind = "text" if not _is_json(data, text, body.formatted) else "json"
-        body.text, body.shown = text, len(data)
-        if len(data) > most:  # cut between characters
-            body.text = characters_in(data[:most], charset, is_cut=True) or ""
+        body.formatted = indented_json(text) if size == len(head) else None
+        is_long_json = size > MOST_INDENTED and text.lstrip()[:1] in ("{", "[")
+        body.kind = "json" if body.formatted is not None or is_long_json else "text"
+        body.text, body.shown = text, size
+        if size > most:  # cut between characters
+            body.text = characters_in(head[:most], charset, is_cut=True) or ""
             body.shown = len(body.text.encode()) if charset in (None, UTF_8) else most
         if charset not in (None, UTF_8):
-            body.base64 = base64.b64encode(data[: body.shown]).decode()
+            body.base64 = base64.b64encode(head[: body.shown]).decode()
     return body
 
 
@@ -95,18 +89,11 @@ def compression_of(message: Message) -> str | None:
 
 def preview_of(message: Message, charset: str | None = None) -> str | None:
     """The beginning of a body on one line; None for what is no text, or too long to look into."""
-    try:
-        content = unpack(message.decoded_body(PREVIEW_BYTES), limit=PREVIEW_BYTES)
-    except StoreError:
+    content = message.content(Budget.of_list())
+    if content.error is not None:
         return None
     text = text_in(memoryview(content.data)[: PREVIEW * 4], charset, is_cut=len(content.data) > PREVIEW * 4)
     if text is None:
         return None
     line = " ".join(text.split())
     return line if len(line) <= PREVIEW else f"{line[: PREVIEW - 1]}…"
-
-
-def _is_json(data: bytes, text: str, formatted: str | None) -> bool:
-    if formatted is not None:
-        return True
-    return len(data) > MOST_INDENTED and text.lstrip()[:1] in ("{", "[")

@@ -10,7 +10,6 @@ from broker.web.api.bodies import Body, Charset, body_of, checked_charset, previ
 from broker.web.api.endpoint import Offset, Question, QueueId, Topic
 from broker.web.api.errors import not_found
 from broker.web.api.request_context import RequestContext
-from protocol.body_content import unpack
 from protocol.errors import RocketLensError, StoreError
 from protocol.message import Message
 from protocol.sys_flag import has_inner_messages
@@ -187,8 +186,10 @@ def body(context: RequestContext, question: BodyQuestion) -> bytes:
     """The whole body, decompressed, to be downloaded; as it is stored where it cannot be decompressed."""
     found, _ = read_message(context, question.offset)
     found = context.mask.message(found)
+    if question.unpacked:
+        return bytes(found.content().data)
     try:
-        return bytes(unpack(found.body).data) if question.unpacked else found.body
+        return found.body
     except StoreError:
         return bytes(found.stored_body)
 
@@ -245,7 +246,7 @@ def _answer(
     context: RequestContext, message: Message, damage: str | None, question: MessageQuestion | QueueMessageQuestion
 ) -> MessageAnswer:
     charset = checked_charset(question.charset)
-    inner = list(map(context.mask.message, _inner(message)))
+    inner = _inner(message)
     groups, problem = _groups_of(context, message)
     origin = context.service.origins.of(message).topic or message.topic
     message = context.mask.message(message)
@@ -277,7 +278,7 @@ def _answer(
         groups=groups,
         groups_problem=problem,
         inner_count=len(inner),
-        inner=[_inner_answer(each, charset) for each in inner[:MOST_INNER]],
+        inner=[_inner_answer(context.mask.message(each), charset) for each in inner[:MOST_INNER]],
         damage=damage,
     )
 

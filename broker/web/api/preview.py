@@ -16,7 +16,9 @@ from broker.web.api.queue_spans import Span, queues_of, span_between
 from broker.web.api.request_context import RequestContext
 from protocol.errors import CorruptRecord
 from protocol.message import decode_message
+from protocol.sys_flag import SysFlag
 from storage.query.get_message import get_message
+from storage.queue.queue_record import batch_in
 
 MESSAGES_AT_ONCE: Final = 32
 BYTES_AT_ONCE: Final = 1 << 20
@@ -117,5 +119,4 @@ def _passes(context: RequestContext, record: memoryview, span: Span, choice: Cho
             return 0
     except CorruptRecord:
         return 0
-    number = message.properties.get("INNER_NUM", "")
-    return int(number) if message.sys_flag & 0x80 and number.isascii() and number.isdecimal() else 1
+    return batch_in(record, message.queue_offset)[1] if message.sys_flag & SysFlag.INNER_BATCH else 1

@@ -14,6 +14,7 @@ import zstandard
 from click.testing import CliRunner
 
 import oracles
+from bombs import EMPTY_LZ4
 from column_rows import expected_rows
 from exported_files import COLUMNS, Row, manifest_of, read_back
 from protocol.errors import ConfigError, FilterSyntaxError
@@ -55,6 +56,20 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
 
 def export(store: Path, out: Path, format_: str, **more: Any) -> Report:
     return run_export(ExportRequest(store=str(store), out=str(out), format=format_, **more), Silence())
+
+
+def test_bodies_that_are_bombs_are_counted_and_what_lies_behind_them_is_exported(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4 << 20)
+    writer.append("T", EMPTY_LZ4 * 300_000, sys_flag=0x101)
+    writer.append("T", gzip.compress(b"", mtime=0) * 10_000)
+    writer.append("T", b"behind")
+    writer.close()
+    for unpack, count in ((False, "1 body is"), (True, "2 bodies are")):
+        report = export(writer.root, tmp_path / count[0], "parquet", columns=("body", "body_error"), unpack=unpack)
+        bomb, _, behind = read_back(tmp_path / count[0])
+        assert (bomb["body"], behind["body"]) == (None, b"behind")
+        assert "expected at most 4096 frames" in bomb["body_error"]
+        assert [note for note in report.notes if note.startswith(f"{count} left out")] == report.notes
 
 
 def test_the_formats_that_are_offered_are_those_that_can_be_written() -> None:

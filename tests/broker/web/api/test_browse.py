@@ -144,6 +144,22 @@ def test_what_passes_a_filter_is_what_a_consumer_received(api: ApiOf, filter_: d
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("number", "counted"),
+    [("3", 3), ("32767", 32767), ("32768", 1), ("9" * 30, 1), ("9" * 4400, 1), ("-2", 1), ("", 1), ("x", 1), ("٣", 3)],
+)
+def test_a_record_counts_as_so_many_messages_as_a_broker_reads_it_to_have(
+    tmp_path: Path, number: str, counted: int
+) -> None:
+    writer = StoreWriter(tmp_path)
+    properties = {"INNER_NUM": number, "INNER_BASE": "0"}
+    writer.append("T", b"a body", sys_flag=0x80, tags="A", properties=properties)
+    writer.append("T", b"another")
+    writer.close()
+    (page,) = ApiOf(tmp_path).pages("/filter", topic="T", tag="A")
+    assert page["passed"] == counted
+
+
 def test_a_filter_that_is_none_is_drawn_under_its_text(api: ApiOf) -> None:
     answer = api.ask("/filter", topic="TopicTest", sql="a >")
     assert (answer.status, answer.error["parameter"]) == (400, "sql")

@@ -3,13 +3,17 @@
 import base64
 import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
 
+from bombs import EMPTY_LZ4, EMPTY_ZSTD
+from broker.web.api import bodies as shown_bodies
 from golden_store import G1
+from protocol.body_content import text_in as text_in_body
 from store_writer import StoreWriter
 from web_questions import ApiOf
 
@@ -163,6 +167,77 @@ def test_a_packed_body_that_cannot_be_unpacked_says_why_and_is_there_as_it_was_s
     body = bodies.body_of(packed)
     assert (body["kind"], body["size"], body["packings"]) == ("unreadable", len(packed), [])
     assert "gzip body" in body["error"]
+
+
+BOMBS = [
+    *((unit * (4_000_000 // len(unit)), kind << 8 | 1) for kind, unit in ((1, EMPTY_LZ4), (2, EMPTY_ZSTD))),
+    (zlib.compress(bytes(65 << 20)), 0x301),
+    (gzip.compress(b"", mtime=0) * 200_000, 0),
+    (zlib.compress(gzip.compress(bytes(65 << 20))), 0x301),
+]
+
+
+@pytest.mark.parametrize(("data", "sys_flag"), BOMBS, ids=range(len(BOMBS)))
+def test_a_bomb_is_shown_as_stored_with_the_reason_and_what_lies_behind_it_is_found(
+    bodies: Bodies, data: bytes, sys_flag: int
+) -> None:
+    body = bodies.body_of(data, sys_flag=sys_flag)
+    assert (body["kind"], body["storedSize"]) == ("unreadable", len(data))
+    assert "more, expected at most" in body["error"]
+    behind = bodies.writer.append("bodies", b"what is behind it")
+    bodies.writer.close()
+    api = ApiOf(bodies.writer.root)
+    assert [line["preview"] for line in api.get("/messages", topic="bodies", order="oldest")["messages"]] == [
+        None, "what is behind it",
+    ]  # fmt: skip
+    for exhaustive in ("true", "false"):
+        pages = api.pages("/search", contains="behind", topic="bodies", exhaustive=exhaustive, limit=1)
+        found = [line["physicalOffset"] for page in pages for line in page["messages"]]
+        assert found == [behind.physical_offset]
+        notes = " ".join(note for page in pages for note in page["notes"])
+        assert "1 record whose body cannot be decompressed" in notes
+    hidden = ApiOf(bodies.writer.root, masked=("$.phone",)).get("/message", offset=0)
+    assert (hidden["body"], hidden["bodyKind"]) == ("***", "text")
+
+
+def test_what_is_packed_in_the_messages_of_a_batch_is_bounded_together(bodies: Bodies) -> None:
+    run = gzip.compress(bytes(20 << 20), mtime=0)
+    written = bodies.writer.append_inner_batch("batches", [(run, {})] * 70)
+    bodies.writer.append_inner_batch("batches", [(b"behind", {})])
+    bodies.writer.close()
+    api = ApiOf(bodies.writer.root)
+    message = api.get("/message", offset=written.physical_offset)
+    assert (message["innerCount"], len(message["inner"])) == (70, 64)
+    kinds = [each["bodyKind"] for each in message["inner"]]
+    assert kinds == ["binary"] * 3 + ["unreadable"] * 61
+    assert "gzip body more, expected at most 67108864 bytes" in message["inner"][-1]["bodyError"]
+    pages = api.pages("/search", contains="behind", topic="batches")
+    assert [line["queueOffset"] for page in pages for line in page["messages"]] == [70]
+    assert "1 record whose body cannot be decompressed" in " ".join(note for page in pages for note in page["notes"])
+
+
+@pytest.mark.parametrize("unit", ["id 4711, ", "号", "[1, ", "\0"])
+def test_a_long_body_is_judged_by_the_part_that_is_shown(
+    bodies: Bodies, unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message of few bytes may unpack to very many: no more of them are decoded than are shown."""
+    decoded: list[int] = []
+
+    def text_in(data: bytes, *arguments: Any, **more: Any) -> str | None:
+        decoded.append(len(data))
+        return text_in_body(data, *arguments, **more)
+
+    monkeypatch.setattr(shown_bodies, "text_in", text_in)
+    data = (unit * (60_000_000 // len(unit.encode()))).encode()
+    body = bodies.body_of(gzip.compress(data, 1, mtime=0))
+    assert (body["size"], body["packings"]) == (len(data), ["gzip"])
+    assert decoded == [256 * 1024]
+    if unit == "\0":
+        assert body["kind"] == "binary"
+        return
+    assert body["kind"] == ("json" if unit.startswith("[") else "text")
+    assert (body["text"], body["formatted"]) == (data[: 64 << 10].decode(errors="ignore"), None)
+    assert body["shown"] == len(body["text"].encode())
 
 
 def test_a_body_is_text_in_the_charset_that_is_asked_for(bodies: Bodies) -> None:
