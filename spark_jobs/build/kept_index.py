@@ -13,7 +13,9 @@ import msgspec
 from spark_jobs.build.index_profiles import AUTO_PROFILE, CLASSIC_PROFILE, TAGGED_PROFILE
 from spark_jobs.build.place_entries import Boundary
 from spark_jobs.scan.probe_store import IndexFileFacts
+from storage.index.index_copy import LARGEST_FILE
 from storage.index.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexHeader
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 
 
 class IndexShapeWanted(msgspec.Struct, frozen=True):
@@ -41,9 +43,15 @@ class KeptIndex(msgspec.Struct, frozen=True):
 def choose_shape(
     checks: Sequence[IndexFileFacts], *, profile: str, slots: int | None, capacity: int | None
 ) -> IndexShapeWanted:
-    """Choose the shape that was asked for; else the newest readable file's, else the defaults of a 5.5 broker."""
+    """Choose the shape that was asked for; else the newest readable file's, else the defaults of a 5.5 broker.
+
+    A file that is longer than a broker can map says nothing about others.
+    """
     readable = [check for check in checks if "slots" in check]
-    newest = readable[-1] if readable else {"slots": DEFAULT_SLOTS, "capacity": DEFAULT_ENTRIES}
+    newest = {"slots": DEFAULT_SLOTS, "capacity": DEFAULT_ENTRIES}
+    for check in readable:
+        if INDEX_HEADER + SLOT_BYTES * check["slots"] + ENTRY_BYTES * check["capacity"] <= LARGEST_FILE:
+            newest = {"slots": check["slots"], "capacity": check["capacity"]}
     tagged = [tags for check in readable if (tags := check.get("has_tags")) is not None]
     tags = profile == TAGGED_PROFILE if profile != AUTO_PROFILE else (tagged[-1] if tagged else True)
     return IndexShapeWanted(slots or newest["slots"], capacity or newest["capacity"], tags)

@@ -16,6 +16,7 @@ from spark_jobs.build.moved_log import NOWHERE, MovedLog
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import Block, read_block
 from spark_jobs.run.work_directory import WorkDirectory, write_whole
+from storage.files.kept_files import first_data
 from storage.files.mapped_file import open_read_only
 from storage.kernels.moving import mend_record
 from storage.kernels.records import MINIMUM_SIZE, TOTAL_SIZE
@@ -148,7 +149,12 @@ def _move_timers(task: TimerTask, attempt: Attempt, notify: Notify) -> Related:
     try:
         size = os.fstat(descriptor).st_size
         with attempt.partial.open("xb") as file:
-            while position < size and (data := os.pread(descriptor, UNITS_AT_ONCE * TIMER_UNIT.size, position)):
+            while position < size:
+                # A hole stays one, however long it is; units are whole.
+                position += (first_data(descriptor, position, size) - position) // TIMER_UNIT.size * TIMER_UNIT.size
+                data = os.pread(descriptor, UNITS_AT_ONCE * TIMER_UNIT.size, position)
+                if not data:
+                    break
                 units = np.frombuffer(bytearray(data), TIMER_UNIT_DTYPE, len(data) // TIMER_UNIT.size)
                 real = are_units(units)
                 offsets = moved.new_offsets(units["physical_offset"][real].astype(np.int64))

@@ -29,6 +29,7 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDE
 from storage.log.commit_log import CommitLog
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
+from storage.queue.queue_files import read_units
 from storage.queue.queue_place import has_another
 from storage.queue.queue_record import QueueName, queue_place
 from storage.queue.queue_store import directories, is_queue_id
@@ -181,11 +182,11 @@ class _QueueUnits(_Records):
         for topic in directories(directory):
             for queue in filter(is_queue_id, directories(directory / topic)):
                 for base, path in list_segment_files(directory / topic / queue)[0]:
-                    units = np.fromfile(path, dtype, os.stat(path).st_size // dtype.itemsize)
-                    places = units["physical_offset"].astype(np.int64)
-                    inside = np.flatnonzero((places >= part[0]) & (places < part[1]) & (units["size"] > 0))
-                    numbers = np.full(inside.size, -1) if is_batch else base // dtype.itemsize + inside
-                    yield f"{topic}/{queue}", places[inside], numbers.astype(np.int64)
+                    for low, units in read_units(path, dtype):
+                        places = units["physical_offset"].astype(np.int64)
+                        inside = np.flatnonzero((places >= part[0]) & (places < part[1]) & (units["size"] > 0))
+                        numbers = np.full(inside.size, -1) if is_batch else (base + low) // dtype.itemsize + inside
+                        yield f"{topic}/{queue}", places[inside], numbers.astype(np.int64)
 
     def _is_right(self, name: str, record: memoryview, physical_offset: int, fact: int) -> bool:
         topic, _, queue_id = name.rpartition("/")

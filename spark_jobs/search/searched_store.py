@@ -28,6 +28,7 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.log.commit_log import CommitLog, Segment
 from storage.queue.consume_queue import UNIT_DTYPE, ConsumeQueue
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
+from storage.queue.queue_files import read_units
 from storage.queue.unit_struct import FILLER_SIZE, UNIT
 from storage.search.plan import Sight
 from storage.store.message_store import MessageStore, Snapshot, StoreOptions
@@ -154,11 +155,14 @@ def _offsets_in_queue(
     """
     log = snapshot.commit_log
     files, _ = list_segment_files(snapshot.layout.consume_queue / queue.topic / str(queue.queue_id))
-    pieces = [np.fromfile(path, UNIT_DTYPE) for _, path in files]
-    following = [begin + piece.nbytes for (begin, _), piece in zip(files, pieces, strict=True)]
-    if not files or [begin for begin, _ in files[1:]] != following[:-1]:
-        return None
-    units = np.concatenate(pieces)
+    pieces, end = [np.empty(0, UNIT_DTYPE)], files[0][0] if files else 0
+    for begin, path in files:
+        for position, piece in read_units(path, UNIT_DTYPE):
+            if begin + position != end:  # a file is lost, or there is a hole in one
+                return None
+            pieces.append(piece)
+            end += piece.nbytes
+    units = np.concatenate(pieces, dtype=UNIT_DTYPE)
     written = np.flatnonzero(units["size"])
     units = units[: written[-1] + 1 if written.size else 0]
     live = units[int(np.argmax(units["physical_offset"] >= log.minimum)) :] if units.size else units

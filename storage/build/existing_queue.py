@@ -76,8 +76,8 @@ class OldQueue:
         """Where the record of the unit at the very beginning starts; None where that is a filler, or no unit."""
         if not self.files or self.files[0].start:
             return None
-        for _, units in _pieces(self.files[0], 0, self.dtype, 1):
-            if len(units) and self.are_valid(units).all() and units["size"][0] != FILLER_SIZE:
+        for position, units in _pieces(self.files[0], 0, self.dtype, 1):
+            if not position and len(units) and self.are_valid(units).all() and units["size"][0] != FILLER_SIZE:
                 return int(units["physical_offset"][0])
             break
         return None
@@ -195,10 +195,14 @@ def has_data_behind(path: Path, position: int) -> bool:
 
 
 def _pieces(file: OldFile, position: int, dtype: np.dtype[Any], step: int) -> Iterator[tuple[int, Units]]:
-    """The units of a file from a position on, more at a time as it goes on."""
+    """The units of a file from a position on, more at a time as it goes on; those in holes are left out."""
     descriptor = open_read_only(file.path)
     try:
         while position < file.size:
+            data_position = first_data(descriptor, position, file.size)
+            position += (data_position - position) // dtype.itemsize * dtype.itemsize
+            if position >= file.size:
+                return
             count = min(step, (file.size - position) // dtype.itemsize)
             data = os.pread(descriptor, count * dtype.itemsize, position)
             units = np.frombuffer(data, dtype, len(data) // dtype.itemsize)

@@ -12,11 +12,11 @@ from protocol.errors import StoreError
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.words import LEFT_OVER_UNIT, file_faults, lost_units, unit_name
-from storage.files.mapped_file import MappedFile, list_segment_files
+from storage.files.mapped_file import list_segment_files
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.queue.consume_queue import UNIT, UNIT_DTYPE
-from storage.queue.queue_files import LOOKED_FOR, UNITS_OF_BATCHES, UNITS_OF_PLAIN
+from storage.queue.queue_files import LOOKED_FOR, UNITS_OF_BATCHES, UNITS_OF_PLAIN, read_units
 
 MOST_QUEUES = 10_000
 """Queues that are looked into; a store can have a hundred thousand."""
@@ -156,16 +156,35 @@ def _check_end(store: OpenedStore, directory: _Directory, findings: CheckFinding
 def _lost_units(directory: _Directory, end: int) -> Iterator[tuple[int, int, Path]]:
     """Runs of invalid units before a queue's end: first queue offset, how many, file."""
     for start, size, path in directory.files:
-        if start % UNIT.size or size < UNIT.size:
+        first = start // UNIT.size
+        count = min(size // UNIT.size, end - first)
+        if start % UNIT.size or count <= 0:
             continue
-        count = min(size // UNIT.size, end - start // UNIT.size)
-        if count <= 0:
-            continue
-        units = np.frombuffer(MappedFile.open(path).view[: count * UNIT.size], UNIT_DTYPE)
-        lost = np.flatnonzero((units["size"] <= 0) | (units["physical_offset"] < 0))
+        run = first, first
+        for low, high in (*_runs_of_lost(path, first, count), (end + 1, end + 1)):
+            if low == run[1]:  # behind what a window ends with, or a hole
+                run = run[0], high
+                continue
+            if run[0] < run[1]:
+                yield run[0], run[1] - run[0], path
+            run = low, high
+
+
+def _runs_of_lost(path: Path, first: int, count: int) -> Iterator[tuple[int, int]]:
+    """Ranges of queue offsets of a file's invalid units, ascending, some of which adjoin: a hole is one of them."""
+    known = first
+    for position, units in read_units(path, UNIT_DTYPE):
+        low = first + position // UNIT.size
+        if low >= first + count:
+            break
+        units = units[: first + count - low]
+        yield known, low
+        known = low + len(units)
+        lost = np.flatnonzero((units["size"] <= 0) | (units["physical_offset"] < 0)) + low
         for run in np.split(lost, np.flatnonzero(np.diff(lost) > 1) + 1):
             if run.size:
-                yield start // UNIT.size + int(run[0]), int(run.size), path
+                yield int(run[0]), int(run[-1]) + 1
+    yield known, first + count
 
 
 def _first_unit_from(directory: _Directory, queue_offset: int) -> tuple[int, int, Path] | None:
@@ -174,10 +193,9 @@ def _first_unit_from(directory: _Directory, queue_offset: int) -> tuple[int, int
         if start + size <= queue_offset * UNIT.size or start % UNIT.size or size < UNIT.size:
             continue
         position = max(queue_offset * UNIT.size - start, 0)
-        view = MappedFile.open(path).view[position : size - size % UNIT.size]
-        units = np.frombuffer(view, UNIT_DTYPE)
-        written = np.flatnonzero((units["size"] != 0) | (units["physical_offset"] != 0))
-        if written.size:
-            number = int(written[0])
-            return (start + position) // UNIT.size + number, int(units["physical_offset"][number]), path
+        for low, units in read_units(path, UNIT_DTYPE, position):
+            written = np.flatnonzero((units["size"] != 0) | (units["physical_offset"] != 0))
+            if written.size:
+                number = int(written[0])
+                return (start + low) // UNIT.size + number, int(units["physical_offset"][number]), path
     return None

@@ -68,11 +68,12 @@ def read_small_file(path: Path, limit: int) -> bytes:
     descriptor = open_read_only(path)
     with os.fdopen(descriptor, "rb") as file:
         try:
+            size = os.fstat(descriptor).st_size
             # No more room than it needs: a buffer for the longest file there may be is much for a small process.
-            content = file.read(min(os.fstat(descriptor).st_size, limit) + 1)
+            content = file.read(size + 1) if size <= limit else None
         except OSError as error:
             raise StoreError(path, what=f"cannot be read: {os.strerror(error.errno or errno.EIO)}") from error
-    if len(content) > limit:
+    if content is None or len(content) > limit:
         raise StoreError(path, what=f"is longer than {limit} bytes")
     return content
 

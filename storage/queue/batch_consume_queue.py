@@ -34,7 +34,7 @@ from storage.queue.mend_batches import UnitFields, doubtful_units, mend_units
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, TimeBoundary, Unit
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import find_end
-from storage.queue.queue_files import QueueFiles
+from storage.queue.queue_files import QueueFiles, UnitBlocks
 from storage.queue.queue_growth import Known, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName, batch_in
@@ -323,7 +323,7 @@ class BatchConsumeQueue(NamedQueue):
         return np.concatenate(blocks, dtype=UNIT_DTYPE) if blocks else np.empty(0, UNIT_DTYPE)
 
     def unit_blocks(self) -> Iterator[Units]:
-        """The units of each file as a view of the map, expired ones included."""
+        """The units of each block as a view of the map, expired ones included."""
         return (finish(self.raw(*block)) for block in self.blocks(0, self._unit_count()))
 
     def offsets_with_tag_lookup(
@@ -521,11 +521,11 @@ class BatchConsumeQueue(NamedQueue):
         """Return the physical offset in a unit, or one of the negative numbers of `unit_standing`."""
         return int(_places((yield from self.raw(number, number + 1)))[0])
 
-    def blocks(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The numbers in [start, stop) as one range for each file, ascending."""
-        ends = itertools.pairwise(self._first_numbers)
-        found = [(max(first, start), min(behind, stop)) for first, behind in ends]
-        return [(first, behind) for first, behind in found if first < behind]
+    def blocks(self, start: int, stop: int) -> UnitBlocks:
+        """The numbers in [start, stop) file by file."""
+        ends = enumerate(itertools.pairwise(self._first_numbers))
+        found = [(number, first, max(first, start), min(behind, stop)) for number, (first, behind) in ends]
+        return UnitBlocks(self._files, UNIT.size, [part for part in found if part[2] < part[3]])
 
     def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
         """Return the physical offsets in the units of one block."""

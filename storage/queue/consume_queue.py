@@ -31,7 +31,7 @@ from storage.queue.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, Co
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary, Unit
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import end_behind, find_end
-from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles
+from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
 from storage.queue.queue_growth import Known, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName
@@ -277,7 +277,7 @@ class ConsumeQueue(NamedQueue):
         return np.concatenate(blocks, dtype=UNIT_DTYPE) if blocks else np.empty(0, UNIT_DTYPE)
 
     def unit_blocks(self) -> Iterator[tuple[int, Units]]:
-        """For each file: the queue offset of its first unit between min and max, and its units as a view of the map."""
+        """For each block between min and max the queue offset of its first unit, and its units as a view of the map."""
         for first, stop in self.blocks(*(self._bounds or finish(self._measure()))):
             yield first, finish(self._array(first, stop - first))
 
@@ -433,9 +433,14 @@ class ConsumeQueue(NamedQueue):
         unit = yield from self._files.read_lookup(queue_offset * UNIT.size, UNIT.size)
         return EMPTY if unit is None else int(_places(np.frombuffer(unit, UNIT_DTYPE))[0])
 
-    def blocks(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The queue offsets in [start, stop) that have units, file by file, ascending."""
-        return [(max(first, start), last + 1) for first, last in self._ranges(stop) if last >= start]
+    def blocks(self, start: int, stop: int) -> UnitBlocks:
+        """The queue offsets in [start, stop) that have units, file by file."""
+        parts = [
+            (number, first, max(first, start), last + 1)
+            for number, (first, last) in enumerate(self._ranges(stop))
+            if last >= start
+        ]
+        return UnitBlocks(self._files, UNIT.size, parts)
 
     def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
         """Return the physical offsets in the units of one block."""

@@ -9,13 +9,14 @@ zeros are read only where the file system has no holes.
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.files.mapped_file import MappedFile, cannot_be_seen, list_segment_files, segment_name
 from storage.files.open_files import OpenFiles
@@ -23,6 +24,9 @@ from storage.files.waiting import LONG_SCAN, Allowance, Lookup, long_scan
 
 FIRST_STEP: Final = 4096
 LARGEST_STEP: Final = 1 << 20
+
+WINDOW_BYTES: Final = 8 << 20
+"""Bytes of units that are looked at together: somewhat more than a broker's files have."""
 
 NEAR: Final = 1 << 16
 """Bytes after the known end that are read each time, if a file has no holes."""
@@ -201,6 +205,63 @@ def _data_spans(file: MappedFile, position: int, size: int) -> Iterator[tuple[in
         stop = min(max(file.first_hole(position), position + 1), size)
         yield position, stop
         position = stop
+
+
+def unit_windows(file: MappedFile, start: int, stop: int, unit_size: int) -> list[tuple[int, int]]:
+    """Return the parts of [start, stop) of a file that have units which are no hole, none longer than a window.
+
+    Units count from `start`. A broker's files are one window, whatever is in them; those that claim to be far longer
+    are read as far as the file system has bytes of them.
+    """
+    window = WINDOW_BYTES - WINDOW_BYTES % unit_size
+    if stop - start <= window:
+        return [(start, stop)] if start < stop else []
+    found: list[tuple[int, int]] = []
+    behind = start
+    for begin, end in _data_spans(file, start, stop):
+        begin = max(begin - (begin - start) % unit_size, behind)
+        behind = min(end + (start - end) % unit_size, stop)
+        found += ((low, min(low + window, behind)) for low in range(begin, behind, window))
+    return found
+
+
+def read_units(
+    path: Path, dtype: np.dtype[Any], start: int = 0, *, is_backward: bool = False
+) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+    """Yield the units of a file from a position on that are in no hole, window by window, each with its position."""
+    file = MappedFile.open(path)
+    windows = unit_windows(file, start, file.size - (file.size - start) % dtype.itemsize, dtype.itemsize)
+    for low, high in reversed(windows) if is_backward else windows:
+        yield low, np.frombuffer(file.view[low:high], dtype)
+
+
+class UnitBlocks:
+    """Ranges of a queue's units by their numbers, one or several for each file; they can be gone through either way.
+
+    A number that is in none of them is in no file, or in a hole of one, where all bytes are zero.
+    """
+
+    __slots__ = ("_files", "_parts", "_unit_size")
+
+    def __init__(self, files: QueueFiles, unit_size: int, parts: Sequence[tuple[int, int, int, int]]) -> None:
+        """Of each file some units: its number, that of its first unit, that of the first wanted one, and behind."""
+        self._files, self._unit_size, self._parts = files, unit_size, parts
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        for part in self._parts:
+            yield from self._in(*part)
+
+    def __reversed__(self) -> Iterator[tuple[int, int]]:
+        for part in reversed(self._parts):
+            yield from reversed(self._in(*part))
+
+    def _in(self, number: int, origin: int, first: int, behind: int) -> list[tuple[int, int]]:
+        unit = self._unit_size
+        if (behind - first) * unit <= WINDOW_BYTES:  # the file need not be opened yet
+            return [(first, behind)] if first < behind else []
+        start = self._files.files[number].position + (first - origin) * unit
+        found = unit_windows(self._files.map_of(number), start, start + (behind - first) * unit, unit)
+        return [(first + (low - start) // unit, first + (high - start) // unit) for low, high in found]
 
 
 def _list_files(directory: Path, unit_size: int) -> tuple[QueueFile, ...]:

@@ -18,6 +18,9 @@ from storage.kernels.records import HEAD
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_record import QueueName
 
+MOST_TOGETHER: Final = 1 << 22
+"""Queue offsets of a run that are searched together: a file's size may claim any number of lost ones."""
+
 MOST_BEYOND: Final = 64
 """Messages with later queue offsets after which a search ends; a single one may have a wrong queue offset."""
 
@@ -79,7 +82,8 @@ def around(units: Units, queue_offset: int, first: int, end: int) -> DamagedRun:
     """Return the run around a unit that does not lead to its message, in a queue of units from ``first`` to ``end``.
 
     The run also ends at a unit that leads to another message of the queue, if that message is on the same side of it.
-    The nearest such units are found at any distance; waits for the disk.
+    The nearest such units are found at any distance; waits for the disk. Of a very long run it is the part around the
+    unit.
     """
     start, stop_at = units.log.minimum, units.log.end
     behind = None
@@ -91,8 +95,17 @@ def around(units: Units, queue_offset: int, first: int, end: int) -> DamagedRun:
     for behind in units.plausible(queue_offset + 1, end, is_backward=False):
         claim = finish(claim_of(units, behind))
         if claim is not None and claim[0] >= behind:
-            return DamagedRun(first, behind, start, claim[1], False)
-    return DamagedRun(first, end, start, stop_at, True)
+            return _part_of(DamagedRun(first, behind, start, claim[1], False), queue_offset)
+    return _part_of(DamagedRun(first, end, start, stop_at, True), queue_offset)
+
+
+def _part_of(run: DamagedRun, queue_offset: int) -> DamagedRun:
+    """Return the run, or of a long one the part with a queue offset; parts are the same whichever they are asked by."""
+    first = max(run.first, queue_offset - queue_offset % MOST_TOGETHER)
+    stop = min(run.stop, queue_offset - queue_offset % MOST_TOGETHER + MOST_TOGETHER)
+    if run.stop - run.first <= MOST_TOGETHER or (first, stop) == run[:2]:
+        return run
+    return run._replace(first=first, stop=stop, is_open=run.is_open and stop == run.stop)
 
 
 def search(log: CommitLog, name: QueueName, queue_offset: int, start: int, stop: int) -> int | None:

@@ -6,6 +6,7 @@ doubtful: it was damaged, never written, or left over from a log that was cut (s
 that the queue ends there or that its message expired. Sound units ascend by physical offset.
 """
 
+from collections.abc import Reversible
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -63,11 +64,10 @@ class JudgedUnits(Protocol):
         """Return the physical offset in a unit, or one of EMPTY, BROKEN and FILLER."""
         ...
 
-    def blocks(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Return the units in [start, stop) file by file, ascending: the first number of each file, and the one after
-        its last.
+    def blocks(self, start: int, stop: int) -> Reversible[tuple[int, int]]:
+        """Return the units in [start, stop) file by file: the first number of each block, and the one after its last.
 
-        Numbers that are in no file are in no block.
+        Numbers that are in no file, or in a hole of one, are in no block.
         """
         ...
 

@@ -9,10 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from storage.files.mapped_file import LARGEST_OFFSET, MappedFile, list_segment_files
+from storage.files.mapped_file import LARGEST_OFFSET, cannot_be_seen, list_segment_files
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
+from storage.queue.queue_files import read_units
 from storage.queue.queue_store import directories, is_queue_id
 
 READ_FILES: Final = 3
@@ -65,10 +66,19 @@ def _batch_end(directory: Path) -> int:
 
 
 def _read(directory: Path, unit: np.dtype) -> Iterator[np.ndarray]:
-    """The units of the last files, a file at a time."""
+    """The units of the last files, a window at a time; for a hole, whose units are none, there is one of zeros."""
     for _, path in list_segment_files(directory)[0][-READ_FILES:]:
-        file = MappedFile.open(path)
-        yield np.frombuffer(file.view[: file.size - file.size % unit.itemsize], unit)
+        try:
+            end, size = 0, path.stat().st_size
+        except OSError as error:
+            raise cannot_be_seen(path, error) from error
+        for position, units in read_units(path, unit):
+            if position > end:
+                break
+            yield units
+            end += units.nbytes
+        if end < size - size % unit.itemsize:
+            yield np.zeros(1, unit)
 
 
 def _leading(is_sound: np.ndarray) -> int:

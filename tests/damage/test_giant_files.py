@@ -1,0 +1,49 @@
+"""Files that claim to be a terabyte long, with next to nothing on disk: memory and time go by what is there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from giant_files import GIANT, KINDS, make_giant, write_store
+from process import ROOT
+
+MOST_SECONDS = 240
+"""A guard alone: what walks a terabyte takes hours."""
+
+
+def problems(store: Path, *commands: str) -> str:
+    """What the commands that walk a store say that did not do well, in a process with little memory to take."""
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "support")))
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "support" / "giant_files.py"), str(store), *commands],
+        capture_output=True,
+        text=True,
+        timeout=MOST_SECONDS,
+        env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert run.stdout.endswith("all commands were run\n"), (run.stdout, run.stderr)
+    return run.stdout.removesuffix("all commands were run\n")
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_command_does_with_little_memory_where_a_file_of_any_kind_is_a_giant(disk_path: Path, kind: str) -> None:
+    root = disk_path / "store"
+    write_store(root)
+    giant = KINDS[kind](root)
+    make_giant(giant)
+    assert giant.stat().st_size == GIANT
+    assert giant.stat().st_blocks * 512 < 1 << 20
+    assert problems(root) == ""
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("kind", ["queue file", "file of a queue of batches", "index file", "last segment"])
+def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk_path: Path, kind: str) -> None:
+    root = disk_path / "store"
+    write_store(root)
+    make_giant(KINDS[kind](root), last=b"\x01")
+    assert problems(root, "doctor", "info", "queues", "batches", "tag", "filter", "tail", "search", "verify") == ""

@@ -1,0 +1,163 @@
+"""Files of a store that claim to be far longer than they are: sparse ones of a terabyte, with next to nothing on disk.
+
+As a script it runs every command that walks a store, in one process with little memory to take, and prints a line for
+each that did not do well.
+"""
+
+import contextlib
+import os
+import resource
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from store_writer import StoreWriter
+
+GIANT = 1 << 40
+MOST_MEMORY = 1 << 30
+"""Bytes of memory of its own that the process may have; maps of files are not among them."""
+
+FOUND_OR_NOT = (0, 1, 3, 4)
+"""Exit codes of commands that did what they could."""
+
+
+def write_store(root: Path) -> StoreWriter:
+    """A small store with files of every kind."""
+    writer = StoreWriter(root, segment_size=1 << 16)
+    for number in range(600):
+        writer.append(
+            "T", b"body %d" % number, queue_id=number % 2, keys=f"k{number}", tags="A", unique_key=f"U{number}"
+        )
+    writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
+    writer.append_inner_batch("B", [(b"three", {})])
+    writer.close()
+    for name in ("topics", "consumerOffset", "subscriptionGroup", "delayOffset"):
+        path = root / "config" / f"{name}.json"
+        if not path.exists():
+            path.write_text("{}")
+        Path(f"{path}.bak").write_bytes(path.read_bytes())
+    for name in ("abort", "timerwheel", "timerlog/00000000000000000000", "config/timercheck", "lock"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).touch()
+    extension = root / "consumequeue_ext/T/0/00000000000000000000"
+    extension.parent.mkdir(parents=True)
+    extension.touch()
+    return writer
+
+
+def last_in(directory: str) -> Callable[[Path], Path]:
+    return lambda root: max((root / directory).iterdir())
+
+
+KINDS: dict[str, Callable[[Path], Path]] = {
+    "first segment": lambda root: min((root / "commitlog").iterdir()),
+    "last segment": last_in("commitlog"),
+    "queue file": last_in("consumequeue/T/0"),
+    "file of a queue of batches": last_in("batchconsumequeue/B/0"),
+    "extension file": last_in("consumequeue_ext/T/0"),
+    "index file": last_in("index"),
+    **{
+        name: lambda root, name=name: root / name  # type: ignore[misc]
+        for name in ("checkpoint", "abort", "lock", "timerwheel", "timerlog/00000000000000000000", "config/timercheck")
+    },
+    **{
+        name: lambda root, name=name: root / "config" / name  # type: ignore[misc]
+        for each in ("topics", "consumerOffset", "subscriptionGroup", "delayOffset")
+        for name in (f"{each}.json", f"{each}.json.bak")
+    },
+}
+"""Where each kind of file lies."""
+
+
+def make_giant(path: Path, size: int = GIANT, last: bytes = b"") -> None:
+    """Make a file of a size by its length alone; `last` are its last bytes, if not a hole."""
+    status = path.stat()
+    os.truncate(path, size)
+    if last:
+        with path.open("r+b") as file:
+            file.seek(size - len(last))
+            file.write(last)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+COMMANDS: dict[str, Sequence[str]] = {
+    "doctor": ["doctor", "STORE"],
+    "info": ["info", "STORE"],
+    "topics": ["topics", "STORE"],
+    "queues": ["topics", "STORE", "--topic", "T"],
+    "batches": ["topics", "STORE", "--topic", "B"],
+    "find": ["find", "STORE", "k5"],
+    "query": ["query", "STORE", "--topic", "T", "--key", "k5"],
+    "tag": ["query", "STORE", "--topic", "T", "--tag", "A"],
+    "filter": ["filter", "STORE", "--topic", "T", "--tag", "A"],
+    "tail": ["tail", "STORE", "--topic", "T"],
+    "search": ["search", "STORE", "--contains", "no such text"],
+    "groups": ["groups", "STORE"],
+    "pending": ["pending", "STORE"],
+    "life": ["life", "STORE", "--unique-key", "U5", "--topic", "T"],
+    "space": ["space", "STORE"],
+    "verify": ["verify", "STORE"],
+    "rebuild index": ["rebuild", "index", "STORE", "--out", "OUT"],
+    "rebuild queues": ["rebuild", "queues", "STORE", "--out", "OUT"],
+    "compact": ["compact", "index", "STORE", "--out", "OUT"],
+    "export": ["export", "STORE", "--out", "OUT", "--format", "ndjson"],
+}
+
+
+def in_this_process() -> None:
+    """Have jobs run their tasks in this process, one after the other."""
+    from spark_jobs.run import session
+
+    @contextlib.contextmanager
+    def spark_context(*_: Any, **__: Any) -> Iterator[None]:
+        yield None
+
+    def run_tasks(_: object, __: str, tasks: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
+        return list(map(function, tasks))
+
+    session.spark_context, session.run_tasks = spark_context, run_tasks  # type: ignore[assignment]
+
+
+def ask_health(root: Path) -> str:
+    """What a server's health says, or why it cannot."""
+    from web_questions import ApiOf
+
+    api = ApiOf(root)
+    for path in ("/health", "/topics", "/messages?topic=T"):
+        name, _, topic = path.partition("?topic=")
+        answer = api.ask(name, topic=topic or None)
+        if answer.status >= 500 and answer.status != 503:
+            return f"{path}: {answer.status} {answer.content[:300]!r}"
+    return ""
+
+
+def main(root: Path, names: Sequence[str]) -> None:
+    """Run commands over a store; print how each that failed did so."""
+    in_this_process()
+    from click.testing import CliRunner
+
+    from broker.cli.main import main as command
+
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+    for name, arguments in COMMANDS.items():
+        if names and name not in names:
+            continue
+        with tempfile.TemporaryDirectory() as out:
+            given = [{"STORE": str(root), "OUT": f"{out}/made"}.get(each, each) for each in arguments]
+            result = CliRunner().invoke(command, given)
+        text = result.output
+        has_failed = result.exception is not None and not isinstance(result.exception, SystemExit)
+        if has_failed or result.exit_code not in FOUND_OR_NOT or "not enough memory" in text or "Traceback" in text:
+            print(f"{name}: exit code {result.exit_code}: {text[-500:]}", flush=True)
+            if has_failed and result.exc_info is not None:
+                traceback.print_exception(*result.exc_info, file=sys.stdout)
+    if not names and (problem := ask_health(root)):
+        print(f"health: {problem}", flush=True)
+    print("all commands were run", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
