@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("body_content", "mask", "message_columns", "names", "rows", "texts", "wanted")
+DOOR: Final = ("body_content", "mask", "message_columns", "names", "properties", "rows", "texts", "wanted")
