@@ -40,8 +40,11 @@ KEYWORDS: Final = frozenset(
 )
 IDENTIFIER: Final = "IDENTIFIER"
 END: Final = "END"
+_FORMS: Final = {name: f"(?P<{name}>{form})" for name, form in TOKENS.items()}
+_TOKEN: Final = re.compile("|".join(_FORMS.values()))
+_LAST_LINE_TOKEN: Final = re.compile("|".join(form for name, form in _FORMS.items() if name != "LINE_COMMENT"))
+"""On the last line, where no comment can end: else each minus sign of many in a row would look for its end."""
 
-_TOKEN: Final = re.compile("|".join(f"(?P<{name}>{form})" for name, form in TOKENS.items()))
 _UNFINISHED: Final = {"'": "a string without its closing quote", "/*": "a comment without its end"}
 
 
@@ -62,12 +65,13 @@ class Token:
 class Tokenizer:
     """Reads `source` token by token; `end` is where the last token taken ends."""
 
-    __slots__ = ("_next", "_position", "end", "source")
+    __slots__ = ("_last_line", "_next", "_position", "end", "source")
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.end = 0
         self._position = 0
+        self._last_line = max(source.rfind("\n"), source.rfind("\r")) + 1
         self._next: Token | None = None
 
     def peek(self) -> Token:
@@ -100,7 +104,7 @@ class Tokenizer:
     def _read(self) -> Token:
         while True:
             start = self._position
-            match = _TOKEN.match(self.source, start)
+            match = (_TOKEN if start < self._last_line else _LAST_LINE_TOKEN).match(self.source, start)
             if match is None:
                 return self._odd(start)
             self._position = match.end()
