@@ -9,7 +9,8 @@ White lists go by a client's address. That is the socket's peer, or, where the p
 that proxy wrote into X-Forwarded-For; any other client may write into this header what it likes.
 
 With `--http-auth basic` a browser sends keys by itself. So they are asked for only where nobody can read them on their
-way, and what a page of another site makes a browser ask is refused.
+way. What a page of another origin makes a browser ask is always refused: that page cannot read the answer, but it would
+cost us work. Links from elsewhere open the page, and metrics, all the same.
 """
 
 import base64
@@ -47,6 +48,9 @@ OTHER_SITES: Final = ("cross-site", "same-site")
 
 HOST: Final = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]@/]+))(?::[0-9]{0,5})?")
 """A Host header; one that has another form is no host of ours."""
+
+OPENED: Final = ("navigate", "document")
+"""Sec-Fetch-Mode and Sec-Fetch-Dest of what somebody opens in a tab, and no page puts into itself."""
 
 
 class FailedLogin(ApiError):
@@ -103,9 +107,19 @@ class Access:
             )
             raise ApiError(403, "plain_text", text)
 
+    def check_site(self, request: Request, *, may_open: bool) -> None:
+        """Raise `ApiError` for what a page of another origin made a browser ask, unless somebody opened it in a tab and
+        it is something that `may_open` so."""
+        if request.headers.get("sec-fetch-site") not in OTHER_SITES:
+            return
+        sought = request.headers.get("sec-fetch-mode"), request.headers.get("sec-fetch-dest")
+        if not may_open or sought != OPENED:
+            raise ApiError(403, "foreign_site", "the page of another site asked for this: open it from here")
+
     def admit_icon(self, request: Request) -> None:
         """Admit one that asks for the page's icon, with a login or without. Raises `ApiError`."""
         self.check_host(request.headers.get("host", ""))
+        self.check_site(request, may_open=True)
         self.check_way(request)
 
     def admit_page(self, request: Request) -> None:
@@ -117,6 +131,7 @@ class Access:
     def admit_metrics(self, request: Request) -> None:
         """Admit one that asks for metrics, which name topics and groups. Raises `ApiError`, `AuditError`."""
         self.check_host(request.headers.get("host", ""))
+        self.check_site(request, may_open=True)
         if self._auth.needs_tls or self._auth.asks_for_metrics:
             self.check_way(request)
         account = self._account_of(request, request.url.path) if self._auth.asks_for_metrics else None
@@ -129,9 +144,8 @@ class Access:
         Raises `ApiError` 403, 401 and 429, and `AuditError` where a failed login cannot be written down.
         """
         self.check_host(request.headers.get("host", ""))
+        self.check_site(request, may_open=False)
         self.check_way(request)
-        if self._auth.asks_first and request.headers.get("sec-fetch-site") in OTHER_SITES:
-            raise ApiError(403, "foreign_site", "the page of another site asked for this: open it from here")
         return self._account_of(request, path)
 
     def _account_of(self, request: Request, path: str) -> Account | None:

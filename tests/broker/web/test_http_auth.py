@@ -171,7 +171,30 @@ def test_a_page_of_another_site_makes_a_browser_look_at_nothing(guarded: Guarded
     assert not [line for line in guarded.lines if line["result"] == "SUCCESS"]
     for own in ("same-origin", "none"):
         assert guarded.status("/api/v1/message?offset=0", {"Sec-Fetch-Site": own, **READER_KEYS}) == 200
-    assert guarded.status("/topics", {"Sec-Fetch-Site": site, **READER_KEYS}) == 200, "a link leads to the page"
+    opened = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", **READER_KEYS}
+    assert guarded.status("/topics", opened) == 200, "a link leads to the page"
+
+
+@pytest.mark.parametrize("auth", [HttpAuth(), HttpAuth("basic")])
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_another_site_is_refused_with_a_login_and_without_but_a_link_is_not(
+    g1_store: Path, tmp_path: Path, auth: HttpAuth, site: str
+) -> None:
+    guarded = guarded_by(auth, g1_store, tmp_path)
+    opened = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", **READER_KEYS}
+    embedded = [
+        opened | {"Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+        for mode, dest in (("no-cors", "image"), ("no-cors", "script"), ("cors", "empty"), ("navigate", "iframe"))
+    ]
+    api = [path for path in every_path(guarded) if path.startswith("/api/v1/") and path != "/api/v1/openapi.json"]
+    assert len(api) > 10
+    for path in api:
+        for headers in (opened, *embedded):
+            assert guarded.status(path, headers) == 403, (path, headers)
+    for path in (*VIEWS, "/page/main.js", "/metrics", "/api/v1/openapi.json"):
+        assert guarded.status(path, opened) == 200, path
+        for headers in embedded:
+            assert guarded.status(path, headers) == 403, (path, headers)
 
 
 def test_guesses_are_bounded_and_each_is_written_down_once(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
