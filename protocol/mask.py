@@ -19,10 +19,9 @@ the methods `refuse_…`.
 
 import codecs
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import lru_cache
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,7 +57,11 @@ _PATTERN: Final = re.compile(r"(?:(body|properties):)?/(.+)/", re.DOTALL)
 
 
 class Mask:
-    """Rules that were read; equal rules make equal masks, and a mask is sent to another process as its rules."""
+    """Rules that were read; equal rules make equal masks, and a mask is sent to another process as its rules.
+
+    A stored text may hold a pattern up without end, so whatever reads a store applies the mask of
+    :mod:`storage.patterns.mask`, which is this one in a process that can be killed.
+    """
 
     def __init__(self, rules: Iterable[str]) -> None:
         """Raises ConfigError for a rule that is none."""
@@ -116,7 +119,7 @@ class Mask:
         return hash(self.rules)
 
     def __reduce__(self) -> "tuple[type[Mask], tuple[tuple[str, ...]]]":
-        return Mask, (self.rules,)
+        return type(self), (self.rules,)
 
     def message(self, message: Message) -> Message:
         """A message without what is hidden of it, the same object where nothing is; sizes and times stay."""
@@ -124,7 +127,7 @@ class Mask:
             return message
         fields: dict[str, Any] = {}
         if self.changes:
-            shown = {name: self.property_text(name, value) for name, value in message.properties.items()}
+            shown = self.property_texts(message.properties)
             if shown != message.properties:
                 fields["properties_bytes"] = names.encode_properties(shown)
         for host in ("born_host", "store_host"):
@@ -170,17 +173,33 @@ class Mask:
                 return body if shown is None else codecs.encode(shown, charset, "replace")
         return MASKED.encode()
 
-    def property_text(self, name: str, value: str) -> str:
-        """The value of a property, without what is hidden."""
-        if name in self.properties:
-            return MASKED
-        if name in PLACES:
-            return value
-        return MASKED if PROPERTIES in self.fields else self.text(value)
+    def bodies(self, bodies: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+        """Several bodies, each as :meth:`body` has it."""
+        return [self.body(body) for body in bodies]
+
+    def property_texts(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The values of properties by their names, without what is hidden."""
+        shown = dict(properties)
+        shown.update({name: MASKED for name in shown if name in self.properties})
+        others = [name for name in shown if name not in self.properties and name not in PLACES]
+        if PROPERTIES in self.fields:
+            shown.update(dict.fromkeys(others, MASKED))
+        else:
+            shown.update(zip(others, self.texts([properties[name] for name in others]), strict=True))
+        return shown
 
     def text(self, text: str) -> str:
         """What may be a value of any property, without what patterns match of it."""
         return _replaced(text, self.property_patterns)
+
+    def texts(self, texts: Sequence[str]) -> list[str]:
+        """Several texts, each as :meth:`text` has it."""
+        return [self.text(text) for text in texts]
+
+    @property
+    def pattern_count(self) -> int:
+        """Number of patterns and paths, each of which a body may be gone through for."""
+        return len(self._paths) + len(self._body_patterns) + len(self.property_patterns)
 
     def refuse(self, *fields: str) -> None:
         """Raise ConfigError where one of some fields is hidden: by these messages are to be chosen."""
@@ -219,12 +238,6 @@ class Mask:
 
 
 NO_MASK: Final = Mask(())
-
-
-@lru_cache(maxsize=16)
-def mask_of(rules: tuple[str, ...]) -> Mask:
-    """The mask of some rules, made once; raises ConfigError."""
-    return Mask(rules)
 
 
 def rules_of(text: str) -> tuple[str, ...]:
@@ -330,7 +343,7 @@ def _path(text: str) -> "JSONPath | CompoundJSONPath":
 
     try:
         return jsonpath.compile(text)
-    except (jsonpath.JSONPathError, RecursionError) as error:
+    except (jsonpath.JSONPathError, re.error, OverflowError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(f"mask {text[:80]!r} is no JSONPath: {reason}") from error
 

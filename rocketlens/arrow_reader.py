@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
@@ -81,7 +82,13 @@ def arrow(
     def batches() -> "Iterator[pa.RecordBatch]":
         for each in found.holding(wanted.wanted):
             yield from read_messages(
-                each, wanted.wanted, schema, fails_fast=fails_fast, masked=wanted.masked, notify=_warn
+                each,
+                wanted.wanted,
+                schema,
+                fails_fast=fails_fast,
+                masked=wanted.masked,
+                notify=_warn,
+                note=partial(warnings.warn, stacklevel=2),
             )
 
     return pa.RecordBatchReader.from_batches(schema, batches())

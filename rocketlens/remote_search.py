@@ -118,4 +118,5 @@ class RemoteSearch:
             return ()
         more = self._undecided - len(self._named)
         named = ", ".join(self._named) + (f" and {more} more" if more else "")
-        return (f"messages whose body cannot be decompressed or taken apart are left out: {named}",)
+        why = "whose body cannot be decompressed or taken apart, or holds a pattern up without end,"
+        return (f"messages {why} are left out: {named}",)

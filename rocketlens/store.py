@@ -12,7 +12,7 @@ import msgspec
 
 from protocol.errors import RocketLensError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
-from protocol.mask import Mask, mask_of
+from protocol.mask import Mask
 from protocol.message import Message, decode_message
 from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Reading, Space, Topic
 from rocketlens.arguments import (
@@ -38,6 +38,7 @@ from rocketlens.by_id import find_in_store, find_surely
 from rocketlens.opening import StoreArguments, open_message_store
 from storage.layout.store_layout import recognise_with_tier
 from storage.names import did_you_mean, names_holding
+from storage.patterns.mask import mask_of
 
 if TYPE_CHECKING:
     from rocketlens.searching import Search

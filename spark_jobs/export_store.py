@@ -11,7 +11,7 @@ import click
 
 from protocol.body_content import charset_of
 from protocol.errors import ConfigError
-from protocol.mask import Mask, rules_of_file
+from protocol.mask import rules_of_file
 from protocol.redaction import keep_secrets
 from spark_jobs.commands.command_options import (
     checked,
@@ -27,6 +27,7 @@ from spark_jobs.places.place_names import FORMAT_NAMES
 from spark_jobs.tables.days import parse_day, parse_pause
 from spark_jobs.tables.table_names import AUTO, DELTA, ENGINES, ICEBERG, PARTITIONS, SPARK, TABLE_FORMATS
 from storage.columns.names import check_names
+from storage.patterns.mask import mask_of
 from storage.times import is_relative, parse_time
 
 TABLE_OPTIONS: Final = {
@@ -110,7 +111,7 @@ def _check_options(options: JobOptions) -> None:
     if options["masked"]:
         from storage.filter.hidden import refuse_hidden
 
-        refuse_hidden(Mask(options["masked"]), options["tag"], options["where"])
+        refuse_hidden(mask_of(options["masked"]), options["tag"], options["where"])
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
@@ -175,7 +176,7 @@ def _columns(text: str) -> tuple[str, ...]:
 
 
 def _mask(fields: tuple[str, ...]) -> tuple[str, ...]:
-    Mask(fields)
+    mask_of(fields)
     return fields
 
 

@@ -71,8 +71,17 @@ def plain_errors(command: Callable[Parameters, Result]) -> Callable[Parameters, 
             fail(str(error), USAGE)
         except RocketLensError as error:
             fail(str(error) + hint_of_rights(error), USAGE if is_out_of_room(error) else STORE_ERROR)
+        finally:
+            _say_what_was_hidden()
 
     return run
+
+
+def _say_what_was_hidden() -> None:
+    """Say how much masks have hidden whole, if anything."""
+    masks = sys.modules.get("storage.patterns.mask")  # which most commands need not load
+    if masks is not None and masks.hidden_whole():
+        say(masks.hidden_sentence(masks.hidden_whole()))
 
 
 def hint_of_rights(error: BaseException) -> str:

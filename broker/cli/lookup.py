@@ -24,6 +24,7 @@ from spark_jobs.commands.command_options import optional_spark_options, storage_
 from storage.files.attempt_names import attempt_name
 from storage.files.own_directories import HeldDirectory, new_file
 from storage.files.write_guard import check_outside
+from storage.patterns.mask import mask_of
 
 if TYPE_CHECKING:
     from storage.search.lookup import LookupSource, Match
@@ -120,7 +121,7 @@ def lookup(
         _check_free(out, output.replace)
     from storage.search.lookup import LookupKind, look_up
 
-    mask = Mask(store_arguments.rules)
+    mask = mask_of(store_arguments.rules)
     if kind in (LookupKind.AUTO.value, LookupKind.KEY.value):
         _refuse_hidden(mask, wanted)
     held = None if out is None else _held(out)

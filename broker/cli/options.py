@@ -11,7 +11,6 @@ from click.core import ParameterSource
 from broker.endpoint import Endpoint
 from protocol.body_content import charset_of
 from protocol.errors import ConfigError
-from protocol.mask import Mask
 from rocketlens.opening import StoreArguments
 
 
@@ -63,8 +62,12 @@ def charset(text: str) -> str:
 
 def mask_rules(rules: tuple[str, ...]) -> tuple[str, ...]:
     """Check rules of a mask; a wrong one is a usage error."""
+    if not rules:
+        return rules
+    from storage.patterns.mask import mask_of
+
     try:
-        Mask(rules)
+        mask_of(rules)
     except ConfigError as error:
         raise click.BadParameter(str(error)) from error
     return rules

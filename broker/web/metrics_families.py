@@ -90,6 +90,12 @@ FAMILIES: Final = (
         (*STORE, "kind"),
         "Index entries that point outside their file or to no record, met by look-ups.",
     ),
+    Family(
+        "mask_hidden_whole",
+        COUNTER,
+        STORE,
+        "Bodies and property values that the page hid whole because a pattern or path did not come to an end.",
+    ),
     Family("queue_holes_searching", GAUGE, STORE, "Runs of damaged queue units whose messages are being searched for."),
     Family(
         "queue_hole_messages",

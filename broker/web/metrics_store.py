@@ -11,6 +11,7 @@ from typing import Final
 from broker.service.broker_service import BrokerService
 from broker.web.metrics_families import Samples
 from protocol.errors import RocketLensError
+from storage.patterns.mask import mask_of
 from storage.queue.queue import Queue
 from storage.ranges import total_length
 from storage.store.snapshot import Snapshot
@@ -44,6 +45,7 @@ class StoreFigures:
         self._read_index(samples, snapshot)
         self._read_damage(samples, snapshot)
         samples.put("store_live", float(snapshot.state.is_live), self.broker)
+        samples.put("mask_hidden_whole", mask_of(self._service.options.masked).hidden_whole, self.broker)
         samples.put("topics", len(snapshot.queues.topics()), self.broker)
         self._read_groups(samples, snapshot)
 

@@ -21,7 +21,6 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from protocol.errors import RocketLensError
-from protocol.mask import Mask
 from spark_jobs.export.directory_place import DirectoryPlace
 from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, export_part
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
@@ -41,10 +40,13 @@ from storage.filter.hidden import refuse_hidden
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.names import did_you_mean, similar_names
+from storage.patterns.mask import hidden_notes, mask_of
 from storage.queue.queue_store import directories
 
 VERSION: Final = 1
-REPORTED: Final = frozenset({"problems", "more_problems", "unreadable", "log_bytes", "objects"}) | BOOKKEEPING
+REPORTED: Final = (
+    frozenset({"problems", "more_problems", "unreadable", "hidden_whole", "log_bytes", "objects"}) | BOOKKEEPING
+)
 """Fields of a part that the report needs and the manifest does not have."""
 
 
@@ -83,7 +85,7 @@ def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | N
     """Export; raises a RocketLensError for options that cannot be, and where there is no store."""
     started = time.monotonic()
     wanted, names = request.wanted, check_names(request.columns or tuple(KINDS))
-    refuse_hidden(Mask(request.masked), request.tag, request.where)
+    refuse_hidden(mask_of(request.masked), request.tag, request.where)
     found = find_ranges(request.store, request.commit_log_directories, request.storage)
     chosen = found.of_topics(wanted.topics)
     made = [_task(each, request, wanted, names) for each in chosen]
@@ -158,6 +160,7 @@ def _finish(
     whole = [part for part in parts if part["records"]]
     problems = [*found.problems, *(Problem(**each) for part in parts for each in part["problems"])]
     more = sum(part["more_problems"] for part in parts)
+    hidden = sum(part.get("hidden_whole", 0) for part in parts)
     records, part_bytes = (sum(part[name] for part in whole) for name in ("records", "bytes"))
     manifest = {
         "version": VERSION,
@@ -187,7 +190,10 @@ def _finish(
         ),
         damages=list(_damages(problems)),
         more_damages=more,
-        notes=list(_notes(request, found, records, sum(part.get("unreadable", 0) for part in parts))),
+        notes=[
+            *_notes(request, found, records, sum(part.get("unreadable", 0) for part in parts)),
+            *hidden_notes(hidden),
+        ],
     )
 
 

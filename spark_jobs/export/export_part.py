@@ -78,6 +78,7 @@ class ExportedPart(AttemptRecord):
     last_physical_offset: int
     queue: NotRequired[str]
     log_bytes: int
+    hidden_whole: NotRequired[int]
     problems: list[PartProblem]
     more_problems: int
     unreadable: int
@@ -176,6 +177,7 @@ def _write(task: ExportTask, file: HashedFile, notify: Notify) -> ExportedPart:
         "first_physical_offset": first,
         "last_physical_offset": last,
         "log_bytes": task.range.size,
+        "hidden_whole": 0 if mask is None else mask.hidden_whole,
         "problems": problems,
         "more_problems": max(len(reader.problems) - MOST_PROBLEMS, 0),
         "unreadable": reader.unreadable,

@@ -18,6 +18,7 @@ from storage.columns.rows import MessageRows, RowReader
 from storage.columns.texts import Texts
 from storage.columns.wanted import Wanted
 from storage.log.damaged_ranges import DamagedRange, reason_of
+from storage.patterns.mask import hidden_sentence
 
 MOST_REPORTED: Final = 5
 """Places of damage of one stretch that are reported one by one."""
@@ -103,10 +104,11 @@ def read_messages(
     fails_fast: bool,
     masked: Sequence[str] = (),
     notify: Notify | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the messages of a stretch, without what rules hide of them (:mod:`protocol.mask`).
 
-    Damage that is passed over is named by `notify`, else on stderr.
+    Damage that is passed over is named by `notify`, and what had to be hidden whole by `note`; else on stderr.
     """
     mask = read_mask(masked) if masked else None
     names = schema.names if mask is None else mask.reading(schema.names)
@@ -114,6 +116,8 @@ def read_messages(
     for columns in reader.read():
         yield record_batch(columns if mask is None else mask.apply(columns, schema.names), schema)
     (notify or report_problems)(reader.problems)
+    if mask is not None and mask.hidden_whole:
+        (note or _note)(hidden_sentence(mask.hidden_whole))
 
 
 def check_problems(found: LogRanges, *, fails_fast: bool, notify: Notify | None = None) -> None:
@@ -123,6 +127,10 @@ def check_problems(found: LogRanges, *, fails_fast: bool, notify: Notify | None 
         missing = f"{counted(first.length, 'byte')} missing: {first.reason}"
         raise CorruptRecord(first.path, first.physical_offset, what=missing)
     (notify or report_problems)(found.problems)
+
+
+def _note(sentence: str) -> None:
+    sys.stderr.write(f"rocketlens: {sentence}\n")
 
 
 def report_problems(problems: Sequence[Problem]) -> None:

@@ -7,13 +7,14 @@ from datetime import tzinfo
 from typing import Final
 
 from protocol.errors import ConfigError
-from protocol.mask import Mask, rules_of, rules_of_file
+from protocol.mask import rules_of, rules_of_file
 from spark_jobs.places.file_systems import check_storage
 from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.filter.hidden import refuse_hidden
 from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
+from storage.patterns.mask import mask_of
 from storage.times import parse_time, parse_zone
 
 PERMISSIVE: Final = "permissive"
@@ -78,7 +79,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     if where := given.get("where"):
         parse(where)
     masked = _masked(given)
-    refuse_hidden(Mask(masked), given.get("tag"), where or None)
+    refuse_hidden(mask_of(masked), given.get("tag"), where or None)
     return SourceOptions(
         path=given["path"],
         wanted=Wanted(

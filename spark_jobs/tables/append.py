@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from protocol.errors import ConfigError
-from protocol.mask import Mask
 from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.placed_run import this_process
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
@@ -38,6 +37,7 @@ from spark_jobs.tables.table_names import AUTO, LOCAL, SPARK
 from spark_jobs.tables.table_request import TableDetails, TableRequest
 from storage.filter.hidden import refuse_hidden
 from storage.ordered_threads import in_ordered_threads
+from storage.patterns.mask import hidden_notes, mask_of
 
 if TYPE_CHECKING:  # what reads and writes messages is loaded when there is something new
     from spark_jobs.tables.append_task import AppendedRange
@@ -93,7 +93,7 @@ class _Run:
         """Do all of it."""
         request = self._request
         day = parse_day(request.drop_before) if request.drop_before else None
-        refuse_hidden(Mask(request.masked), request.tag, request.where)
+        refuse_hidden(mask_of(request.masked), request.tag, request.where)
         found = find_ranges(request.store, request.commit_log_directories, request.storage)
         if found.tier is not None:
             raise ConfigError(
@@ -236,6 +236,7 @@ class _Run:
             ),
             damages=damages,
             more_damages=0 if record is None else record.more_damage,
+            notes=hidden_notes(sum(each.get("hidden_whole", 0) for each in ranges)),
         )
 
     def _run_all(self, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:

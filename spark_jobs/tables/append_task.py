@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final, NotRequired, cast
 
 import msgspec
 
@@ -63,6 +63,7 @@ class AppendedRange(AttemptRecord):
     records: int
     end: int
     log_bytes: int
+    hidden_whole: NotRequired[int]
     problems: list[PartProblem]
     more_problems: int
 
@@ -98,6 +99,7 @@ def _append(task: AppendTask, attempt: PlacedAttempt, notify: Callable[[int, int
         "records": reader.messages,
         "end": reader.end,
         "log_bytes": reader.end - origin,
+        "hidden_whole": 0 if mask is None else mask.hidden_whole,
         "problems": [msgspec.to_builtins(problem) for problem in reader.problems[:MOST_PROBLEMS]],
         "more_problems": max(len(reader.problems) - MOST_PROBLEMS, 0),
     }

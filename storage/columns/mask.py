@@ -17,6 +17,7 @@ from protocol.system_properties import PLACES
 from storage.columns.message_columns import Column, Columns, python_values
 from storage.columns.names import PROPERTIES_OF
 from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, TextPlaces, Texts
+from storage.patterns.mask import BoundedMask
 
 MASKED: Final = rules.MASKED.encode()
 
@@ -27,6 +28,11 @@ class ColumnMask:
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
         self._columns = mask.fields | ({"body_crc"} if mask.changes_bodies else set())
+
+    @property
+    def hidden_whole(self) -> int:
+        """As of :class:`BoundedMask`; 0 for a mask that is none."""
+        return self._mask.hidden_whole if isinstance(self._mask, BoundedMask) else 0
 
     def reading(self, names: Sequence[str]) -> tuple[str, ...]:
         """Some columns, and those without which it is not known what of them is to be masked."""
@@ -70,8 +76,10 @@ class ColumnMask:
     def _with_bodies(self, bodies: Texts, whole: npt.NDArray[np.bool_]) -> Texts:
         rows, texts = np.flatnonzero(whole).tolist(), [MASKED] * int(whole.sum())
         if self._mask.changes_bodies:
-            for row, body in enumerate(python_values("body", bodies)):
-                if body is not None and not whole[row] and (made := self._mask.body(body)) is not body:
+            values = python_values("body", bodies)
+            there = [row for row, body in enumerate(values) if body is not None and not whole[row]]
+            for row, made in zip(there, self._mask.bodies([values[row] for row in there]), strict=True):
+                if made is not values[row]:
                     rows.append(row)
                     texts.append(bytes(made))
         return _with(bodies, rows, texts)
@@ -82,15 +90,17 @@ class ColumnMask:
             return column
         if isinstance(column, TextLists):
             rows, texts = [], []
-            for start, stop in itertools.pairwise(column.offsets.tolist()):
-                keys = [each or "" for each in _texts(column.texts, start, stop)]
-                shown = [self._mask.text(key) for key in keys]
-                # A pattern may match where one key ends and the next one begins.
-                is_apart = self._mask.text(" ".join(keys)) == " ".join(shown)
-                for row, (key, made) in enumerate(zip(keys, shown, strict=True), start):
-                    if not is_apart or made != key:
+            every = _texts(column.texts)
+            spans = list(itertools.pairwise(column.offsets.tolist()))
+            each_shown = self._mask.texts(every)
+            # A pattern may match where one key ends and the next one begins.
+            together = self._mask.texts([" ".join(every[start:stop]) for start, stop in spans])
+            for (start, stop), joined in zip(spans, together, strict=True):
+                is_apart = joined == " ".join(each_shown[start:stop])
+                for row in range(start, stop):
+                    if not is_apart or each_shown[row] != every[row]:
                         rows.append(row)
-                        texts.append(made.encode() if is_apart else MASKED)
+                        texts.append(each_shown[row].encode() if is_apart else MASKED)
             return TextLists(column.offsets, _with(column.texts, rows, texts))
         if isinstance(column, TextMaps):
             return TextMaps(column.offsets, column.names, self._texts_with_patterns(column.values, column.names))
@@ -101,11 +111,13 @@ class ColumnMask:
     def _texts_with_patterns(self, texts: Texts, names: AnyTexts | None = None) -> Texts:
         values = python_values("tags", texts)
         of = [None] * len(values) if names is None else python_values("tags", names)
-        made = [
-            (row, shown)
+        asked = [
+            row
             for row, (name, value) in enumerate(zip(of, values, strict=True))
-            if value is not None and name not in PLACES and (shown := self._mask.text(value)) != value
+            if value is not None and name not in PLACES
         ]
+        shown = self._mask.texts([values[row] for row in asked])
+        made = [(row, text) for row, text in zip(asked, shown, strict=True) if text != values[row]]
         return _with(texts, [row for row, _ in made], [shown.encode() for _, shown in made])
 
     def _without(self, maps: TextMaps) -> TextMaps:
@@ -120,7 +132,7 @@ class ColumnMask:
 
 def read_mask(texts: Iterable[str]) -> ColumnMask:
     """The mask of some rules; raises ConfigError."""
-    return ColumnMask(Mask(texts))
+    return ColumnMask(BoundedMask(texts))
 
 
 def _hidden(column: Column) -> Column:
@@ -154,9 +166,9 @@ def _with(texts: Texts, rows: Sequence[int], others: Sequence[bytes]) -> Texts:
     return places.gather()
 
 
-def _texts(texts: Texts, start: int, stop: int) -> list[str]:
-    data, offsets = texts.data, texts.offsets
-    return [data[offsets[row] : offsets[row + 1]].tobytes().decode() for row in range(start, stop)]
+def _texts(texts: Texts) -> list[str]:
+    data = texts.data.tobytes()
+    return [data[start:stop].decode() for start, stop in itertools.pairwise(texts.offsets.tolist())]
 
 
 def _named(texts: AnyTexts, names: Iterable[str]) -> npt.NDArray[np.bool_]:

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from protocol.errors import StoreError
 from protocol.java_hash import java_hash
-from protocol.mask import mask_of
 from storage.filter.sql92 import parse
 from storage.filter.sql92.form import All, Compared, OneOf
 from storage.filter.sql92.node import PartKind, Type
+from storage.patterns.mask import mask_of
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.unit_struct import FILLER_SIZE
 from storage.search.ascending import ascending

@@ -20,12 +20,12 @@ from storage.kernels.records import (
     AT_BLANK,
     AT_DAMAGE,
     AT_LIMIT,
-    MINIMUM_SIZE,
     check_intact,
     find_recent,
 )
 from storage.kernels.select_records import SearchQuery, Selection, select_records
 from storage.log.commit_log import Segment
+from storage.patterns.processes import in_groups
 from storage.search.matcher import Matcher, Unreadable
 
 CANDIDATES: Final = 1024
@@ -41,7 +41,8 @@ class Part:
 
     The first record starts at ``start``; the walk ended at ``end``, or None: in damage that goes on behind the piece.
     ``damage`` are ranges without an intact record; ``refused`` are candidates that are not intact, ``unreadable`` those
-    that cannot be decompressed. ``is_cut``: it was stopped, or enough was found, and goes on at ``end``.
+    that cannot be decompressed, or with which a pattern does not come to an end. ``is_cut``: it was stopped, or enough
+    was found, and goes on at ``end``.
     """
 
     start: int
@@ -157,20 +158,44 @@ class Searcher:
                 yield offset
 
     def _confirm(self, segment: Segment, offsets: Iterable[int], part: Part) -> None:
-        """Decide about candidates; ``part.end`` is where to go on if it is cut."""
-        for offset in offsets:
-            part.end = offset
-            if self.should_stop() or (self.maximum is not None and part.count >= self.maximum):
-                part.is_cut = True
+        """Decide about candidates; ``part.end`` is where to go on if it is cut.
+
+        About the first of them in any case: else one that takes longer than there is time would never be passed.
+        """
+        is_begun = False
+        for group in self._groups(segment, offsets):
+            if self._cuts(part, group[0], is_begun=is_begun):
                 return
-            self._look_at(segment, offset, part)
+            for offset in self._left(segment, group):
+                if self._cuts(part, offset, is_begun=is_begun):
+                    return
+                self._look_at(segment, offset, part)
+                is_begun = True
+            is_begun = True
+
+    def _cuts(self, part: Part, offset: int, *, is_begun: bool) -> bool:
+        """Whether a candidate is left to another time; noted in the part."""
+        part.end = offset
+        is_enough = self.maximum is not None and part.count >= self.maximum
+        part.is_cut = is_enough or (is_begun and self.should_stop())
+        return part.is_cut
+
+    def _groups(self, segment: Segment, offsets: Iterable[int]) -> Iterator[list[int]]:
+        """Candidates whose bodies are looked at together; each alone, where the matcher has nothing to gain from it."""
+        if not self.matcher.decides_by_body:
+            return ([offset] for offset in offsets)
+        return in_groups(offsets, lambda offset: len(_record_at(segment, offset)))
+
+    def _left(self, segment: Segment, group: list[int]) -> Iterator[int]:
+        """Those of some candidates that their bodies do not rule out."""
+        if not self.matcher.decides_by_body:
+            return iter(group)
+        ruled_out = self.matcher.ruled_out([_record_at(segment, offset) for offset in group])
+        return (offset for offset, is_out in zip(group, ruled_out, strict=True) if not is_out)
 
     def _look_at(self, segment: Segment, offset: int, part: Part) -> None:
         """Decide about one record of sound shape."""
         position = offset - segment.base_offset
-        size = int.from_bytes(segment.file.view[position : position + 4])
-        if size >= MINIMUM_SIZE and self.matcher.rules_out(segment.file.view[position : position + size]):
-            return
         size = check_intact(segment.file.region, position, segment.valid_length, offset)
         if size < 0:
             part.refused.append(offset)
@@ -186,6 +211,12 @@ class Searcher:
         if messages:
             part.found.append((offset, messages))
             part.count += len(messages)
+
+
+def _record_at(segment: Segment, offset: int) -> memoryview:
+    """The bytes of a record of sound shape, or of what a unit takes for one."""
+    view, position = segment.file.view, offset - segment.base_offset
+    return view[position : position + int.from_bytes(view[position : position + 4])]
 
 
 def first_intact(segment: Segment, start: int, stop: int) -> int | None:

@@ -39,13 +39,16 @@ def search(
     should_stop: Stop = lambda: False,
     threads: int | None = None,
     exhaustive: bool = False,
+    is_abandoned: Stop = lambda: False,
 ) -> Iterator[Step]:
     """Search a store for at most ``limit`` messages, from ``cursor`` on; a step for each piece of log.
 
-    ``should_stop`` is asked often, from several threads. ``exhaustive`` trusts neither queue units nor clocks. Waits
-    for the disk. Raises at once ConfigError and FilterSyntaxError for criteria or a cursor that cannot be.
+    ``should_stop`` is asked often, from several threads; the search may be gone on with from where it stopped, which
+    is behind at least one record that was worth a look. ``is_abandoned`` is asked also while a pattern is compiled or
+    run; then PatternsStopped is raised. ``exhaustive`` trusts neither queue units nor clocks. Waits for the disk.
+    Raises at once ConfigError and FilterSyntaxError for criteria or a cursor that cannot be.
     """
-    matcher = Matcher(criteria)
+    matcher = Matcher(criteria, is_abandoned)
     begin = Cursor(0) if cursor is None else Cursor.decode(cursor, criteria)
     started = time.monotonic()
     plan = make_plan(store, criteria, exhaustive=exhaustive)

@@ -1,47 +1,50 @@
 """Criteria prepared for a search: the query of the kernel, and the decision about a decoded message."""
 
-import re
+from collections.abc import Sequence
 from typing import Final
 
 from protocol.body_content import charset_of, decoder_of, text_with_replacements, unpack
 from protocol.born_host import BornHost
 from protocol.compression import Budget
 from protocol.errors import ConfigError, StoreError
-from protocol.mask import BODY, PROPERTIES, PROPERTY, mask_of
+from protocol.mask import BODY, PROPERTIES, PROPERTY
 from protocol.message import Message, decode_message
-from protocol.message_layout import INT, SYS_FLAG_POSITION, fixed_struct
+from protocol.message_layout import INT, MINIMUM_SIZE, SYS_FLAG_POSITION, fixed_struct
 from protocol.sys_flag import SysFlag, has_inner_messages
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
+from storage.patterns.condition import PatternCondition
+from storage.patterns.mask import mask_of
+from storage.patterns.processes import PatternLimit, Stop
 from storage.search.criteria import Criteria, SearchPlace
-from storage.search.json_path import JsonCondition
-from storage.search.literal import required_literal
 
 _TEXTS: Final = ("topic", "contains", "regex", "json_path", "tag", "key", "key_prefix")
 
 
 class Unreadable(Exception):
-    """A message may or may not match: its body cannot be decompressed or unpacked, or is no batch as it should be."""
+    """A message may or may not match: its body cannot be decompressed or unpacked, or is no batch as it should be, or
+    a pattern does not come to an end with it."""
 
 
 class Matcher:
     """Decides about records; shared by threads, and made anew in another process. Checks the criteria when it is made.
 
     Raises ConfigError for a regular expression, a JSONPath, a charset or a host that is none, and for a condition that
-    is empty or no text (an argument whose bytes are no UTF-8); FilterSyntaxError for what is no SQL92.
+    is empty or no text (an argument whose bytes are no UTF-8); FilterSyntaxError for what is no SQL92. Making it and
+    deciding raise PatternsStopped where ``should_stop`` while a pattern is compiled or run.
     """
 
-    def __init__(self, criteria: Criteria) -> None:
+    def __init__(self, criteria: Criteria, should_stop: Stop = lambda: False) -> None:
         for name in _TEXTS:
             _check_text(name.replace("_", " "), getattr(criteria, name))
         self.criteria = criteria
-        self.mask = mask_of(criteria.masked)
+        self.mask = mask_of(criteria.masked).while_waited_for(should_stop)
         _refuse_hidden(criteria)
         self.charset = None if criteria.charset is None else charset_of(criteria.charset)
         self._text = None if self.charset is None else _text_of(criteria.contains)
-        self.regex = _compile(criteria.regex)
-        self.regex_literal = None if criteria.regex is None else required_literal(criteria.regex)
-        self.json = None if criteria.json_path is None else JsonCondition(criteria.json_path)
+        regex, json_path = criteria.regex, criteria.json_path
+        self.regex = None if regex is None else PatternCondition("regex", regex, self.charset, should_stop)
+        self.json = None if json_path is None else PatternCondition("json_path", json_path, self.charset, should_stop)
         self.expression = None if criteria.where is None else ExpressionFilter(parse(criteria.where))
         self.born_host = None if criteria.born_host is None else BornHost.parse(criteria.born_host)
         self._is_decided_by_body = criteria.place is SearchPlace.BODY and (
@@ -68,28 +71,35 @@ class Matcher:
             raise Unreadable(f"{message.physical_offset}: a batch without messages")
         shown = map(self.mask.message, messages) if self.mask else messages
         budget = Budget()
-        return [each for each in shown if self._matches(each, budget)]
+        try:
+            return [each for each in shown if self._matches(each, budget)]
+        except PatternLimit as error:
+            raise Unreadable("a pattern does not come to an end with it") from error
 
-    def rules_out(self, record: memoryview) -> bool:
-        """Whether the body of a record of sound shape, if it is the whole message's as it is, fits no condition on it.
+    @property
+    def decides_by_body(self) -> bool:
+        """Whether :meth:`ruled_out` may rule a record out."""
+        return self._is_decided_by_body and not self.mask.changes_bodies
 
-        Decoding the record takes several times as long; the answer does not hang on its checksums.
+    def ruled_out(self, records: Sequence[memoryview]) -> list[bool]:
+        """For each of some records of sound shape, whether its body, if it is the whole message's as it is, fits no
+        condition on it.
+
+        Decoding a record takes several times as long; the answer does not hang on its checksums.
         """
-        if not self._is_decided_by_body or self.mask.changes_bodies:
-            return False
-        (flags,) = INT.unpack_from(record, SYS_FLAG_POSITION)
-        if flags & SysFlag.COMPRESSED or has_inner_messages(flags):
-            return False
-        start = fixed_struct(flags).size
-        if start > len(record):  # a unit led to what is no record
-            return False
-        (length,) = INT.unpack_from(record, start - INT.size)
-        body = record[start : start + max(length, 0)]
-        if decoder_of(body) is not None:
-            return False
-        if self.regex is not None and not self.regex.search(text_with_replacements(body, self.charset)):
-            return True
-        return self.json is not None and not self._finds_json(self.json, body)
+        ruled_out = [False] * len(records)
+        bodies = {place: body for place, record in enumerate(records) if (body := _plain_body(record)) is not None}
+        for condition in (self.regex, self.json):
+            if condition is not None and bodies:
+                try:
+                    matches = condition.matches(list(bodies.values()))
+                except PatternLimit:  # with one of them, which will be looked at alone
+                    continue
+                for place, does_match in zip(list(bodies), matches, strict=True):
+                    if not does_match:
+                        ruled_out[place] = True
+                        del bodies[place]
+        return ruled_out
 
     def _has_header(self, message: Message) -> bool:
         """Whether what all messages of a record share is as wanted."""
@@ -140,7 +150,7 @@ class Matcher:
             return False
         if self.regex is not None and not self._fits(self.regex, message, body):
             return False
-        return self.json is None or self._finds_json(self.json, body)
+        return self.json is None or any(self.json.matches([body]))
 
     def _contains(self, data: bytes, message: Message, body: bytes | memoryview) -> bool:
         place = self.criteria.place
@@ -153,14 +163,25 @@ class Matcher:
             return data in (body if isinstance(body, bytes) else bytes(body))
         return self._text in text_with_replacements(body, self.charset)
 
-    def _fits(self, regex: re.Pattern[str], message: Message, body: bytes | memoryview) -> bool:
+    def _fits(self, regex: PatternCondition, message: Message, body: bytes | memoryview) -> bool:
         place = self.criteria.place
-        if place is not SearchPlace.PROPERTIES and regex.search(text_with_replacements(body, self.charset)):
-            return True
-        return place is not SearchPlace.BODY and any(regex.search(value) for value in message.properties.values())
+        bodies = [body] if place is not SearchPlace.PROPERTIES else []
+        return any(regex.matches(bodies, list(message.properties.values()) if place is not SearchPlace.BODY else ()))
 
-    def _finds_json(self, condition: JsonCondition, body: bytes | memoryview) -> bool:
-        return condition.matches(body if self.charset is None else text_with_replacements(body, self.charset).encode())
+
+def _plain_body(record: memoryview) -> memoryview | None:
+    """The body of a record, None where it is not that of one message as it is."""
+    if len(record) < MINIMUM_SIZE:
+        return None
+    (flags,) = INT.unpack_from(record, SYS_FLAG_POSITION)
+    if flags & SysFlag.COMPRESSED or has_inner_messages(flags):
+        return None
+    start = fixed_struct(flags).size
+    if start > len(record):  # a unit led to what is no record
+        return None
+    (length,) = INT.unpack_from(record, start - INT.size)
+    body = record[start : start + max(length, 0)]
+    return None if decoder_of(body) is not None else body
 
 
 def _values(message: Message) -> list[bytes]:
@@ -208,12 +229,3 @@ def _check_text(name: str, value: str | bytes | None) -> None:
             value.encode()
     except UnicodeEncodeError as error:
         raise ConfigError(f"{name}: {value!r} is no text, its bytes are no UTF-8") from error
-
-
-def _compile(pattern: str | None) -> "re.Pattern[str] | None":
-    if pattern is None:
-        return None
-    try:
-        return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigError(f"{pattern[:80]!r} is no regular expression: {error}") from error

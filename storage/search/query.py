@@ -85,7 +85,7 @@ def _chosen(matcher: Matcher) -> tuple[int, list[bytes]]:
     """Where to look for which bytes, of which one must be there: for the longest that any condition asks for."""
     place = PLACES[matcher.criteria.place]
     chosen: list[tuple[int, int, list[bytes]]] = [(0, 0, [])]
-    for text in (matcher.criteria.contains, matcher.regex_literal):
+    for text in (matcher.criteria.contains, None if matcher.regex is None else matcher.regex.literal):
         needles = None if text is None else _needles(text, matcher)
         if text is not None and needles is not None:
             chosen.append((2 * len(text), place, needles))

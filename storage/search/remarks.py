@@ -48,7 +48,7 @@ class Remarks:
             texts.append(f"{_are_left_out('damaged record', 'that may match', len(places))}: {_some(places)}")
         if self.unreadable:
             places = [str(offset) for offset in self.unreadable]
-            why = "whose body cannot be decompressed or taken apart"
+            why = "whose body cannot be decompressed or taken apart, or holds a pattern up without end,"
             texts.append(f"{_are_left_out('record', why, len(places))}: {_some(places)}")
         if self.by_proxy:
             what = "1 message was" if self.by_proxy == 1 else f"{self.by_proxy} messages were"

@@ -63,6 +63,7 @@ from broker.web.api.tail import TailAnswer, TailQuestion, growth_questions, tail
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
 from broker.web.metrics_collector import installed_version
 from protocol.errors import RocketLensError
+from storage.patterns.processes import PatternsStopped
 
 logger = logging.getLogger(__name__)
 
@@ -268,6 +269,8 @@ def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker:
     context.check()
     try:
         answer = endpoint.work(context, question)
+    except PatternsStopped:
+        raise ClientGone from None
     except RocketLensError as error:
         looker.note(endpoint, context, question, [], error)
         raise

@@ -10,9 +10,9 @@ from broker.security.needs import group_resource
 from broker.service.broker_service import BrokerService
 from broker.web.api.errors import ApiError, ClientGone, forbidden, not_found
 from protocol.errors import ConfigError, StoreError
-from protocol.mask import Mask, mask_of
 from protocol.message import Message
 from storage.names import did_you_mean, similar_names
+from storage.patterns.mask import BoundedMask, mask_of
 from storage.store.message_store import MessageStore
 from storage.store.topic_catalog import topic_names
 
@@ -39,9 +39,9 @@ class RequestContext:
         return self.service.store
 
     @property
-    def mask(self) -> Mask:
-        """What is hidden of messages, from every account."""
-        return mask_of(self.service.options.masked)
+    def mask(self) -> BoundedMask:
+        """What is hidden of messages, from every account; it gives a text up when the client is gone."""
+        return mask_of(self.service.options.masked).while_waited_for(self.gone.is_set)
 
     def allow(self, milliseconds: int) -> None:
         """Set how long the work may take from now on; then the answer is given as far as it has come."""

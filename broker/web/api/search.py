@@ -1,8 +1,8 @@
 """Search messages by content, in pages that take a second or two and go on by cursor.
 
-Each answer says how much of the log was searched. Expressions that a client writes, regular ones and JSONPath, may take
-for ever on a body that fits them badly, and nothing could stop them in this process: those are searched for in another
-one (:mod:`broker.web.api.search_process`), which is killed when the time is over.
+Each answer says how much of the log was searched. Regular expressions and JSONPaths that a client writes are compiled
+and run in a process that can be killed (:mod:`storage.patterns`): when the time is over, or nobody waits any more, it
+is. A message with which they do not come to an end is left out, and said to be.
 """
 
 import os
@@ -18,19 +18,13 @@ from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
-from broker.web.api.search_process import Task, search_apart
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.message import Message
-from storage.search import Criteria, ProgressReport, SearchPlace, search
-from storage.search.cursor import Cursor as SearchCursor
-from storage.search.matcher import Matcher
+from storage.search import Criteria, SearchPlace, search
 from storage.search.step import Step
 
 LEAST_MILLISECONDS: Final = 200
 """The least time of searching for one answer, so that each answer comes further than the one before."""
-
-MOST_APART: Final = 4000
-"""Milliseconds that another process searches for one answer; that it has to start and open the store comes on top."""
 
 Text = Annotated[str, Meta(min_length=1, max_length=4096)]
 Milliseconds = Annotated[int, Meta(ge=1, le=8000, description="Approximate time of the search for this answer.")]
@@ -113,17 +107,8 @@ def search_content(context: RequestContext, question: SearchQuestion) -> SearchA
     check_times(question.begin, question.end)
     if question.maximum_size is not None and question.maximum_size < question.minimum_size:
         raise bad_parameter("maximumSize", f"the largest size, {question.maximum_size}, is below the smallest")
-    wait = max(question.milliseconds, LEAST_MILLISECONDS)
     try:
-        if question.regex is None and question.json_path is None:
-            context.allow(wait)
-            return _search_here(context, question)
-        context.refuse_tier("a search by regular expression or JSONPath")
-        # Wrong criteria are an error at once.
-        Matcher(_criteria(context, question))
-        if question.cursor is not None:
-            SearchCursor.decode(question.cursor, _criteria(context, question))
-        return _search_apart(context, question, min(wait, MOST_APART))
+        return _search(context, question)
     except FilterSyntaxError as error:
         raise bad_parameter("where", str(error)) from None
     except ConfigError as error:
@@ -142,7 +127,7 @@ def _blamed(question: SearchQuestion, text: str) -> str:
     return "regex" if question.regex is not None else ""
 
 
-def _search_here(context: RequestContext, question: SearchQuestion) -> SearchAnswer:
+def _search(context: RequestContext, question: SearchQuestion) -> SearchAnswer:
     steps = search(
         context.store,
         _criteria(context, question),
@@ -152,30 +137,14 @@ def _search_here(context: RequestContext, question: SearchQuestion) -> SearchAns
         # Half of the cores stay with the clients of the other port.
         threads=max((os.cpu_count() or 2) // 2, 1),
         exhaustive=question.exhaustive,
+        is_abandoned=context.gone.is_set,
     )
+    context.allow(max(question.milliseconds, LEAST_MILLISECONDS))
     found: list[Message] = []
     for step in steps:
         found += step.messages
     context.check()
     return _answer(context, found, step, question)
-
-
-def _search_apart(context: RequestContext, question: SearchQuestion, milliseconds: int) -> SearchAnswer:
-    options = context.service.options
-    task = Task(
-        store=str(context.store.layout.root),
-        commit_log_directories=tuple(map(str, options.commit_log_directories)),
-        criteria=_criteria(context, question),
-        limit=question.limit,
-        cursor=question.cursor,
-        exhaustive=question.exhaustive,
-    )
-    found: list[Message] = []
-    last = Step((), ProgressReport(0, 0, 0, 0.0), question.cursor)
-    for step in search_apart(context, task, milliseconds):
-        found += step.messages
-        last = step
-    return _answer(context, found, last, question)
 
 
 def _answer(context: RequestContext, found: list[Message], last: Step, question: SearchQuestion) -> SearchAnswer:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from protocol.errors import ConfigError
-from storage.search.json_path import JsonCondition
+from storage.patterns.json_path import JsonCondition
 
 BODY = json.dumps(
     {

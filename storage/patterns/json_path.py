@@ -5,6 +5,7 @@ The path ends at the first ``=`` in front of which a whole JSONPath stands (RFC 
 says as JSON: ``$.id=5`` finds ``{"id": 5}``, ``{"id": 5.0}`` and ``{"id": "5"}``, ``$.ok=true`` ``{"ok": true}``.
 """
 
+import itertools
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,12 @@ from protocol.errors import ConfigError
 
 if TYPE_CHECKING:  # the library takes long to import: it is, here and below, where a condition is compiled
     from jsonpath import CompoundJSONPath, JSONPath
+
+MOST_ENDS: Final = 16
+"""Places that are tried where it is not plain where the path ends: each costs as much as compiling a path."""
+
+_TOKEN: Final = re.compile(r"""[\[\]=]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
+"""What says where a path ends: brackets, and texts in quotes."""
 
 _PLAIN: Final = re.compile(r"[0-9A-Za-z_.: -]{3,}")
 """Characters that a JSON string writes as they are, or as ``\\u`` and four digits, and in no third way."""
@@ -51,16 +58,35 @@ def _split(text: str) -> "tuple[JSONPath | CompoundJSONPath, str]":
     import jsonpath
 
     reason = "there is no = in it"
-    place = text.find("=")
-    while place >= 0:
+    for place in _ends(text):
         try:
             if text[:place].strip():
                 return jsonpath.compile(text[:place]), text[place + 1 :]
             reason = "no path stands in front of the ="
-        except (jsonpath.JSONPathError, RecursionError) as error:
+        except (jsonpath.JSONPathError, re.error, OverflowError, RecursionError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        place = text.find("=", place + 1)
     raise ConfigError(f"{text[:80]!r} is no JSONPath=VALUE: {reason}")
+
+
+def _ends(text: str) -> list[int]:
+    """The places at which the path may end, ascending: the first ``=`` outside brackets and quotes.
+
+    A path may hold a regular expression between slashes, and in this brackets and quotes that are none: then some more.
+    """
+    ends: list[int] = []
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        if token[0] == "[":
+            depth += 1
+        elif token[0] == "]":
+            depth -= 1
+        elif token[0] == "=" and depth <= 0:
+            ends.append(token.start())
+            break
+    if "/" in text or not ends:
+        equals = (place for place, character in enumerate(text) if character == "=")
+        ends = sorted({*ends, *itertools.islice(equals, MOST_ENDS)})
+    return ends
 
 
 def _path_error() -> type[Exception]:

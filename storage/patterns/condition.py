@@ -1,0 +1,48 @@
+"""A regular expression or a JSONPath that messages are searched by, in a process that can be killed."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from protocol.errors import ConfigError
+from storage.patterns.pattern_process import (
+    SURROGATES,
+    CheckAnswer,
+    CheckQuestion,
+    Kind,
+    MatchAnswer,
+    MatchQuestion,
+)
+from storage.patterns.processes import PROCESSES, PatternLimit, Stop
+
+NAMES: Final = {"regex": "regular expression", "json_path": "JSONPath"}
+
+
+class PatternCondition:
+    """A condition on bodies and texts; ``literal`` is in each that meets it, of JSON unless escaped, if it is known."""
+
+    def __init__(self, kind: Kind, condition: str, charset: str | None, should_stop: Stop = lambda: False) -> None:
+        """Compile it; ``charset`` is that of bodies. Raises ConfigError, PatternsStopped where ``should_stop``."""
+        self._kind, self._condition, self._charset, self._should_stop = kind, condition, charset, should_stop
+        try:
+            checked = PROCESSES.ask(CheckQuestion(kind, condition), CheckAnswer, should_stop)
+        except PatternLimit:
+            raise ConfigError(f"{condition[:80]!r} takes too long to compile as a {NAMES[kind]}") from None
+        if checked.problem is not None:
+            raise ConfigError(checked.problem)
+        self.literal = checked.literal
+
+    def matches(self, bodies: Sequence[bytes | memoryview], texts: Sequence[str] = ()) -> list[bool]:
+        """Decide which of some bodies, and behind them which of some texts, meet it.
+
+        Raises PatternLimit where it does not come to an end with all of them.
+        """
+        if not bodies and not texts:
+            return []
+        question = MatchQuestion(
+            kind=self._kind,
+            condition=self._condition,
+            charset=self._charset,
+            bodies=list(map(bytes, bodies)),
+            texts=[text.encode(errors=SURROGATES) for text in texts],
+        )
+        return PROCESSES.ask(question, MatchAnswer, self._should_stop).matches

@@ -1,0 +1,82 @@
+"""No pattern that somebody writes runs anywhere in the product but in a process that can be killed."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
+RULES = "protocol/mask.py"
+"""Reads rules, compiles them, and is applied by the process alone."""
+
+FUNCTIONS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text("utf-8"))
+
+
+def calls(tree: ast.AST) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def is_of_ours(pattern: ast.expr) -> bool:
+    """Whether a pattern is written out in the source, perhaps with names of our constants."""
+    if isinstance(pattern, ast.JoinedStr):
+        names = (part.value for part in pattern.values if isinstance(part, ast.FormattedValue))
+        return all(isinstance(name, ast.Name | ast.Attribute) for name in names)
+    return isinstance(pattern, ast.Constant) or (isinstance(pattern, ast.Name) and pattern.id.isupper())
+
+
+def test_no_pattern_that_is_not_in_the_source_is_compiled_elsewhere() -> None:
+    functions = [
+        (name, inner)
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for inner in calls(node)
+    ]
+    found = {
+        name
+        for name, call in functions
+        if isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == "re"
+        and call.func.attr in FUNCTIONS
+        and not is_of_ours(call.args[0])
+    }
+    assert found == {RULES, "storage/patterns/literal.py", "storage/patterns/pattern_process.py"}
+
+
+def test_paths_are_compiled_nowhere_else() -> None:
+    importing = {
+        name
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Import) and any(each.name.split(".")[0] == "jsonpath" for each in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "jsonpath")
+    }
+    assert importing == {RULES, "storage/patterns/json_path.py"}
+
+
+def test_what_reads_stores_applies_masks_that_are_bounded() -> None:
+    made = {
+        name
+        for name, tree in sources()
+        for call in calls(tree)
+        if isinstance(call.func, ast.Name) and call.func.id == "Mask"
+    }
+    assert made == {RULES, "storage/patterns/pattern_process.py"}
+
+
+def test_what_runs_patterns_is_imported_by_the_process_alone() -> None:
+    inner = {f"storage.patterns.{name}" for name in ("json_path", "literal")}
+    importing = {
+        name
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in inner
+    }
+    assert importing == {"storage/patterns/pattern_process.py"}

@@ -1,0 +1,152 @@
+"""The processes that patterns run in: one for each that asks, none left behind, and none shared with a forked child."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from planted import imported, plant
+from storage.child_process import child_environment, python_command
+from storage.patterns import processes
+from storage.patterns.mask import mask_of
+from storage.patterns.pattern_process import CheckAnswer, CheckQuestion, MaskAnswer, MaskQuestion
+from storage.patterns.processes import (
+    AT_ONCE,
+    BYTES_AT_ONCE,
+    PatternLimit,
+    PatternProcesses,
+    PatternsUnavailable,
+    in_groups,
+)
+
+ENDLESS = MaskQuestion(("/(a+)+b/",), [], [b"a" * 60])
+QUESTION = MaskQuestion(("/a/",), [b"bab"], [])
+ANSWER = MaskAnswer([b"b***b"], [])
+DEADLINE_SECONDS = 60.0
+
+
+def test_a_question_without_end_ends_its_process_and_the_next_starts_another() -> None:
+    asked = PatternProcesses()
+    assert asked.ask(QUESTION, MaskAnswer) == ANSWER
+    with pytest.raises(PatternLimit):
+        asked.ask(ENDLESS, MaskAnswer)
+    assert not asked._idle
+    assert asked.ask(QUESTION, MaskAnswer) == ANSWER
+    asked.close()
+
+
+def test_it_is_the_cpu_time_of_the_process_that_counts() -> None:
+    """So that an answer is the same on a busy machine: the kernel's signal is the one for used CPU time."""
+    asked = PatternProcesses()
+    asked.ask(QUESTION, MaskAnswer)
+    (process,) = asked._idle
+    with pytest.raises(PatternLimit):
+        asked.ask(ENDLESS, MaskAnswer)
+    assert process._process.returncode == -signal.SIGPROF
+
+
+def test_threads_ask_at_the_same_time() -> None:
+    asked, answers = PatternProcesses(), []
+    barrier = threading.Barrier(4)
+
+    def ask() -> None:
+        barrier.wait()
+        answers.extend(asked.ask(QUESTION, MaskAnswer) for _ in range(20))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [ANSWER] * 80
+    assert 1 <= len(asked._idle) <= processes.MOST_IDLE
+    asked.close()
+
+
+def test_questions_and_answers_may_be_longer_than_a_pipe() -> None:
+    body = b"x" * 5_000_000 + b"a"
+    assert mask_of(("/a/",)).body(body) == b"x" * 5_000_000 + b"***"
+
+
+def test_a_process_that_is_killed_has_hidden_what_it_was_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = PatternProcesses()
+    asked.ask(QUESTION, MaskAnswer)
+    (process,) = asked._idle
+    os.kill(process._process.pid, signal.SIGKILL)
+    process._process.wait()
+    with pytest.raises(PatternLimit):
+        asked.ask(QUESTION, MaskAnswer)
+    assert asked.ask(QUESTION, MaskAnswer) == ANSWER
+    asked.close()
+
+
+def test_one_that_does_not_start_is_an_error_and_hides_nothing_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(PatternsUnavailable, match=r"does not start \(exit code 1\)"):
+        PatternProcesses().ask(QUESTION, MaskAnswer)
+
+
+def test_it_imports_nothing_from_where_somebody_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    asked = PatternProcesses()
+    assert asked.ask(QUESTION, MaskAnswer) == ANSWER
+    assert asked.ask(CheckQuestion("json_path", "$.a=1"), CheckAnswer) == CheckAnswer()
+    asked.close()
+    assert imported(tmp_path) == {}
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    command = python_command(code)
+    done = subprocess.run(
+        command, env=child_environment(), capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS
+    )
+    assert not done.stderr
+    return done
+
+
+BEGIN = """
+import os, signal
+from storage.patterns.mask import mask_of
+from storage.patterns.processes import PROCESSES
+mask = mask_of(('/a/',))
+assert mask.text('bab') == 'b***b'
+pid = PROCESSES._idle[0]._process.pid
+"""
+
+
+@pytest.mark.parametrize("end", ["", "os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_who_ends_leaves_no_process_behind(end: str) -> None:
+    code = f"{BEGIN}\nprint(pid, flush=True)\n{end}"
+    done = run(code)
+    pid, deadline = int(done.stdout), time.monotonic() + DEADLINE_SECONDS
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]:
+        assert time.monotonic() < deadline, "it is still there"
+        time.sleep(0.01)
+
+
+def test_a_forked_child_asks_a_process_of_its_own_and_keeps_no_other_alive() -> None:
+    code = f"""{BEGIN}
+child = os.fork()
+if not child:
+    assert not PROCESSES._idle
+    assert mask.text('cac') == 'c***c' and PROCESSES._idle[0]._process.pid != pid
+    os._exit(0)
+assert mask.text('dad') == 'd***d' and PROCESSES._idle[0]._process.pid == pid
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert run(code).stdout == "0\n"
+
+
+def test_what_is_asked_together_is_bounded_in_number_and_bytes() -> None:
+    sizes = [1] * 100 + [BYTES_AT_ONCE * 2, 1, BYTES_AT_ONCE - 1, 1]
+    groups = list(in_groups(sizes, lambda size: size))
+    assert [size for group in groups for size in group] == sizes
+    assert all(len(group) <= AT_ONCE and (len(group) == 1 or sum(group) <= BYTES_AT_ONCE) for group in groups)
+    assert len(groups) == 5
