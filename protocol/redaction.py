@@ -1,8 +1,8 @@
 """Texts without the secrets that this process was given: keys of object stores, tokens of catalogs, passwords in URLs.
 
-Whoever reads an option that may hold a secret hands it to `keep_secrets` first. From then on :func:`redacted` replaces
-the value, whatever library spells it in whatever error; what goes to a terminal, a log, a report or a journal passes it
-(:func:`protocol.printable.one_line`, the records of `logging`, and the trace of an error that nobody expected).
+Code that reads an option that may hold a secret hands it to `keep_secrets` first. From then on :func:`redacted`
+replaces the value, whatever library spells it in whatever error; what goes to a terminal, a log, a report or a journal
+passes it (:func:`protocol.printable.one_line`, the records of `logging`, and the trace of an error that nobody expected).
 """
 
 import base64
@@ -63,7 +63,7 @@ def keep_secret(value: str) -> None:
 
 
 def _quoted(text: str, safe: str = "") -> str:
-    """The text as it stands in a URL."""
+    """The text as a URL has it."""
     bare = f"{string.ascii_letters}{string.digits}_.-~{safe}".encode()
     return "".join(chr(each) if each in bare else f"%{each:02X}" for each in text.encode("utf-8", "surrogatepass"))
 

@@ -96,8 +96,8 @@ LIGHT_PREFIX: Final = "%LMQ%"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 """The beginning of the names of groups in which a broker itself consumes; they have no retry topics."""
 POP_SEPARATORS: Final = "+_"
-"""Between group and topic in the retry topic of popped messages: the first stands in neither of them, the second is
-what brokers write that do not set `enableRetryTopicV2`, and may stand in both."""
+"""Between group and topic in the retry topic of popped messages: neither name contains the first; brokers that do
+not set `enableRetryTopicV2` write the second, which both names may contain."""
 
 SYSTEM_TOPICS: Final = (
     SystemTopic(DEFAULT_TOPIC, is_everywhere=True),

@@ -103,7 +103,10 @@ class StateDirectory:
 
 def _open_lock(path: Path) -> int:
     try:
-        return open_own(path, os.O_RDWR, also=_ROOT, rights=_RIGHTS)
+        descriptor = open_own(path, os.O_RDWR, also=_ROOT, rights=_RIGHTS)
     except FileNotFoundError:
         new_file(path).close()
-        return open_own(path, os.O_RDWR, also=_ROOT, rights=_RIGHTS)
+        descriptor = open_own(path, os.O_RDWR, also=_ROOT, rights=_RIGHTS)
+    if os.fstat(descriptor).st_uid == os.geteuid():
+        os.fchmod(descriptor, 0o600)  # who can read a file can lock it, and keep a server from starting
+    return descriptor

@@ -1,8 +1,8 @@
 """What the HTTP port answers: `/metrics`, `/healthz`, `/readyz`, and where there is one the API and the page.
 
 GET and HEAD alone, never a traceback, and no redirect. A request has to name a host that is ours, and to come from who
-may ask, before it is told even that nothing is at its path, so that foreign pages can read nothing. Health is answered
-under any name and by any way, since probes use any, and says nothing of what is served.
+may ask, before it gets even the answer that nothing is at its path, so that foreign pages can read nothing. Health is
+answered under any name and by any way, since probes use any, and says nothing of what is served.
 """
 
 import asyncio

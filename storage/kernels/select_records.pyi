@@ -42,7 +42,7 @@ class SearchQuery:
 
         `key`: one of the business keys or the unique key, or with `key_is_start` what one of them starts with. `times`
         are store times in ms. `sender`: the property, with its separator, by which proxies name senders; a record that
-        has it is noted whoever they are. `network`: address and mask of the born host of all others, 4 or 16 bytes
+        has it is noted whatever it says. `network`: address and mask of the born host of all others, 4 or 16 bytes
         each. One of two `needles` at most must lie in `place`, which is IN_BODY, IN_PROPERTIES, both, or 0; each comes
         with the positions of its two rarest bytes, the lower one first. A body that begins with one of `packings`, 16
         at most, may hold a needle unseen, and so may a batch where there are any.

@@ -69,7 +69,7 @@ def misuse_connections(endpoint: Endpoint, rng: random.Random) -> None:
                         each.sendall(request[: rng.randrange(len(request))])
                     case 1:  # many requests, of which no answer is read
                         each.sendall(request * 200)
-                    case 2:  # gone without a word
+                    case 2:  # closed without an answer
                         each.sendall(request)
                         each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     case 3:  # ends its side at once

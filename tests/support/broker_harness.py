@@ -144,7 +144,7 @@ class RawClient:
             (self._read if command.is_response else self.pushed).append(command)
 
     def reset(self) -> None:
-        """Go away without a word: the server finds the connection reset."""
+        """Reset the connection, so that the server finds it gone."""
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 

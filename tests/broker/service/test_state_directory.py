@@ -1,11 +1,12 @@
 """The state directory: one server at a time, files that are whole at any moment."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from broker.service.state_directory import StateDirectory, may_hold
+from broker.service.state_directory import LOCK, StateDirectory, may_hold
 from protocol.errors import ConfigError
 from storage.store.state_place import UnusableDirectory
 
@@ -36,6 +37,14 @@ def test_a_directory_in_use_is_refused_naming_the_option_until_it_is_free(tmp_pa
         StateDirectory(tmp_path)
     first.close()
     StateDirectory(tmp_path).close()
+
+
+def test_nobody_else_can_lock_it_and_keep_a_server_from_starting(tmp_path: Path) -> None:
+    lock = tmp_path / LOCK
+    lock.touch(0o644)
+    directory = StateDirectory(tmp_path)
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+    directory.close()
 
 
 def test_a_place_that_cannot_be_a_directory_is_refused_naming_the_option(tmp_path: Path) -> None:

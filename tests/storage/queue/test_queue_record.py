@@ -73,7 +73,7 @@ def test_a_message_of_several_queues_has_an_offset_in_each(offsets: str, expecte
     st.integers(0, 1 << 64).map(str),
 )
 def test_the_number_of_messages_in_a_record_is_read_as_a_broker_reads_it(number: str, base: str) -> None:
-    """As `Short.parseShort`, which takes digits of one UTF-16 unit; a queue has no room for fewer than none."""
+    """As `Short.parseShort`, which takes digits of one UTF-16 unit; a queue cannot hold fewer than 0."""
     data = record(properties_bytes=property_bytes({"INNER_NUM": number, "INNER_BASE": base}))
     digits = number.lstrip("0٣")[:6] if len(number) > 10 else number
     is_number = re.fullmatch(r"[+-]?\d+", number) is not None and "𝟑" not in number
