@@ -2,7 +2,8 @@
 
 Code that reads an option that may hold a secret hands it to `keep_secrets` first. From then on :func:`redacted`
 replaces the value, whatever library spells it in whatever error; what goes to a terminal, a log, a report or a journal
-passes it (:func:`protocol.printable.one_line`, the records of `logging`, and the trace of an error that nobody expected).
+passes it (:func:`protocol.printable.one_line`, the records of `logging`, and the trace of an error that nobody
+expected).
 """
 
 import base64
