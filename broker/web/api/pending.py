@@ -138,7 +138,7 @@ class WaitingMessages:
 
 
 def _read(context: RequestContext, report: Report) -> _Read:
-    return _Read(Pending(context.store, report, context.mask))
+    return _Read(Pending(context.store, report, context.kept_mask))
 
 
 def _answer(

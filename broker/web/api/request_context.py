@@ -43,6 +43,11 @@ class RequestContext:
         """What is hidden of messages, from every account; it gives a text up when the client is gone."""
         return mask_of(self.service.options.masked).while_waited_for(self.gone.is_set)
 
+    @property
+    def kept_mask(self) -> BoundedMask:
+        """The same, for what is kept for other clients when this one is gone."""
+        return mask_of(self.service.options.masked)
+
     def allow(self, milliseconds: int) -> None:
         """Set how long the work may take from now on; then the answer is given as far as it has come."""
         self.deadline = time.monotonic() + milliseconds / 1000

@@ -239,7 +239,7 @@ def _counted(context: RequestContext, report: Report) -> _Counted:
 
 def _large(context: RequestContext, size: int, physical_offset: int) -> _Large:
     message, damage = message_at(context.store, physical_offset)
-    line = None if message is None else line_of(context.mask.message(message), damage=damage)
+    line = None if message is None else line_of(context.kept_mask.message(message), damage=damage)
     large = LargeMessage(bytes=size, physical_offset=physical_offset, message=line, damage=damage)
     return _Large(large, None if message is None else context.service.origins.of(message))
 

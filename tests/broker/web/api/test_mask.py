@@ -1,5 +1,6 @@
 """A server with a mask: no endpoint shows what is hidden, and none finds messages by it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,3 +108,22 @@ def test_what_is_masked_cannot_be_searched(
     refused = ApiOf(stores[0].root, masked=RULES["fields"]).ask(path, **asked)
     assert (refused.status, refused.error["parameter"]) == (400, parameter)
     assert "what is masked cannot be searched" in refused.error["message"]
+
+
+def test_pages_of_messages_that_hold_a_mask_up_end_in_time_and_come_to_an_end(tmp_path: Path) -> None:
+    """What was read for all clients is masked when the one that had it read is gone."""
+    writer = StoreWriter(tmp_path / "store")
+    for _ in range(4):
+        writer.append("T", b"a." * 20_000)
+    waits = {"REAL_TOPIC": "T", "REAL_QID": "0", "DELAY": "5"}
+    for _ in range(2):
+        writer.append("SCHEDULE_TOPIC_XXXX", b"a." * 20_000, queue_id=4, properties=waits)
+    writer.close()
+    api = ApiOf(writer.root, masked=(r"/\b[\w.]+@[\w.]+\b/",))
+    pages = api.pages("/messages", topic="T", milliseconds=1)
+    assert [line["preview"] for page in pages for line in page["messages"]] == ["***"] * 4
+    assert all(len(page["messages"]) <= 1 for page in pages)
+    for _ in range(2):
+        while (answer := api.get("/pending"))["state"] == "running":
+            pass
+        assert [line["message"]["preview"] for line in answer["messages"]] == ["***"] * 2
