@@ -103,7 +103,7 @@ def judge(damaged: Damaged, *, every: int = 1) -> Verdict:
 
 def each_kind(seed: int) -> Iterator[Trial]:
     """Every kind once, to a shape that fits."""
-    for number, name in enumerate(KINDS):
+    for number, name in enumerate(sorted(KINDS)):
         yield Trial(PREFERRED.get(name) or SHAPES_OF.get(name, ("small",))[0], seed + number, (name,))
 
 

@@ -135,7 +135,7 @@ def test_a_search_from_a_time_before_now_goes_on_as_its_last_line_says(
         (("--regex", "("), "is no regular expression"),
         (("--json-path", "$.a"), "is no JSONPath=VALUE"),
         (("--where", "a >"), "expected a property or a value"),
-        (("--born-host", "nohost"), "is no address"),
+        (("--born-host", "no host"), "is no address"),
         (("--size", "big"), "is no size"),
         (("--size", "5..3"), "the first size is above the last"),
         (("--cursor", "xyz"), "the cursor 'xyz' is none"),
