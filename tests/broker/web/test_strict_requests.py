@@ -3,7 +3,7 @@
 import re
 
 import h11
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.web.port import HEADER_BYTES, StrictRequests
@@ -53,6 +53,8 @@ HEADS = st.lists(
     last=ENDS,
     rest=st.sampled_from([b"", b"0\r\n\r\n", b"abc", SECOND]),
 )  # fmt: skip
+@example(LINES[0], b"\r\n", [(b"Content-Length: 0, 0", b"\r\n")], b"\r\n", SECOND)
+@example(LINES[0], b"\r\n", [(b"Content-Length: 0", b"\r\n")] * 2, b"\r\n", SECOND)
 def test_what_is_taken_is_a_request_without_a_body_by_the_letter_of_the_standard(
     line: bytes, end: bytes, fields: list[tuple[bytes, bytes]], last: bytes, rest: bytes
 ) -> None:
