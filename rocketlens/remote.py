@@ -13,6 +13,7 @@ from protocol.codes import ResponseCode
 from protocol.errors import ConfigError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
 from protocol.message import Message, decode_message, decode_messages
+from protocol.offset_keys import split_offset_key
 from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Reading, Topic
 from rocketlens.arguments import (
     MOST_FOUND,
@@ -333,7 +334,10 @@ class AsyncRemoteStore:
         except ResponseError as error:
             raise _broker_error(server, error) from None
         for place, of_queues in committed.items():
-            topic, _, group = place.rpartition("@")
+            names = split_offset_key(place)
+            if names is None:
+                continue
+            topic, group = names
             offsets.setdefault(group, {})[topic] = of_queues
         return [Group(name, offsets[name]) for name in sorted(offsets)]
 

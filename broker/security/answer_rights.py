@@ -21,6 +21,7 @@ from protocol.errors import RocketLensError
 from protocol.fastjson import parse_fastjson
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import decode_message_id
+from protocol.offset_keys import SEPARATOR
 from protocol.system_topics import RETRY_PREFIX, Content, Origin, Stage, content_of, stage_of
 from storage.files.waiting import Lookup
 from storage.life.origins import Origins
@@ -163,7 +164,7 @@ def _check_offsets(account: Account, body: bytes | memoryview, _: Denied) -> byt
     decoded = parse_fastjson(bytes(body))
     table = decoded["offsetTable"].items()
     decoded["offsetTable"] = {
-        key: queues for key, queues in table if account.permits(key.rpartition("@")[0], Permission.SUB)
+        key: queues for key, queues in table if account.permits(key.partition(SEPARATOR)[0], Permission.SUB)
     }
     return msgspec.json.encode(decoded)
 

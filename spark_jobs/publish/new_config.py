@@ -13,11 +13,11 @@ from typing import Final, TypeVar
 import msgspec
 
 from protocol.errors import ConfigError, StoreError
+from protocol.offset_keys import split_offset_key
 from protocol.system_topics import LIGHT_PREFIX
 from spark_jobs.publish.publish import Staged
 from spark_jobs.run.work_directory import WorkDirectory, write_whole
 from storage.layout.store_config import (
-    GROUP_SEPARATOR,
     GROUPS,
     LIGHT_OFFSETS,
     OFFSETS,
@@ -86,15 +86,17 @@ def _files(layout: StoreLayout) -> Iterator[tuple[str, Content]]:
 def _topics_by_group(offsets: dict[str, QueueOffsets]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in offsets:
-        topic, separator, group = name.partition(GROUP_SEPARATOR)
-        if separator:
+        names = split_offset_key(name)
+        if names is not None:
+            topic, group = names
             found.setdefault(group, []).append(topic)
     return found
 
 
 def _is_light(name: str, table: QueueOffsets) -> bool:
     """Whether a broker with light queues keeps an offset as one number: that of a group whose name is a light one's."""
-    return name.partition(GROUP_SEPARATOR)[2].startswith(LIGHT_PREFIX) and set(table) == {_LIGHT_QUEUE_ID}
+    names = split_offset_key(name)
+    return names is not None and names[1].startswith(LIGHT_PREFIX) and set(table) == {_LIGHT_QUEUE_ID}
 
 
 def _version(found: DatabaseTable) -> Content:

@@ -21,6 +21,7 @@ import msgspec
 
 from protocol.errors import RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
+from protocol.offset_keys import is_broadcast_key, offset_key, split_offset_key
 from storage.files.mapped_file import FileIdentity, read_small_file
 from storage.layout.rocksdb_config import (
     EXTRA,
@@ -42,7 +43,6 @@ OFFSETS: Final = "consumerOffset.json"
 LIGHT_OFFSETS: Final = "lmqConsumerOffset.json"
 """What a broker with light queues (`enableLmq`) writes instead; where both are, the newer one counts."""
 FILTERS: Final = "consumerFilter.json"
-GROUP_SEPARATOR: Final = "@"
 READ, WRITE, INHERIT = 4, 2, 1
 """Bits of a topic's permission."""
 LONGEST_FILE: Final = 256 * 1024 * 1024
@@ -214,7 +214,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
 
     def refuse_unknown_offsets(self, group: str | None = None, topic: str | None = None) -> None:
         """Raise StoreError where it is not known how far groups have come, or one group in one topic."""
-        entry = None if group is None or topic is None else f"{topic}{GROUP_SEPARATOR}{group}"
+        entry = None if group is None or topic is None else offset_key(topic, group)
         for name in (OFFSETS, LIGHT_OFFSETS):
             self.refuse_unknown(name, entry)
 
@@ -223,6 +223,13 @@ class StoreConfig(msgspec.Struct, frozen=True):
         """Whether it is not known how far any group has come in some topic."""
         sources = (self.sources.get(OFFSETS), self.sources.get(LIGHT_OFFSETS))
         return any(source is not None and (source.unknown is not None or source.left_out) for source in sources)
+
+    @property
+    def broadcast_offsets(self) -> dict[str, dict[int, int]]:
+        """The least offsets of clients that broadcast, by the keys that the broker gave them; they are no group's."""
+        source = self.sources.get(OFFSETS)
+        consumer = {} if source is None else source.content.consumer
+        return {key: offsets for key, offsets in consumer.items() if is_broadcast_key(key)}
 
     @classmethod
     def load(cls, root: Path, previous: Self | None = None) -> Self:
@@ -342,11 +349,12 @@ def _problems_of(directory: Path) -> list[str]:
 
 
 def _by_group(table: Mapping[str, dict[int, int]]) -> dict[tuple[str, str], dict[int, int]]:
-    """A table whose keys are `topic@group`, by (group, topic)."""
+    """A table whose keys are `topic@group`, by (group, topic); without those of clients that broadcast."""
     found = {}
     for key, offsets in table.items():
-        topic, separator, group = key.partition(GROUP_SEPARATOR)
-        if separator:
+        names = split_offset_key(key)
+        if names is not None:
+            topic, group = names
             found[group, topic] = offsets
     return found
 

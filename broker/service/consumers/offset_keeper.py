@@ -22,7 +22,8 @@ from broker.service.state_directory import StateDirectory
 from protocol.bodies import encode_json
 from protocol.errors import RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
-from storage.layout.store_config import GROUP_SEPARATOR, QueueOffsets
+from protocol.offset_keys import offset_key, split_offset_key
+from storage.layout.store_config import QueueOffsets
 
 logger = logging.getLogger(__name__)
 
@@ -142,8 +143,9 @@ class OffsetKeeper:
             return True
         refused = 0
         for key, queues in table.items():
-            topic, separator, group = key.partition(GROUP_SEPARATOR)
-            if separator and (own is None or key in own):
+            names = split_offset_key(key)
+            if names is not None and (own is None or key in own):
+                topic, group = names
                 for queue_id, offset in queues.items():
                     if self._offsets.own(group, topic, queue_id) is not None:
                         continue
@@ -162,7 +164,7 @@ class OffsetKeeper:
 
 
 def _key(group: str, topic: str) -> str:
-    return f"{topic}{GROUP_SEPARATOR}{group}"
+    return offset_key(topic, group)
 
 
 def _decode(content: bytes) -> tuple[dict[str, QueueOffsets], frozenset[str] | None]:

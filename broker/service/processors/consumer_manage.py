@@ -5,6 +5,9 @@ outside the store.
 Source: remoting-protocol §2.1 (track), §2.2, §3.2, §4.8–4.12, §4.20.
 """
 
+from collections.abc import Iterator
+from itertools import chain
+
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import as_connection
 from broker.service.consumers.report_limits import check_group
@@ -35,6 +38,7 @@ from protocol.headers import (
     QueryTopicsByConsumerRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from protocol.offset_keys import offset_key
 from storage.files.waiting import Lookup
 from storage.layout.store_config import GROUPS, OFFSETS, new_group
 from storage.store.topic_catalog import find_topic
@@ -183,8 +187,12 @@ class ConsumerManageProcessor:
             raise StoreError(self._store.layout.config / OFFSETS, what="some entries are damaged")
         yield from leave_to_a_thread(len(self._store.config.consumer_offsets) + len(self._offsets))
         table = {
-            f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in offsets.items()}
-            for (group, topic), offsets in self._offsets.everything().items()
+            key: {str(queue_id): offset for queue_id, offset in offsets.items()}
+            for key, offsets in chain(self._store.config.broadcast_offsets.items(), self._of_groups())
         }
         version = self._store.config.consumer_offsets_version
         return Response(body=encode_json({"dataVersion": version, "offsetTable": table}))
+
+    def _of_groups(self) -> Iterator[tuple[str, dict[int, int]]]:
+        for (group, topic), offsets in self._offsets.everything().items():
+            yield offset_key(topic, group), offsets

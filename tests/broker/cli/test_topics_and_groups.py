@@ -1,5 +1,6 @@
 """`rocketlens topics`, `groups` and `info`: what mqadmin printed of the recorded broker."""
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
-from golden_store import G1
+from golden_store import CASES, G1, unpack
 from oracles import read_log
 from storage.store.message_store import MessageStore
 
@@ -185,3 +186,16 @@ def test_a_server_that_does_not_answer_is_code_3() -> None:
     outcome = rocketlens("info", "--server", "127.0.0.1:1")
     assert outcome.code == 3
     assert "cannot connect to 127.0.0.1:1" in outcome.errors
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_clients_that_broadcast_behind_a_proxy_are_no_group(tmp_path: Path, is_remote: bool) -> None:
+    store = unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop")
+    with contextlib.ExitStack() as stack:
+        where: tuple[object, ...] = (store,)
+        if is_remote:
+            service = service_of(MessageStore.open(store))
+            where = ("--server", stack.enter_context(serving_in_a_thread(service)))
+        listed = {(each["group"], each["topic"]) for each in rows_of(rocketlens("groups", *where, "--json"))}
+    assert {("g1", "orders"), ("g1", "%RETRY%g1_orders")} < listed
+    assert not [names for names in listed if "broadcast" in names[0] or "@" in (names[1] or "")]
