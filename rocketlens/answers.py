@@ -82,6 +82,8 @@ class FoundMessages(Messages):
     """The topics whose name holds the text."""
     readings: tuple[Reading, ...] = ()
     """All that the text was taken for, in this order, whether a message was found or not."""
+    outcomes: tuple[str, ...] = ()
+    """How the transaction of each half message ended, as :meth:`Store.life` says it; empty for other messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +97,15 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A consumer group: the queue offset that it reads next, by topic and queue id."""
+    """A consumer group: the queue offset that it reads next, by topic and queue id.
+
+    `popped` counts likewise the messages that it has popped and not acknowledged, which its offset is beyond all the
+    same; None where that is not known, as of a broker that runs.
+    """
 
     name: str
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    popped: Mapping[str, Mapping[int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

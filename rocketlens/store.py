@@ -187,7 +187,7 @@ class Store:
         finder = Finder(store, text, names, limits)
         finder.look_at_offset()
         finder.go_on(FindPlace())
-        return _found(finder, text, topic, names, maximum, store.why_lost)
+        return _found(store, finder, text, topic, names, maximum)
 
     def pull(
         self,
@@ -396,12 +396,28 @@ class Store:
             index_files=len(files),
             index_bytes=sum(each.index.file.size for each in files),
             topics=_count(lambda: topic_names(store)),
-            groups=_count(self.groups),
+            groups=_count(self._offsets_of_groups),
             problems=tuple(store.problems),
         )
 
     def groups(self) -> list[Group]:
-        """All consumer groups of the store by name, with the offsets that they had committed."""
+        """All consumer groups of the store by name, with the offsets that they had committed.
+
+        And how many messages each has popped and not acknowledged, as far as the broker noted it in the log.
+
+        >>> [(group.name, group.offsets) for group in store.groups() if group.name == "CG_FAIL"]
+        [('CG_FAIL', {'TopicBatch': {1: 10}})]
+        """
+        from storage.life.pop_log import count_popped
+
+        popped = count_popped(self._opened(with_keys=False))
+        offsets = self._offsets_of_groups()
+        return [
+            Group(name, offsets[name], None if popped is None else popped.get(name, {})) for name in sorted(offsets)
+        ]
+
+    def _offsets_of_groups(self) -> dict[str, dict[str, dict[int, int]]]:
+        """The committed offsets of all groups, by name, topic and queue id."""
         from storage.layout.store_config import GROUPS
 
         config = self._opened(with_keys=False).config
@@ -410,7 +426,7 @@ class Store:
         offsets: dict[str, dict[str, dict[int, int]]] = {name: {} for name in config.subscription_groups}
         for (name, topic), of_topic in config.consumer_offsets.items():
             offsets.setdefault(name, {})[topic] = dict(of_topic)
-        return [Group(name, offsets[name]) for name in sorted(offsets)]
+        return offsets
 
     def refresh(self) -> None:
         """Take in what a running broker has written since the store was opened."""
@@ -465,10 +481,15 @@ class Store:
 
 
 def _found(
-    finder: "Finder", text: str, topic: str | None, names: Sequence[str], maximum: int, why_lost: str
+    store: "MessageStore", finder: "Finder", text: str, topic: str | None, names: Sequence[str], maximum: int
 ) -> FoundMessages:
     """What a text was found to name, and what there is to say about it."""
-    found = finder.found[:maximum]
+    from storage.life.named_messages import named_alike
+    from storage.life.transactions import outcomes
+
+    found, why_lost = finder.found[:maximum], store.why_lost
+    ends = outcomes(store, (message for message, _, _ in found))
+    alike = named_alike((message for message, _, _ in found), text)
     said = [nothing_named(text, topic, names)]
     said += [f"as {each.kind}: {each.note}" for each in finder.tried.values() if each.note]
     said += [why_lost] if why_lost else []
@@ -488,7 +509,11 @@ def _found(
         "" if found else "; ".join(said),
         tuple(kind for _, kind, _ in found),
         tuple(names_holding(names, text)),
-        tuple(Reading(each.kind, each.found, each.note) for each in finder.tried.values()),
+        tuple(
+            Reading(each.kind, each.found, each.note or (alike if "key" in each.kind else None) or "")
+            for each in finder.tried.values()
+        ),
+        tuple(ends.get(message.physical_offset, "") for message, _, _ in found),
         details=finder.details,
     )
 

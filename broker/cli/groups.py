@@ -1,7 +1,7 @@
 """`rocketlens groups`: how far consumer groups have come."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import click
@@ -10,10 +10,13 @@ import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import Source, source_options
 from broker.cli.output import format_options, print_table, write_maps
+from storage.amounts import counted
 from storage.names import did_you_mean, similar_names
 
 GROUP_HEADINGS: Final = ("GROUP", "TOPIC", "QUEUES", "BEHIND")
 QUEUE_HEADINGS: Final = ("GROUP", "TOPIC", "QUEUE", "NEXT OFFSET", "END OFFSET", "BEHIND")
+POPPED_HEADING: Final = "POPPED"
+"""Behind the others where a group has messages that it popped and did not acknowledge."""
 
 
 class QueueProgress(NamedTuple):
@@ -22,6 +25,8 @@ class QueueProgress(NamedTuple):
     queue_id: int
     next_offset: int
     end_offset: int | None
+    popped: int | None = None
+    """Messages of the queue that the group popped and did not acknowledge; None where that is not known."""
 
     @property
     def lag(self) -> int | None:
@@ -47,6 +52,12 @@ class TopicProgress(NamedTuple):
         each = [queue.lag for queue in self.queues]
         return None if None in each else sum(lag for lag in each if lag is not None)
 
+    @property
+    def popped(self) -> int | None:
+        """How many messages of the topic it popped and did not acknowledge, None if that is not known."""
+        each = [queue.popped for queue in self.queues]
+        return None if not each or None in each else sum(count for count in each if count is not None)
+
 
 @click.command()
 @click.option("--group", help="Only this group, queue by queue.")
@@ -60,7 +71,8 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
     For each group and topic: in how many queues it has committed offsets, and how many messages of these queues it has
     not consumed. With --group queue by queue: the offset that it reads next, and the offset behind the last message. In
     the store of a broker that runs or crashed, the last offsets may not have been written yet. A group that is ahead of
-    a queue is named on stderr, and how far it is behind is unknown.
+    a queue is named on stderr, and how far it is behind is unknown. A group that pops is not behind with messages that
+    it has popped and not acknowledged: POPPED counts those, of a store alone, if the broker noted them in its log.
 
     Exit code 0 if there are any, 1 if not.
     """
@@ -70,8 +82,9 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
         known_topics = {name for each in found for name in each.offsets}
         listed = [each for each in found if group in (None, each.name)]
         ends: dict[str, Mapping[int, int]] = {}
+        is_unknown = isinstance(opened, rocketlens.Store) and any(each.popped is None for each in found)
         rows = [
-            _progress(opened, each.name, name, each.offsets[name], ends)
+            _progress(opened, each, name, ends)
             for each in listed
             for name in sorted(each.offsets)
             if topic in (None, name)
@@ -81,7 +94,15 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
     if not rows:
         say(_nothing(group, topic, names, known_topics))
         sys.exit(NOT_FOUND)
+    if is_unknown:
+        say("what groups have popped and not acknowledged is not known, and counts as consumed")
     for row in rows:
+        if row.popped:
+            what, them = counted(row.popped, "message"), "it" if row.popped == 1 else "them"
+            say(
+                f"group {row.group} has popped {what} of topic {row.topic} and not acknowledged {them}: BEHIND counts "
+                f"{them} as consumed"
+            )
         for queue in row.queues:
             if queue.is_ahead:
                 say(
@@ -91,31 +112,16 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
     if output_format != "table":
         write_maps(output_format, map(_map, rows))
     elif group is None:
-        print_table(GROUP_HEADINGS, map(_row, rows))
+        _print(GROUP_HEADINGS, ((_row(row), row.popped) for row in rows))
     else:
-        print_table(
-            QUEUE_HEADINGS,
-            (
-                (
-                    row.group,
-                    row.topic or "",
-                    each.queue_id,
-                    each.next_offset,
-                    _number(each.end_offset),
-                    _number(each.lag),
-                )
-                for row in rows
-                for each in row.queues
-            ),
-        )
+        _print(QUEUE_HEADINGS, ((_queue_row(row, each), each.popped) for row in rows for each in row.queues))
     sys.exit(FOUND)
 
 
 def _progress(
     opened: "rocketlens.Store | rocketlens.RemoteStore",
-    group: str,
+    group: rocketlens.Group,
     topic: str,
-    offsets: Mapping[int, int],
     ends: dict[str, Mapping[int, int]],
 ) -> TopicProgress:
     """How far a group has come in a topic; `ends` keeps where the queues of each topic end."""
@@ -124,8 +130,14 @@ def _progress(
             ends[topic] = {each.queue_id: each.max_offset for each in opened.queues(topic) if not each.problem}
         except rocketlens.Error:  # the offsets are known even so
             ends[topic] = {}
-    queues = (QueueProgress(queue_id, offsets[queue_id], ends[topic].get(queue_id)) for queue_id in sorted(offsets))
-    return TopicProgress(group, topic, tuple(queues))
+    popped = None if group.popped is None else group.popped.get(topic, {})
+    queues = (
+        QueueProgress(
+            queue_id, next_offset, ends[topic].get(queue_id), None if popped is None else popped.get(queue_id, 0)
+        )
+        for queue_id, next_offset in sorted(group.offsets[topic].items())
+    )
+    return TopicProgress(group.name, topic, tuple(queues))
 
 
 def _nothing(group: str | None, topic: str | None, names: list[str], topics: set[str]) -> str:
@@ -141,6 +153,20 @@ def _nothing(group: str | None, topic: str | None, names: list[str], topics: set
     return "; ".join(filter(None, (what, meant)))
 
 
+def _print(headings: tuple[str, ...], rows: Iterable[tuple[tuple[str | int, ...], int | None]]) -> None:
+    """Write a table, with the counts of popped messages where there are any."""
+    listed = list(rows)
+    if any(popped for _, popped in listed):
+        print_table((*headings, POPPED_HEADING), ((*row, _number(popped)) for row, popped in listed))
+    else:
+        print_table(headings, (row for row, _ in listed))
+
+
+def _queue_row(progress: TopicProgress, queue: QueueProgress) -> tuple[str | int, ...]:
+    numbers = queue.queue_id, queue.next_offset, _number(queue.end_offset), _number(queue.lag)
+    return progress.group, progress.topic or "", *numbers
+
+
 def _row(progress: TopicProgress) -> tuple[str | int, ...]:
     if progress.topic is None:
         return progress.group, "", 0, ""
@@ -153,7 +179,14 @@ def _number(number: int | None) -> str:
 
 def _map(progress: TopicProgress) -> dict[str, Any]:
     queues = [
-        {"queueId": each.queue_id, "nextOffset": each.next_offset, "endOffset": each.end_offset, "lag": each.lag}
+        {
+            "queueId": each.queue_id,
+            "nextOffset": each.next_offset,
+            "endOffset": each.end_offset,
+            "lag": each.lag,
+            "popped": each.popped,
+        }
         for each in progress.queues
     ]
-    return {"group": progress.group, "topic": progress.topic, "lag": progress.lag, "queues": queues}
+    topic = {"group": progress.group, "topic": progress.topic, "lag": progress.lag, "popped": progress.popped}
+    return topic | {"queues": queues}

@@ -23,7 +23,9 @@ from storage.times import LARGEST
 if TYPE_CHECKING:
     from storage.life.pending import AsOf, Pending, PendingMessage, PendingTopic, PendingWindow
 
-TOPIC_HEADINGS: Final = (*("TOPIC", "WAITING", "OVERDUE", "CANCELLED", "ROLLED", "BYTES", "NEXT DUE", "LAST DUE"),)
+TOPIC_HEADINGS: Final = (
+    *("TOPIC", "WAITING", "OVERDUE", "CANCELLED", "ROLLED", "POPPED", "BYTES", "NEXT DUE", "LAST DUE"),
+)
 MESSAGE_HEADINGS: Final = ("DUE", "STATE", "TOPIC", "BY", "MESSAGE ID", "PHYSICAL", "STORED", "TAG", "KEYS")
 
 DEFAULT_LIMIT: Final = 100
@@ -73,7 +75,8 @@ def pending(store: Path, options: PendingOptions, output_format: str, store_argu
 
     First how many wait for each topic, then the messages, the next one that is due first. What is delivered already is
     known from the broker's own files (config/delayOffset.json, config/timercheck). Cancelled messages are listed too,
-    but not delivered. A message that waits very long is stored again from time to time ("rolled") and counts once.
+    but not delivered. A message that waits very long is stored again from time to time ("rolled") and counts once. One
+    that a group popped and has not acknowledged comes back to the group ("popped").
 
     Exit code 0 if a message waits, 1 if none does.
     """
@@ -84,7 +87,8 @@ def pending(store: Path, options: PendingOptions, output_format: str, store_argu
             _show(found, topics, window, options.limit)
         else:
             write_maps(output_format, _maps(found, topics, window, options.limit))
-        total, listed = sum(topic.pending for topic in topics), sum(topic.pending + topic.cancelled for topic in topics)
+        total = sum(topic.pending + topic.popped for topic in topics)
+        listed = total + sum(topic.cancelled for topic in topics)
         for note in found.as_of.notes:
             say(note)
         if found.incomplete:
@@ -129,7 +133,7 @@ def _show(found: "Pending", topics: Sequence["PendingTopic"], window: "PendingWi
 
 
 def _topic_row(topic: "PendingTopic") -> tuple[str, ...]:
-    counts = (topic.waiting, topic.overdue, topic.cancelled, topic.rolled)
+    counts = (topic.waiting, topic.overdue, topic.cancelled, topic.rolled, topic.popped)
     due = ("" if each is None else time_text(each) for each in (topic.first_due, topic.last_due))
     return (topic.topic, *map(count_text, counts), bytes_text(topic.size), *due)
 
@@ -137,6 +141,8 @@ def _topic_row(topic: "PendingTopic") -> tuple[str, ...]:
 def _message_row(pending: "PendingMessage") -> tuple[str | int, ...]:
     message = pending.message
     by = "timer" if pending.level is None else f"level {pending.level}"
+    if pending.group is not None:
+        by = f"popped by {pending.group}: {message.topic}, queue {message.queue_id}, offset {message.queue_offset}"
     if pending.rolls:
         by += f", rolled {counted(pending.rolls, 'time')}"
     return (
@@ -168,6 +174,7 @@ def _maps(
             "cancelled": topic.cancelled,
             "rolled": topic.rolled,
             "cancelRequests": topic.cancel_requests,
+            "popped": topic.popped,
             "bytes": topic.size,
             "firstDueTimestamp": topic.first_due,
             "lastDueTimestamp": topic.last_due,
@@ -180,5 +187,6 @@ def _maps(
             "topic": each.topic,
             "delayLevel": each.level,
             "rolls": each.rolls,
+            "group": each.group,
             "message": each.message,
         }

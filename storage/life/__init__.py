@@ -2,4 +2,13 @@
 
 from typing import Final
 
-DOOR: Final = ("message_copies", "message_life", "origins", "pending")
+DOOR: Final = (
+    "message_copies",
+    "message_life",
+    "named_messages",
+    "origins",
+    "pending",
+    "pop_log",
+    "transactions",
+    "verdicts",
+)

@@ -1,8 +1,8 @@
 """One message's whole life, in order of time: its copies, who has consumed them, the transaction's end, its traces."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from functools import cached_property
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -11,79 +11,34 @@ import msgspec
 from protocol.compression import Budget
 from protocol.errors import StoreError
 from protocol.mask import MASKED, NO_MASK, Mask
-from protocol.message import Message, decode_message, decode_messages
-from protocol.properties import TIMER_OUT_MS, TRANS_OFFSET
-from protocol.sys_flag import TRANSACTION_MASK, SysFlag
-from protocol.system_topics import (
-    OP_TOPICS,
-    ROCKSDB_HALF_TOPIC,
-    TRACE_TOPIC,
-    TRACE_TOPIC_PREFIX,
-    Origin,
-    Stage,
-    stage_of,
-)
+from protocol.message import Message, decode_messages
+from protocol.properties import TIMER_OUT_MS
+from protocol.system_topics import SYSTEM_GROUP_PREFIX, TRACE_TOPIC, TRACE_TOPIC_PREFIX, Origin, Stage, stage_of
 from protocol.trace import Trace, TraceKind, decode_traces
+from storage.life.deliveries import deliveries, rolled, state_of_level, state_of_timer
 from storage.life.message_copies import copy_topics
+from storage.life.named_messages import Record, told_apart
 from storage.life.origins import Origins
+from storage.life.pop_log import PopLog, may_pop
+from storage.life.transactions import endings, summary
+from storage.life.verdicts import (
+    Filters,
+    GroupProgress,
+    GroupVerdict,
+    Passage,
+    is_withheld,
+    judge,
+    registered_filters,
+    verdict_of_failure,
+)
 from storage.query.lookup_call import KeyKind, KeyQuery
-from storage.queue.queue import Queue, TimeBoundary
 from storage.store.message_store import MessageStore
 
 MOST_COPIES: Final = 256
 """Records of one message under one topic that are looked at; more of them than that are no resends."""
 
-OPS_SEARCHED: Final = 100_000
-"""Operations of transactions that are looked through for the one that ended a half message."""
-
-OPS_AT_ONCE: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class GroupProgress:
-    """How far a consumer group has come in the queue of a record."""
-
-    group: str
-    next_offset: int
-    """The queue offset that the group reads next."""
-    has_passed: bool
-
-
 Committed: TypeAlias = Callable[[str, int], Iterable[tuple[str, int]]]
 """Gives the groups that have committed an offset in a queue, by topic and queue id: name and next offset."""
-
-
-class Ending(Enum):
-    """How a message ended for a consumer group, or how far it is."""
-
-    NOT_YET = "not yet"
-    """The group has not come to it."""
-    PASSED = "passed"
-    """The group has passed it, or its last retry."""
-    RETRYING = "retrying"
-    """The group failed to consume it, and it waits to be consumed again."""
-    GAVE_UP = "gave up"
-    """The group failed to consume it to the end, and it lies among the group's dead letters."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupVerdict:
-    """What all records of a message together say of one group. `retries` counts how often it was delivered again."""
-
-    group: str
-    ending: Ending
-    retries: int = 0
-
-    @property
-    def text(self) -> str:
-        """The verdict in words that stand behind the name of the group."""
-        if self.ending is Ending.GAVE_UP:
-            return f"gave up after {self.retries} {'retry' if self.retries == 1 else 'retries'} → DLQ"
-        if self.ending is Ending.RETRYING:
-            return f"failed, retry {self.retries} waits"
-        if self.ending is Ending.PASSED:
-            return f"has passed it at retry {self.retries}" if self.retries else "has passed it"
-        return "not yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +54,8 @@ class Event:
     until_timestamp: int | None = None
     """When the waiting of a copy is to end, or has ended; in milliseconds."""
     groups: tuple[GroupProgress, ...] = ()
+    number: int | None = 1
+    """Of several messages that are named alike, the one it happened to, from 1 on; None where that is not known."""
 
     @property
     def stage(self) -> Stage | None:
@@ -107,47 +64,58 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageLife:
-    """A message's events in order of time; `incomplete` says what may be missing."""
+class Story:
+    """What happened to one of the messages that a unique key names: its events in order of time.
 
+    `topic` is the one it was sent to, None where that is not known; `born_timestamp` is in ms. `transaction` says how
+    its transaction ended, None for a message of none.
+    """
+
+    number: int
+    topic: str | None
+    born_timestamp: int
     events: tuple[Event, ...]
-    incomplete: str | None = None
+    transaction: str | None = None
 
     @property
     def verdicts(self) -> tuple[GroupVerdict, ...]:
         """The verdict of every group that met the message, by name; what was stored last decides."""
-        found: dict[str, GroupVerdict] = {}
+        stored = ((event.message, event.origin, event.groups) for event in self.events if event.message is not None)
+        return tuple(replace(each, number=self.number) for each in judge(stored))
+
+
+@dataclass(frozen=True)
+class MessageLife:
+    """The events of all messages that a unique key names, in order of time; `incomplete` says what may be missing.
+
+    Mostly that is one message. Where it is several, `stories` tells each of them alone.
+    """
+
+    events: tuple[Event, ...]
+    incomplete: str | None = None
+    transactions: tuple[str | None, ...] = ()
+    """How the transaction of each message ended."""
+
+    @cached_property
+    def stories(self) -> tuple[Story, ...]:
+        """The messages by their numbers, each with its events; traces of which it is not known belong to none."""
+        found: dict[int, list[Event]] = {}
         for event in self.events:
-            if event.message is not None:
-                _judge(event, event.message, found)
-        return tuple(found[group] for group in sorted(found))
+            if event.number is not None:
+                found.setdefault(event.number, []).append(event)
+        return tuple(self._story(number, found[number]) for number in sorted(found))
 
+    def _story(self, number: int, events: Sequence[Event]) -> Story:
+        stored = [(event.message, event.origin) for event in events if event.message is not None]
+        topics = (origin.topic for _, origin in stored if origin is not None and origin.topic is not None)
+        born = min((message.born_timestamp for message, _ in stored), default=events[0].timestamp)
+        transaction = self.transactions[number - 1] if number <= len(self.transactions) else None
+        return Story(number, next(topics, None), born, tuple(events), transaction)
 
-def _judge(event: Event, message: Message, found: dict[str, GroupVerdict]) -> None:
-    """Bring the verdicts that were found so far up to one more record."""
-    failure = _verdict_of_failure(event, message)
-    if failure is not None:
-        found[failure.group] = failure
-    for each in event.groups:
-        if failure is not None and each.group == failure.group:
-            continue
-        known = found.get(each.group)
-        if not each.has_passed:
-            found[each.group] = GroupVerdict(each.group, Ending.NOT_YET)
-        elif known is None or known.ending is Ending.GAVE_UP:
-            found[each.group] = GroupVerdict(each.group, Ending.PASSED)
-
-
-def _verdict_of_failure(event: Event, message: Message) -> GroupVerdict | None:
-    """What a copy says that is there because a group failed to consume the message; None for other records."""
-    group, times = event.origin.group if event.origin else None, message.reconsume_times
-    if group is None:
-        return None
-    if event.stage is Stage.DEAD_LETTER:
-        # The broker has counted the delivery that failed last as well.
-        return GroupVerdict(group, Ending.GAVE_UP, max(times - 1, 0))
-    has_passed = event.stage is Stage.RETRY and any(each.has_passed for each in event.groups)
-    return GroupVerdict(group, Ending.PASSED if has_passed else Ending.RETRYING, times)
+    @property
+    def verdicts(self) -> tuple[GroupVerdict, ...]:
+        """The verdict of every group that met a message, by the messages' numbers and by name."""
+        return tuple(verdict for story in self.stories for verdict in story.verdicts)
 
 
 def find_life(
@@ -158,14 +126,15 @@ def find_life(
     *,
     waits: bool = True,
     committed: Committed | None = None,
+    filters: Filters | None = None,
     mask: Mask = NO_MASK,
 ) -> MessageLife:
     """Find every record and every trace of the message with a unique key; in a topic, or in all. Waits for the disk.
 
     Traces are looked for under the usual topics and under ``trace_topics``. With ``waits`` off a scan that is not
     finished is not waited for: ``incomplete`` says so. ``committed`` knows how far groups have come, by default the
-    store's own file of offsets. What ``mask`` hides is hidden in records and traces; raises ConfigError for a unique
-    key that it hides.
+    store's own file of offsets, and ``filters`` what they subscribe to, by default the expressions that the store has.
+    What ``mask`` hides is hidden in records and traces; raises ConfigError for a unique key that it hides.
     """
     mask.refuse_value("unique_key", unique_key)
     if waits:
@@ -180,12 +149,28 @@ def find_life(
         answer = store.query(KeyQuery(topic=name, key=unique_key, kind=KeyKind.UNIQUE, maximum=MOST_COPIES))
         records.update((message.physical_offset, message) for message in decode_messages(answer.records))
         incomplete = incomplete or answer.incomplete
-    messages = sorted(records.values(), key=lambda message: message.physical_offset)
     origins = Origins(store)
-    stored = (_event(store, message, origins.found(message, store.query), messages, committed) for message in messages)
+    messages = told_apart((message, origins.found(message, store.query)) for message in records.values())
+    teller = _Teller(store, messages, committed, filters or registered_filters(store.config))
+    stored = [event for number, records_of in enumerate(messages, 1) for event in teller.events(number, records_of)]
     # Sorting keeps the order of the log among records of one moment.
-    events = sorted(chain(stored, _traces(store, unique_key, trace_topics)), key=lambda event: event.timestamp)
-    return MessageLife(tuple(_shown(event, mask) for event in events), incomplete)
+    stored.sort(key=lambda event: event.message.physical_offset if event.message else 0)
+    traced = (_numbered(event, messages) for event in _traces(store, unique_key, trace_topics))
+    events = sorted(chain(stored, traced), key=lambda event: event.timestamp)
+    incomplete = incomplete or teller.incomplete
+    return MessageLife(tuple(_shown(event, mask) for event in events), incomplete, tuple(teller.transactions))
+
+
+def _numbered(event: Event, messages: Sequence[Sequence[Record]]) -> Event:
+    """Say of a trace which message it is of: the only one, or the only one of its topic."""
+    assert event.trace is not None
+    topic = event.trace.topic
+    numbers = [
+        number
+        for number, records in enumerate(messages, 1)
+        if len(messages) == 1 or any(origin.topic == topic for _, origin in records)
+    ]
+    return replace(event, number=numbers[0] if len(numbers) == 1 or not messages else None) if messages else event
 
 
 def _shown(event: Event, mask: Mask) -> Event:
@@ -196,20 +181,116 @@ def _shown(event: Event, mask: Mask) -> Event:
     return event
 
 
-def _event(
-    store: MessageStore, message: Message, origin: Origin, all_of_it: list[Message], committed: Committed
-) -> Event:
-    event = Event(message.store_timestamp, message, origin, groups=tuple(_progress(message, origin, committed)))
-    stage = stage_of(message.topic)
-    if stage is Stage.SCHEDULED:
-        return _scheduled(store, message, event)
-    if stage is Stage.TIMER:
-        due = message.properties.get(TIMER_OUT_MS, "")
-        return replace(event, until_timestamp=int(due) if due.isdecimal() and len(due) < 19 else None)
-    if stage is Stage.HALF:
-        return _half(store, message, event, all_of_it)
-    ended = _verdict_of_failure(event, message)
-    return replace(event, note=f"{ended.group} {ended.text}") if ended and stage is Stage.DEAD_LETTER else event
+class _Teller:
+    """Makes the events of messages of their records; `transactions` are how those of the messages ended."""
+
+    def __init__(
+        self, store: MessageStore, records: Sequence[Sequence[Record]], committed: Committed, filters: Filters
+    ) -> None:
+        self._store, self._committed, self._filters = store, committed, filters
+        self._messages = [message for each in records for message, _ in each]
+        self.transactions: list[str | None] = []
+        self.incomplete: str | None = None
+
+    def events(self, number: int, records: Sequence[Record]) -> Iterator[Event]:
+        """The events of one message; its records are in the order of the log."""
+        messages = [message for message, _ in records]
+        ends, delivered, again = endings(self._store, messages), deliveries(messages), rolled(messages)
+        self.transactions.append(summary(messages, ends))
+        withheld = {
+            (origin.group, message.reconsume_times - 1)
+            for message, origin in records
+            if stage_of(message.topic) is Stage.DEAD_LETTER and is_withheld(message)
+        }
+        for message, origin in records:
+            groups = tuple(self._progress(message, origin, records))
+            event = Event(message.store_timestamp, message, origin, groups=groups, number=number)
+            stage, place = stage_of(message.topic), message.physical_offset
+            if stage is Stage.SCHEDULED:
+                event = self._scheduled(message, event, is_delivered=place in delivered)
+            elif stage is Stage.TIMER:
+                is_rolled = place in again
+                note = state_of_timer(self._store, message, is_delivered=place in delivered, is_rolled=is_rolled)
+                due = message.properties.get(TIMER_OUT_MS, "")
+                until = int(due) if due.isdecimal() and len(due) < 19 else None
+                event = replace(event, note=note, until_timestamp=until)
+            elif stage is Stage.HALF:
+                end = ends[place]
+                event = replace(event, note=end.text, until_timestamp=end.timestamp)
+            elif stage is Stage.DISCARDED:
+                event = replace(event, note="no consumer gets it")
+            elif stage is Stage.DEAD_LETTER:
+                ended = verdict_of_failure(message, origin)
+                event = replace(event, note=f"{ended.group} {ended.text}" if ended else "")
+            elif stage is Stage.RETRY and (origin.group, message.reconsume_times) in withheld:
+                event = replace(event, note="withheld by a proxy: the group had no more attempts")
+            yield event
+
+    @cached_property
+    def _pops(self) -> PopLog | None:
+        """The notes of pops that were stored since the first record was; None where they cannot be read."""
+        first = min(message.physical_offset for message in self._messages)
+        try:
+            found = PopLog(self._store, first, sorted({message.topic for message in self._messages}))
+        except StoreError as error:
+            self.incomplete = str(error)
+            return None
+        self.incomplete = found.note
+        return found
+
+    def _scheduled(self, message: Message, event: Event, *, is_delivered: bool) -> Event:
+        """Add the delay level of a copy, when it is due, and whether the broker has delivered it."""
+        try:
+            queue = self._store.queues.queue(message.topic, message.queue_id)
+            entry = queue.entry_at(message.queue_offset) if queue else None
+            state = state_of_level(self._store, message, is_delivered=is_delivered)
+        except StoreError:  # when it is due is left out
+            entry, state = None, ", delivered" if is_delivered else ""
+        # A unit of the schedule topic has the time of delivery where others have their tag's hash.
+        until = entry.tags_code if entry else None
+        return replace(event, note=f"delay level {message.queue_id + 1}{state}", until_timestamp=until)
+
+    def _progress(self, message: Message, origin: Origin, records: Sequence[Record]) -> Iterator[GroupProgress]:
+        """The groups that read the record's queue, by name: no broker's own, of a retry topic its own alone."""
+        is_retry = stage_of(message.topic) is Stage.RETRY
+        for group, next_offset in self._committed(message.topic, message.queue_id):
+            if group.startswith(SYSTEM_GROUP_PREFIX) or (is_retry and not origin.may_be_of(group)):
+                continue
+            if next_offset <= message.queue_offset:
+                yield GroupProgress(group, next_offset, has_passed=False, passage=Passage.AHEAD)
+                continue
+            passage, until = self._passage(message, group, records)
+            has_passed = passage not in (Passage.POPPED, Passage.UNKNOWN)
+            yield GroupProgress(group, next_offset, has_passed, passage, until)
+
+    def _passage(self, message: Message, group: str, records: Sequence[Record]) -> tuple[Passage, int | None]:
+        """What is known of a record that a group's offset is beyond; for one that is popped, when it comes back."""
+        came_back = any(
+            later.physical_offset > message.physical_offset
+            and later.reconsume_times > message.reconsume_times
+            and origin.group == group
+            for later, origin in records
+        )
+        pops = self._pops
+        place = group, message.topic, message.queue_id, message.queue_offset
+        popped = None if pops is None else pops.popped(*place)
+        if popped is not None:
+            if came_back:
+                return Passage.CAME_BACK, None
+            if popped.is_acknowledged:
+                return Passage.ACKNOWLEDGED, None
+            return Passage.POPPED, popped.revive_timestamp
+        if came_back:
+            return Passage.CONSUMED, None
+        if may_pop(self._store, group, message.topic):
+            return Passage.UNKNOWN, None
+        if stage_of(message.topic) is Stage.RETRY:
+            return Passage.CONSUMED, None
+        known = self._filters(group, message.topic)
+        passes = None if known is None else known.lets_through(message)
+        if passes is None:
+            return Passage.BEYOND, None
+        return (Passage.CONSUMED if passes else Passage.SKIPPED), None
 
 
 def _why_groups_are_unknown(store: MessageStore) -> str | None:
@@ -230,72 +311,6 @@ def _stored_offsets(store: MessageStore) -> Committed:
                 yield group, offsets[queue_id]
 
     return committed
-
-
-def _progress(message: Message, origin: Origin, committed: Committed) -> Iterator[GroupProgress]:
-    """The groups that read the record's queue, by name; of a retry topic its own alone."""
-    for group, next_offset in committed(message.topic, message.queue_id):
-        if stage_of(message.topic) is not Stage.RETRY or origin.may_be_of(group):
-            yield GroupProgress(group, next_offset, next_offset > message.queue_offset)
-
-
-def _scheduled(store: MessageStore, message: Message, event: Event) -> Event:
-    """Add the delay level of a copy, when it is due, and whether the broker has delivered it."""
-    level = message.queue_id + 1
-    try:
-        queue = store.queues.queue(message.topic, message.queue_id)
-        entry = queue.entry_at(message.queue_offset) if queue else None
-    except StoreError:  # when it is due is left out
-        entry = None
-    delivered = store.config.delay_offsets.get(level)
-    state = "" if delivered is None else ", delivered" if delivered > message.queue_offset else ", not delivered yet"
-    # A unit of the schedule topic has the time of delivery where others have their tag's hash.
-    return replace(event, note=f"delay level {level}{state}", until_timestamp=entry.tags_code if entry else None)
-
-
-def _half(store: MessageStore, half: Message, event: Event, all_of_it: list[Message]) -> Event:
-    """Add how the transaction of a half message ended, and when."""
-    for message in all_of_it:
-        # Others than committed ones have 0, which is an offset too.
-        is_committed = message.sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_COMMIT
-        if is_committed and message.prepared_transaction_offset == half.physical_offset:
-            return replace(event, note="committed", until_timestamp=message.store_timestamp)
-    try:
-        ended = _find_op(store, half)
-    except StoreError as error:
-        return replace(event, note=f"how it ended is not known: {error}")
-    if ended is None:
-        return replace(event, note="not ended")
-    return replace(event, note="rolled back, or given up", until_timestamp=ended.store_timestamp)
-
-
-def _find_op(store: MessageStore, half: Message) -> Message | None:
-    """The operation that names a half message, stored after it in the queue of the same number.
-
-    It names queue offsets in its body, or in the topics of `transRocksDBEnable` a physical offset in a property.
-    """
-    queue = store.queues.queue(OP_TOPICS[half.topic], half.queue_id)
-    if queue is None:
-        return None
-    wanted = str(half.queue_offset)
-    for message in _messages_from(store, queue, queue.offset_by_timestamp(half.store_timestamp, TimeBoundary.LOWER)):
-        if half.topic == ROCKSDB_HALF_TOPIC:
-            is_its_end = message.properties.get(TRANS_OFFSET) == str(half.physical_offset)
-        else:
-            is_its_end = wanted in bytes(message.stored_body).decode("ascii", "replace").split(",")
-        if is_its_end:
-            return message
-    return None
-
-
-def _messages_from(store: MessageStore, queue: Queue, first: int) -> Iterator[Message]:
-    """The intact messages of a queue from an offset on, OPS_SEARCHED at most."""
-    end = min(queue.max_offset, first + OPS_SEARCHED)
-    for start in range(first, end, OPS_AT_ONCE):
-        for entry in queue.entries(start, min(OPS_AT_ONCE, end - start)):
-            record = store.record_at(entry.physical_offset)
-            if record is not None:
-                yield decode_message(record, physical_offset=entry.physical_offset)
 
 
 def _traces(store: MessageStore, unique_key: str, trace_topics: Iterable[str]) -> Iterator[Event]:

@@ -10,6 +10,12 @@ A message whose time is far is stored again from time to time, with the same uni
 the most rolls waits. A timer message with TIMER_DEL_UNIQKEY cancels the one that has this unique key and is due in the
 same moment; a broker with `appendTopicForTimerDeleteKey` expects the real topic and a plus sign before the key.
 
+Both files may be newer than the queues that are there, or belong to others: a number beyond a queue's end says nothing.
+Then what it counts as delivered is looked for in the log, by unique key, and what is not there is overdue.
+
+Messages that a group popped and has not acknowledged come back too (:mod:`storage.life.pop_log`). The notes of pops,
+which wait among the timer messages, are not messages of anybody.
+
 What waits is collected in a temporary database, which lies on the disk but for a bounded part of it: so any number of
 messages can be sorted and compared. Source: other-formats §5, store-format §2.11.
 """
@@ -18,7 +24,7 @@ import contextlib
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -38,12 +44,15 @@ from protocol.properties import (
     parse_properties,
     property_value,
 )
-from protocol.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from protocol.system_topics import REVIVE_TOPIC_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from storage.amounts import counted
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from storage.layout.store_config import DELAY_OFFSETS
 from storage.layout.timer_check import TIMER_CHECK_FILE, TimerCheck
+from storage.life.origins import Origins
+from storage.life.pop_log import KV_DIRECTORY, PopLog, Popped, has_kv_notes
 from storage.query.get_message import TRANSFER_BYTES, Lost, get_message
+from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore
 from storage.times import LARGEST, format_timestamp
 
@@ -59,13 +68,19 @@ TIMER_QUEUE: Final = 0
 EARLIEST: Final = -(2**63)
 """Before every time, in ms."""
 
+MOST_CHECKED: Final = 10_000
+"""Messages whose delivery is looked for, where a broker's number is beyond the end of their queue."""
+
+MOST_RECORDS: Final = 16
+"""Records of one unique key that are looked at for that."""
+
 LONGEST_NUMBER: Final = 18
 """Digits of a number in a property that is believed."""
 
 _TABLES: Final = """
 CREATE TABLE waiting (
     due INTEGER, physical INTEGER, topic TEXT, level INTEGER, rolls INTEGER, size INTEGER, key TEXT, is_late INTEGER,
-    state TEXT
+    state TEXT, owner TEXT
 );
 CREATE TABLE cancels (due INTEGER, name TEXT, PRIMARY KEY (due, name)) WITHOUT ROWID;
 CREATE TABLE newest (due INTEGER, key TEXT, rolls INTEGER, PRIMARY KEY (due, key)) WITHOUT ROWID;
@@ -74,7 +89,7 @@ _DECIDE: Final = """
 UPDATE waiting SET state = CASE
     WHEN EXISTS (SELECT 1 FROM newest WHERE newest.due = waiting.due AND newest.key = waiting.key
                  AND newest.rolls > waiting.rolls) THEN 'rolled'
-    WHEN state = 'cancel' THEN 'cancel'
+    WHEN state IN ('cancel', 'popped') THEN state
     WHEN EXISTS (SELECT 1 FROM cancels WHERE cancels.due = waiting.due
                  AND cancels.name IN (waiting.key, waiting.topic || '+' || waiting.key)) THEN 'cancelled'
     WHEN is_late THEN 'overdue'
@@ -84,26 +99,30 @@ _INDEX: Final = "CREATE INDEX by_due ON waiting (due, physical)"
 """Made when all rows are there: so a page neither scans nor sorts all of them."""
 _COUNT: Final = """
 SELECT topic, sum(state = 'waiting'), sum(state = 'overdue'), sum(state = 'cancelled'), sum(state = 'rolled'),
-       sum(state = 'cancel'), sum(CASE WHEN state IN ('waiting', 'overdue') THEN size ELSE 0 END),
+       sum(state = 'cancel'), sum(state = 'popped'),
+       sum(CASE WHEN state IN ('waiting', 'overdue') THEN size ELSE 0 END),
        min(CASE WHEN state IN ('waiting', 'overdue') THEN due END),
        max(CASE WHEN state IN ('waiting', 'overdue') THEN due END)
 FROM waiting WHERE due BETWEEN ? AND ? AND (?3 IS NULL OR topic = ?3) GROUP BY topic
 ORDER BY sum(state IN ('waiting', 'overdue')) DESC, topic
 """
 _LIST: Final = """
-SELECT due, physical, topic, level, rolls, state FROM waiting
-WHERE state IN ('waiting', 'overdue', 'cancelled') AND due BETWEEN ? AND ? AND (?3 IS NULL OR topic = ?3)
-      AND (due, physical) > (?5, ?6)
-ORDER BY due, physical LIMIT ?4
+SELECT due, physical, rowid, topic, level, rolls, state, owner FROM waiting
+WHERE state IN ('waiting', 'overdue', 'cancelled', 'popped') AND due BETWEEN ? AND ? AND (?3 IS NULL OR topic = ?3)
+      AND (due, physical, rowid) > (?5, ?6, ?7)
+ORDER BY due, physical, rowid LIMIT ?4
 """
 
 
-_Row: TypeAlias = tuple[int, int, str, int | None, int, int, str | None, bool, str | None]
+_Row: TypeAlias = tuple[int, int, str, int | None, int, int, str | None, bool, str | None, str | None]
 """A row of the table of what waits, in the order of its columns."""
 
 
-_Listed: TypeAlias = tuple[int, int, str, int | None, int, str]
-"""Due time, physical offset, topic, level, rolls and state, as a list has them."""
+_Listed: TypeAlias = tuple[int, int, int, str, int | None, int, str, str | None]
+"""Due time, physical offset, number, topic, level, rolls, state and owner, as a list has them."""
+
+Place: TypeAlias = tuple[int, int, int]
+"""Where a list goes on: due time, physical offset and number of a message."""
 
 
 class PendingState(Enum):
@@ -114,6 +133,8 @@ class PendingState(Enum):
     """It was due and is not delivered: the broker was stopped, or is behind."""
     CANCELLED = "cancelled"
     """It will not be delivered, for another message cancels it."""
+    POPPED = "popped"
+    """A group popped it and has not acknowledged it: it comes back to the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +143,8 @@ class PendingMessage:
 
     It goes to `topic` at `due_timestamp`, in ms. `level` is its delay level, None for a timer message, of which `rolls`
     says how often it was stored again.
+
+    One that is popped is stored where it was popped, and comes back to `group`.
     """
 
     state: PendingState
@@ -130,6 +153,7 @@ class PendingMessage:
     level: int | None
     rolls: int
     message: Message
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +161,8 @@ class PendingTopic:
     """What waits for one topic. `size` are the bytes of the records of all that is `waiting` or `overdue`.
 
     Their due times, in ms, are between `first_due` and `last_due`, None where there are none. `rolled` are records of
-    messages that were stored again since, `cancel_requests` those that cancel others: neither are delivered.
+    messages that were stored again since, `cancel_requests` those that cancel others: neither are delivered. `popped`
+    messages were sent to the topic, and come back to a group that has not acknowledged them.
     """
 
     topic: str
@@ -146,6 +171,7 @@ class PendingTopic:
     cancelled: int
     rolled: int
     cancel_requests: int
+    popped: int
     size: int
     first_due: int | None
     last_due: int | None
@@ -181,8 +207,8 @@ class PendingWindow:
 
 EVERYTHING: Final = PendingWindow()
 
-BEGINNING: Final = (EARLIEST, 0)
-"""Due time and physical offset before those of every message."""
+BEGINNING: Final = (EARLIEST, 0, 0)
+"""The place before every message."""
 
 
 class _WaitingRecord(NamedTuple):
@@ -217,6 +243,7 @@ class Pending:
         # One that nobody closes goes with this object.
         self._closes = weakref.finalize(self, self._database.close)
         self._lost: list[str] = []
+        self._checked = 0
         try:
             with _database_errors():
                 self._database.executescript(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}; PRAGMA journal_mode = OFF")
@@ -256,31 +283,31 @@ class Pending:
                     yield message
 
     def page(
-        self, window: PendingWindow, limit: int, behind: tuple[int, int] = BEGINNING
-    ) -> tuple[list[PendingMessage], tuple[int, int] | None]:
+        self, window: PendingWindow, limit: int, behind: Place = BEGINNING
+    ) -> tuple[list[PendingMessage], Place | None]:
         """At most `limit` messages, and what the next page is `behind`; None where nothing may follow.
 
-        `behind` is the due time and the physical offset of a message: only those behind it in this order. There may
-        be fewer messages than `limit`, even none, although a page follows: records are deleted meanwhile.
+        `behind` is the place of a message: only those that follow it. There may be fewer messages than `limit`, even
+        none, although a page follows: records are deleted meanwhile.
         """
         with _database_errors():
             rows = self._rows(window, limit, behind).fetchall()
         found = [message for message in map(self._message, rows) if message is not None]
-        return found, rows[-1][:2] if rows and len(rows) == limit else None
+        return found, rows[-1][:3] if rows and len(rows) == limit else None
 
-    def _rows(self, window: PendingWindow, limit: int, behind: tuple[int, int]) -> sqlite3.Cursor:
+    def _rows(self, window: PendingWindow, limit: int, behind: Place) -> sqlite3.Cursor:
         """A list, as :data:`_Listed`."""
         asked = (window.due_after, window.due_before, _storable(window.topic), limit, *behind)
         return self._database.execute(_LIST, asked)
 
     def _message(self, row: _Listed) -> PendingMessage | None:
         """The message of a row of a list; None where its record was deleted meanwhile, with its segment."""
-        due, physical, topic, level, rolls, state = row
+        due, physical, _, topic, level, rolls, state, group = row
         record = self._store.record_at(physical)
         if record is None:
             return None
         message = decode_message(record, physical_offset=physical).detached()
-        return PendingMessage(PendingState(state), due, topic, level, rolls, self._mask.message(message))
+        return PendingMessage(PendingState(state), due, topic, level, rolls, self._mask.message(message), group)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -303,7 +330,8 @@ class Pending:
             self._lost.append(f"the store has no queue of {TIMER_TOPIC}, and its broker read {check.last_queue_offset} "
                               "messages there")  # fmt: skip
         if has_timers:
-            self._read_timers(check or TimerCheck(log_timestamp + 1, LARGEST))
+            self._read_timers(check or TimerCheck(log_timestamp + 1, LARGEST), is_known=check is not None)
+        self._read_pops(notes)
         timers = check.last_read_timestamp if check else log_timestamp
         return AsOf(log_timestamp, timers if has_timers else None, check is not None, levels_known, tuple(notes))
 
@@ -315,9 +343,16 @@ class Pending:
         except StoreError as error:
             return None, str(error)
 
-    def _read_timers(self, check: TimerCheck) -> None:
-        """Collect the messages of the timer topic that are not delivered."""
+    def _read_timers(self, check: TimerCheck, *, is_known: bool) -> None:
+        """Collect the messages of the timer topic that are not delivered; `is_known`: the file says so."""
         undated = 0
+        queue = self._store.queues.queue(TIMER_TOPIC, TIMER_QUEUE)
+        is_ahead = is_known and queue is not None and check.last_queue_offset > queue.max_offset
+        if is_ahead and queue is not None:
+            self._lost.append(
+                f"the queue of {TIMER_TOPIC} ends at {queue.max_offset}, and its broker read up to "
+                f"{check.last_queue_offset}: what it did not deliver counts as overdue"
+            )
         for records in self._records(TIMER_TOPIC, TIMER_QUEUE, 0):
             rows: list[_Row] = []
             cancels: list[tuple[int, str]] = []
@@ -328,18 +363,23 @@ class Pending:
                     undated += 1
                     continue
                 is_late = due < check.last_read_timestamp
-                if is_late and record.queue_offset < check.last_queue_offset:
+                is_read = is_late and record.queue_offset < check.last_queue_offset
+                if is_read and not is_ahead:
                     continue
                 properties = parse_properties(record.properties)
-                key, rolled = _storable(properties.get(UNIQ_KEY)), _number(properties.get(TIMER_ROLL_TIMES)) or 0
+                if properties.get(REAL_TOPIC, "").startswith(REVIVE_TOPIC_PREFIX):
+                    continue
                 cancelled = _storable(properties.get(TIMER_DEL_UNIQKEY))
+                if is_read and cancelled is None and self._was_delivered(record, properties):
+                    continue
+                key, rolled = _storable(properties.get(UNIQ_KEY)), _number(properties.get(TIMER_ROLL_TIMES)) or 0
                 if cancelled is not None:
                     cancels.append((due, cancelled))
                 if rolled and key is not None:
                     rolls.append((due, key, rolled))
                 topic = _storable(properties.get(REAL_TOPIC)) or TIMER_TOPIC
                 state = None if cancelled is None else "cancel"
-                rows.append((due, record.physical_offset, topic, None, rolled, record.size, key, is_late, state))
+                rows.append((due, record.physical_offset, topic, None, rolled, record.size, key, is_late, state, None))
             self._keep(rows)
             self._database.executemany("INSERT OR IGNORE INTO cancels VALUES (?, ?)", cancels)
             self._database.executemany(
@@ -377,11 +417,13 @@ class Pending:
         queue = self._store.queues.queue(SCHEDULE_TOPIC, queue_id)
         if queue is None:
             return
+        is_ahead = False
         if first > queue.max_offset:
             self._lost.append(
                 f"the queue of delay level {queue_id + 1} ends at {queue.max_offset}, and its broker delivered "
-                f"messages up to {first}"
+                f"messages up to {first}: what it did not deliver counts as overdue"
             )
+            is_ahead, first = True, queue.min_offset
         guessed = 0
         for records in self._records(SCHEDULE_TOPIC, queue_id, first):
             rows: list[_Row] = []
@@ -395,16 +437,67 @@ class Pending:
                     due = min(record.store_timestamp + _usual_delay(queue_id + 1), LARGEST)
                 if skips_late and due <= log_timestamp:
                     continue
+                if is_ahead and self._was_delivered(record, parse_properties(record.properties)):
+                    continue
                 topic = _storable(property_value(record.properties, REAL_TOPIC)) or SCHEDULE_TOPIC
                 is_late = due <= log_timestamp
-                rows.append((due, record.physical_offset, topic, queue_id + 1, 0, record.size, None, is_late, None))
+                place = due, record.physical_offset, topic, queue_id + 1
+                rows.append((*place, 0, record.size, None, is_late or is_ahead, None, None))
             self._keep(rows)
         if guessed:
             units = f"queue units of {counted(guessed, 'message')} of delay level {queue_id + 1}"
             self._lost.append(f"{units} are damaged: when they are due is taken from the usual delay levels")
 
     def _keep(self, rows: Iterable[_Row]) -> None:
-        self._database.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self._database.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def _was_delivered(self, record: _WaitingRecord, properties: Mapping[str, str]) -> bool:
+        """Whether a later record of the real topic has the unique key of one that waits, or may have it.
+
+        One without a key counts as delivered, and so do all that come after `MOST_CHECKED`.
+        """
+        key, topic = properties.get(UNIQ_KEY), properties.get(REAL_TOPIC)
+        if not self._checked:
+            self._store.finish_scan()
+        self._checked += 1
+        if not key or not topic or self._checked > MOST_CHECKED:
+            return True
+        found = self._store.query(KeyQuery(topic=topic, key=key, kind=KeyKind.UNIQUE, maximum=MOST_RECORDS))
+        if found.incomplete and found.incomplete not in self._lost:
+            self._lost.append(found.incomplete)
+        return any(place > record.physical_offset for place in found.physical_offsets)
+
+    def _read_pops(self, notes: list[str]) -> None:
+        """Collect the messages that groups have popped and not acknowledged, by the broker's notes in the log."""
+        if has_kv_notes(self._store):
+            notes.append(f"{KV_DIRECTORY}/ is not read: which messages are popped is known only of notes in the log")
+        try:
+            pops = PopLog(self._store)
+        except StoreError as error:
+            self._lost.append(str(error))
+            return
+        if pops.note:
+            self._lost.append(pops.note)
+        origins, gone = Origins(self._store), 0
+        for popped in pops.all_out():
+            message = self._popped_message(popped)
+            if message is None:
+                gone += 1
+                continue
+            topic = _storable(origins.of(message).topic) or message.topic
+            place = popped.revive_timestamp, message.physical_offset, topic, None
+            self._keep([(*place, 0, message.total_size, None, False, "popped", _storable(popped.group))])
+        if gone:
+            self._lost.append(f"the records of {counted(gone, 'message')} that are popped, are damaged or missing")
+
+    def _popped_message(self, popped: Popped) -> Message | None:
+        try:
+            queue = self._store.queues.queue(popped.topic, popped.queue_id)
+            entry = None if queue is None else queue.entry_at(popped.queue_offset)
+            record = None if entry is None else self._store.record_at(entry.physical_offset)
+        except StoreError:
+            return None
+        return None if record is None else decode_message(record)
 
     def _records(self, topic: str, queue_id: int, first: int) -> Iterator[list[_WaitingRecord]]:
         """The records of a queue from a queue offset on, some at once.

@@ -33,15 +33,20 @@ def judge(
         if record.topic == SCHEDULE:
             level = record.queue_id + 1
             due = record.store_timestamp + delay_milliseconds(level)
-            if due > last if level_offsets is None else record.queue_offset >= level_offsets.get(level, 0):
-                fate = "overdue" if due <= last else "waiting"
+            next_offset = 0 if level_offsets is None else level_offsets.get(level, 0)
+            end = sum((each.topic, each.queue_id) == (SCHEDULE, record.queue_id) for each in everything)
+            is_missed = next_offset > end and is_undelivered(record, everything)
+            if is_missed or (due > last if level_offsets is None else record.queue_offset >= next_offset):
+                fate = "overdue" if due <= last or is_missed else "waiting"
                 left.append(Judged(due, record.physical_offset, record.properties["REAL_TOPIC"], fate))
     timers = []
     for record in everything:
         if record.topic == TIMER:
             due = int(record.properties["TIMER_OUT_MS"])
             time, offset = timer_check or (last + 1, 1 << 62)
-            if due >= time or record.queue_offset >= offset:
+            is_ahead = timer_check is not None and offset > sum(each.topic == TIMER for each in everything)
+            is_missed = is_ahead and ("TIMER_DEL_UNIQKEY" in record.properties or is_undelivered(record, everything))
+            if due >= time or record.queue_offset >= offset or is_missed:
                 timers.append((record, due, due < time))
     for record, due, is_late in timers:
         properties = record.properties
@@ -60,3 +65,12 @@ def judge(
                 fate = "rolled"
         left.append(Judged(due, record.physical_offset, properties["REAL_TOPIC"], fate))
     return sorted(left, key=lambda each: (each.due, each.physical_offset))
+
+
+def is_undelivered(record: Record, everything: Iterable[Record]) -> bool:
+    """Whether a record that waits has a unique key, and no later record of its topic has that."""
+    key, topic = record.properties.get("UNIQ_KEY"), record.properties["REAL_TOPIC"]
+    return key is not None and not any(
+        (each.topic, each.properties.get("UNIQ_KEY")) == (topic, key) and each.physical_offset > record.physical_offset
+        for each in everything
+    )

@@ -1,5 +1,7 @@
 """Everything that happened to one message, in order of time, as `rocketlens life` shows it."""
 
+from collections.abc import Container
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -12,6 +14,7 @@ from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError, RocketLensError
 from protocol.trace import Trace
 from storage.life.message_life import Event, find_life
+from storage.life.verdicts import KnownFilter, registered_filters
 
 
 class LifeQuestion(Question):
@@ -22,11 +25,17 @@ class LifeQuestion(Question):
 
 
 class LifeProgress(msgspec.Struct, rename="camel", kw_only=True):
-    """How far a consumer group has come in the queue of a record."""
+    """How far a consumer group has come in the queue of a record; `passage`, in words `text`: what became of it there.
+
+    `until_timestamp` is when a record that is popped comes back.
+    """
 
     group: str
     next_offset: int
     has_passed: bool
+    passage: str
+    text: str
+    until_timestamp: int | None
 
 
 class LifeEvent(msgspec.Struct, rename="camel", kw_only=True):
@@ -39,26 +48,47 @@ class LifeEvent(msgspec.Struct, rename="camel", kw_only=True):
     groups: list[LifeProgress]
     message: MessageLine | None
     trace: Trace | None
+    message_number: int | None
 
 
 class VerdictLine(msgspec.Struct, rename="camel", kw_only=True):
-    """How the message ended for a consumer group, or how far it is; `text` says so in words behind the group's name."""
+    """How the message ended for a consumer group, or how far it is; `text` says so in words behind the group's name.
+
+    `is_certain`: more than the group's offset says so. `until_timestamp` is when a message that is popped comes back.
+    """
 
     group: str
     ending: str
     retries: int
     text: str
+    is_certain: bool
+    until_timestamp: int | None
+    message_number: int
+
+
+class NamedMessage(msgspec.Struct, rename="camel", kw_only=True):
+    """One of the messages that the unique key names; `topic` is where it was sent to, null where that is not known.
+
+    `transaction` says how its transaction ended.
+    """
+
+    number: int
+    topic: str | None
+    born_timestamp: int
+    transaction: str | None
 
 
 class LifeAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """Events in order of time, and what they come to for each group that met the message.
 
+    `messages` are those that the key names, mostly one; events and verdicts have their numbers.
     `incomplete` says what may be missing, `left_out` counts what may not be seen. `similar_topics` are those that may
     be meant instead of a topic that the store does not have.
     """
 
     events: list[LifeEvent]
     verdicts: list[VerdictLine]
+    messages: list[NamedMessage]
     incomplete: str | None
     left_out: int
     similar_topics: list[str]
@@ -80,19 +110,43 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
 
     try:
         found = find_life(
-            context.store, question.unique_key, question.topic, waits=False, committed=committed, mask=context.mask
+            context.store,
+            question.unique_key,
+            question.topic,
+            waits=False,
+            committed=committed,
+            filters=partial(_filter_of, context),
+            mask=context.mask,
         )
     except ConfigError as error:
         raise bad_parameter("uniqueKey", str(error)) from None
     context.check()
-    sees_message = any(event.message and context.may_read_message(event.message) for event in found.events)
-    seen = [event for event in found.events if _may_see(context, event, sees_message=sees_message)]
+    read = {event.number for event in found.events if event.message and context.may_read_message(event.message)}
+    seen = [event for event in found.events if _may_see(context, event, read)]
     return LifeAnswer(
         events=[_event(event) for event in seen],
         verdicts=[
-            VerdictLine(group=each.group, ending=each.ending.value, retries=each.retries, text=each.text)
+            VerdictLine(
+                group=each.group,
+                ending=each.ending.value,
+                retries=each.retries,
+                text=each.text,
+                is_certain=each.is_certain,
+                until_timestamp=each.until_timestamp,
+                message_number=each.number,
+            )
             for each in found.verdicts
-            if sees_message and context.may_see_group(each.group)
+            if each.number in read and context.may_see_group(each.group)
+        ],
+        messages=[
+            NamedMessage(
+                number=story.number,
+                topic=story.topic,
+                born_timestamp=story.born_timestamp,
+                transaction=story.transaction,
+            )
+            for story in found.stories
+            if story.number in read
         ],
         incomplete=found.incomplete or next(iter(unknown), None),
         left_out=len(found.events) - len(seen),
@@ -100,19 +154,37 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
     )
 
 
-def _may_see(context: RequestContext, event: Event, *, sees_message: bool) -> bool:
-    """Whether an event may be shown; a consumer's trace names no topic, so it may if any of the records may."""
+def _filter_of(context: RequestContext, group: str, topic: str) -> KnownFilter | None:
+    """What the live members of a group subscribe to, else what the store's broker had registered."""
+    subscription = context.service.clients.subscription(group, topic)
+    if subscription is not None:
+        return KnownFilter(subscription.sub_string, subscription.expression_type)
+    return registered_filters(context.store.config)(group, topic)
+
+
+def _may_see(context: RequestContext, event: Event, read: Container[int | None]) -> bool:
+    """Whether an event may be shown; `read` are the numbers of the messages of which some record may be.
+
+    A consumer's trace names no topic, so it may if any of the records may.
+    """
     if event.message is not None:
         return context.may_read_message(event.message)
     assert event.trace is not None
     return context.account is None or (
-        sees_message if event.trace.topic is None else context.may_read(event.trace.topic)
+        event.number in read if event.trace.topic is None else context.may_read(event.trace.topic)
     )
 
 
 def _event(event: Event) -> LifeEvent:
     groups = [
-        LifeProgress(group=each.group, next_offset=each.next_offset, has_passed=each.has_passed)
+        LifeProgress(
+            group=each.group,
+            next_offset=each.next_offset,
+            has_passed=each.has_passed,
+            passage=each.passage.value,
+            text=each.text,
+            until_timestamp=each.until_timestamp,
+        )
         for each in event.groups
     ]
     return LifeEvent(
@@ -123,4 +195,5 @@ def _event(event: Event) -> LifeEvent:
         groups=groups,
         message=None if event.message is None else line_of(event.message),
         trace=event.trace,
+        message_number=event.number,
     )

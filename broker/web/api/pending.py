@@ -20,10 +20,11 @@ from storage.life.pending import BEGINNING, Pending, PendingMessage, PendingTopi
 
 
 class PendingCursor(msgspec.Struct, frozen=True, array_like=True):
-    """The last message of a list: its due time in ms, and its physical offset."""
+    """The last message of a list: its due time in ms, its physical offset, and its number."""
 
     due_timestamp: Annotated[int, Meta(ge=0, le=LARGEST)]
     physical_offset: Annotated[int, Meta(ge=0, le=LARGEST)]
+    number: Annotated[int, Meta(ge=0, le=LARGEST)] = LARGEST
 
 
 class PendingQuestion(TimedQuestion):
@@ -49,19 +50,24 @@ class PendingTopicLine(msgspec.Struct, rename="camel", kw_only=True):
     cancelled: int
     rolled: int
     cancel_requests: int
+    popped: int
     bytes: int
     first_due_timestamp: int | None
     last_due_timestamp: int | None
 
 
 class PendingLine(msgspec.Struct, rename="camel", kw_only=True):
-    """One message that waits, as it is stored, and what becomes of it: `state` is waiting, overdue or cancelled."""
+    """One message that waits, as it is stored; what becomes of it: `state` is waiting, overdue, cancelled or popped.
+
+    One that is popped comes back to `group`, which is null where it may not be seen.
+    """
 
     state: str
     due_timestamp: int
     topic: str
     delay_level: int | None
     rolls: int
+    group: str | None
     message: MessageLine
 
 
@@ -145,7 +151,7 @@ def _answer(
     context: RequestContext, question: PendingQuestion, read: _Read, cursor: PendingCursor | None
 ) -> PendingAnswer:
     window = PendingWindow(question.topic, question.due_after, question.due_before)
-    behind = BEGINNING if cursor is None else (cursor.due_timestamp, cursor.physical_offset)
+    behind = BEGINNING if cursor is None else (cursor.due_timestamp, cursor.physical_offset, cursor.number)
     found, following = read.pending.page(window, question.limit, behind)
     seen = [each for each in found if context.may_read_message(each.message)]
     topics = read.pending.topics(window) if cursor is None else []
@@ -157,7 +163,7 @@ def _answer(
         log_timestamp=as_of.log_timestamp,
         timers_timestamp=as_of.timers if as_of.timers_known else None,
         topics=[_topic_line(topic) for topic in topics if context.may_read(topic.topic)],
-        messages=[_line(each) for each in seen],
+        messages=[_line(context, each) for each in seen],
         left_out=len(found) - len(seen),
         similar_topics=context.similar_topics(question.topic or "") if is_empty else [],
         notes=list(as_of.notes),
@@ -174,18 +180,20 @@ def _topic_line(topic: PendingTopic) -> PendingTopicLine:
         cancelled=topic.cancelled,
         rolled=topic.rolled,
         cancel_requests=topic.cancel_requests,
+        popped=topic.popped,
         bytes=topic.size,
         first_due_timestamp=topic.first_due,
         last_due_timestamp=topic.last_due,
     )
 
 
-def _line(pending: PendingMessage) -> PendingLine:
+def _line(context: RequestContext, pending: PendingMessage) -> PendingLine:
     return PendingLine(
         state=pending.state.value,
         due_timestamp=pending.due_timestamp,
         topic=pending.topic,
         delay_level=pending.level,
         rolls=pending.rolls,
+        group=pending.group if pending.group is None or context.may_see_group(pending.group) else None,
         message=line_of(pending.message),
     )

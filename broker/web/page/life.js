@@ -22,8 +22,10 @@ async function load(message, shown, context, judge) {
     const life = await ask("/message/life", { uniqueKey: message.uniqueKey, topic: message.originTopic }, context.signal);
     judge(life);
     clear(shown,
+      life.messages.length > 1 ? notice(namedAlike(life), "warning") : null,
       life.incomplete ? notice(`Something may be missing: ${life.incomplete}`, "warning") : null,
-      el("ol", { class: "life" }, life.events.map((event, at) => line(event, life.events[at - 1], message))),
+      life.messages.filter((named) => named.transaction).map((named) => el("p", {}, life.messages.length > 1 ? `Transaction of message ${named.number}: ` : "Transaction: ", named.transaction)),
+      el("ol", { class: "life" }, life.events.map((event, at) => line(event, life.events[at - 1], message, life.messages.length > 1))),
       life.leftOut ? el("p", { class: "muted" }, `${number(life.leftOut)} more, of topics that you may not read.`) : null);
   } catch (error) {
     if (error.name === "AbortError") clear(shown, el("button", { type: "button", onclick: () => load(message, shown, context, judge) }, "Look again"));
@@ -34,27 +36,36 @@ async function load(message, shown, context, judge) {
   }
 }
 
-function line(event, before, message) {
-  const since = before ? event.timestamp - before.timestamp : null;
-  const when = el("time", { title: utc(event.timestamp) }, time(event.timestamp), since === null ? null : el("span", { class: "muted" }, ` +${duration(since)}`));
-  return event.message ? record(event, when, message) : trace(event.trace, event, when);
+// A unique key may name several messages, each with its own story.
+function namedAlike(life) {
+  const each = life.messages.map((named) => `message ${named.number} was sent to ${named.topic ?? "a topic that is not known"} and born ${time(named.bornTimestamp)}`);
+  return `${life.messages.length} messages are named this: ${each.join("; ")}.`;
 }
 
-function record(event, when, message) {
+function line(event, before, message, areSeveral) {
+  const since = before ? event.timestamp - before.timestamp : null;
+  const when = el("time", { title: utc(event.timestamp) }, time(event.timestamp), since === null ? null : el("span", { class: "muted" }, ` +${duration(since)}`));
+  const which = areSeveral && event.messageNumber !== null ? el("span", { class: "chip quiet" }, `message ${event.messageNumber}`) : null;
+  return event.message ? record(event, when, message, which) : trace(event.trace, event, when, which);
+}
+
+function record(event, when, message, which) {
   const stored = event.message;
   const isThis = stored.physicalOffset === message.physicalOffset;
   const where = [foreign(stored.topic), ` queue ${stored.queueId}, offset ${number(stored.queueOffset)}`];
   return el("li", { class: isThis ? "this" : null },
-    el("b", {}, event.stage), " ", isThis ? where : link("message", { offset: stored.physicalOffset }, where), isThis ? el("span", { class: "chip quiet" }, "this record") : null, when,
+    el("b", {}, event.stage), " ", isThis ? where : link("message", { offset: stored.physicalOffset }, where), isThis ? el("span", { class: "chip quiet" }, "this record") : null, which, when,
     event.note || event.untilTimestamp ? el("div", { class: "muted" }, [event.note, event.untilTimestamp ? `until ${time(event.untilTimestamp)}` : ""].filter(Boolean).join(", ")) : null,
-    event.groups.length ? el("div", { class: "muted" }, event.groups.map((group, at) => [at ? ", " : "", foreign(group.group), group.hasPassed ? " has read past it" : ` is at ${number(group.nextOffset)}`])) : null);
+    event.groups.length ? el("div", { class: "muted" }, event.groups.map((group, at) => [at ? ", " : "", foreign(group.group), ` ${group.text}${comesBack(group.untilTimestamp)}`])) : null);
 }
+
+export const comesBack = (timestamp) => timestamp === null ? "" : `: comes back ${time(timestamp)} or later`;
 
 const KINDS = { Pub: "sent", SubBefore: "consuming", SubAfter: "consumed", EndTransaction: "ended its transaction", Recall: "recalled" };
 
-function trace(report, event, when) {
+function trace(report, event, when, which) {
   const outcome = report.outcome ?? { true: "success", false: "failure" }[String(report.success)] ?? "";
   const parts = [outcome, report.costMilliseconds === null ? "" : duration(report.costMilliseconds), report.clientHost ?? "", event.note].filter(Boolean).join(", ");
-  return el("li", { class: "trace" }, el("b", {}, `traced: ${KINDS[report.kind] ?? report.kind}`), report.group ? [" by ", foreign(report.group)] : null, when,
+  return el("li", { class: "trace" }, el("b", {}, `traced: ${KINDS[report.kind] ?? report.kind}`), report.group ? [" by ", foreign(report.group)] : null, which, when,
     el("div", { class: "muted" }, foreign(parts)));
 }

@@ -4,7 +4,7 @@ import { ask, currentCharset } from "./api.js";
 import { bodyOf, bodyPanel } from "./body.js";
 import { clear, copyButton, el, foreign, link, notice } from "./dom.js";
 import { bytes, duration, number, plural, time, utc } from "./format.js";
-import { lifePanel } from "./life.js";
+import { comesBack, lifePanel } from "./life.js";
 
 export async function messageView(parameters, context) {
   const message = await load(parameters, context.signal);
@@ -63,7 +63,7 @@ function properties(message) {
     el("dl", { class: "facts properties" }, names.map((name) => [el("dt", {}, foreign(name)), el("dd", {}, foreign(message.properties[name]))])));
 }
 
-const KINDS = { passed: "good", "gave up": "error", retrying: "warning", "not yet": "warning" };
+const KINDS = { passed: "good", "gave up": "error", retrying: "warning", "not yet": "warning", popped: "warning", unknown: "quiet", skipped: "quiet" };
 
 // The groups that read this record's queue, and those whose verdict its life has. That a group's offset lies behind the
 // message does not say that it was consumed, so nothing is called good before the life is known.
@@ -76,7 +76,7 @@ function groupsPanel(message) {
     const groups = [...message.groups, ...(verdicts ?? []).filter((each) => !message.groups.some((group) => group.group === each.group))];
     const rows = groups.map((group) => {
       const verdict = known.get(group.group);
-      const chip = verdict ? el("span", { class: `chip ${KINDS[verdict.ending]}` }, verdict.text)
+      const chip = verdict ? el("span", { class: `chip ${verdict.isCertain ? KINDS[verdict.ending] : "quiet"}` }, `${verdict.text}${comesBack(verdict.untilTimestamp)}`)
         : el("span", { class: `chip ${group.hasPassed ? "quiet" : "warning"}` }, group.hasPassed ? "its offset is behind it" : "not yet");
       return el("tr", {}, el("td", {}, foreign(group.group)), el("td", {}, chip),
         el("td", { class: "number" }, number(group.nextOffset)), el("td", { class: "number" }, number(group.lag)));
@@ -89,7 +89,13 @@ function groupsPanel(message) {
   }
 
   draw(null, null);
-  return { node, judge: (life, reason) => draw(life?.verdicts, reason ?? life?.incomplete) };
+  return { node, judge: (life, reason) => draw(life && verdictsOf(life, message), reason ?? life?.incomplete) };
+}
+
+// Of several messages that are named alike, the verdicts of the one that this record is of.
+function verdictsOf(life, message) {
+  const own = life.events.find((event) => event.message?.physicalOffset === message.physicalOffset);
+  return own ? life.verdicts.filter((verdict) => verdict.messageNumber === own.messageNumber) : life.verdicts;
 }
 
 function innerPanel(message, context) {

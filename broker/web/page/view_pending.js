@@ -9,7 +9,7 @@ import { saveButtons } from "./save.js";
 
 const PAGE = 50;
 const ASK_AGAIN = 700;
-const CHIPS = { waiting: "quiet", overdue: "warning", cancelled: "quiet" };
+const CHIPS = { waiting: "quiet", overdue: "warning", cancelled: "quiet", popped: "quiet" };
 
 export async function pendingView(parameters, context) {
   document.title = "Pending · RocketLens";
@@ -89,20 +89,20 @@ function form(parameters, problem) {
 
 function topicTable(list, parameters) {
   if (!list.length) return null;
-  const names = ["Topic", "Waiting", "Overdue", "Cancelled", "Rolled", "Bytes", "Next due", "Last due"];
+  const names = ["Topic", "Waiting", "Overdue", "Cancelled", "Rolled", "Popped", "Bytes", "Next due", "Last due"];
   return el("table", { class: "topics" }, el("thead", {}, el("tr", {}, names.map((text, at) => el("th", { scope: "col", class: at ? "number" : null }, text)))),
     el("tbody", {}, list.map((topic) => el("tr", {},
       el("td", {}, link("pending", { ...parameters, topic: topic.topic }, foreign(topic.topic))),
-      [topic.waiting, topic.overdue, topic.cancelled, topic.rolled].map((count, at) => el("td", { class: "number", "data-name": names[at + 1].toLowerCase() }, number(count))),
+      [topic.waiting, topic.overdue, topic.cancelled, topic.rolled, topic.popped].map((count, at) => el("td", { class: "number", "data-name": names[at + 1].toLowerCase() }, number(count))),
       el("td", { class: "number" }, bytes(topic.bytes)),
-      [topic.firstDueTimestamp, topic.lastDueTimestamp].map((due, at) => el("td", { class: "number", "data-name": names[at + 6].toLowerCase(), title: due === null ? null : utc(due) }, time(due, false)))))));
+      [topic.firstDueTimestamp, topic.lastDueTimestamp].map((due, at) => el("td", { class: "number", "data-name": names[at + 7].toLowerCase(), title: due === null ? null : utc(due) }, time(due, false)))))));
 }
 
 function row(each) {
   const open = link("message", { offset: each.message.physicalOffset }, time(each.dueTimestamp, false));
   open.className = "open";
   open.title = utc(each.dueTimestamp);
-  const by = each.delayLevel === null ? `timer${each.rolls ? `, rolled ${plural(each.rolls, "time")}` : ""}` : `level ${each.delayLevel}`;
+  const by = each.state === "popped" ? [each.group === null ? "popped" : ["by ", foreign(each.group)], `, queue ${each.message.queueId}, offset ${number(each.message.queueOffset)}`] : each.delayLevel === null ? `timer${each.rolls ? `, rolled ${plural(each.rolls, "time")}` : ""}` : `level ${each.delayLevel}`;
   return el("tr", {}, el("td", { class: "stored" }, open),
     el("td", {}, el("span", { class: `chip ${CHIPS[each.state]}` }, each.state)),
     el("td", { class: "topic" }, foreign(each.topic)),

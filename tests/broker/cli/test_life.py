@@ -11,7 +11,7 @@ import pytest
 from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
-from golden_store import G1
+from golden_store import CASES, G1, unpack
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -33,7 +33,9 @@ def server(g1_store: Path) -> Iterator[Endpoint]:
 def test_a_life_is_a_table_for_people(g1_store: Path) -> None:
     outcome = rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--timezone", "UTC")
     assert (outcome.code, outcome.errors) == (0, "")
-    heading, *lines = outcome.text.splitlines()
+    heading, *lines, _, group_heading, verdict = outcome.text.splitlines()
+    assert group_heading.split() == ["GROUP", "THIS", "MESSAGE"]
+    assert verdict.split() == ["CG_FAIL", "failed,", "retry", "1", "waits"]
     assert heading.split() == [
         "TIME",
         "(UTC)",
@@ -55,7 +57,12 @@ def test_and_maps_for_programs(g1_store: Path) -> None:
     outcome = rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--json")
     assert [event["stage"] for event in outcome.messages] == STAGES
     assert [event["message"]["uniqueKey"] for event in outcome.messages] == [UNIQUE_KEY] * 3
-    assert outcome.messages[0]["groups"] == [{"group": "CG_FAIL", "nextOffset": 10, "hasPassed": True}]
+    progress = {"group": "CG_FAIL", "nextOffset": 10, "hasPassed": True, "passage": "consumed", "untilTimestamp": None}
+    assert outcome.messages[0]["groups"] == [progress]
+    verdict = {"group": "CG_FAIL", "ending": "retrying", "retries": 1, "text": "failed, retry 1 waits"}
+    for event in outcome.messages:
+        assert (event["messageNumber"], event["messagesNamedSo"], event["transaction"]) == (1, 1, None)
+        assert event["verdicts"] == [{**verdict, "untilTimestamp": None}]
     packed = rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--format", "msgpack")
     unpacker = msgpack.Unpacker()
     unpacker.feed(packed.output)
@@ -85,7 +92,7 @@ def whole_life(tmp_path: Path) -> tuple[Path, list[int]]:
     writer.close()
     config = tmp_path / "store" / "config"
     config.mkdir(exist_ok=True)
-    offsets = {"Topic-Pub@group-1": {"0": 1}, "Topic-Pub@late": {"0": 0}, "%RETRY%group-1@group-1": {"0": 1}}
+    offsets = {"Topic-Pub@group-1": {"0": 1}, "%RETRY%group-1@group-1": {"0": 1}}
     (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
     return tmp_path / "store", [written.physical_offset for written in writer.written]
 
@@ -94,15 +101,23 @@ def test_a_whole_life_with_traces_is_told_in_order_of_time(whole_life: tuple[Pat
     store, at = whole_life
     outcome = rocketlens("life", store, "--unique-key", TRACED)
     _, *lines = outcome.text.splitlines()
-    told = [line.split(maxsplit=2)[2] for line in lines]
+    ends = next(number for number, line in enumerate(lines) if not line.strip())
+    told = [line.split(maxsplit=2)[2] for line in lines[:ends]]
+    assert [line.split() for line in lines[ends + 1 :]] == [
+        ["TRANSACTION"],
+        ["not", "ended"],
+        [],
+        ["GROUP", "THIS", "MESSAGE"],
+        ["group-1", *["gave", "up", "after", "1", "retry", "→", "DLQ"]],
+    ]
     assert [re.sub(" +", " ", line).strip() for line in told] == [
         "traced: sent Topic-Pub group-1 success, 17 ms",
         "traced: consuming 3 group-1",
         "traced: consumed group-1 SUCCESS, 17 ms",
         "half RMQ_SYS_TRANS_HALF_TOPIC 0 0 0 0 not ended",
-        f"timer rmq_sys_wheel_timer 0 0 {at[1]} 0 until 2026-11-21 06:45:09.437+00:00",
-        f"delivered Topic-Pub 0 0 {at[2]} 0 group-1 has passed, late is at 0",
-        f"scheduled SCHEDULE_TOPIC_XXXX 2 0 {at[3]} 1 delay level 3, until 2026-11-21 06:45:20.437+00:00",
+        f"timer rmq_sys_wheel_timer 0 0 {at[1]} 0 delivered, until 2026-11-21 06:45:09.437+00:00",
+        f"delivered Topic-Pub 0 0 {at[2]} 0 group-1 has passed",
+        f"scheduled SCHEDULE_TOPIC_XXXX 2 0 {at[3]} 1 delay level 3, delivered, until 2026-11-21 06:45:20.437+00:00",
         f"retry %RETRY%group-1 0 0 {at[4]} 1 group-1 has passed",
         f"dead letter %DLQ%group-1 0 0 {at[5]} 2 group-1 gave up after 1 retry → DLQ",
     ]
@@ -180,3 +195,42 @@ def test_a_topic_that_was_meant_is_proposed(g1_store: Path) -> None:
     outcome = rocketlens("life", g1_store, "--unique-key", "nobody", "--topic", "TopicBtach")
     assert outcome.code == 1
     assert outcome.errors.endswith("of topic TopicBtach; did you mean TopicBatch?\n")
+
+
+def test_two_messages_of_one_id_are_told_apart(tmp_path: Path) -> None:
+    store, named = (
+        unpack("store", tmp_path, archives=CASES / "B6-two-messages-one-id"),
+        "7F000001000130946E09000000000001",
+    )
+    outcome = rocketlens("life", store, "--unique-key", named, "--timezone", "UTC")
+    assert outcome.code == 0
+    assert f"2 messages are named {named}: message 1 was sent to T and born 2023-11-14 22:13:21" in outcome.errors
+    heading, *lines = outcome.text.splitlines()
+    assert heading.split()[0] == "MESSAGE"
+    assert [line.split()[0] for line in lines[:4]] == ["1", "2", "2", "2"]
+    assert [line.split() for line in lines[6:]] == [
+        ["1", "g", *["is", "beyond", "it"]],
+        ["2", "g", *["gave", "up", "after", "1", "retry", "→", "DLQ"]],
+    ]
+    rows = rocketlens("life", store, "--unique-key", named, "--json").messages
+    assert [(row["messageNumber"], row["messagesNamedSo"]) for row in rows] == [(1, 2), (2, 2), (2, 2), (2, 2)]
+    assert [row["verdicts"][0]["ending"] for row in rows] == ["passed", "gave up", "gave up", "gave up"]
+
+
+def test_a_popped_message_says_when_it_comes_back(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop")
+    named = "01DB0BBDD3781837B40B19BB3500000000"
+    outcome = rocketlens("life", store, "--unique-key", named, "--timezone", "UTC")
+    said = "g1 popped it, not acknowledged: comes back 2026-11-26 12:28:22.653+00:00 or later"
+    assert said in outcome.text
+    assert "has passed" not in outcome.text
+    (row,) = rocketlens("life", store, "--unique-key", named, "--json").messages
+    (group,) = row["groups"]
+    assert (group["hasPassed"], group["passage"], group["untilTimestamp"]) == (False, "popped", 1795696102653)
+
+
+def test_a_transaction_says_how_it_ended(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path, archives=CASES / "A3-A4-transactions")
+    outcome = rocketlens("life", store, "--unique-key", "7F00000178B030946E098360A2030004")
+    assert "checked 3 times, given up (6091)" in outcome.text
+    assert [line.strip() for line in outcome.text.splitlines()[-2:]] == ["TRANSACTION", "discarded"]

@@ -199,3 +199,30 @@ def test_clients_that_broadcast_behind_a_proxy_are_no_group(tmp_path: Path, is_r
         listed = {(each["group"], each["topic"]) for each in rows_of(rocketlens("groups", *where, "--json"))}
     assert {("g1", "orders"), ("g1", "%RETRY%g1_orders")} < listed
     assert not [names for names in listed if "broadcast" in names[0] or "@" in (names[1] or "")]
+
+
+def test_what_a_group_popped_and_did_not_acknowledge_is_not_behind_and_said(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop")
+    outcome = rocketlens("groups", store, "--topic", "orders", "--json")
+    (row,) = rows_of(outcome)
+    assert (row["group"], row["lag"], row["popped"]) == ("g1", 0, 1)
+    assert [(queue["queueId"], queue["popped"]) for queue in row["queues"]] == [(0, 1)]
+    said = "group g1 has popped 1 message of topic orders and not acknowledged it: BEHIND counts it as consumed"
+    assert said in outcome.errors
+    (back,) = rows_of(rocketlens("groups", store, "--topic", "%RETRY%g1_orders", "--json"))
+    assert (back["lag"], back["popped"]) == (0, 0)
+    for options, heading in (((), "QUEUES"), (("--group", "g1"), "NEXT")):
+        lines = rocketlens("groups", store, "--topic", "orders", *options).text.splitlines()
+        assert heading in lines[0]
+        assert (lines[0].split()[-1], lines[1].split()[-1]) == ("POPPED", "1")
+
+
+def test_what_groups_popped_is_not_known_of_a_server_or_where_it_is_in_a_database(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop")
+    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
+        assert {row["popped"] for row in rows_of(rocketlens("groups", "--server", server, "--json"))} == {None}
+    (store / "kvStore").mkdir()
+    (store / "kvStore" / "CURRENT").write_text("MANIFEST-000004")
+    outcome = rocketlens("groups", store, "--json")
+    assert {row["popped"] for row in rows_of(outcome)} == {None}
+    assert "popped and not acknowledged is not known, and counts as consumed" in outcome.errors

@@ -9,7 +9,8 @@ from golden_store import G1, GOLDEN, unpack
 from protocol.message import decode_message
 from protocol.system_topics import Stage
 from protocol.trace import TraceKind
-from storage.life.message_life import Ending, Event, MessageLife, find_life
+from storage.life.message_life import Event, MessageLife, find_life
+from storage.life.verdicts import Ending
 from storage.queue.queue import ConsumeQueueEntry
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -85,7 +86,7 @@ def test_copies_that_no_transaction_made_end_none(tmp_path: Path) -> None:
 
 def test_one_rolled_back_ends_with_the_operation_that_says_so(g1: MessageStore) -> None:
     (half,) = find_life(g1, PRODUCED["txr"][2], "TopicTx").events
-    assert (half.stage, half.note) == (Stage.HALF, "rolled back, or given up")
+    assert (half.stage, half.note) == (Stage.HALF, "rolled back")
     queue = g1.queues.queue("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0)
     assert queue is not None
     entry = queue.entry_at(0)
@@ -173,7 +174,7 @@ def test_what_a_group_has_not_passed_and_what_is_not_delivered_is_told(tmp_path:
     ("copies", "offsets", "expected"),
     [
         ([], {"T@G": 0}, "not yet"),
-        ([], {"T@G": 1}, "has passed it"),
+        ([], {"T@G": 1}, "is beyond it"),
         ([("SCHEDULE_TOPIC_XXXX", 1)], {"T@G": 1}, "failed, retry 1 waits"),
         ([("SCHEDULE_TOPIC_XXXX", 1)], {"T@G": 0}, "failed, retry 1 waits"),
         ([("%RETRY%G", 1)], {"T@G": 1}, "failed, retry 1 waits"),
@@ -183,7 +184,7 @@ def test_what_a_group_has_not_passed_and_what_is_not_delivered_is_told(tmp_path:
         ([("%RETRY%G", 1), ("%DLQ%G", 2)], {"T@G": 1, "%RETRY%G@G": 1}, "gave up after 1 retry → DLQ"),
         ([("%DLQ%G", 1)], {"T@G": 1}, "gave up after 0 retries → DLQ"),
         ([("%DLQ%G", 17), ("T", 0)], {"T@G": 1}, "not yet"),
-        ([("%DLQ%G", 17), ("T", 0)], {"T@G": 2}, "has passed it"),
+        ([("%DLQ%G", 17), ("T", 0)], {"T@G": 2}, "is beyond it"),
         ([("%RETRY%G", 16), ("%RETRY%other", 1)], {"T@G": 1, "%RETRY%G@G": 1}, "has passed it at retry 16"),
     ],
 )
@@ -243,7 +244,7 @@ def test_half_messages_in_topics_of_their_own_end_like_others(tmp_path: Path) ->
     assert stages(committed.events) == [Stage.HALF, Stage.DELIVERED]
     assert committed.events[0].note == "committed"
     (half,) = rolled_back.events
-    assert (half.message.topic, half.note) == ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "rolled back, or given up")
+    assert (half.message.topic, half.note) == ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "rolled back")
 
 
 def entries_of(store: MessageStore) -> list[ConsumeQueueEntry]:

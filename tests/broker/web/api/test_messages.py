@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import zstandard
 
+from asking import FakeConnection
 from bombs import EMPTY_LZ4, EMPTY_ZSTD
 from broker.web.api import bodies as shown_bodies
-from golden_store import G1
+from golden_store import CASES, G1, unpack
+from heartbeats import consumer, heartbeat, subscription
+from protocol.bodies import HeartbeatData, decode_json
 from protocol.body_content import text_in as text_in_body
 from store_writer import StoreWriter
 from web_questions import ApiOf
@@ -312,11 +315,22 @@ def test_a_life_is_what_the_command_line_tells(api: ApiOf) -> None:
     failed = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
     life = api.get("/message/life", uniqueKey=failed[0][4])
     assert [event["stage"] for event in life["events"]] == ["delivered", "scheduled", "retry"]
-    assert life["events"][0]["groups"] == [{"group": "CG_FAIL", "nextOffset": 10, "hasPassed": True}]
+    assert life["events"][0]["groups"] == [
+        {
+            "group": "CG_FAIL",
+            "nextOffset": 10,
+            "hasPassed": True,
+            "passage": "consumed",
+            "text": "has passed",
+            "untilTimestamp": None,
+        }
+    ]
     assert life["leftOut"] == 0
     # consumerOffset.json has nothing of the group in its retry topic.
     waits = {"group": "CG_FAIL", "ending": "retrying", "retries": 1, "text": "failed, retry 1 waits"}
-    assert life["verdicts"] == [waits]
+    assert life["verdicts"] == [{**waits, "isCertain": True, "untilTimestamp": None, "messageNumber": 1}]
+    born = life["events"][0]["message"]["bornTimestamp"]
+    assert life["messages"] == [{"number": 1, "topic": "TopicBatch", "bornTimestamp": born, "transaction": None}]
     assert api.get("/message/life", uniqueKey="nobody's")["events"] == []
 
 
@@ -333,3 +347,26 @@ def test_a_life_goes_by_what_was_committed_here(g1_store: Path) -> None:
     assert [each["text"] for each in life["verdicts"]] == ["has passed it at retry 1"]
     message = api.get("/message", offset=back["physicalOffset"])
     assert [(each["group"], each["hasPassed"]) for each in message["groups"]] == [("CG_FAIL", True)]
+
+
+def test_a_life_of_several_messages_says_of_each_event_which_it_is_of(tmp_path: Path) -> None:
+    api = ApiOf(unpack("store", tmp_path, archives=CASES / "B6-two-messages-one-id"))
+    life = api.get("/message/life", uniqueKey="7F000001000130946E09000000000001")
+    assert [event["messageNumber"] for event in life["events"]] == [1, 2, 2, 2]
+    assert [(each["number"], each["topic"]) for each in life["messages"]] == [(1, "T"), (2, "T2")]
+    said = [(each["messageNumber"], each["text"], each["isCertain"]) for each in life["verdicts"]]
+    assert said == [(1, "is beyond it", False), (2, "gave up after 1 retry → DLQ", True)]
+
+
+def test_what_live_members_subscribe_to_says_whom_their_filter_skipped(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", b"body", unique_key="U", tags="A")
+    writer.close()
+    groups = ("wants-a", "wants-b", "offline")
+    writer.write_config("consumerOffset.json", {"offsetTable": {f"T@{group}": {"0": 1} for group in groups}})
+    api = ApiOf(writer.root)
+    for group, tag in (("wants-a", "A"), ("wants-b", "B || C")):
+        data = decode_json(heartbeat(group, consumer(group, subscription("T", tag))), HeartbeatData)
+        assert api.service.clients.heartbeat(FakeConnection(), data, "JAVA", 0)
+    said = {each["group"]: each["text"] for each in api.get("/message/life", uniqueKey="U")["verdicts"]}
+    assert said == {"wants-a": "has passed it", "wants-b": "skipped by its filter", "offline": "is beyond it"}

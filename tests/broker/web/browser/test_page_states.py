@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from broker_harness import service_of
-from golden_store import GOLDEN, unpack
+from golden_store import CASES, GOLDEN, unpack
 from page_server import serving_page
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -290,7 +290,7 @@ def test_counting_shows_how_far_it_is_and_can_be_given_up(
 
 @pytest.fixture(scope="module")
 def given_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A message that one group gave up after 16 retries, that one has passed, and that one has not come to."""
+    """A message that one group gave up after 16 retries, that one is beyond, and that one has not come to."""
     writer = StoreWriter(tmp_path_factory.mktemp("given-up") / "store")
     writer.append("orders", b"lost order", unique_key="7F01", keys="o-1")
     back = {"RETRY_TOPIC": "orders"}
@@ -315,10 +315,36 @@ def test_who_consumed_it_is_the_verdict_of_its_life_on_each_of_its_records(lone:
             lone.see(".consumed .chip.error", gave_up)
             told = {row.split()[0]: row for row in lone.texts(".consumed tbody tr")}
             assert gave_up in told["billing"]
-            assert "has passed it" in told["mailing"]
+            assert "is beyond it" in told["mailing"]
             assert "not yet" in told["late"]
-            assert [each.text for each in lone.all(".consumed .chip.good")] == ["has passed it"]
+            assert not lone.all(".consumed .chip.good")
             assert gave_up in lone.see(".life li", "dead letter").text
         lone.keep("given-up")
+        assert lone.violations() == []
+        assert lone.complaints() == []
+
+
+def test_two_messages_of_one_id_are_told_apart_on_the_page(lone: Browser, tmp_path: Path) -> None:
+    store = MessageStore.open(unpack("store", tmp_path, archives=CASES / "B6-two-messages-one-id"))
+    with serving_page([service_of(store)]) as origin:
+        lone.server = origin
+        lone.open("message", topic="T", queueId=0, queueOffset=0)
+        lone.see(".notice.warning", "2 messages are named this: message 1 was sent to T")
+        assert [row.split(maxsplit=1)[1][:12] for row in lone.texts(".consumed tbody tr")] == ["is beyond it"]
+        lone.open("message", topic="T2", queueId=0, queueOffset=0)
+        lone.see(".consumed .chip.error", "gave up after 1 retry → DLQ")
+        assert lone.violations() == []
+        assert lone.complaints() == []
+
+
+def test_what_is_popped_comes_back_on_the_page(lone: Browser, tmp_path: Path) -> None:
+    store = MessageStore.open(unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop"))
+    with serving_page([service_of(store)]) as origin:
+        lone.server = origin
+        lone.open("message", topic="orders", queueId=0, queueOffset=3)
+        lone.see(".consumed .chip.warning", "popped it, not acknowledged: comes back")
+        lone.open("pending")
+        lone.see(".pending tbody tr", "popped")
+        assert "by g1, queue 0, offset 3" in lone.see(".pending tbody tr", "g1").text
         assert lone.violations() == []
         assert lone.complaints() == []

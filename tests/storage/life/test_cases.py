@@ -1,0 +1,150 @@
+"""The lives of messages in stores that a broker 5.5.0 wrote, and in some that were damaged: what is true of each."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golden_store import CASES, unpack
+from protocol.system_topics import Stage
+from storage.life.message_life import Event, MessageLife, find_life
+from storage.life.pending import Pending, PendingState
+from storage.life.verdicts import Ending, Passage
+from storage.store.message_store import MessageStore
+
+POP, TRANSACTIONS = "A1-A2-B1-pop", "A3-A4-transactions"
+
+
+def opened(name: str, directory: Path) -> MessageStore:
+    return MessageStore.open(unpack("store", directory, archives=CASES / name))
+
+
+def truth_of(name: str) -> dict[str, dict[str, Any]]:
+    lines = (CASES / name / "truth.jsonl").read_text("utf-8").splitlines()
+    return {row["key"]: row for row in map(json.loads, lines)}
+
+
+@pytest.fixture(scope="module")
+def popped(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
+    return opened(POP, tmp_path_factory.mktemp("pop"))
+
+
+@pytest.fixture(scope="module")
+def transactions(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
+    return opened(TRANSACTIONS, tmp_path_factory.mktemp("transactions"))
+
+
+def life_of(store: MessageStore, row: dict[str, Any]) -> MessageLife:
+    life = find_life(store, row["uniqueKey"])
+    assert life.incomplete is None
+    stored = [(event.message, event.stage, event.origin) for event in life.events]
+    assert [
+        {
+            "topic": message.topic,
+            "physicalOffset": message.physical_offset,
+            "stage": stage.value,
+            "origin": origin.topic,
+        }
+        for message, stage, origin in stored
+        if message and stage and origin
+    ] == [{name: record[name] for name in ("topic", "physicalOffset", "stage", "origin")} for record in row["records"]]
+    return life
+
+
+@pytest.mark.parametrize("key", truth_of(POP))
+def test_the_verdict_of_a_popped_message_is_what_its_client_saw(popped: MessageStore, key: str) -> None:
+    row = truth_of(POP)[key]
+    life = life_of(popped, row)
+    (verdict,) = life.verdicts  # none of g1_orders, which is no group
+    expected: dict[str, tuple[Ending, int, Passage | None, int | None]] = {
+        "acknowledged": (Ending.PASSED, 0, Passage.ACKNOWLEDGED, None),
+        "passed at retry 1": (Ending.PASSED, 1, Passage.ACKNOWLEDGED, None),
+        # The client got two attempts, so one retry.
+        "gave up": (Ending.GAVE_UP, 1, None, None),
+    }
+    said = row["groups"]["g1"]
+    popped_until = 1795696102653
+    assert (str(popped_until) in said) == (key == "k-popped")
+    ending = expected.get(said, (Ending.POPPED, 0, Passage.POPPED, popped_until))
+    assert (verdict.group, verdict.ending, verdict.retries, verdict.passage, verdict.until_timestamp) == ("g1", *ending)
+    assert verdict.is_certain
+
+
+def test_a_popped_message_is_not_passed_and_one_that_came_back_is(popped: MessageStore) -> None:
+    truth = truth_of(POP)
+    (out,) = life_of(popped, truth["k-popped"]).events[0].groups
+    assert (out.next_offset, out.has_passed, out.text) == (4, False, "popped it, not acknowledged")
+    first, back = life_of(popped, truth["k-retried"]).events
+    assert [(each.passage, each.has_passed) for each in first.groups] == [(Passage.CAME_BACK, True)]
+    assert [(each.text, each.next_offset) for each in back.groups] == [("has passed (acknowledged)", 3)]
+    assert [event.note for event in life_of(popped, truth["k-given-up"]).events] == [
+        "",
+        "",
+        "withheld by a proxy: the group had no more attempts",
+        "g1 gave up after 1 retry → DLQ",
+    ]
+
+
+@pytest.mark.parametrize("key", truth_of(TRANSACTIONS))
+def test_every_half_message_says_what_became_of_it(transactions: MessageStore, key: str) -> None:
+    row = truth_of(TRANSACTIONS)[key]
+    life = life_of(transactions, row)
+    for event, record in zip(life.events, row["records"], strict=True):
+        assert event.note.startswith(record["means"])
+        assert "not ended" not in event.note
+        if event.stage is Stage.HALF:
+            assert event.until_timestamp is not None
+    outcome = {"tx-never-ended": "discarded"}.get(key, "committed" if "commit" in key else "rolled back")
+    assert [story.transaction for story in life.stories] == [outcome]
+    assert life.verdicts == ()
+
+
+def test_two_messages_of_one_id_have_a_story_each(tmp_path: Path) -> None:
+    life = find_life(opened("B6-two-messages-one-id", tmp_path), "7F000001000130946E09000000000001")
+    first, second = life.stories
+    assert [(story.topic, len(story.events)) for story in life.stories] == [("T", 1), ("T2", 3)]
+    assert [(each.ending, each.number) for each in first.verdicts] == [(Ending.PASSED, 1)]
+    assert [(each.text, each.number) for each in second.verdicts] == [("gave up after 1 retry → DLQ", 2)]
+    assert life.verdicts == (*first.verdicts, *second.verdicts)
+    assert first.born_timestamp + 899_000 == second.born_timestamp
+
+
+def test_no_message_was_delivered_because_a_number_says_so(tmp_path: Path) -> None:
+    store = opened("B11-delay-offset-ahead", tmp_path)
+    events: list[Event] = []
+    for number in range(5):
+        events += find_life(store, f"7F000001000130946E09{number:012X}").events
+    assert [event.stage for event in events] == [Stage.SCHEDULED] * 5
+    for event in events:
+        assert event.note.startswith("delay level 3, not delivered: delayOffset.json is ahead")
+        assert "169171 > 5" in event.note
+
+
+def test_nor_because_the_timer_is_ahead_of_its_queue(tmp_path: Path) -> None:
+    store = opened("B17-timercheck-ahead", tmp_path)
+    waiting = [find_life(store, f"7F000001000130946E09{number:012X}").events[0] for number in range(40, 60)]
+    assert {event.stage for event in waiting} == {Stage.TIMER}
+    assert all("not delivered: timercheck is ahead of the timer's queue (100 > 60)" in event.note for event in waiting)
+
+
+def test_a_checkpoint_is_no_message_of_the_revive_topic_but_one_that_is_popped(popped: MessageStore) -> None:
+    with Pending(popped) as pending:
+        (topic,) = pending.topics()
+        assert (topic.topic, topic.popped, topic.waiting, topic.overdue) == ("orders", 1, 0, 0)
+        (waiting,) = pending.messages()
+    place = waiting.message.topic, waiting.message.queue_id, waiting.message.queue_offset
+    assert (waiting.state, waiting.group, waiting.due_timestamp) == (PendingState.POPPED, "g1", 1795696102653)
+    assert place == ("orders", 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "overdue", "said"),
+    [("B11-delay-offset-ahead", 5, ("ends at 5", "169171")), ("B17-timercheck-ahead", 60, ("ends at 60", "100"))],
+)
+def test_what_waits_behind_a_number_that_is_ahead_is_overdue(
+    tmp_path: Path, name: str, overdue: int, said: tuple[str, str]
+) -> None:
+    with Pending(opened(name, tmp_path)) as pending:
+        assert sum(topic.overdue for topic in pending.topics()) == overdue  # the log has no record of a delivery
+        assert all(each in (pending.incomplete or "") for each in said)
