@@ -442,6 +442,10 @@ def _found(
     answers: Sequence[tuple[str, Messages]], text: str, names: Sequence[str], topic: str | None, maximum: int
 ) -> FoundMessages:
     """Join the answers to each meaning of a text; each message is listed once."""
+    from protocol.system_topics import Stage, stage_of
+    from storage.life.named_messages import named_alike
+    from storage.life.transactions import outcomes_among
+
     found: dict[tuple[object, int], tuple[Message, str]] = {}
     notes: dict[str, None] = {}
     places: list[Reading] = []
@@ -458,13 +462,21 @@ def _found(
             named["tag" if kind == "tag" else "unique key or key"] |= {_place(message) for message in listed}
         for message in listed:
             found.setdefault(_place(message), (message, kind))
-    readings = (*places, *(Reading(kind, len(messages)) for kind, messages in named.items()))
+    alike = named_alike((message for message, _ in found.values()), text)
+    readings = (
+        *places,
+        *(Reading(kind, len(messages), (alike or "") if "key" in kind else "") for kind, messages in named.items()),
+    )
     is_cut = len(found) > maximum or any(each.cursor is not None for _, each in answers)
     said = [nothing_named(text, topic, names)]
     said += [f"as {each.kind}: {each.note}" for each in readings if each.note]
     if is_cut:
         notes[f"there are more than {maximum} messages: ask for a higher maximum"] = None
     kept = list(found.values())[:maximum]
+    ends = outcomes_among(message for message, _ in found.values())
+    outcomes = tuple(ends.get((message.store_host, message.physical_offset), "") for message, _ in kept)
+    if any(not end and stage_of(each.topic) is Stage.HALF for end, (each, _) in zip(outcomes, kept, strict=True)):
+        notes["whether a half message was rolled back or did not end is said of a store, not through a broker"] = None
     return FoundMessages(
         tuple(message for message, _ in kept),
         None,
@@ -473,6 +485,7 @@ def _found(
         tuple(kind for _, kind in kept),
         tuple(names_holding(names, text)),
         readings,
+        outcomes,
         details="" if kept else "; ".join(dict.fromkeys(each.details for _, each in answers[-1:] if each.details)),
     )
 

@@ -216,12 +216,23 @@ def found_writer(name: str, charset: str | None = None) -> "Callable[[FoundMessa
     """As :func:`writer`, for what a text names: each message with what it was found by, and with its stage."""
     from protocol.system_topics import stage_of
 
+    def staged(message: Message, end: str) -> str:
+        return f"{stage_of(message.topic).value}{': ' if end else ''}{end}"
+
+    def ends_of(found: "FoundMessages") -> Sequence[str]:
+        return found.outcomes or [""] * len(found)
+
     def write_rows(found: "FoundMessages") -> None:
         print_table(
             ("FOUND BY", "MESSAGE ID", "STAGE", *GROWING[1:]),
             (
-                (kind, message.message_id, stage_of(message.topic).value, *_growing_row(message, charset)[1:])
-                for message, kind in zip(found, found.kinds, strict=True)
+                (
+                    kind,
+                    message.message_id,
+                    ": ".join(filter(None, (stage_of(message.topic).value, end))),
+                    *_growing_row(message, charset)[1:],
+                )
+                for message, kind, end in zip(found, found.kinds, ends_of(found), strict=True)
             ),
         )
 
@@ -230,8 +241,8 @@ def found_writer(name: str, charset: str | None = None) -> "Callable[[FoundMessa
     return lambda found: write_messages(
         name,
         (
-            (message, {"foundBy": kind, "stage": stage_of(message.topic).value})
-            for message, kind in zip(found, found.kinds, strict=True)
+            (message, {"foundBy": kind, "stage": stage_of(message.topic).value, "outcome": end or None})
+            for message, kind, end in zip(found, found.kinds, ends_of(found), strict=True)
         ),
         charset,
     )

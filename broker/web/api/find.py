@@ -15,6 +15,8 @@ from broker.web.api.errors import ApiError
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.message import Message
+from storage.life.named_messages import named_alike
+from storage.life.transactions import outcomes
 from storage.names import names_holding
 from storage.search.find import KINDS, Finder, FindLimits, FindPlace
 
@@ -82,9 +84,16 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
         finder.go_on(decode_cursor(question.cursor, FindPlace))
     named = names_holding(names, text) if question.cursor is None else []
     is_vain = question.cursor is None and not (named or finder.found)
+    ends = outcomes(context.store, (message for message, _, _ in finder.found))
+    alike = named_alike((message for message, _, _ in finder.found), text)
     return FindAnswer(
-        messages=[line_of(*found, charset=charset) for found in finder.found],
-        tried=[Tried(kind=each.kind, found=each.found, note=each.note) for each in finder.tried.values()],
+        messages=[
+            line_of(*found, charset=charset, outcome=ends.get(found.message.physical_offset)) for found in finder.found
+        ],
+        tried=[
+            Tried(kind=each.kind, found=each.found, note=each.note or (alike if "key" in each.kind else None) or "")
+            for each in finder.tried.values()
+        ],
         topics=named[:MOST_TOPICS],
         topics_left_out=max(len(named) - MOST_TOPICS, 0),
         similar_topics=context.similar_topics(question.topic or text) if is_vain else [],

@@ -52,6 +52,7 @@ class MessageLine(msgspec.Struct, rename="camel", kw_only=True):
     preview: str | None
     found_by: str | None = None
     damage: str | None = None
+    outcome: str | None = None
 
 
 class WrittenBody(msgspec.Struct, rename="camel", kw_only=True):
@@ -207,9 +208,14 @@ def read_message(context: RequestContext, physical_offset: int) -> tuple[Message
 
 
 def line_of(
-    message: Message, found_by: str | None = None, damage: str | None = None, charset: str | None = None
+    message: Message,
+    found_by: str | None = None,
+    damage: str | None = None,
+    charset: str | None = None,
+    *,
+    outcome: str | None = None,
 ) -> MessageLine:
-    """A message in a list."""
+    """A message in a list; `outcome` is how the transaction of a half message ended."""
     tags = message.tags
     return MessageLine(
         message_id=message.message_id,
@@ -229,6 +235,7 @@ def line_of(
         preview=preview_of(message, charset),
         found_by=found_by,
         damage=damage,
+        outcome=outcome,
     )
 
 

@@ -79,7 +79,7 @@ export class MessageList {
     const open = link("message", place, time(message.storeTimestamp));
     open.className = "open";
     open.title = utc(message.storeTimestamp);
-    const note = [message.foundBy && `by ${message.foundBy}`, message.stage !== "delivered" && message.stage,
+    const note = [message.foundBy && `by ${message.foundBy}`, message.stage !== "delivered" && [message.stage, message.outcome].filter(Boolean).join(": "),
       message.reconsumeTimes > 0 && plural(message.reconsumeTimes, "retry", "retries")].filter(Boolean);
     return el("tr", { class: message.damage ? "damaged" : null, onclick: rowClicked },
       el("td", { class: "stored" }, open),

@@ -1,5 +1,6 @@
 """`rocketlens find`: what a recorded producer, consumer and mqadmin know of a message is enough to find it."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
-from golden_store import G1
+from golden_store import CASES, G1, unpack
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_questions import ApiOf
@@ -202,3 +203,53 @@ def test_wrong_usage_is_code_2(g1_store: Path, arguments: list[str], says: str) 
     outcome = rocketlens("find", *(argument.replace("STORE", str(g1_store)) for argument in arguments))
     assert (outcome.code, outcome.output) == (2, b"")
     assert says in outcome.errors
+
+
+TRANSACTIONS = [
+    json.loads(line)
+    for line in (CASES / "A3-A4-transactions" / "truth.jsonl").read_text("utf-8").splitlines()
+    if line.strip()
+]
+
+
+@pytest.mark.parametrize("way", ["store", "server", "page"])
+def test_a_half_message_is_found_with_its_end(tmp_path: Path, way: str) -> None:
+    """Through a broker's port the operations are not seen: there is a hint where only they tell."""
+    store = unpack("store", tmp_path, archives=CASES / "A3-A4-transactions")
+    api = ApiOf(store)
+    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
+        for row in TRANSACTIONS:
+            if way == "page":
+                listed, said = api.get("/find", text=row["uniqueKey"])["messages"], ""
+            else:
+                outcome = find((store,) if way == "store" else ("--server", server), row["uniqueKey"])
+                listed, said = outcome.messages, outcome.errors
+            found = {each["physicalOffset"]: each for each in listed}
+            halves = [record for record in row["records"] if record["stage"] == "half"]
+            assert set(found) == {record["physicalOffset"] for record in row["records"]}
+            for record in halves:
+                told = found[record["physicalOffset"]]["outcome"]
+                is_told = way != "server" or record["means"] != "rolled back"
+                assert (told or "").startswith(record["means"]) if is_told else told is None
+            untold = way == "server" and any(record["means"] == "rolled back" for record in halves)
+            assert ("is said of a store, not through a broker" in said) == untold
+    if way == "store":
+        table = rocketlens("find", store, "tx-rollback-at-once").text
+        assert "half: rolled back" in table
+
+
+@pytest.mark.parametrize("way", ["store", "server", "page"])
+def test_an_id_of_two_messages_says_that_it_is(tmp_path: Path, way: str) -> None:
+    store, named = (
+        unpack("store", tmp_path, archives=CASES / "B6-two-messages-one-id"),
+        "7F000001000130946E09000000000001",
+    )
+    said = "2 messages are named this: one of topic T, one of topic T2"
+    if way == "page":
+        tried = ApiOf(store).get("/find", text=named)["tried"]
+        assert [each["note"] for each in tried] == [said, ""]
+        return
+    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
+        outcome = find((store,) if way == "store" else ("--server", server), named)
+    assert len(outcome.messages) == 4
+    assert f"as unique key or key: 4 messages ({said})" in outcome.errors
