@@ -62,12 +62,12 @@ class HeldDirectory:
         self.path = name if exposure is None else Path(f"/proc/{os.getpid()}/fd/{descriptor}")
 
     @classmethod
-    def open(cls, name: Path, *, make: bool = False) -> Self:
-        """Hold a directory of any user; with `make` it is made if need be, and those above it.
+    def open(cls, name: Path, *, make: bool = False, mode: int = 0o777) -> Self:
+        """Hold a directory of any user; with `make` it is made if need be, with rights `mode`, and those above it.
 
         Raises PlantedFile for a link of somebody else, OSError where there is no directory.
         """
-        return cls(name, *_walk(name, 0o777 if make else None))
+        return cls(name, *_walk(name, mode if make else None))
 
     @classmethod
     def own(cls, name: Path, *, make: bool = True) -> Self:
@@ -196,7 +196,7 @@ def temporary_directory(prefix: str, below: Path, *, shared: bool = False) -> It
 def make_own(directory: Path) -> None:
     """Make a directory of our own if need be, which files are written to by its name; raises OSError for any other."""
     try:
-        with HeldDirectory.open(directory, make=True) as held:
+        with HeldDirectory.open(directory, make=True, mode=0o755) as held:
             held.require_own()
     except PlantedFile as error:
         raise PermissionError(errno.EPERM, str(error), str(directory)) from error

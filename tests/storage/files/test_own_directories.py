@@ -14,6 +14,7 @@ from read_only import reachable_directory
 from storage.files.own_directories import (
     HeldDirectory,
     is_writable,
+    make_own,
     open_regular,
     open_to_append,
     read_own,
@@ -55,6 +56,30 @@ def test_one_that_is_not_ours_alone_is_not_used(tmp_path: Path, monkeypatch: pyt
     assert user_cache() is None
 
 
+def test_one_that_we_make_is_ours_whatever_the_umask_allows(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_own(tmp_path / "entries")
+    finally:
+        os.umask(before)
+    make_own(tmp_path / "entries")
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o1777, 0o2770, 0o2775])
+def test_files_are_kept_below_a_directory_that_keeps_what_we_make_in_it(tmp_path: Path, mode: int) -> None:
+    """As root or a volume of a container platform has them: of the group, or sticky."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(mode)
+    make_own(tmp_path / "state" / "entries")
+
+
+def test_files_are_not_kept_where_everybody_may_exchange_the_directory(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(0o777)
+    with pytest.raises(PermissionError, match=r"everybody may write to .*/state: choose another place"):
+        make_own(tmp_path / "state" / "entries")
+
+
 def test_a_directory_is_made_where_it_can_be(tmp_path: Path) -> None:
     assert is_writable(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
@@ -94,7 +119,7 @@ def test_who_may_put_another_in_its_place_is_known(place: Path, owner: int, mode
     os.chown(place / "a", owner, owner)
     with HeldDirectory.own(place / "a" / "b") as held:
         assert (held.exposure is None) == (reason is None)
-        assert held.exposure is None or reason in held.exposure.reason
+        assert held.exposure is None or str(reason) in held.exposure.reason
         (place / "a" / "b").rename(place / "a" / "c")
         (place / "a" / "b").mkdir()
         (held.path / "x").write_text("")
