@@ -211,7 +211,10 @@ def build_server(
     """
     options = service.options
     security = Security.of(options) if security is None else security
-    guard = None if security.accounts is None else Guard(security.accounts)
+    guard = None
+    if security.accounts is not None:
+        services = (service,) if brokers is None else brokers.services
+        guard = Guard(security.accounts, [each.origins for each in services])
     rights = None if guard is None else AnswerRights(guard, service.store.record_at_lookup, service.origins)
     checks = _answer_checks(service, security, guard, rights)
     # The lane answers as the families do, asks for no account, and sends records as they are stored.

@@ -19,6 +19,9 @@ from protocol.java_hash import decode_java
 NAME_SEPARATOR: Final = b"\x01"
 PROPERTY_SEPARATOR: Final = b"\x02"
 
+MASKED: Final = "***"
+"""What replaces a value that may not be seen (:mod:`protocol.mask`)."""
+
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
 UNIQ_KEY: Final = "UNIQ_KEY"

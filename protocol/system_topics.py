@@ -8,13 +8,13 @@ The constants are those of TopicValidator, PopAckConstants, TimerMessageStore an
 compares them with the official jar. Source: store-format §2.11, other-formats §5, §6.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from protocol.message import Message
-from protocol.properties import DLQ_ORIGIN_TOPIC, INNER_MULTI_DISPATCH, ORIGIN_GROUP, REAL_TOPIC, RETRY_TOPIC
+from protocol.properties import DLQ_ORIGIN_TOPIC, INNER_MULTI_DISPATCH, MASKED, ORIGIN_GROUP, REAL_TOPIC, RETRY_TOPIC
 
 
 class Stage(Enum):
@@ -150,6 +150,11 @@ def content_of(topic: str) -> Content:
     return Content.MESSAGES if known is None else known.content
 
 
+def holds_its_own_alone(topic: str) -> bool:
+    """Whether all that is stored under a topic was sent to it, and says nothing of messages of others."""
+    return stage_of(topic) is Stage.DELIVERED and content_of(topic) is Content.MESSAGES
+
+
 def kind_of(topic: str) -> str:
     """What a topic is for: normal, retry, dead letter, or the broker's own."""
     stage = stage_of(topic)
@@ -159,6 +164,21 @@ def kind_of(topic: str) -> str:
 
 
 GroupAndTopic: TypeAlias = tuple[str, str]
+
+
+class Stored(Protocol):
+    """A record, as far as its origin is in it."""
+
+    @property
+    def topic(self) -> str:
+        """The topic that it is stored under."""
+        ...
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Its properties."""
+        ...
+
 
 Readings: TypeAlias = Callable[[str], tuple[GroupAndTopic, ...]]
 """Gives the groups and topics that `GROUP_TOPIC` may stand for, of which a store knows both."""
@@ -181,13 +201,18 @@ class Origin:
         return group in ((self.group,) if self.group is not None else tuple(owner for owner, _ in self.readings))
 
 
-def origin_of(message: Message, readings: Readings = lambda _name: ()) -> Origin:
+_NAMING: Final = (REAL_TOPIC, RETRY_TOPIC, ORIGIN_GROUP, DLQ_ORIGIN_TOPIC)
+
+
+def origin_of(message: Stored, readings: Readings = lambda _name: ()) -> Origin:
     """Where a message was sent to, by the names that its record has and, where these are not enough, by `readings`.
 
-    Copies of popped messages in retry topics say their group since 5.4; for older ones there is only the name of the
-    retry topic, `%RETRY%GROUP_TOPIC`.
+    It is not known where one of these names is masked. Copies of popped messages in retry topics say their group since
+    5.4; for older ones there is only the name of the retry topic, `%RETRY%GROUP_TOPIC`.
     """
     properties = message.properties
+    if stage_of(message.topic) is not Stage.DELIVERED and MASKED in map(properties.get, _NAMING):
+        return Origin(None)
     topic: str | None = message.topic
     group = None
     row = _BY_NAME.get(message.topic)
@@ -201,7 +226,7 @@ def origin_of(message: Message, readings: Readings = lambda _name: ()) -> Origin
     return _origin_of_retry(topic.removeprefix(RETRY_PREFIX), group, message, readings)
 
 
-def _origin_of_retry(name: str, group: str | None, message: Message, readings: Readings) -> Origin:
+def _origin_of_retry(name: str, group: str | None, message: Stored, readings: Readings) -> Origin:
     """Where a message was sent to that is, was or is to be in the retry topic `%RETRY%name`."""
     properties = message.properties
     for owner in filter(None, (group, properties.get(ORIGIN_GROUP))):
@@ -213,10 +238,8 @@ def _origin_of_retry(name: str, group: str | None, message: Message, readings: R
         return Origin(sent_to, group or name)
     if group is not None:
         return Origin(None, group)
-    if name.count(POP_SEPARATORS[0]) == 1:
-        owner, _, popped = name.partition(POP_SEPARATORS[0])
-        return Origin(popped, owner)
-    pairs = readings(name)
+    said = said_by(name)
+    pairs = readings(name) if said is None else (said,)
     return Origin(pairs[0][1], pairs[0][0]) if len(pairs) == 1 else Origin(None, None, pairs)
 
 
@@ -224,6 +247,12 @@ def _popped_topic(name: str, group: str) -> str | None:
     """The topic of which a group popped messages that are in the retry topic `%RETRY%name`."""
     rest = name[len(group) :]
     return rest[1:] if name.startswith(group) and len(rest) > 1 and rest[0] in POP_SEPARATORS else None
+
+
+def said_by(name: str) -> GroupAndTopic | None:
+    """The group and topic of which the name of a retry topic, without its prefix, is made, where it alone says them."""
+    owner, separator, popped = name.partition(POP_SEPARATORS[0])
+    return (owner, popped) if owner and popped and separator not in popped else None
 
 
 def splits(name: str) -> Iterator[GroupAndTopic]:

@@ -4,6 +4,7 @@ A body is a row of records, each ended by 0x02, of fields with 0x01 between them
 fields are can be read in `TraceDataEncoder` of the 5.5.0 client; older clients leave out the last ones.
 """
 
+import re
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final
@@ -43,6 +44,14 @@ class Trace(msgspec.Struct, frozen=True, rename="camel"):
     outcome: str | None = None
     """What the consumer returned, or the state that a transaction ended in."""
     client_host: str | None = None
+
+
+_RECORD: Final = re.compile(rb"(?:^|\x02)(?:%b)\x01" % "|".join(kind.value for kind in TraceKind).encode())
+
+
+def holds_traces(body: bytes | memoryview) -> bool:
+    """Whether a record begins in a body, complete or not."""
+    return _RECORD.search(body) is not None
 
 
 def decode_traces(body: bytes | memoryview) -> Iterator[Trace]:

@@ -10,5 +10,6 @@ DOOR: Final = (
     "guard",
     "needs",
     "signature",
+    "topic_rights",
     "watched_files",
 )

@@ -7,12 +7,14 @@ nothing is passed over silently; offsets of other topics are left out.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from broker.security.accounts import Account, Permission
+from broker.security.accounts import Account
 from broker.security.guard import Guard, no_permission
+from broker.security.topic_rights import StoredOrigin, denied_resource, permits_topic, readable
 from broker.service.dispatcher import ClientConnection
 from protocol.bodies import TopicList, decode_json, encode_json
 from protocol.codes import RequestCode, ResponseCode
@@ -22,7 +24,7 @@ from protocol.fastjson import parse_fastjson
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import decode_message_id
 from protocol.offset_keys import SEPARATOR
-from protocol.system_topics import RETRY_PREFIX, Content, Origin, Stage, content_of, stage_of
+from protocol.system_topics import RETRY_PREFIX
 from storage.files.waiting import Lookup
 from storage.life.origins import Origins
 
@@ -36,53 +38,31 @@ RECORD_CODES: Final = frozenset(
 )
 """Codes whose answers are records."""
 
+INCOMPLETE: Final = "rocketlensIncomplete"
+"""The field of an answer with a sentence about what may be missing in it."""
+
 Statistics: TypeAlias = dict[str, Any]
 """The members of ConsumeStats; all but its `offsetTable`, whose keys are objects in Java's way, pass as they are."""
 
-Denied: TypeAlias = Callable[[Account, Message], str | None]
-"""The topic for which an account lacks the right to see a message; None where it lacks none."""
 
-Check = Callable[[Account, bytes | memoryview, Denied], bytes | memoryview | str]
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """An account that is shown what a store holds; `origins` says where its messages were sent to."""
+
+    account: Account
+    origins: Origins
+
+    def may_see(self, topic: str) -> bool:
+        """Whether it may see what an answer says of a topic."""
+        return permits_topic(self.account, topic, (self.origins,))
+
+    def denied(self, message: Message) -> str | None:
+        """The topic for which it lacks the right to see a message; None where it lacks none."""
+        return denied_resource(self.account, StoredOrigin.of(message, self.origins))
+
+
+Check = Callable[[Viewer, bytes | memoryview], bytes | memoryview | str]
 """The body that an account may see of an answer's; or the topic for which it has no right, as a text."""
-
-
-def may_read(account: Account, message: Message, origins: Origins) -> bool:
-    """Whether an account may see a message: by the topic that it is stored under, and by that it was sent to."""
-    return account.is_unbounded or denied_resource(account, message.topic, origins.of(message)) is None
-
-
-def denied_resource(account: Account, stored_topic: str, origin: Origin) -> str | None:
-    """The topic for which an account lacks the right to see a message; None where it lacks none.
-
-    The copies that a group failed to consume are the group's: its right serves as well as one to their topic. A message
-    of which it is not known where it was sent to, notes of brokers and what clients report of others' messages are for
-    accounts to which no topic is denied, notes and reports for those as well that the topic is granted to by name.
-    """
-    if not _permits_stored(account, stored_topic, origin):
-        return stored_topic
-    if origin.topic is None:
-        topics = tuple(topic for _, topic in origin.readings)
-        if not topics and not account.reads_every_topic:
-            return stored_topic
-    else:
-        topics = (origin.topic,)
-    for topic in topics:
-        if not account.permits(topic, Permission.SUB):
-            return topic
-        if content_of(topic) is not Content.MESSAGES and not (
-            account.reads_every_topic or topic in account.permissions
-        ):
-            return topic
-    return None
-
-
-def _permits_stored(account: Account, topic: str, origin: Origin) -> bool:
-    if topic in account.permissions or account.permits(topic, Permission.SUB):
-        return account.permits(topic, Permission.SUB)
-    if stage_of(topic) not in (Stage.RETRY, Stage.DEAD_LETTER):
-        return False
-    groups = (origin.group,) if origin.group is not None else tuple(group for group, _ in origin.readings)
-    return bool(groups) and all(account.permits(f"{RETRY_PREFIX}{group}", Permission.SUB) for group in groups)
 
 
 class AnswerRights:
@@ -103,13 +83,17 @@ class AnswerRights:
             return None
         physical_offset = decode_message_id(ext_fields_of(command).get("msgId", "")).physical_offset
         record = yield from self._record_at(physical_offset)
-        denied = None if record is None else self._denied(account, decode_message(record, check_crc=False))
-        return None if denied is None else no_permission(account, denied, connection.peer_address.host)
+        if record is None:
+            return None
+        denied = Viewer(account, self._origins).denied(decode_message(record, check_crc=False))
+        return None if denied is None else _refusal(command, connection, account, denied)
 
     def check(self, command: Command, connection: ClientConnection, response: Response) -> Response:
         """The answer to an admitted request as its account may see it."""
         check = CHECKS.get(command.code)
-        if check is None or response.code != ResponseCode.SUCCESS or not response.body:
+        is_made = response.code == ResponseCode.SUCCESS and bool(response.body)
+        is_sentence = response.code != ResponseCode.SUCCESS or INCOMPLETE in (response.ext_fields or ())
+        if not is_sentence and (check is None or not is_made):
             return response
         try:
             account = self._guard.account_of(command, connection)
@@ -117,72 +101,93 @@ class AnswerRights:
                 return account
             if account is None or account.is_unbounded:
                 return response
-            seen = check(account, response.body, self._denied)
+            if is_sentence:
+                response = self._readable(command, account, response)
+            if check is None or not is_made:
+                return response
+            seen = check(Viewer(account, self._origins), response.body)
         except RocketLensError as error:
             return Response(ResponseCode.SYSTEM_ERROR, str(error))
         if isinstance(seen, str):
-            return no_permission(account, seen, connection.peer_address.host)
+            return _refusal(command, connection, account, seen)
         return response if seen is response.body else msgspec.structs.replace(response, body=seen)
 
-    def _denied(self, account: Account, message: Message) -> str | None:
-        return denied_resource(account, message.topic, self._origins.of(message))
+    def _readable(self, command: Command, account: Account, response: Response) -> Response:
+        """An answer whose sentences name no topic that an account may not read and did not ask for."""
+        asked, fields = {*ext_fields_of(command).values()}, dict(response.ext_fields or {})
+        remark = response.remark and readable(account, response.remark, self._origins, asked)
+        if INCOMPLETE in fields:
+            fields[INCOMPLETE] = readable(account, fields[INCOMPLETE], self._origins, asked)
+        return msgspec.structs.replace(response, remark=remark, ext_fields=fields or response.ext_fields)
 
 
-def _check_records(account: Account, body: bytes | memoryview, denied_in: Denied) -> bytes | memoryview | str:
-    for message in decode_messages(body, check_crc=False):
-        denied = denied_in(account, message)
-        if denied is not None:
-            return denied
-    return body
+def _refusal(command: Command, connection: ClientConnection, account: Account, denied: str) -> Response:
+    """The refusal for want of a right to a topic, which it names only if the request does."""
+    is_named = {denied, denied.removeprefix(RETRY_PREFIX)} & {*ext_fields_of(command).values()}
+    return no_permission(account, denied if is_named else None, connection.peer_address.host)
 
 
-def _check_progress(account: Account, body: bytes | memoryview, _: Denied) -> bytes:
+def _check_records(viewer: Viewer, body: bytes | memoryview) -> bytes | memoryview | str:
+    denied = map(viewer.denied, decode_messages(body, check_crc=False))
+    return next((topic for topic in denied if topic is not None), body)
+
+
+def _check_progress(viewer: Viewer, body: bytes | memoryview) -> bytes:
     """The progress of a group in the topics that an account may read."""
-    return msgspec.json.encode(_readable_progress(account, parse_fastjson(bytes(body))))
+    return msgspec.json.encode(_readable_progress(viewer, parse_fastjson(bytes(body))))
 
 
-def _check_all_progress(account: Account, body: bytes | memoryview, _: Denied) -> bytes:
+def _check_all_progress(viewer: Viewer, body: bytes | memoryview) -> bytes:
     """The progress of all groups, as far as an account may read their topics."""
     decoded = parse_fastjson(bytes(body))
     decoded["consumeStatsList"] = [
-        {group: [_readable_progress(account, stats) for stats in each] for group, each in groups.items()}
+        {group: [_readable_progress(viewer, stats) for stats in each] for group, each in groups.items()}
         for groups in decoded["consumeStatsList"]
     ]
     return msgspec.json.encode(decoded)
 
 
-def _readable_progress(account: Account, stats: Statistics) -> Statistics:
+def _readable_progress(viewer: Viewer, stats: Statistics) -> Statistics:
     """Statistics whose table has the queues of topics that an account may read; its keys are objects, as Java's."""
     table = stats["offsetTable"]
-    keys = [key for key in table if account.permits(msgspec.json.decode(key)["topic"], Permission.SUB)]
+    keys = [key for key in table if viewer.may_see(msgspec.json.decode(key)["topic"])]
     rows = ",".join(f"{key}:{msgspec.json.encode(table[key]).decode()}" for key in keys)
     return {**stats, "offsetTable": msgspec.Raw(f"{{{rows}}}".encode())}
 
 
-def _check_offsets(account: Account, body: bytes | memoryview, _: Denied) -> bytes:
-    """The offsets of all groups in topics that an account may read; a key is topic, @ and group."""
+def _check_offsets(viewer: Viewer, body: bytes | memoryview) -> bytes:
+    """The offsets of all groups in topics that an account may read.
+
+    A key is topic, @ and group. What brokers keep of broadcasting groups has a second @, in the group's name.
+    """
     decoded = parse_fastjson(bytes(body))
     table = decoded["offsetTable"].items()
-    decoded["offsetTable"] = {
-        key: queues for key, queues in table if account.permits(key.partition(SEPARATOR)[0], Permission.SUB)
-    }
+    decoded["offsetTable"] = {key: queues for key, queues in table if viewer.may_see(key.partition(SEPARATOR)[0])}
     return msgspec.json.encode(decoded)
 
 
-def _check_topics(account: Account, body: bytes | memoryview, _: Denied) -> bytes:
+def _check_topics(viewer: Viewer, body: bytes | memoryview) -> bytes:
     """The topics of a group, without those that an account may not read."""
     topics = decode_json(bytes(body), TopicList)
-    return encode_json(TopicList([topic for topic in topics.topic_list if account.permits(topic, Permission.SUB)]))
+    return encode_json(TopicList(list(filter(viewer.may_see, topics.topic_list))))
 
 
-def _check_running_info(account: Account, body: bytes | memoryview, _: Denied) -> bytes | memoryview | str:
+def _check_members(viewer: Viewer, body: bytes | memoryview) -> bytes:
+    """The members of a group, with what it subscribes to of topics that an account may read."""
+    decoded = parse_fastjson(bytes(body))
+    table = decoded["subscriptionTable"].items()
+    decoded["subscriptionTable"] = {topic: wanted for topic, wanted in table if viewer.may_see(topic)}
+    return msgspec.json.encode(decoded)
+
+
+def _check_running_info(viewer: Viewer, body: bytes | memoryview) -> bytes | memoryview | str:
     """What a consumer says of itself, if an account may read all topics whose queues and offsets it names."""
     decoded: Any = parse_fastjson(bytes(body))
     tables = [decoded.get(name) for name in ("mqTable", "mqPopTable")] if isinstance(decoded, dict) else []
     for key in (key for table in tables if isinstance(table, dict) for key in table):
         queue = parse_fastjson(key)
         topic = queue.get("topic") if isinstance(queue, dict) else None
-        if not isinstance(topic, str) or not account.permits(topic, Permission.SUB):
+        if not isinstance(topic, str) or not viewer.may_see(topic):
             return str(topic)
     return body
 
@@ -193,5 +198,6 @@ CHECKS: Final[dict[int, Check]] = {
     RequestCode.GET_BROKER_CONSUME_STATS: _check_all_progress,
     RequestCode.GET_ALL_CONSUMER_OFFSET: _check_offsets,
     RequestCode.QUERY_TOPICS_BY_CONSUMER: _check_topics,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: _check_members,
     RequestCode.GET_CONSUMER_RUNNING_INFO: _check_running_info,
 }

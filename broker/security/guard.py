@@ -10,14 +10,16 @@ from typing import TypeAlias, cast
 
 from broker.limits import DEFAULT_LIMITS
 from broker.security.accounts import Account, Accounts
-from broker.security.needs import needs_of
+from broker.security.needs import group_resource, needs_of
 from broker.security.signature import ACCESS_KEY, is_signed
+from broker.security.topic_rights import permits_topic
 from broker.security.watched_files import Watched
 from broker.service.dispatcher import Answer, ClientConnection, Dispatcher
 from protocol.codes import ResponseCode
 from protocol.command import Command, Response, ext_fields_of
 from protocol.system_topics import RETRY_PREFIX
 from storage.files.waiting import Lookup
+from storage.life.origins import Origins
 
 CheckFirst: TypeAlias = "Callable[[Command, ClientConnection, Account], Lookup[Response | None]]"
 """Why an admitted request of an account is refused nevertheless, before it has any effect; None where it is not."""
@@ -26,8 +28,9 @@ CheckFirst: TypeAlias = "Callable[[Command, ClientConnection, Account], Lookup[R
 class Guard:
     """Admits requests by the accounts of a file."""
 
-    def __init__(self, accounts: Watched[Accounts]) -> None:
-        self._accounts = accounts
+    def __init__(self, accounts: Watched[Accounts], origins: Iterable[Origins] = ()) -> None:
+        """Take `accounts`, and the `origins` of every store of which a request may name a topic."""
+        self._accounts, self._origins = accounts, tuple(origins)
 
     def admit(self, command: Command, connection: ClientConnection) -> Lookup[Account | Response | None]:
         """The account that makes a request, None for a client that needs none; a refusal if it may not make it.
@@ -44,9 +47,12 @@ class Guard:
         if needs.admin and not account.is_admin:
             name = account.access_key
             return _refusal(f"User:{name} has no permission for request code {command.code}: it is for administrators.")
-        for resource, permission in needs.rights.items():
-            if not account.permits(resource, permission):
-                return no_permission(account, resource, connection.peer_address.host)
+        for topic, permission in needs.topics.items():
+            if not permits_topic(account, topic, self._origins, permission):
+                return no_permission(account, topic, connection.peer_address.host)
+        for group, permission in needs.groups.items():
+            if not account.permits(group_resource(group), permission):
+                return no_permission(account, group_resource(group), connection.peer_address.host)
         return account
 
     def account_of(self, command: Command, connection: ClientConnection) -> Account | Response | None:
@@ -96,13 +102,16 @@ class GuardedDispatcher(Dispatcher):
         return (yield from handling) if isinstance(handling, GeneratorType) else cast(Answer, handling)
 
 
-def no_permission(account: Account, resource: str, host: str) -> Response:
-    """The answer to an account that lacks a right, in the words of a broker 5.x."""
-    kind = "Group" if resource.startswith(RETRY_PREFIX) else "Topic"
-    name = resource.removeprefix(RETRY_PREFIX)
-    return _refusal(
-        f"User:{account.access_key} has no permission to access {kind}:{name} from {host}, no matched policies."
-    )
+def no_permission(account: Account, resource: str | None, host: str) -> Response:
+    """The answer to an account that lacks a right, in the words of a broker 5.x; to a resource that is not named, None.
+
+    What a request does not name is none of the account's business.
+    """
+    wanted = "what the answer holds"
+    if resource is not None:
+        kind = "Group" if resource.startswith(RETRY_PREFIX) else "Topic"
+        wanted = f"{kind}:{resource.removeprefix(RETRY_PREFIX)}"
+    return _refusal(f"User:{account.access_key} has no permission to access {wanted} from {host}, no matched policies.")
 
 
 def _refusal(remark: str) -> Response:

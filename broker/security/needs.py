@@ -18,16 +18,20 @@ from storage.files.waiting import Lookup
 
 Fields: TypeAlias = Mapping[str, str]
 
+Named: TypeAlias = tuple[list[str], list[str]]
+"""The topics and the groups that a body names."""
+
 
 class Needs(NamedTuple):
-    """Rights by resource, where a group is named by its retry topic; `admin`: only an administrator may."""
+    """Rights to topics and as groups, by name; `admin`: only an administrator may."""
 
-    rights: Mapping[str, Permission]
+    topics: Mapping[str, Permission]
+    groups: Mapping[str, Permission]
     admin: bool = False
 
 
-NOTHING = Needs({})
-ADMIN = Needs({}, admin=True)
+NOTHING = Needs({}, {})
+ADMIN = Needs({}, {}, admin=True)
 
 OPEN_TOPICS = frozenset({"TBW102", "RMQ_SYS_TRACE_TOPIC"})
 """Topics whose route every client may ask for, as clients do by themselves."""
@@ -82,44 +86,45 @@ def needs_of(code: int, fields: Fields, body: bytes) -> Lookup[Needs]:
     """
     rows = FIELDS.get(code)
     if rows is not None:
-        rights: dict[str, Permission] = {}
-        for name, is_group, permission in rows:
-            if fields.get(name):
-                rights[group_resource(fields[name]) if is_group else fields[name]] = permission
-        return Needs(rights)
+        topics, groups = (
+            {fields[name]: permission for name, is_group, permission in rows if is_group is wanted and fields.get(name)}
+            for wanted in (False, True)
+        )
+        return Needs(topics, groups)
     if code == Code.GET_ROUTEINFO_BY_TOPIC:
         topic = fields.get("topic", "")
-        return NOTHING if topic in OPEN_TOPICS else Needs({topic: ANY})
+        return NOTHING if topic in OPEN_TOPICS else Needs({topic: ANY}, {})
     if code in SIGNED_ALONE:
         return NOTHING
     read_body = BODIES.get(code)
-    return ADMIN if read_body is None else Needs(dict.fromkeys((yield from read_body(body)), SUB))
+    if read_body is None:
+        return ADMIN
+    named_topics, named_groups = yield from read_body(body)
+    return Needs(dict.fromkeys(named_topics, SUB), dict.fromkeys(named_groups, SUB))
 
 
-def _heartbeat(body: bytes) -> Lookup[list[str]]:
-    resources = []
-    for consumer in (yield from parse_body(body, HeartbeatData)).consumer_data_set:
-        resources.append(group_resource(consumer.group_name))
-        resources += [subscription.topic for subscription in consumer.subscription_data_set]
-    return resources
+def _heartbeat(body: bytes) -> Lookup[Named]:
+    consumers = (yield from parse_body(body, HeartbeatData)).consumer_data_set
+    topics = [subscription.topic for consumer in consumers for subscription in consumer.subscription_data_set]
+    return topics, [consumer.group_name for consumer in consumers]
 
 
-def _check_client(body: bytes) -> Lookup[list[str]]:
+def _check_client(body: bytes) -> Lookup[Named]:
     subscription = (yield from parse_body(body, CheckClientRequestBody)).subscription_data if body else None
-    return [] if subscription is None else [subscription.topic]
+    return ([] if subscription is None else [subscription.topic]), []
 
 
-def _lock(body: bytes) -> Lookup[list[str]]:
+def _lock(body: bytes) -> Lookup[Named]:
     decoded = yield from parse_body(body, LockBatchRequestBody)
-    return [group_resource(decoded.consumer_group), *(queue.topic for queue in decoded.mq_set)]
+    return [queue.topic for queue in decoded.mq_set], [decoded.consumer_group]
 
 
-def _assignment(body: bytes) -> Lookup[list[str]]:
+def _assignment(body: bytes) -> Lookup[Named]:
     decoded = yield from parse_body(body, AssignmentBody)
-    return [decoded.topic, group_resource(decoded.consumer_group)]
+    return [decoded.topic], [decoded.consumer_group]
 
 
-BODIES: dict[int, Callable[[bytes], Lookup[list[str]]]] = {
+BODIES: dict[int, Callable[[bytes], Lookup[Named]]] = {
     Code.HEART_BEAT: _heartbeat,
     Code.CHECK_CLIENT_CONFIG: _check_client,
     Code.LOCK_BATCH_MQ: _lock,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
 from protocol.message import Message
-from protocol.system_topics import RETRY_PREFIX, GroupAndTopic, Origin, origin_of, splits
+from protocol.system_topics import RETRY_PREFIX, GroupAndTopic, Origin, origin_of, said_by, splits
 from storage.layout.store_config import StoreConfig
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore, QueryAnswer
@@ -43,11 +43,26 @@ class Origins:
         held = list(self._with_record(origin, message, search))
         return Origin(held[0][1], held[0][0]) if len(held) == 1 else origin
 
+    def topics(self) -> set[str]:
+        """All topics that the store is known to have."""
+        return {*self._store.config.topics, *self._store.queues.topics()}
+
+    def may_be_a_group(self, name: str) -> bool:
+        """Whether `%RETRY%name` may be the retry topic of the group `name`, in which it finds messages of any topic.
+
+        It is where the store knows the group, and may become it where the store has no such topic.
+        """
+        self._read_names()
+        return name in self._groups or not self._knows(f"{RETRY_PREFIX}{name}")
+
     def readings(self, name: str) -> tuple[GroupAndTopic, ...]:
         """The groups and topics that the name of a retry topic may stand for, without its prefix.
 
         A group that committed an offset in it is one of them; without such a group all that the store knows both of.
         """
+        said = said_by(name)
+        if said is not None:
+            return (said,)
         self._read_names()
         pairs = tuple(splits(name))
         committed = self._committed.get(f"{RETRY_PREFIX}{name}", ())

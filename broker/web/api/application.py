@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -81,6 +81,9 @@ ANSWER_SECONDS: Final = 18.0
 
 GONE: Final = 499
 """The status of an answer to a client that is gone; it is never read."""
+
+SENTENCES: Final = frozenset({"incomplete", "notes", "note", "problem", "groups_problem", "problems", "gone"})
+"""Fields of answers that are sentences about the store."""
 
 PLAIN: Final = {
     "Cache-Control": "no-store",
@@ -267,15 +270,31 @@ class Api:
 def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker: Looker) -> bytes:
     """Answer on a thread, which may wait for the disk."""
     context.check()
+    asked = {value for value in msgspec.to_builtins(question).values() if isinstance(value, str)}
     try:
         answer = endpoint.work(context, question)
     except PatternsStopped:
         raise ClientGone from None
     except RocketLensError as error:
         looker.note(endpoint, context, question, [], error)
+        refusal = refusal_of(error)
+        said = context.readable(str(refusal), asked)
+        if said != str(refusal):
+            raise ApiError(refusal.status, refusal.detail.code, said) from None
         raise
     looker.note(endpoint, context, question, [] if endpoint.shows is None else endpoint.shows(question, answer))
-    return answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+    return answer if isinstance(answer, bytes) else msgspec.json.encode(_readable(context, answer, asked))
+
+
+def _readable(context: RequestContext, answer: Any, asked: Collection[str]) -> Any:
+    """An answer whose sentences about the store name no topic that the client may not read."""
+    for name in SENTENCES.intersection(answer.__struct_fields__):
+        said = getattr(answer, name)
+        if isinstance(said, str):
+            setattr(answer, name, context.readable(said, asked))
+        elif said:
+            setattr(answer, name, list(dict.fromkeys(context.readable(each, asked) for each in said)))
+    return answer
 
 
 async def _outcome(pull: HeldPull) -> None:

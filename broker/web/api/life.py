@@ -165,14 +165,17 @@ def _filter_of(context: RequestContext, group: str, topic: str) -> KnownFilter |
 def _may_see(context: RequestContext, event: Event, read: Container[int | None]) -> bool:
     """Whether an event may be shown; `read` are the numbers of the messages of which some record may be.
 
-    A consumer's trace names no topic, so it may if any of the records may.
+    A consumer's trace names no topic, so it may if any of the records may, and if the account may see the group.
     """
     if event.message is not None:
         return context.may_read_message(event.message)
-    assert event.trace is not None
-    return context.account is None or (
-        event.number in read if event.trace.topic is None else context.may_read(event.trace.topic)
-    )
+    trace = event.trace
+    assert trace is not None
+    if context.account is None:
+        return True
+    if trace.topic is not None:
+        return context.may_read(trace.topic)
+    return event.number in read and (trace.group is None or context.may_see_group(trace.group))
 
 
 def _event(event: Event) -> LifeEvent:

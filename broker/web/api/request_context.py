@@ -2,11 +2,12 @@
 
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from broker.security.accounts import Account, Permission
-from broker.security.answer_rights import may_read
 from broker.security.needs import group_resource
+from broker.security.topic_rights import may_read, permits_topic, readable
 from broker.service.broker_service import BrokerService
 from broker.web.api.errors import ApiError, ClientGone, forbidden, not_found
 from protocol.errors import ConfigError, StoreError
@@ -70,7 +71,11 @@ class RequestContext:
 
     def may_read(self, topic: str) -> bool:
         """Whether messages of a topic may be seen."""
-        return self.account is None or self.account.permits(topic, Permission.SUB)
+        return self.account is None or permits_topic(self.account, topic, (self.service.origins,))
+
+    def readable(self, text: str, asked: Collection[str]) -> str:
+        """A sentence about the store as this client may read it; `asked` are the texts of its question."""
+        return text if self.account is None else readable(self.account, text, self.service.origins, asked)
 
     def may_read_message(self, message: Message) -> bool:
         """Whether a message may be seen: by its topic, and by that it was sent to if it is the copy of one."""

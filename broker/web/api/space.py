@@ -14,12 +14,12 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from broker.security.answer_rights import denied_resource
+from broker.security.topic_rights import StoredOrigin, denied_resource
 from broker.web.api.endpoint import Limit, Question
 from broker.web.api.kept_work import KeptWorks, Report
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
-from protocol.system_topics import Origin
+from protocol.system_topics import holds_its_own_alone
 from storage.search.find import message_at
 from storage.space.breakdown import COUNTED_BY, NameCount, count_fields, hides_counts, inexact_counts, name_counts
 from storage.space.broker_settings import BrokerSettings
@@ -35,9 +35,6 @@ OLDEST_SECONDS: Final = 7 * 24 * 3600
 
 TURN_SECONDS: Final = 0.2
 """How often a counting that waits for another store's looks whether a client still asks for it."""
-
-_OF_TOPICS: Final = ("topic", "queue", "tag")
-"""Counts whose names begin with a topic."""
 
 
 class SpaceQuestion(Question):
@@ -150,13 +147,12 @@ class _Large:
     """A large message, and where it was sent to: its reader needs the right to that as well."""
 
     line: LargeMessage
-    origin: Origin | None
+    origin: StoredOrigin | None
 
     def may_be_read(self, context: RequestContext) -> bool:
-        message = self.line.message
-        if message is None or self.origin is None:
-            return context.account is None or context.account.is_unbounded
-        return context.account is None or denied_resource(context.account, message.topic, self.origin) is None
+        if context.account is None or context.account.is_unbounded:
+            return True
+        return self.origin is not None and denied_resource(context.account, self.origin) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +237,7 @@ def _large(context: RequestContext, size: int, physical_offset: int) -> _Large:
     message, damage = message_at(context.store, physical_offset)
     line = None if message is None else line_of(context.kept_mask.message(message), damage=damage)
     large = LargeMessage(bytes=size, physical_offset=physical_offset, message=line, damage=damage)
-    return _Large(large, None if message is None else context.service.origins.of(message))
+    return _Large(large, None if message is None else StoredOrigin.of(message, context.service.origins))
 
 
 def _outcome(context: RequestContext, counted: _Counted, limit: int) -> SpaceOutcome:
@@ -269,10 +265,19 @@ def _outcome(context: RequestContext, counted: _Counted, limit: int) -> SpaceOut
 
 
 def _readable(context: RequestContext, kind: str, rows: list[NameCount]) -> list[NameCount]:
-    """The rows that may be seen: senders and hours are of all topics together."""
-    if context.account is None or kind not in _OF_TOPICS:
+    """The rows that may be seen.
+
+    Hours are of all topics together. So are senders, whose addresses are in messages; and tags where a topic holds
+    messages of others. Both are for accounts to which no topic is denied.
+    """
+    if context.account is None or kind == "hour" or (kind == "host" and context.account.reads_every_topic):
         return rows
-    return [row for row in rows if context.may_read(str(row.names[0]))]
+    if kind == "host":
+        return []
+    seen = [row for row in rows if context.may_read(str(row.names[0]))]
+    if kind != "tag" or context.account.reads_every_topic:
+        return seen
+    return [row for row in seen if holds_its_own_alone(str(row.names[0]))]
 
 
 def _table(kind: str, rows: list[NameCount], limit: int) -> SpaceTable:
