@@ -12,9 +12,10 @@ A rule is a text, one of
 | `charset=gbk` | nothing: it says that bodies may be text of this charset too |
 
 Asterisks stand for what is hidden. A body that the rules cannot be applied to is hidden whole: one that is no JSON
-where there is a path, one that is no text where there is a pattern, one that cannot be decompressed or unpacked, and
-one that holds a batch of messages. Who is shown masked messages must not be able to choose them by what is hidden: see
-the methods `refuse_…`.
+where there is a path, one that is no text where there is a pattern, one that cannot be decompressed or unpacked, one
+that holds a batch of messages, and one that says something of other messages: traces of clients, wherever they were
+sent to, and what brokers note for themselves. Who is shown masked messages must not be able to choose them by what is
+hidden: see the methods `refuse_…`.
 """
 
 import codecs
@@ -29,18 +30,19 @@ import msgspec
 
 from protocol import properties as names
 from protocol.body_content import UTF_8, charset_of, text_in, unpack
-from protocol.errors import ConfigError, CorruptRecord, StoreError
+from protocol.compression import Budget
+from protocol.errors import ConfigError, StoreError
 from protocol.host_address import HIDDEN_HOST
 from protocol.message import Message
-from protocol.message_layout import RECORD
 from protocol.sys_flag import COMPRESSION_TYPE_MASK, SysFlag, has_inner_messages
 from protocol.system_properties import PLACES, repeating
-from protocol.system_topics import TRACE_TOPIC
+from protocol.system_topics import Content, content_of, origin_of
+from protocol.trace import holds_traces
 
 if TYPE_CHECKING:  # the library takes long to import: it is where a path is compiled
     from jsonpath import CompoundJSONPath, JSONPath
 
-MASKED: Final = "***"
+MASKED: Final = names.MASKED
 
 BODY: Final = "body"
 PROPERTIES: Final = "properties"
@@ -93,7 +95,6 @@ class Mask:
             if field in fields or name in properties or PROPERTIES in fields:
                 fields.add(field)
                 properties.add(name)
-        holds_more = bool(properties or patterns[PROPERTIES])
         properties.update(copy for field in fields for copy in repeating(field))
         self.fields = frozenset(fields)
         """Fields that are hidden."""
@@ -101,13 +102,12 @@ class Mask:
         self.changes_bodies = BODY in fields or bool(self._paths or self._body_patterns)
         """Whether bodies may be other ones than they are."""
         changes = self.changes_bodies or bool(properties or self.property_patterns) or PROPERTIES in fields
-        self._hides_batches = holds_more or self.changes_bodies or PROPERTIES in fields
         if changes:  # the checksum of a record, by which what is hidden in it could be guessed
             properties.add(names.PROPERTY_CRC)
         self.properties = frozenset(properties)
         """Properties that are hidden; all are where `fields` has `properties`."""
         self.changes = changes
-        """Whether bodies or properties may be other ones than they are; else only hosts are."""
+        """Whether anything is hidden."""
 
     def __bool__(self) -> bool:
         return bool(self.rules)
@@ -123,36 +123,40 @@ class Mask:
 
     def message(self, message: Message) -> Message:
         """A message without what is hidden of it, the same object where nothing is; sizes and times stay."""
-        if not self.rules:
+        if not self.changes:
             return message
+        stored, is_report = _looked_into(message)
         fields: dict[str, Any] = {}
-        if self.changes:
-            shown = self.property_texts(message.properties)
-            if shown != message.properties:
-                fields["properties_bytes"] = names.encode_properties(shown)
+        shown = self.property_texts(message.properties)
+        if self.hides_keys(is_report=is_report) and names.KEYS in shown:
+            shown[names.KEYS] = MASKED
+        if shown != message.properties:
+            fields["properties_bytes"] = names.encode_properties(shown)
         for host in ("born_host", "store_host"):
             if host in self.fields:
                 fields[host] = HIDDEN_HOST
         if self.changes_bodies:
             fields["body_crc"] = 0
-        try:
-            stored = message.decoded_body()
-            if message.budget is not None and self.changes_bodies and message.content().error is not None:
-                raise CorruptRecord(RECORD, what="more is packed in the messages of a batch than is looked into")
-            body = MASKED.encode() if self.hides_body(message.sys_flag, message.topic) else self.body(stored)
-        except StoreError:
-            stored, body = b"", MASKED.encode() if self.changes_bodies else b""
+        is_whole = self.hides_body(message.sys_flag, is_report=is_report)
+        body = MASKED.encode() if stored is None or is_whole else self.body(stored)
         if body is not stored:
             fields |= {"stored_body": body, "sys_flag": message.sys_flag & _WHOLE_BODY, "body_crc": 0}
         return replace(message, **fields) if fields else message
 
-    def hides_body(self, sys_flag: int, topic: str) -> bool:
-        """Whether the body of a message is hidden whatever it is: a batch and traces hold more than a body."""
-        if BODY in self.fields:
-            return True
-        if topic == TRACE_TOPIC:
-            return bool(self.fields or self.changes)
-        return self._hides_batches and has_inner_messages(sys_flag)
+    def hides_whole(self, message: Message) -> bool:
+        """Whether the body of a message is hidden whatever it is, so that nothing may be found by it."""
+        return self.changes and self.hides_body(message.sys_flag, is_report=_looked_into(message)[1])
+
+    def hides_body(self, sys_flag: int, *, is_report: bool) -> bool:
+        """Whether the body of a message is hidden whatever it is: batches and reports hold more than a body.
+
+        `is_report` is what :func:`may_be_report` says of it.
+        """
+        return BODY in self.fields or (self.changes and (is_report or has_inner_messages(sys_flag)))
+
+    def hides_keys(self, *, is_report: bool) -> bool:
+        """Whether the keys of a message are hidden: those of a report are unique keys and keys of others."""
+        return "keys" in self.fields or (is_report and "unique_key" in self.fields)
 
     def body(self, body: bytes | memoryview) -> bytes | memoryview:
         """A body that consumers get, without what is hidden; the same object where nothing is.
@@ -216,7 +220,10 @@ class Mask:
 
     def refuse_expression(self, properties: Iterable[str]) -> None:
         """As `refuse`, for an expression over some properties, which may say what they are not."""
-        self.refuse(*(f"{PROPERTY}{name}" for name in properties))
+        asked = tuple(properties)
+        self.refuse(*(f"{PROPERTY}{name}" for name in asked))
+        if names.KEYS in asked:  # which in traces are unique keys
+            self.refuse("unique_key")
         if self.property_patterns:
             raise ConfigError("a pattern masks properties, and what is masked cannot be searched by an expression")
 
@@ -238,6 +245,29 @@ class Mask:
 
 
 NO_MASK: Final = Mask(())
+
+
+def _looked_into(message: Message) -> tuple[bytes | memoryview | None, bool]:
+    """The body of a message that consumers get, None for one that cannot be decompressed; and what it may be."""
+    try:
+        body = message.decoded_body()
+    except StoreError:
+        return None, True
+    return body, may_be_report(origin_of(message).topic, body, message.budget)
+
+
+def may_be_report(topic: str | None, body: bytes | memoryview | None, budget: Budget | None = None) -> bool:
+    """Whether a message may say something of messages of others: by the topic it was sent to, None if that is unknown.
+
+    Else by its body, which is None if it cannot be decompressed: traces may be sent to any topic. One in which more is
+    packed than there is a budget for may be anything.
+    """
+    if topic is not None and content_of(topic) is not Content.MESSAGES:
+        return True
+    if body is None:
+        return True
+    content = unpack(body, budget=budget)
+    return content.error is not None or holds_traces(content.data)
 
 
 def rules_of(text: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import msgspec
 
 from protocol.errors import RocketLensError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
-from protocol.mask import Mask
+from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message
 from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Reading, Space, Topic
 from rocketlens.arguments import (
@@ -148,10 +148,10 @@ class Store:
         question, maximum = key_question(topic, options)
         kind = {"K": "keys", "U": "unique_key", "T": "tags"}[question.index_type]
         self._mask.refuse_value(kind, question.key)
-        found = self._shown(query_store(self._opened(), question, maximum))
-        if self._mask and kind == "keys":  # one that is hidden together with what stands beside it is none
-            return replace(found, messages=tuple(each for each in found if question.key in each.keys))
-        return found
+        if not self._mask or kind != "keys":
+            return self._shown(query_store(self._opened(), question, maximum))
+        # One that is hidden together with what stands beside it is none, and nothing says that it was looked at.
+        return replace(self._shown(query_store(self._opened(), question, maximum, self._mask)), details="")
 
     def find(
         self,
@@ -557,8 +557,11 @@ def commit_log_directories_of(store: Store) -> tuple[Path, ...]:
     return store._arguments.commit_log_directories or ()
 
 
-def query_store(store: "MessageStore", question: KeyQuestion, maximum: int) -> Messages:
-    """The newest `maximum` matches of a store, collected in pages, each below the one before."""
+def query_store(store: "MessageStore", question: KeyQuestion, maximum: int, mask: Mask = NO_MASK) -> Messages:
+    """The newest `maximum` matches of a store, collected in pages, each below the one before.
+
+    With a `mask` those that have the key as they are shown; they come as they are.
+    """
     from storage.life.message_copies import copy_topics, query_with_copies
     from storage.life.origins import Origins
 
@@ -568,7 +571,7 @@ def query_store(store: "MessageStore", question: KeyQuestion, maximum: int) -> M
     while True:
         page = msgspec.structs.replace(query, maximum=min(maximum - len(messages), PAGE))
         found = query_with_copies(store.query, page, topics, origins)
-        messages = found.messages + messages
+        messages = [each for each in found.messages if not mask or question.key in mask.message(each).keys] + messages
         if len(messages) >= maximum or found.cursor is None:
             break
         query = msgspec.structs.replace(query, before_physical_offset=found.cursor)

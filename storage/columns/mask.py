@@ -6,20 +6,26 @@ them too. Masking the body masks its CRC, by which it could be guessed.
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from protocol import mask as rules
 from protocol.mask import Mask
+from protocol.properties import KEYS
 from protocol.system_properties import PLACES
+from protocol.system_topics import Stage, origin_of, stage_of
 from storage.columns.message_columns import Column, Columns, python_values
 from storage.columns.names import PROPERTIES_OF
 from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, TextPlaces, Texts
 from storage.patterns.mask import BoundedMask
 
 MASKED: Final = rules.MASKED.encode()
+
+_OF_REPORTS: Final = ("topic", "body", "properties")
+"""Columns that say whether a message is a report about others."""
+_WITH_KEYS: Final = frozenset({"keys", "properties"})
 
 
 class ColumnMask:
@@ -36,8 +42,16 @@ class ColumnMask:
 
     def reading(self, names: Sequence[str]) -> tuple[str, ...]:
         """Some columns, and those without which it is not known what of them is to be masked."""
-        needed = ("topic", "sys_flag") if "body" in names or "body_crc" in names else ()
+        needed: tuple[str, ...] = ()
+        if self._mask.changes and rules.BODY not in self._mask.fields and not {"body", "body_crc"}.isdisjoint(names):
+            needed = (*_OF_REPORTS, "sys_flag")
+        elif self._hides_keys_of_reports(names):
+            needed = _OF_REPORTS
         return (*names, *(name for name in needed if name not in names))
+
+    def _hides_keys_of_reports(self, names: Iterable[str]) -> bool:
+        mask = self._mask
+        return mask.hides_keys(is_report=True) and "keys" not in mask.fields and not _WITH_KEYS.isdisjoint(names)
 
     def apply(self, columns: Columns, names: Sequence[str] | None = None) -> Columns:
         """Columns that were read as :meth:`reading` says, with asterisks; `names` of them, by default all.
@@ -52,20 +66,28 @@ class ColumnMask:
                 shown[name] = _hidden(shown[name])
             elif name in PROPERTIES_OF or name == rules.PROPERTIES:
                 shown[name] = self._with_patterns(name, shown[name])
-        if "body" in shown or "body_crc" in shown:
-            self._hide_bodies(columns, shown)
-        properties = shown.get("properties")
+        hides_keys = self._hides_keys_of_reports(shown)
+        hides_bodies = self._mask.changes and not {"body", "body_crc"}.isdisjoint(shown)
+        reports = np.zeros(columns.count, np.bool_)
+        if hides_keys or (hides_bodies and rules.BODY not in self._mask.fields):
+            reports = _reports(columns)
+        if hides_bodies:
+            self._hide_bodies(columns, shown, reports)
+        keys, properties = shown.get("keys"), shown.get("properties")
+        if hides_keys and isinstance(keys, TextLists):
+            rows = np.flatnonzero(np.repeat(reports, np.diff(keys.offsets))).tolist()
+            shown["keys"] = TextLists(keys.offsets, _with(keys.texts, rows, [MASKED] * len(rows)))
         if isinstance(properties, TextMaps) and self._mask.changes:
-            shown["properties"] = self._without(properties)
+            shown["properties"] = self._without(properties, reports if hides_keys else None)
         return Columns(columns.count, shown, columns.unreadable)
 
-    def _hide_bodies(self, columns: Columns, shown: dict[str, Column]) -> None:
+    def _hide_bodies(self, columns: Columns, shown: dict[str, Column], reports: npt.NDArray[np.bool_]) -> None:
         mask, body = self._mask, shown.get("body")
-        if mask.hides_body(0, ""):
+        if rules.BODY in mask.fields:
             whole = np.ones(columns.count, np.bool_)
         else:
-            pairs = zip(*(python_values(name, columns[name]) for name in ("sys_flag", "topic")), strict=True)
-            whole = np.array([mask.hides_body(flags, topic) for flags, topic in pairs], np.bool_)
+            pairs = zip(python_values("sys_flag", columns["sys_flag"]), reports.tolist(), strict=True)
+            whole = np.array([mask.hides_body(flags, is_report=is_report) for flags, is_report in pairs], np.bool_)
         if isinstance(body, Texts):
             shown["body"] = _hidden(body) if whole.all() else self._with_bodies(body, whole)
         if "body_crc" in shown:
@@ -120,14 +142,33 @@ class ColumnMask:
         made = [(row, text) for row, text in zip(asked, shown, strict=True) if text != values[row]]
         return _with(texts, [row for row, _ in made], [shown.encode() for _, shown in made])
 
-    def _without(self, maps: TextMaps) -> TextMaps:
-        """Maps with asterisks for the values of the properties that are hidden."""
+    def _without(self, maps: TextMaps, reports: npt.NDArray[np.bool_] | None) -> TextMaps:
+        """Maps with asterisks for the values of the properties that are hidden, and for the keys of some rows."""
         if rules.PROPERTIES in self._mask.fields:
             masked = ~_named(maps.names, PLACES - self._mask.properties)
         else:
             masked = _named(maps.names, self._mask.properties)
+        if reports is not None:
+            masked |= _named(maps.names, (KEYS,)) & np.repeat(reports, np.diff(maps.offsets))
         rows = np.flatnonzero(masked).tolist()
         return TextMaps(maps.offsets, maps.names, _with(maps.values, rows, [MASKED] * len(rows)))
+
+
+class _Named(NamedTuple):
+    """A record as far as its origin is in it."""
+
+    topic: str
+    properties: dict[str, str]
+
+
+def _reports(columns: Columns) -> npt.NDArray[np.bool_]:
+    """Which messages may say something of messages of others."""
+    topics, bodies = (python_values(name, columns[name]) for name in ("topic", "body"))
+    origins: list[str | None] = topics
+    if any(stage_of(topic) is not Stage.DELIVERED for topic in {*topics}):
+        properties = python_values("properties", columns["properties"])
+        origins = [origin_of(_Named(*each)).topic for each in zip(topics, properties, strict=True)]
+    return np.array([rules.may_be_report(*each) for each in zip(origins, bodies, strict=True)], np.bool_)
 
 
 def read_mask(texts: Iterable[str]) -> ColumnMask:

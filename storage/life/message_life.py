@@ -176,9 +176,12 @@ def _numbered(event: Event, messages: Sequence[Sequence[Record]]) -> Event:
 def _shown(event: Event, mask: Mask) -> Event:
     if event.message is not None:
         return replace(event, message=mask.message(event.message)) if mask else event
-    if event.trace is not None and event.trace.client_host is not None and "born_host" in mask.fields:
-        return replace(event, trace=msgspec.structs.replace(event.trace, client_host=MASKED))
-    return event
+    trace = event.trace
+    if trace is None or not mask.changes:
+        return event
+    # It stood in a body that is hidden whole. The id of the request begins with the consumer's address.
+    host, request = (text and MASKED for text in (trace.client_host, trace.request_id))
+    return replace(event, trace=msgspec.structs.replace(trace, client_host=host, request_id=request))
 
 
 class _Teller:

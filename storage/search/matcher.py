@@ -69,10 +69,9 @@ class Matcher:
             raise Unreadable(str(error)) from error
         if not messages:
             raise Unreadable(f"{message.physical_offset}: a batch without messages")
-        shown = map(self.mask.message, messages) if self.mask else messages
         budget = Budget()
         try:
-            return [each for each in shown if self._matches(each, budget)]
+            return [shown for each in messages if self._matches(shown := self.mask.message(each), each, budget)]
         except PatternLimit as error:
             raise Unreadable("a pattern does not come to an end with it") from error
 
@@ -108,9 +107,10 @@ class Matcher:
             return False
         return criteria.topic is None or message.topic == criteria.topic
 
-    def _matches(self, message: Message, budget: Budget) -> bool:
-        is_from = self.born_host is None or self.born_host.holds(message)
-        return is_from and self._has_names(message) and self._has_content(message, budget)
+    def _matches(self, shown: Message, message: Message, budget: Budget) -> bool:
+        """Whether a message matches as it is shown; by a body that is hidden whole none does."""
+        is_from = self.born_host is None or self.born_host.holds(shown)
+        return is_from and self._has_names(shown) and self._has_content(shown, message, budget)
 
     def _has_names(self, message: Message) -> bool:
         criteria = self.criteria
@@ -123,19 +123,20 @@ class Matcher:
             return False
         return self.expression is None or self.expression.matches_commit_log(message.properties_bytes)
 
-    def _has_content(self, message: Message, budget: Budget) -> bool:
+    def _has_content(self, message: Message, unmasked: Message, budget: Budget) -> bool:
         body: bytes | memoryview = b""
+        is_hidden = self._needs_body and self.mask.hides_whole(unmasked)
         if self._needs_body:
             try:
-                body = message.decoded_body(budget=budget)
+                body = (unmasked if is_hidden else message).decoded_body(budget=budget)
             except StoreError as error:
                 raise Unreadable(str(error)) from error
             largest = self.criteria.maximum_size
             if len(body) < self.criteria.minimum_size or (largest is not None and len(body) > largest):
                 return False
-        if self._says(message, body):
+        if self._says(message, None if is_hidden else body):
             return True
-        if not self._looks_into_body:
+        if not self._looks_into_body or is_hidden:
             return False
         content = unpack(body, budget=budget)
         if content.packings and self._says(message, content.data):
@@ -144,17 +145,17 @@ class Matcher:
             raise Unreadable(content.error)
         return False
 
-    def _says(self, message: Message, body: bytes | memoryview) -> bool:
-        """Whether a body, as it is or unpacked, and the properties hold what is looked for in them."""
+    def _says(self, message: Message, body: bytes | memoryview | None) -> bool:
+        """Whether a body, as it is or unpacked, and the properties hold what is looked for in them; None is hidden."""
         if self.criteria.contains is not None and not self._contains(self.criteria.contains, message, body):
             return False
         if self.regex is not None and not self._fits(self.regex, message, body):
             return False
-        return self.json is None or any(self.json.matches([body]))
+        return self.json is None or (body is not None and any(self.json.matches([body])))
 
-    def _contains(self, data: bytes, message: Message, body: bytes | memoryview) -> bool:
+    def _contains(self, data: bytes, message: Message, body: bytes | memoryview | None) -> bool:
         place = self.criteria.place
-        if place is not SearchPlace.PROPERTIES and self._holds(data, body):
+        if body is not None and place is not SearchPlace.PROPERTIES and self._holds(data, body):
             return True
         return place is not SearchPlace.BODY and any(data in value for value in _values(message))
 
@@ -163,9 +164,9 @@ class Matcher:
             return data in (body if isinstance(body, bytes) else bytes(body))
         return self._text in text_with_replacements(body, self.charset)
 
-    def _fits(self, regex: PatternCondition, message: Message, body: bytes | memoryview) -> bool:
+    def _fits(self, regex: PatternCondition, message: Message, body: bytes | memoryview | None) -> bool:
         place = self.criteria.place
-        bodies = [body] if place is not SearchPlace.PROPERTIES else []
+        bodies = [body] if body is not None and place is not SearchPlace.PROPERTIES else []
         return any(regex.matches(bodies, list(message.properties.values()) if place is not SearchPlace.BODY else ()))
 
 

@@ -5,7 +5,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java
-from protocol.mask import Mask
+from protocol.mask import PROPERTIES, Mask
+from protocol.properties import BORN_HOST
 from storage.amounts import bytes_text
 from storage.space.tally import HOUR_MS, Counts, Tally
 
@@ -54,11 +55,18 @@ def counts_of(tally: Tally, kind: str) -> Counts[Any]:
     return by_kind[kind]
 
 
+def _hides_properties(mask: Mask) -> bool:
+    return PROPERTIES in mask.fields or bool(mask.property_patterns)
+
+
 def hides_counts(mask: Mask, kind: str) -> bool:
     """Whether counts by one of :data:`COUNTED_BY` would say what a mask hides."""
     if kind == "tag":
-        return "tags" in mask.fields or bool(mask.property_patterns)
-    return kind == "host" and "born_host" in mask.fields
+        return "tags" in mask.fields or _hides_properties(mask)
+    if kind != "host":
+        return False
+    # Behind a proxy the sender is in a property.
+    return "born_host" in mask.fields or BORN_HOST in mask.properties or _hides_properties(mask)
 
 
 def name_counts(tally: Tally, kind: str, most: int | None = None) -> list[NameCount]:

@@ -3,15 +3,19 @@
 import gzip
 import json
 import pickle
+import re
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rocketlens as face
+from golden_store import CASES, unpack
 from protocol.errors import ConfigError
-from protocol.mask import Mask, rules_of, rules_of_file
+from protocol.mask import Mask, may_be_report, rules_of, rules_of_file
 from protocol.message import Message, decode_message
 from store_writer import StoreWriter
 
@@ -275,3 +279,40 @@ def text_of(message: Message) -> str:
             *(message.message_id, message.offset_message_id),
         ]
     )
+
+
+class TestReports:
+    """What says something of other messages is hidden whole, wherever it lies."""
+
+    @pytest.mark.parametrize("topic", ["RMQ_SYS_TRACE_TOPIC", "rmq_sys_TRACE_DATA_cn-1", "MyTraceTopic"])
+    @pytest.mark.parametrize("rule", ["keys", "tags", "unique_key", "hosts", "born_host", "store_host", "properties.x"])
+    def test_a_recorded_trace_says_nothing_under_any_rule(self, tmp_path: Path, topic: str, rule: str) -> None:
+        root = unpack("store", tmp_path, archives=CASES / "M1-mask-traces")
+        with face.open(root) as plain, face.open(root, mask=[rule]) as masked:
+            (whole,), (shown,) = plain.pull(topic, 0, 0), masked.pull(topic, 0, 0)
+        assert {b"key-secret-1", b"TagSecret", b"10.9.8.7"} <= {*re.findall(rb"[\w.-]{5,}", whole.body)}
+        assert (shown.body, shown.body_crc) == (b"***", 0)
+
+    @pytest.mark.parametrize("packed", [bytes, gzip.compress])
+    @pytest.mark.parametrize("kind", ["Pub", "SubBefore", "SubAfter", "EndTransaction", "Recall"])
+    def test_a_trace_is_known_by_its_body(self, packed: Callable[[bytes], bytes], kind: str) -> None:
+        for text in (f"{kind}\x011700000000000\x01", f"junk\x02{kind}\x01"):
+            assert may_be_report("T", packed(text.encode()))
+        for text in (kind, f"a {kind}\x01", f'{{"kind":"{kind}"}}'):
+            assert not may_be_report("T", packed(text.encode()))
+
+    def test_what_cannot_be_looked_into_may_be_one(self, writer: StoreWriter) -> None:
+        assert may_be_report("T", None)
+        assert may_be_report("T", gzip.compress(b"text", mtime=0)[:-1])
+        message = stored(writer, zlib.compress(b"text")[:-4], sys_flag=1)
+        assert (Mask(("keys",)).message(message).body, Mask(("charset=gbk",)).message(message)) == (b"***", message)
+
+    def test_keys_of_a_trace_go_with_unique_keys_and_those_of_others_stay(self, writer: StoreWriter) -> None:
+        trace = stored(writer, b"Pub\x011\x01", keys="UNIQUE1 order-1")
+        assert Mask(("unique_key",)).message(trace).properties["KEYS"] == "***"
+        assert Mask(("tags",)).message(trace).keys == ["UNIQUE1", "order-1"]
+
+    def test_an_expression_over_keys_is_refused_where_unique_keys_are_hidden(self) -> None:
+        with pytest.raises(ConfigError, match="cannot be searched"):
+            Mask(("unique_key",)).refuse_expression(["KEYS"])
+        Mask(("unique_key",)).refuse_expression(["card"])

@@ -169,3 +169,20 @@ def test_programs_get_masked_messages_too(stores: list[StoreWriter]) -> None:
         assert store.space().tags == ()
         with pytest.raises(ConfigError, match="cannot be searched"):
             store.view(f"U-{FIRST}")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--verbose"]], ids=" ".join)
+def test_a_unique_key_among_the_keys_of_a_trace_is_found_no_more_than_one_that_is_nowhere(
+    tmp_path: Path, form: list[str]
+) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("MyTraceTopic", b"Pub\x011700000000000\x01", keys="UNIQUE-1 order-1", unique_key="T1")
+    writer.close()
+    said = []
+    for key in ("UNIQUE-1", "UNIQUE-2"):
+        outcome = rocketlens(
+            "query", writer.root, "--topic", "MyTraceTopic", "--key", key, "--mask", "unique_key", *form
+        )
+        said.append((outcome.code, outcome.output, outcome.errors.replace(key, "KEY")))
+    assert said[0] == said[1]
+    assert said[0][:2] == (1, b"")

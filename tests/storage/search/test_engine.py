@@ -4,6 +4,7 @@ import gzip
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -433,3 +434,30 @@ def test_a_recorded_sender_behind_a_proxy_is_found_and_the_proxy_is_called_one(
     said = [note for note in steps[-1].notes if "proxy" in note]
     assert len(said) == notes
     assert not said or said[0].startswith("5 messages")
+
+
+@pytest.mark.parametrize("rule", ["keys", "tags", "unique_key", "hosts", "properties.card"])
+def test_nothing_is_found_by_a_body_that_is_hidden_whole(tmp_path: Path, rule: str) -> None:
+    """A trace in a topic of one's own repeats keys and hosts of others; what else there is of it is found."""
+    writer = StoreWriter(tmp_path / "store")
+    for topic, body in (("Orders", b'{"n":"secret-1"}'), ("MyTraceTopic", b"Pub\x011700000000000\x01secret-1\x02")):
+        writer.append(topic, body, properties={"colour": f"red of {topic}"})
+    writer.append("B", zlib.compress(b"Pub\x01secret-1\x02"), sys_flag=1)
+    writer.close()
+    order, trace, packed = ([(each.physical_offset, 0)] for each in writer.written)
+    for criteria in (
+        Criteria(contains=b"secret-1"),
+        Criteria(contains=b"secret-1", charset="gbk"),
+        Criteria(regex="secret-1"),
+        Criteria(regex=r"^\*\*\*$|secret-1"),
+        Criteria(regex=r"^$|secret-1", place=SearchPlace.BODY),
+        Criteria(contains=b"secret-1", place=SearchPlace.ANY),
+    ):
+        assert found(writer.root, criteria) == order + trace + packed
+        masked = replace(criteria, masked=(rule,))
+        assert found(writer.root, masked) == order, criteria
+    for content in (Criteria(regex=r"^\*\*\*$"), Criteria(contains=b"*"), Criteria(json_path="$.n=secret-1")):
+        assert found(writer.root, replace(content, masked=(rule,))) in ([], order)
+    kept = Criteria(contains=b"red of MyTraceTopic", place=SearchPlace.ANY, masked=(rule,))
+    assert found(writer.root, kept) == trace
+    assert found(writer.root, Criteria(minimum_size=20, masked=(rule,))) == trace
