@@ -19,6 +19,7 @@ from protocol.errors import (
     FilterSyntaxError,
     FrameTooLarge,
     NotAStore,
+    PlantedFile,
     ProtocolError,
     QueueBeingSearched,
     RocketLensError,
@@ -96,7 +97,7 @@ def test_the_tree_is_the_one_in_the_docstring() -> None:
         ),
         ProtocolError: (BadFrame, BadCommand, BadHeader, BadMessageId),
         BadFrame: (FrameTooLarge,),
-        StoreError: (CorruptRecord, TruncatedFile, NotAStore),
+        StoreError: (CorruptRecord, TruncatedFile, NotAStore, PlantedFile),
     }
     for parent, children in tree.items():
         assert all(child.__bases__ == (parent,) for child in children)

@@ -77,6 +77,7 @@ def test_a_file_holds_what_its_ranges_have_in_the_order_of_the_log(
         return
     assert chosen[-1][1] - 1 == right[-1][1]
     path = tmp_path / "file"
+    path.unlink(missing_ok=True)
     write_index_file(path, tail, chosen, SLOTS, 400)
     assert sorted(entries_of(path)) == sorted(right)
     assert [offset for _, offset in entries_of(path)] == [offset for _, offset in right]
