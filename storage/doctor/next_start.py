@@ -183,11 +183,11 @@ def _move_in(store: OpenedStore) -> str:
     new, old = shlex.quote(str(_free_name(root))), shlex.quote(str(root))
     steps = [f"test -d {new}/{INDEX}", "T=$(date -u +%Y%m%d%H%M%S)"]
     if root.stat().st_uid != os.geteuid():
-        steps.append(f"chown -R --reference={old} {new}")
-    steps += [f"mv {old}/{name} {old}/{name}.{BACKUP}-$T" for name in REBUILT if (root / name).exists()]
+        steps.append(f"chown -Rh --reference={old} {new}")
+    steps += [f"mv -T {old}/{name} {old}/{name}.{BACKUP}-$T" for name in REBUILT if (root / name).exists()]
     steps.append(f"mv {new}/* {old}/")
     if store.state.abort:
-        steps.append(f"mv {old}/{ABORT} {old}/{ABORT}.{BACKUP}")
+        steps.append(f"mv -T {old}/{ABORT} {old}/{ABORT}.{BACKUP}")
     return f"{store.command('rebuild all')} --out {new}; {' && '.join(steps)}"
 
 

@@ -77,7 +77,7 @@ def test_a_log_behind_the_damage_is_made_whole_by_a_rebuild_beside_the_store(tmp
     assert remedy.startswith(
         f"rocketlens rebuild all '{root}' --out '{root}-rebuilt'; test -d '{root}-rebuilt'/index && "
     )
-    assert remedy.endswith(f" && mv '{root}-rebuilt'/* '{root}'/ && mv '{root}'/abort '{root}'/abort.bak")
+    assert remedy.endswith(f" && mv '{root}-rebuilt'/* '{root}'/ && mv -T '{root}'/abort '{root}'/abort.bak")
 
 
 @pytest.mark.parametrize("owned", [True, False])
@@ -89,7 +89,10 @@ def test_the_line_moves_in_what_was_made_and_keeps_what_was_there(
     if not owned:
         monkeypatch.setattr(os, "geteuid", lambda: root.stat().st_uid + 1)
     remedy = first(examine(root)).remedy
-    assert ("chown -R --reference=" in remedy) is not owned
+    assert ("chown -Rh --reference=" in remedy) is not owned
+    # The owner of the store may have planted where the names of backups lead: root must move nothing there.
+    (tmp_path / "elsewhere").mkdir()
+    (root / "abort.bak").symlink_to(tmp_path / "elsewhere")
     command = tmp_path / "bin" / "rocketlens"
     command.parent.mkdir()
     command.write_text('#!/bin/sh\n[ "$*" = "$EXPECTED" ] && mkdir -p "$5/index/new" "$5/consumequeue/new"; exit 4\n')
@@ -103,6 +106,7 @@ def test_the_line_moves_in_what_was_made_and_keeps_what_was_there(
         names = sorted(path.name.partition("-")[0] for path in root.iterdir() if ".bak" in path.name)
         assert names == ["abort.bak", "checkpoint.bak", "consumequeue.bak", "index.bak"]
         assert not (root / "abort").exists()
+        assert not list((tmp_path / "elsewhere").iterdir())
         environment["EXPECTED"] = "no rebuild"
 
 
