@@ -36,7 +36,7 @@ from protocol.host_address import HIDDEN_HOST
 from protocol.message import Message
 from protocol.sys_flag import COMPRESSION_TYPE_MASK, SysFlag, has_inner_messages
 from protocol.system_properties import PLACES, repeating
-from protocol.system_topics import Content, content_of, origin_of
+from protocol.system_topics import TopicContent, content_of, origin_of
 from protocol.trace import holds_traces
 
 if TYPE_CHECKING:  # the library takes long to import: it is where a path is compiled
@@ -262,7 +262,7 @@ def may_be_report(topic: str | None, body: bytes | memoryview | None, budget: Bu
     Else by its body, which is None if it cannot be decompressed: traces may be sent to any topic. One in which more is
     packed than there is a budget for may be anything.
     """
-    if topic is not None and content_of(topic) is not Content.MESSAGES:
+    if topic is not None and content_of(topic) is not TopicContent.MESSAGES:
         return True
     if body is None:
         return True

@@ -36,7 +36,7 @@ class Stage(Enum):
     """Given up by one group."""
 
 
-class Content(Enum):
+class TopicContent(Enum):
     """What the records under a topic hold."""
 
     MESSAGES = "messages"
@@ -53,7 +53,7 @@ class SystemTopic:
 
     name: str
     stage: Stage = Stage.DELIVERED
-    content: Content = Content.MESSAGES
+    content: TopicContent = TopicContent.MESSAGES
     origin: str | None = None
     is_prefix: bool = False
     is_everywhere: bool = False
@@ -107,18 +107,18 @@ SYSTEM_TOPICS: Final = (
     SystemTopic(TIMER_TOPIC, Stage.TIMER, origin=REAL_TOPIC),
     SystemTopic(HALF_TOPIC, Stage.HALF, origin=REAL_TOPIC, is_everywhere=True),
     SystemTopic(ROCKSDB_HALF_TOPIC, Stage.HALF, origin=REAL_TOPIC),
-    SystemTopic(OP_TOPICS[HALF_TOPIC], content=Content.NOTES, is_everywhere=True),
-    SystemTopic(OP_TOPICS[ROCKSDB_HALF_TOPIC], content=Content.NOTES),
+    SystemTopic(OP_TOPICS[HALF_TOPIC], content=TopicContent.NOTES, is_everywhere=True),
+    SystemTopic(OP_TOPICS[ROCKSDB_HALF_TOPIC], content=TopicContent.NOTES),
     SystemTopic(DISCARDED_TOPIC, Stage.DISCARDED, origin=REAL_TOPIC, is_everywhere=True),
-    SystemTopic(TRACE_TOPIC, content=Content.REPORTS, is_everywhere=True),
-    SystemTopic("OFFSET_MOVED_EVENT", content=Content.NOTES, is_everywhere=True),
-    SystemTopic("CHECKPOINT_TOPIC", content=Content.NOTES, is_everywhere=True),
-    SystemTopic(PROXY_TOPIC, content=Content.NOTES),
-    SystemTopic(TRACE_TOPIC_PREFIX, content=Content.REPORTS, is_prefix=True),
-    SystemTopic(REVIVE_TOPIC_PREFIX, content=Content.NOTES, is_prefix=True),
-    SystemTopic(MEMBER_TOPIC_PREFIX, content=Content.NOTES, is_prefix=True),
-    SystemTopic(SYSTEM_TOPIC_PREFIX, content=Content.NOTES, is_prefix=True),
-    SystemTopic("RMQ_SYS_", content=Content.NOTES, is_prefix=True),
+    SystemTopic(TRACE_TOPIC, content=TopicContent.REPORTS, is_everywhere=True),
+    SystemTopic("OFFSET_MOVED_EVENT", content=TopicContent.NOTES, is_everywhere=True),
+    SystemTopic("CHECKPOINT_TOPIC", content=TopicContent.NOTES, is_everywhere=True),
+    SystemTopic(PROXY_TOPIC, content=TopicContent.NOTES),
+    SystemTopic(TRACE_TOPIC_PREFIX, content=TopicContent.REPORTS, is_prefix=True),
+    SystemTopic(REVIVE_TOPIC_PREFIX, content=TopicContent.NOTES, is_prefix=True),
+    SystemTopic(MEMBER_TOPIC_PREFIX, content=TopicContent.NOTES, is_prefix=True),
+    SystemTopic(SYSTEM_TOPIC_PREFIX, content=TopicContent.NOTES, is_prefix=True),
+    SystemTopic("RMQ_SYS_", content=TopicContent.NOTES, is_prefix=True),
 )
 """Every topic of a broker's own. Of several prefixes that fit the first one counts."""
 
@@ -144,15 +144,15 @@ def stage_of(topic: str) -> Stage:
     return Stage.DELIVERED if known is None else known.stage
 
 
-def content_of(topic: str) -> Content:
+def content_of(topic: str) -> TopicContent:
     """What the records that were sent to a topic hold, as far as its name says it."""
     known = system_topic(topic)
-    return Content.MESSAGES if known is None else known.content
+    return TopicContent.MESSAGES if known is None else known.content
 
 
 def holds_its_own_alone(topic: str) -> bool:
     """Whether all that is stored under a topic was sent to it, and says nothing of messages of others."""
-    return stage_of(topic) is Stage.DELIVERED and content_of(topic) is Content.MESSAGES
+    return stage_of(topic) is Stage.DELIVERED and content_of(topic) is TopicContent.MESSAGES
 
 
 def kind_of(topic: str) -> str:

@@ -16,9 +16,9 @@ from protocol.message import Message
 from protocol.system_topics import (
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
-    Content,
     Origin,
     Stage,
+    TopicContent,
     content_of,
     splits,
     stage_of,
@@ -108,7 +108,7 @@ def denied_resource(account: Account, message: StoredOrigin) -> str | None:
     for topic in topics:
         if not account.permits(topic, Permission.SUB):
             return topic
-        is_of_others = message.is_trace or content_of(topic) is not Content.MESSAGES
+        is_of_others = message.is_trace or content_of(topic) is not TopicContent.MESSAGES
         if is_of_others and not (account.reads_every_topic or topic in account.permissions):
             return topic
     return None

@@ -23,7 +23,7 @@ class BoundedMask(Mask):
         """Raises ConfigError for a rule that is none."""
         super().__init__(rules)
         self._should_stop: Stop = lambda: False
-        self._hidden = _Count()
+        self._hidden = _HiddenCount()
 
     @property
     def hidden_whole(self) -> int:
@@ -119,7 +119,7 @@ def mask_of(rules: tuple[str, ...]) -> BoundedMask:
     return BoundedMask(rules)
 
 
-class _Count:
+class _HiddenCount:
     """A number that several threads count up."""
 
     def __init__(self) -> None:
@@ -131,4 +131,4 @@ class _Count:
             self.value += 1
 
 
-_ALL_HIDDEN: Final = _Count()
+_ALL_HIDDEN: Final = _HiddenCount()

@@ -8,9 +8,9 @@ from message_encoding import encode_message
 from protocol.message import Message, decode_message
 from protocol.system_topics import (
     SYSTEM_TOPICS,
-    Content,
     Origin,
     Stage,
+    TopicContent,
     content_of,
     is_known_by,
     kind_of,
@@ -54,9 +54,9 @@ def test_names_are_unique_and_each_finds_its_own_row() -> None:
     assert len({row.name for row in SYSTEM_TOPICS}) == len(SYSTEM_TOPICS)
     for row in SYSTEM_TOPICS:
         assert system_topic(row.name) is row
-    assert content_of("rmq_sys_TRACE_DATA_cn-1") is Content.REPORTS
-    assert content_of("rmq_sys_REVIVE_LOG_c") is Content.NOTES
-    assert content_of("SCHEDULE_TOPIC_XXXX") is Content.MESSAGES
+    assert content_of("rmq_sys_TRACE_DATA_cn-1") is TopicContent.REPORTS
+    assert content_of("rmq_sys_REVIVE_LOG_c") is TopicContent.NOTES
+    assert content_of("SCHEDULE_TOPIC_XXXX") is TopicContent.MESSAGES
 
 
 # What brokers of 5.x store of popped messages, in `tests/golden/cases/A1-A2-B1-pop`, and of 5.3 without ORIGIN_GROUP.

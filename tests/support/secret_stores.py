@@ -25,7 +25,7 @@ from protocol.system_topics import (
     TIMER_TOPIC,
     TRACE_TOPIC,
     TRACE_TOPIC_PREFIX,
-    Content,
+    TopicContent,
 )
 from store_writer import StoreWriter
 
@@ -159,7 +159,9 @@ def secret_store(root: Path, way: Way = Way(), *, knows_group: bool = True) -> S
 
 def is_whole() -> bool:
     """Whether each topic of the table that holds messages, reports or notes is in the store."""
-    of_records = {row.name for row in SYSTEM_TOPICS if row.origin is not None or row.content is not Content.MESSAGES}
+    of_records = {
+        row.name for row in SYSTEM_TOPICS if row.origin is not None or row.content is not TopicContent.MESSAGES
+    }
     told = {TRACE_TOPIC_PREFIX, REVIVE_TOPIC_PREFIX, *NOTES, *TRACES, SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC}
     # Never stored under, or the rest of the names with this prefix, which are notes as the others.
     others = {"rmq_sys_", "RMQ_SYS_", "rmq_sys_SYNC_BROKER_MEMBER_", "CHECKPOINT_TOPIC"}
