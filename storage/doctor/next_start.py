@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import StoreError
+from protocol.errors import RocketLensError, StoreError
 from storage.amounts import count_text, counted
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
+from storage.files.own_directories import HeldDirectory
 from storage.layout.backup_names import BACKUP
 from storage.layout.store_layout import (
     ABORT,
@@ -177,18 +178,33 @@ def _remedy(store: OpenedStore, start: NextStart, path: Path) -> str:
 def _move_in(store: OpenedStore) -> str:
     """One line for a shell: make queues and index of the whole log beside the store, exchange them, take `abort` away.
 
-    A rebuild that met damage ends with another code than 0, so what it made is looked for instead.
+    A rebuild that met damage ends with another code than 0, so what it made is looked for instead. Where the owner of
+    the store could put something else in its place between two steps, and is another user, the line runs as the owner.
     """
     root = store.layout.root.absolute()
+    status = root.stat()
+    is_other, as_owner = status.st_uid != os.geteuid(), not _is_safe(root)
     new, old = shlex.quote(str(_free_name(root))), shlex.quote(str(root))
     steps = [f"test -d {new}/{INDEX}", "T=$(date -u +%Y%m%d%H%M%S)"]
-    if root.stat().st_uid != os.geteuid():
+    if is_other and not as_owner:
         steps.append(f"chown -Rh --reference={old} {new}")
     steps += [f"mv -T {old}/{name} {old}/{name}.{BACKUP}-$T" for name in REBUILT if (root / name).exists()]
     steps.append(f"mv {new}/* {old}/")
     if store.state.abort:
         steps.append(f"mv -T {old}/{ABORT} {old}/{ABORT}.{BACKUP}")
-    return f"{store.command('rebuild all')} --out {new}; {' && '.join(steps)}"
+    line = f"{store.command('rebuild all')} --out {new}; {' && '.join(steps)}"
+    if not is_other or not as_owner:
+        return line
+    return f"setpriv --reuid={status.st_uid} --regid={status.st_gid} --clear-groups sh -c {shlex.quote(line)}"
+
+
+def _is_safe(root: Path) -> bool:
+    """Whether nobody else can put another directory in the place of one."""
+    try:
+        with HeldDirectory.open(root) as held:
+            return held.exposure is None
+    except (OSError, RocketLensError):
+        return False
 
 
 def _free_name(root: Path) -> Path:

@@ -131,7 +131,7 @@ class Access:
     def admit_metrics(self, request: Request) -> None:
         """Admit one that asks for metrics, which name topics and groups. Raises `ApiError`, `AuditError`."""
         self.check_host(request.headers.get("host", ""))
-        self.check_site(request, may_open=True)
+        self.check_site(request, may_open=False)
         if self._auth.needs_tls or self._auth.asks_for_metrics:
             self.check_way(request)
         account = self._account_of(request, request.url.path) if self._auth.asks_for_metrics else None

@@ -1,6 +1,7 @@
 """The doctor foretells a broker's start: first of all that it would cut the log, and no advice that would lose it."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -108,6 +109,25 @@ def test_the_line_moves_in_what_was_made_and_keeps_what_was_there(
         assert not (root / "abort").exists()
         assert not list((tmp_path / "elsewhere").iterdir())
         environment["EXPECTED"] = "no rebuild"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_what_the_owner_could_exchange_between_two_steps_is_moved_as_the_owner(tmp_path: Path) -> None:
+    parent = tmp_path / "of its owner"
+    root = parent / "store"
+    make_damaged(root, 4)
+    for path in (parent, root):
+        os.chown(path, 65534, 65534)
+    remedy = first(examine(root)).remedy
+    assert remedy.startswith("setpriv --reuid=65534 --regid=65534 --clear-groups sh -c ")
+    line = shlex.split(remedy)[-1]
+    assert line.startswith(f"rocketlens rebuild all '{root}' --out '{root}-rebuilt'; ")
+    assert "chown" not in line
+    os.chown(parent, 0, 0)
+    assert first(examine(root)).remedy == line.replace(
+        " && T=$(date -u +%Y%m%d%H%M%S) && ",
+        f" && T=$(date -u +%Y%m%d%H%M%S) && chown -Rh --reference='{root}' '{root}-rebuilt' && ",
+    )
 
 
 def test_nothing_is_moved_where_the_rebuild_fails(tmp_path: Path) -> None:
