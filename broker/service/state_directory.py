@@ -107,6 +107,7 @@ def _open_lock(path: Path) -> int:
     except FileNotFoundError:
         new_file(path).close()
         descriptor = open_own(path, os.O_RDWR, also=_ROOT, rights=_RIGHTS)
-    if os.fstat(descriptor).st_uid == os.geteuid():
+    status = os.fstat(descriptor)
+    if status.st_uid == os.geteuid() and status.st_nlink == 1:  # and no second name of another file of ours
         os.fchmod(descriptor, 0o600)  # who can read a file can lock it, and keep a server from starting
     return descriptor

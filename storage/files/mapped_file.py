@@ -129,14 +129,14 @@ class MappedFile(FileView):
         self._descriptor = descriptor
 
     @classmethod
-    def open(cls, path: Path) -> "MappedFile":
-        """Open and map a file; raises StoreError where that is not possible."""
-        return cls(path, open_read_only(path))
+    def open(cls, path: Path, name: Path | None = None) -> "MappedFile":
+        """Open and map a file, which is called `name` from then on; raises StoreError where that is not possible."""
+        return cls(name or path, open_read_only(path))
 
     @classmethod
-    def of(cls, path: Path, known: "MappedFile | None") -> "MappedFile":
+    def of(cls, path: Path, known: "MappedFile | None", name: Path | None = None) -> "MappedFile":
         """A map that there is already, if the path still leads to the same file of the same size; else a new one."""
-        return known if known is not None and known.is_at(path) else cls.open(path)
+        return known if known is not None and known.is_at(path) else cls.open(path, name)
 
     def fileno(self) -> int:
         """The descriptor of the file, for as long as the map is there."""

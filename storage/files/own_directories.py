@@ -44,10 +44,14 @@ _HELD: Final = re.compile(r"(/proc/[0-9]+/fd/[0-9]+)(?:/+(.*))?", re.DOTALL)
 
 
 class Exposure(NamedTuple):
-    """Who may put another directory in the place of one, in words; `to_group`: only the group of one on the way."""
+    """Who may put another directory in the place of one, in words; the widest of what is found on the way.
+
+    `to_group`: only the group of one on the way; `owner`: only that user.
+    """
 
     reason: str
     to_group: bool = False
+    owner: int | None = None
 
 
 class HeldDirectory:
@@ -78,8 +82,7 @@ class HeldDirectory:
         try:
             held = cls(name, *_walk(name, OWN_MODE if make else None))
         except NotADirectoryError:
-            status = os.lstat(name)
-            raise PlantedFile(name, what=f"is not a directory but {kind_of(status)}: move it away") from None
+            raise _no_directory(name) from None
         try:
             require_own(name, os.fstat(held.descriptor))
         except BaseException:
@@ -193,13 +196,24 @@ def temporary_directory(prefix: str, below: Path, *, shared: bool = False) -> It
         held.remove()
 
 
-def make_own(directory: Path) -> None:
-    """Make a directory of our own if need be, which files are written to by its name; raises OSError for any other."""
+def hold_kept(directory: Path, *, writes: bool) -> HeldDirectory:
+    """Hold a directory of files that outlive this process; raises OSError for one that others may have put there.
+
+    With `writes` it belongs to the effective user, and is made if need be. To be read it may also be root's, or that of
+    a user who alone could have put another there. Groups are trusted: container platforms give them all of a volume.
+    """
     try:
-        with HeldDirectory.open(directory, make=True, mode=0o755) as held:
-            held.require_own()
+        try:
+            held = HeldDirectory.open(directory, make=writes, mode=0o755)
+        except NotADirectoryError:
+            raise _no_directory(directory) from None
+        status, exposure = os.fstat(held.descriptor), held.exposure
+        is_theirs = exposure is None or exposure.to_group or exposure.owner == status.st_uid
+        also = frozenset() if writes else frozenset({_ROOT, status.st_uid} if is_theirs else {_ROOT})
+        require_own(directory, status, also=also, rights=stat.S_IWOTH)
     except PlantedFile as error:
         raise PermissionError(errno.EPERM, str(error), str(directory)) from error
+    return held
 
 
 def new_file(path: Path) -> BinaryIO:
@@ -274,6 +288,10 @@ def require_own(
         who = "everybody" if status.st_mode & stat.S_IWOTH else "its group"
         what = f"belongs to {user_text(status.st_uid)}, but {who} may write to it (mode {_mode(status)})"
         raise PlantedFile(path, what=f"{what}: move it away, or take that right away")
+
+
+def _no_directory(path: Path) -> PlantedFile:
+    return PlantedFile(path, what=f"is not a directory but {kind_of(os.lstat(path))}: move it away")
 
 
 def is_below(name: str) -> bool:
@@ -370,7 +388,8 @@ def _descend(
             found = _entry(descriptor, at, name, make if not parts or make is None else make | 0o055)
             status = os.fstat(found)
             here = _exposure(at, os.fstat(descriptor), status)
-            exposure = here or exposure
+            if exposure is None or exposure.to_group:
+                exposure = here or exposure
             if stat.S_ISLNK(status.st_mode):
                 links += 1
                 target = PurePosixPath(_target(at / name, status, found, here, links))
@@ -423,7 +442,7 @@ def _exposure(at: PurePosixPath, directory: os.stat_result, entry: os.stat_resul
     """Who but this user and root may put something else in the place of an entry of a directory."""
     ours = (_ROOT, os.geteuid())
     if directory.st_uid not in ours:
-        return Exposure(f"{at} belongs to {user_text(directory.st_uid)}")
+        return Exposure(f"{at} belongs to {user_text(directory.st_uid)}", owner=directory.st_uid)
     if not directory.st_mode & WRITABLE_FOR_OTHERS:
         return None
     if directory.st_mode & stat.S_ISVTX and entry.st_uid in ours:

@@ -2,10 +2,11 @@
 
 A msgpack file in the state directory, written atomically. Everything in it is keyed by the identity (device, inode,
 size, modification time) of the file that it was found in, and of the segments that it was held against; what does not
-fit is thrown away, and so is a cache that cannot be read.
+fit is thrown away, and so is a cache that cannot be read, or that another user than the directory's may have put there.
 """
 
 import os
+import stat
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -14,7 +15,7 @@ import msgpack
 
 from protocol.errors import PlantedFile
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity
-from storage.files.own_directories import HeldDirectory
+from storage.files.own_directories import HeldDirectory, read_own
 from storage.index.index_file import end_of_entries
 from storage.index.index_shape import IndexShape
 
@@ -54,8 +55,11 @@ class StateCache:
         if directory is None:
             return cls(None)
         try:
-            content = msgpack.unpackb((directory / FILE_NAME).read_bytes(), strict_map_key=False)
-        except (OSError, ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException):
+            with HeldDirectory.open(directory) as held:
+                also = frozenset({0, os.fstat(held.descriptor).st_uid})
+                data = read_own(held.path / FILE_NAME, also=also, rights=stat.S_IWOTH)
+            content = msgpack.unpackb(data, strict_map_key=False)
+        except (OSError, PlantedFile, ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException):
             return cls(directory)
         if (
             not isinstance(content, dict)

@@ -10,20 +10,21 @@ behind the first byte of the last record that has any, and ``mark`` are that rec
 off a log's end and appends, a log in which that record stands unchanged is the log that the file was made of. Whatever
 else may lie in the directory counts as not there.
 
-One process writes there, others of the same server read what it has written.
+One process writes there, others of the same server read what it has written. Each holds the directory for as long as it
+uses names in it, and none uses one that another user may have put there: a volume may be open to everybody.
 """
 
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import StoreError
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
-from storage.files.own_directories import make_own
+from storage.files.own_directories import hold_kept
 from storage.index.index_examination import Examined, examine, look_over, recall
 from storage.index.index_glance import checking_cost
 from storage.index.index_header import NAME_DIGITS, is_index_name
@@ -31,7 +32,7 @@ from storage.index.state_cache import StateCache
 from storage.kernels.indexes import INDEX_HEADER
 from storage.log.commit_log import CommitLog
 from storage.ranges import Ranges, intersect, subtract
-from storage.store.manifest import MANIFEST, read_manifest, state_of, write_manifest
+from storage.store.manifest import MANIFEST, held_to_read, read_manifest, state_of, write_manifest
 
 OWN_NAME: Final = re.compile(r"0{6}[0-9]{11}(\.partial)?")
 """What is deleted when nobody needs it: names that we give, and no broker, and no user."""
@@ -67,7 +68,8 @@ class KeptEntries:
     @property
     def state(self) -> FileIdentity | None:
         """Identity of the manifest, another one for the next; None without any."""
-        return state_of(self.directory)
+        with held_to_read(self.directory) as path:
+            return state_of(path)
 
     def open(
         self, commit_log: CommitLog, cache: StateCache, known: Sequence[Examined] = (), budget: int | None = None
@@ -79,10 +81,7 @@ class KeptEntries:
         """
         by_path = {found.file.path: found for found in known}
         opened: list[Examined] = []
-        for kept in self._manifest():
-            file = self._map(kept, by_path)
-            if file is None:
-                continue
+        for kept, file in self._mapped(by_path):
             found = by_path.get(file.path)
             if found is None or found.file is not file:
                 found = _examine(file, kept, commit_log, cache, budget)
@@ -91,51 +90,58 @@ class KeptEntries:
                 opened.append(found)
         return opened
 
-    def path_of_next(self) -> Path:
-        """Where the next file goes; the directory is made. Raises OSError."""
+    @contextlib.contextmanager
+    def place_of_next(self) -> Iterator[Path]:
+        """A path for the next file, in the directory that is made if need be and held meanwhile. Raises OSError."""
         assert self.directory is not None
-        make_own(self.directory)
-        last = max((int(kept.name) for kept in self._manifest()), default=0)
-        return self.directory / f"{last + 1:0{NAME_DIGITS}d}"
+        with hold_kept(self.directory, writes=True) as held:
+            last = max((int(kept.name) for kept in read_manifest(held.path, _kept)), default=0)
+            yield held.path / f"{last + 1:0{NAME_DIGITS}d}"
 
     def add(self, path: Path, slots: int, entries: int, ranges: Ranges, commit_log: CommitLog) -> None:
-        """Note a file that is complete and on the disk; its ranges end behind a record with keys. Raises OSError."""
+        """Note a file that is complete and on the disk, at the place that is still held. Raises OSError.
+
+        Its ranges end behind a record with keys.
+        """
         mark = mark_at(commit_log, ranges[-1][1] - 1)
         kept = KeptFile(path.name, FileIdentity.of(os.stat(path)), slots, entries, ranges, mark)
-        self._write([*self._manifest(), kept])
+        _write(path.parent, [*read_manifest(path.parent, _kept), kept])
 
     def tidy(self, useful: Collection[str]) -> bool:
         """Delete our files but those of these names, and leftovers of kills; whether any was noted. Raises OSError."""
         if self.directory is None or not self.directory.is_dir():
             return False
-        manifest = self._manifest()
-        stay = [kept for kept in manifest if kept.name in useful]
-        if len(stay) < len(manifest):
-            self._write(stay)
-        names = {MANIFEST, *(kept.name for kept in stay)}
-        for name in [name for name in os.listdir(self.directory) if name not in names and OWN_NAME.fullmatch(name)]:
-            with contextlib.suppress(OSError):
-                os.unlink(self.directory / name)
+        with hold_kept(self.directory, writes=True) as held:
+            manifest = read_manifest(held.path, _kept)
+            stay = [kept for kept in manifest if kept.name in useful]
+            if len(stay) < len(manifest):
+                _write(held.path, stay)
+            names = {MANIFEST, *(kept.name for kept in stay)}
+            for name in [name for name in os.listdir(held.path) if name not in names and OWN_NAME.fullmatch(name)]:
+                with contextlib.suppress(OSError):
+                    os.unlink(held.path / name)
         return len(stay) < len(manifest)
 
-    def _map(self, kept: KeptFile, known: dict[Path, Examined]) -> MappedFile | None:
-        """The file of a line; None where it is not the one that was noted."""
-        assert self.directory is not None
-        path = self.directory / kept.name
-        before = known.get(path)
-        try:
-            file = MappedFile.of(path, None if before is None else before.file)
-        except StoreError:
-            return None
-        return file if file.identity == kept.identity and file.size > INDEX_HEADER else None
+    def _mapped(self, known: dict[Path, Examined]) -> list[tuple[KeptFile, MappedFile]]:
+        """The files that the manifest notes; none where it cannot be read, and none that is not the one noted."""
+        mapped: list[tuple[KeptFile, MappedFile]] = []
+        with held_to_read(self.directory) as path:
+            if self.directory is None or path is None:
+                return mapped
+            for kept in read_manifest(path, _kept):
+                name = self.directory / kept.name
+                before = known.get(name)
+                try:
+                    file = MappedFile.of(path / kept.name, None if before is None else before.file, name)
+                except StoreError:
+                    continue
+                if file.identity == kept.identity and file.size > INDEX_HEADER:
+                    mapped.append((kept, file))
+        return mapped
 
-    def _manifest(self) -> list[KeptFile]:
-        """The files that the manifest notes; none where it cannot be read."""
-        return read_manifest(self.directory, _kept)
 
-    def _write(self, files: Iterable[KeptFile]) -> None:
-        assert self.directory is not None
-        write_manifest(self.directory, map(astuple, files))
+def _write(directory: Path, files: Iterable[KeptFile]) -> None:
+    write_manifest(directory, map(astuple, files))
 
 
 def _examine(

@@ -26,13 +26,13 @@ import numpy as np
 from protocol.errors import StoreError
 from storage.files.direct_writer import fsync_directory
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
-from storage.files.own_directories import make_own, new_file
+from storage.files.own_directories import hold_kept, new_file
 from storage.log.commit_log import CommitLog
 from storage.queue.derived_queues import DerivedQueues, Gap, is_in_memory
 from storage.queue.unit_runs import RunCounts, UnitRun
 from storage.queue.unit_struct import UNIT
 from storage.store.kept_entries import mark_at
-from storage.store.manifest import MANIFEST, read_manifest, state_of, write_manifest
+from storage.store.manifest import MANIFEST, held_to_read, read_manifest, state_of, write_manifest
 
 DIRECTORY: Final = "queues"
 OWN_NAME: Final = re.compile(r"[0-9]{20}\.units(\.partial)?")
@@ -65,18 +65,23 @@ class KeptUnits:
 
     def load(self, derived: DerivedQueues, log: CommitLog) -> bool:
         """Let `derived` take over what is kept of a log, if it is new; whether it did. Waits for the disk."""
-        state = state_of(self.directory)
-        if state is None or state == self._seen:
-            return False
-        self._seen = state
-        rows = read_manifest(self.directory, _kept)
+        with held_to_read(self.directory) as path:
+            state = state_of(path)
+            if path is None or state is None or state == self._seen:
+                return False
+            self._seen = state
+            return self._load(path, derived, log)
+
+    def _load(self, path: Path, derived: DerivedQueues, log: CommitLog) -> bool:
+        """Let `derived` take over what lies in the directory at a path."""
+        rows = read_manifest(path, _kept)
         about = next((row for row in rows if not row.name), None)
         if about is None or about.mark != _kind_of(derived):
             return False
         runs: list[UnitRun] = []
         proven = 0
         for row in (row for row in rows if row.name):
-            run = self._opened(row)
+            run = self._opened(path, row)
             if run is None or (runs and runs[-1].stop != row.start) or not all(gap.is_in(log) for gap in row.gaps):
                 break
             runs.append(run)
@@ -98,21 +103,21 @@ class KeptUnits:
     def keep(self, run: UnitRun) -> UnitRun:
         """Write a run to a file, which takes its place. Raises OSError."""
         assert self.directory is not None
-        make_own(self.directory)
-        path = self.directory / f"{run.start:020d}.units"
-        beside = path.with_suffix(".units.partial")
-        try:
-            beside.unlink(missing_ok=True)
-            with new_file(beside) as file:
-                file.write(run.file.view)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, path)
-        except OSError:
-            beside.unlink(missing_ok=True)
-            raise
-        fsync_directory(self.directory)
-        return UnitRun(MappedFile.open(path), run.counts, run.start, run.stop)
+        with hold_kept(self.directory, writes=True) as held, held.named_errors():
+            path = held.path / f"{run.start:020d}.units"
+            beside = path.with_suffix(".units.partial")
+            try:
+                beside.unlink(missing_ok=True)
+                with new_file(beside) as file:
+                    file.write(run.file.view)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(beside, path)
+            except OSError:
+                beside.unlink(missing_ok=True)
+                raise
+            fsync_directory(held.path)
+            return UnitRun(MappedFile.open(path, self.directory / path.name), run.counts, run.start, run.stop)
 
     def note(self, derived: DerivedQueues, log: CommitLog) -> None:
         """Note the files among the runs, and where queues without any ended; delete all others. Raises OSError."""
@@ -130,17 +135,18 @@ class KeptUnits:
             fields = run.file.path.name, tuple(run.file.identity), tuple(run.counts), run.start, run.stop, last
             gaps = [gap for gap in state.gaps if gap.start < run.stop and gap.stop > run.start]
             rows.append((*fields, mark_at(log, last), [], gaps))
-        write_manifest(self.directory, rows)
-        self._seen = state_of(self.directory)
-        for name in [name for name in os.listdir(self.directory) if name not in names and OWN_NAME.fullmatch(name)]:
-            with contextlib.suppress(OSError):
-                os.unlink(self.directory / name)
+        with hold_kept(self.directory, writes=True) as held:
+            write_manifest(held.path, rows)
+            self._seen = state_of(held.path)
+            for name in [name for name in os.listdir(held.path) if name not in names and OWN_NAME.fullmatch(name)]:
+                with contextlib.suppress(OSError):
+                    os.unlink(held.path / name)
 
-    def _opened(self, row: KeptRun) -> UnitRun | None:
-        """The file of a row; None where it is not the one that was noted."""
+    def _opened(self, path: Path, row: KeptRun) -> UnitRun | None:
+        """The file of a row, in the directory at a path; None where it is not the one that was noted."""
         assert self.directory is not None
         try:
-            file = MappedFile.open(self.directory / row.name)
+            file = MappedFile.open(path / row.name, self.directory / row.name)
         except StoreError:
             return None
         run = UnitRun(file, row.counts, row.start, row.stop)

@@ -5,8 +5,9 @@
 What a row holds is up to who keeps the files. A list that cannot be read counts as not there.
 """
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -16,7 +17,7 @@ from protocol.checksum import crc32
 from protocol.errors import StoreError
 from storage.files.direct_writer import fsync_directory
 from storage.files.mapped_file import FileIdentity, read_small_file
-from storage.files.own_directories import new_file
+from storage.files.own_directories import hold_kept, new_file
 
 MANIFEST: Final = "manifest.msgpack"
 VERSION: Final = 1
@@ -26,6 +27,20 @@ NOT_UNPACKED: Final = (ValueError, TypeError, OverflowError, RecursionError, msg
 """Errors that foreign bytes may cause in :func:`msgpack.unpackb` and in reading its result."""
 
 Row = TypeVar("Row")
+
+
+@contextlib.contextmanager
+def held_to_read(directory: Path | None) -> Iterator[Path | None]:
+    """A path to a directory of our own files, which is held meanwhile; None where there is none that can be trusted."""
+    try:
+        held = None if directory is None else hold_kept(directory, writes=False)
+    except OSError:
+        held = None
+    if held is None:
+        yield None
+        return
+    with held:
+        yield held.path
 
 
 def read_manifest(directory: Path | None, row: Callable[..., Row]) -> list[Row]:

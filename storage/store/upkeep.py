@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.files.direct_writer import fsync_directory
-from storage.files.own_directories import make_own
+from storage.files.own_directories import hold_kept
 from storage.index.index_examination import Examined, examine, recall
 from storage.index.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS
 from storage.index.state_cache import StateCache
@@ -126,8 +126,8 @@ class Upkeep:
         if not self._keeps_entries or kept.directory is None or is_too_soon or not is_worth_it:
             return
         try:
-            make_own(kept.directory)
-            _require_room(kept.directory, size)
+            with hold_kept(kept.directory, writes=True) as held:
+                _require_room(held.path, size)
             derived.keep(kept.keep)
             kept.note(derived, snapshot.commit_log)
         except OSError as error:
@@ -207,18 +207,18 @@ class Upkeep:
         ranges = choose_ranges(snapshot.tail, log, log.end - STAYS_IN_MEMORY, ENTRIES)
         if not ranges:
             return False
-        path = snapshot.kept.path_of_next()
-        _require_room(path.parent, INDEX_HEADER + SLOT_BYTES * SLOTS + ENTRY_BYTES * ENTRIES)
-        beside = path.with_suffix(".partial")
-        beside.unlink(missing_ok=True)
-        try:
-            write_index_file(beside, snapshot.tail, ranges, SLOTS, ENTRIES)
-            os.replace(beside, path)
-        except OSError:
+        with snapshot.kept.place_of_next() as path:
+            _require_room(path.parent, INDEX_HEADER + SLOT_BYTES * SLOTS + ENTRY_BYTES * ENTRIES)
+            beside = path.with_suffix(".partial")
             beside.unlink(missing_ok=True)
-            raise
-        fsync_directory(path.parent)
-        snapshot.kept.add(path, SLOTS, ENTRIES, ranges, log)
+            try:
+                write_index_file(beside, snapshot.tail, ranges, SLOTS, ENTRIES)
+                os.replace(beside, path)
+            except OSError:
+                beside.unlink(missing_ok=True)
+                raise
+            fsync_directory(path.parent)
+            snapshot.kept.add(path, SLOTS, ENTRIES, ranges, log)
         return True
 
     def _tidy(self) -> None:
@@ -236,7 +236,7 @@ class Upkeep:
         try:
             kept.tidy(useful)
         except OSError as error:
-            self.problem = f"{kept.directory} cannot be tidied: {error.strerror}"
+            self.problem = self.problem or f"{kept.directory} cannot be tidied: {error.strerror}"
 
 
 def _require_room(directory: Path, size: int) -> None:

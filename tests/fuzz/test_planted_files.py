@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.service.state_directory import StateDirectory
+from kept_store import Kept, make_small
 from ledger_stores import Ledger
 from planting import (
     ANOTHER,
@@ -47,6 +49,7 @@ from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.publish import store_lock
 from spark_jobs.run.progress import Silence
 from storage.files.own_directories import user_text
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from without_spark import run_here, run_jobs_here
 
@@ -282,6 +285,94 @@ def test_what_is_planted_in_a_state_directory_leads_nowhere(wanted: list[Plant])
         lock = names.get("serving.lock")
         if lock is not None and lock.kind in ("link", "dangling link", "fifo", "directory"):
             assert _is_named(refused, state, lock.place)
+
+
+# --- a volume for the state, open to everybody ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def unindexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    """A store whose keys are scanned, and become files of our own."""
+    with pytest.MonkeyPatch.context() as patch:
+        make_small(patch)
+        yield Kept(tmp_path_factory.mktemp("unindexed"), 150)
+
+
+def keep_in(volume: Path, unindexed: Kept) -> MessageStore:
+    """What a server keeps in a volume: keys, in files, and what a start found out."""
+    unindexed.directory = volume / "entries"
+    return unindexed.open(state_directory=volume)
+
+
+def make_volume(field: Field, mode: int) -> Path:
+    volume = field.root / "volume"
+    volume.mkdir()
+    volume.chmod(mode)
+    return volume
+
+
+@settings(max_examples=FEW)
+@example([Plant("entries", "link", OWNER, 0o777, "empty")], 0o777)
+@example([Plant("entries", "file", OWNER, 0o644, "")], 0o777)
+@example([Plant("entries", "directory", OWNER, 0o755, "")], 0o2777)
+@example([Plant("store-cache.msgpack", "fifo", OWNER, 0o644, "")], 0o777)
+@given(
+    plants(
+        ["entries", "entries/manifest.msgpack", "entries/queues", "entries/00000000000000001", "store-cache.msgpack"]
+    ),
+    st.sampled_from([0o777, 0o2777]),
+)
+def test_what_is_planted_in_a_volume_leads_nowhere(unindexed: Kept, wanted: list[Plant], mode: int) -> None:
+    with reachable_directory() as root:
+        field = Field(root)
+        volume = make_volume(field, mode)
+        there = [plant for plant in sorted(wanted, key=lambda plant: plant.place) if field.plant(volume, plant)]
+        entries, opened = volume / "entries", list[MessageStore]()
+        planted = os.path.lexists(entries) and (status := entries.lstat())
+        is_ours = not planted or (stat.S_ISDIR(status.st_mode) and not status.st_uid and not status.st_mode & 0o002)
+        refused = attempt(field, lambda path: opened.append(keep_in(path, unindexed)), volume)
+        assert not refused
+        assert not field.stolen(volume, {plant.place for plant in there})
+        problems = " ".join(problem for problem in opened[0].problems if str(volume) in problem)
+        assert "/proc/" not in problems
+        if not is_ours:
+            assert opened[0].snapshot.index.kept == ()
+            assert "cannot be kept in" in problems
+            assert any(user_text(uid) in problems for uid in (OWNER, ANOTHER, 0))
+        elif not any(plant.place.startswith("entries/") for plant in there):
+            assert len(opened[0].snapshot.index.kept) > 2
+            assert problems == ""
+
+
+def test_a_directory_that_is_swapped_in_a_volume_leads_nowhere(unindexed: Kept) -> None:
+    step, kept = 1, 0
+    while (swapped := _swap_in_volume(unindexed, step)) is not None:
+        step, kept = step + STEPS_APART // 3, kept + swapped
+    assert step > STEPS_APART
+    assert kept > 0
+
+
+def _swap_in_volume(unindexed: Kept, step: int) -> int | None:
+    """Exchange the directory for files of ours before a step; how many went into the old one, None: no such step."""
+    with reachable_directory() as root:
+        field = Field(root)
+        volume = make_volume(field, 0o777)
+        place, before = volume / "entries", dict[str, object]()
+
+        def swap() -> None:
+            place.mkdir(exist_ok=True)
+            shutil.copytree(place, field.outside / "trap")
+            place.rename(volume / "moved")
+            place.symlink_to(field.outside / "trap")
+            os.lchown(place, OWNER, OWNER)
+            before.update(field.snapshot())
+
+        with SWAP.at(step, swap), contextlib.suppress(RocketLensError, OSError):
+            keep_in(volume, unindexed)
+        if SWAP.steps < step:
+            return None
+        assert field.snapshot() == before, step
+        return len(os.listdir(volume / "moved"))
 
 
 # --- what was reported, one by one ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What somebody who may write to a store plants there, so that root does for them what they may not."""
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import stat
@@ -67,6 +68,7 @@ class Field:
 
     def __init__(self, root: Path, store: Path | None = None) -> None:
         self.root, self.outside = root, root / "outside"
+        self._named_twice: set[str] = set()
         self.theirs = root / "theirs"
         """A directory of the owner's, in which the store lies."""
         self.store = self.theirs / "store"
@@ -111,6 +113,7 @@ class Field:
             path.symlink_to(self.outside / "new")
         elif plant.kind == "second name":
             os.link(target, path)
+            self._named_twice.add(plant.target)
         elif plant.kind == "fifo":
             os.mkfifo(path)
         elif plant.kind == "journal":
@@ -132,8 +135,11 @@ class Field:
         return True
 
     def snapshot(self) -> dict[str, State]:
-        """All that lies outside."""
-        return state_of(self.outside)
+        """All that lies outside; a file changes by the loss of a second name, which anybody can take from it."""
+        return {
+            path: dataclasses.replace(state, changed_ns=0) if path in self._named_twice else state
+            for path, state in state_of(self.outside).items()
+        }
 
     def inodes(self) -> set[int]:
         """The files that lie outside."""

@@ -47,6 +47,16 @@ def test_nobody_else_can_lock_it_and_keep_a_server_from_starting(tmp_path: Path)
     directory.close()
 
 
+@pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777, 0o2770, 0o2775, 0o2777])
+def test_a_volume_is_taken_whatever_its_rights(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    for content in (b"1", b"2"):
+        directory = StateDirectory(tmp_path)
+        directory.write("x", content)
+        assert directory.read("x") == content
+        directory.close()
+
+
 def test_a_place_that_cannot_be_a_directory_is_refused_naming_the_option(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UnusableDirectory, match=r"file/state cannot be written to .* --state-dir"):

@@ -13,8 +13,8 @@ from protocol.errors import PlantedFile, StoreError
 from read_only import reachable_directory
 from storage.files.own_directories import (
     HeldDirectory,
+    hold_kept,
     is_writable,
-    make_own,
     open_regular,
     open_to_append,
     read_own,
@@ -59,25 +59,45 @@ def test_one_that_is_not_ours_alone_is_not_used(tmp_path: Path, monkeypatch: pyt
 def test_one_that_we_make_is_ours_whatever_the_umask_allows(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        make_own(tmp_path / "entries")
+        hold_kept(tmp_path / "entries", writes=True).close()
     finally:
         os.umask(before)
-    make_own(tmp_path / "entries")
+    hold_kept(tmp_path / "entries", writes=True).close()
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o1777, 0o2770, 0o2775])
-def test_files_are_kept_below_a_directory_that_keeps_what_we_make_in_it(tmp_path: Path, mode: int) -> None:
-    """As root or a volume of a container platform has them: of the group, or sticky."""
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state").chmod(mode)
-    make_own(tmp_path / "state" / "entries")
+VOLUMES = [0o755, 0o777, 0o1777, 0o2770, 0o2775, 0o2777]
+"""Rights of a directory as root or a volume of a container platform has it."""
 
 
-def test_files_are_not_kept_where_everybody_may_exchange_the_directory(tmp_path: Path) -> None:
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state").chmod(0o777)
-    with pytest.raises(PermissionError, match=r"everybody may write to .*/state: choose another place"):
-        make_own(tmp_path / "state" / "entries")
+@pytest.mark.parametrize("mode", VOLUMES)
+def test_files_are_kept_below_a_directory_whoever_may_write_to_it(tmp_path: Path, mode: int) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(mode)
+    for writes in (True, False):  # it is found again
+        with hold_kept(state / "entries" / "queues", writes=writes) as held:
+            status = os.fstat(held.descriptor)
+            assert (status.st_uid, status.st_mode & 0o022) == (os.geteuid(), 0)
+            assert status.st_ino == (state / "entries" / "queues").stat().st_ino
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o2777])
+def test_what_is_kept_goes_into_the_directory_that_is_held_whatever_gets_its_name(tmp_path: Path, mode: int) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(mode)
+    (tmp_path / "elsewhere").mkdir()
+    with hold_kept(state / "entries", writes=True) as held:
+        (state / "entries").rename(state / "moved")
+        (state / "entries").symlink_to(tmp_path / "elsewhere")
+        (held.path / "x").write_text("")
+    assert os.listdir(state / "moved") == ["x"]
+    for writes in (True, False):
+        with pytest.raises(
+            PermissionError, match=r"entries: is a link of user .* \(everybody may write to .*not followed"
+        ):
+            hold_kept(state / "entries", writes=writes)
+    assert os.listdir(tmp_path / "elsewhere") == []
 
 
 def test_a_directory_is_made_where_it_can_be(tmp_path: Path) -> None:
@@ -124,6 +144,41 @@ def test_who_may_put_another_in_its_place_is_known(place: Path, owner: int, mode
         (place / "a" / "b").mkdir()
         (held.path / "x").write_text("")
         assert os.listdir(place / "a" / ("c" if reason else "b")) == ["x"]
+
+
+@BY_ROOT
+@pytest.mark.parametrize("mode", [0o777, 0o2777, 0o1777])
+def test_nothing_is_kept_in_or_read_from_what_another_user_made_in_a_volume(place: Path, mode: int) -> None:
+    (place / "entries" / "queues").mkdir(parents=True)
+    place.chmod(mode)
+    os.chown(place / "entries", OWNER, OWNER)
+    os.chown(place / "entries" / "queues", OWNER, OWNER)
+    for name in ("entries", "entries/queues"):
+        for writes in (True, False):
+            with pytest.raises(PermissionError, match=r"belongs to user nobody \(65534\), and this runs as user root"):
+                hold_kept(place / name, writes=writes)
+
+
+@BY_ROOT
+def test_who_asks_reads_what_is_kept_by_the_user_whom_the_state_belongs_to(place: Path) -> None:
+    (place / "state" / "entries").mkdir(parents=True)
+    for path in (place / "state", place / "state" / "entries"):
+        os.chown(path, OWNER, OWNER)
+    hold_kept(place / "state" / "entries", writes=False).close()
+    with pytest.raises(PermissionError, match="belongs to user nobody"):
+        hold_kept(place / "state" / "entries", writes=True)
+
+
+def test_who_may_exchange_a_directory_further_up_is_not_forgotten_for_a_group(place: Path) -> None:
+    inner = place / "volume" / "group" / "x"
+    inner.mkdir(parents=True)
+    (place / "volume").chmod(0o777)
+    (place / "volume" / "group").chmod(0o2775)
+    with (
+        HeldDirectory.open(inner) as held,
+        pytest.raises(PlantedFile, match=r"everybody may write to .*/volume: choose"),
+    ):
+        held.require_own()
 
 
 @BY_ROOT

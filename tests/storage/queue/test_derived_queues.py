@@ -227,6 +227,19 @@ class TestKept:
         assert found == expected
         assert known == writer.records[-1].physical_offset + writer.records[-1].total_size
 
+    @pytest.mark.parametrize("mode", [0o777, 0o2777])
+    def test_a_volume_that_is_open_to_everybody_keeps_them(
+        self, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writer = made(tmp_path / "store")
+        expected = units_of(MessageStore.open(writer.root).queues)
+        root, volume = with_rocksdb_queues(writer.root), tmp_path / "volume"
+        volume.mkdir()
+        volume.chmod(mode)
+        assert self.kept(root, volume / "entries", monkeypatch) == expected
+        found, known = self.read_from(root, volume / "entries")
+        assert (found, known) == (expected, writer.records[-1].physical_offset + writer.records[-1].total_size)
+
     def test_files_of_another_log_are_not_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         writer = made(tmp_path / "store")
         state = tmp_path / "state"

@@ -1,5 +1,6 @@
 """What a store finds out after it was opened: index files that were only looked over, keys beyond the index."""
 
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -20,6 +21,8 @@ from kept_store import (
     make_small,
     written,
 )
+from read_only import reachable_directory
+from rights import as_user
 from storage.index import index_coverage, index_examination
 from storage.query.lookup_call import KeyQuery
 from storage.ranges import total_length
@@ -370,6 +373,27 @@ class TestKeptEntries:
         assert store.snapshot.tail.entry_bytes <= 2 * upkeep.MOST_WAITING
         assert "still to be scanned" in (incomplete(store) or "")
         assert any("cannot be kept in" in problem for problem in store.problems)
+
+    @pytest.mark.parametrize("mode", [0o777, 0o2777])
+    def test_a_volume_that_is_open_to_everybody_keeps_them_for_the_next_start(self, small: None, mode: int) -> None:
+        """As `emptyDir` and provisioners of container platforms make them: root's, and the server is somebody else."""
+        with reachable_directory() as root:
+            kept = Kept(root)
+            kept.directory.parent.mkdir()
+            kept.directory.parent.chmod(mode)
+            with as_user():
+                first = kept.open()
+                assert incomplete(first) is None
+                assert not any(str(kept.directory) in problem for problem in first.problems)
+                assert first.snapshot.tail.entry_bytes <= upkeep.MOST_IN_MEMORY
+                assert len(first.snapshot.index.kept) >= 9
+                again = kept.open(keeps=False, finish=False)
+                assert len(again.snapshot.index.kept) >= 9
+                assert total_length(again.snapshot.tail.scope) < all_bytes(again) / 4
+                again.finish_scan()
+                assert_all_found(again, kept.writer.records, kept.writer.records[::17])
+                owner = os.geteuid()
+            assert {path.stat().st_uid for path in [kept.directory, *kept.directory.iterdir()]} == {owner}
 
     def test_where_there_is_no_room_nothing_is_written(self, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(upkeep, "SPARE_BYTES", 1 << 62)
