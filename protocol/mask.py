@@ -196,8 +196,11 @@ class Mask:
         """What may be a value of any property, without what patterns match of it."""
         return _replaced(text, self.property_patterns)
 
-    def texts(self, texts: Sequence[str]) -> list[str]:
-        """Several texts, each as :meth:`text` has it."""
+    def texts(self, texts: Sequence[str], owners: Sequence[int] | None = None) -> list[str]:
+        """Several texts, each as :meth:`text` has it.
+
+        ``owners`` has a number for each, the same for those of one message; without it all are of one.
+        """
         return [self.text(text) for text in texts]
 
     @property

@@ -114,9 +114,10 @@ class ColumnMask:
             rows, texts = [], []
             every = _texts(column.texts)
             spans = list(itertools.pairwise(column.offsets.tolist()))
-            each_shown = self._mask.texts(every)
+            each_shown = self._mask.texts(every, _rows(column.offsets, len(every)))
             # A pattern may match where one key ends and the next one begins.
-            together = self._mask.texts([" ".join(every[start:stop]) for start, stop in spans])
+            joined_keys = [" ".join(every[start:stop]) for start, stop in spans]
+            together = self._mask.texts(joined_keys, range(len(spans)))
             for (start, stop), joined in zip(spans, together, strict=True):
                 is_apart = joined == " ".join(each_shown[start:stop])
                 for row in range(start, stop):
@@ -125,12 +126,16 @@ class ColumnMask:
                         texts.append(each_shown[row].encode() if is_apart else MASKED)
             return TextLists(column.offsets, _with(column.texts, rows, texts))
         if isinstance(column, TextMaps):
-            return TextMaps(column.offsets, column.names, self._texts_with_patterns(column.values, column.names))
+            rows_of = _rows(column.offsets, len(column.values))
+            shown = self._texts_with_patterns(column.values, column.names, rows_of)
+            return TextMaps(column.offsets, column.names, shown)
         if isinstance(column, Texts | RepeatedTexts):
             return self._texts_with_patterns(column.spread() if isinstance(column, RepeatedTexts) else column)
         raise AssertionError(f"{name} is no column of texts")
 
-    def _texts_with_patterns(self, texts: Texts, names: AnyTexts | None = None) -> Texts:
+    def _texts_with_patterns(
+        self, texts: Texts, names: AnyTexts | None = None, owners: Sequence[int] | None = None
+    ) -> Texts:
         values = python_values("tags", texts)
         of = [None] * len(values) if names is None else python_values("tags", names)
         asked = [
@@ -138,7 +143,8 @@ class ColumnMask:
             for row, (name, value) in enumerate(zip(of, values, strict=True))
             if value is not None and name not in PLACES
         ]
-        shown = self._mask.texts([values[row] for row in asked])
+        owned = asked if owners is None else [owners[row] for row in asked]
+        shown = self._mask.texts([values[row] for row in asked], owned)
         made = [(row, text) for row, text in zip(asked, shown, strict=True) if text != values[row]]
         return _with(texts, [row for row, _ in made], [shown.encode() for _, shown in made])
 
@@ -169,6 +175,12 @@ def _reports(columns: Columns) -> npt.NDArray[np.bool_]:
         properties = python_values("properties", columns["properties"])
         origins = [origin_of(_Named(*each)).topic for each in zip(topics, properties, strict=True)]
     return np.array([rules.may_be_report(*each) for each in zip(origins, bodies, strict=True)], np.bool_)
+
+
+def _rows(offsets: npt.NDArray[np.integer], count: int) -> list[int]:
+    """The rows of the first texts that lists or maps consist of."""
+    rows: list[int] = (np.searchsorted(offsets, np.arange(count), "right") - 1).tolist()
+    return rows
 
 
 def read_mask(texts: Iterable[str]) -> ColumnMask:

@@ -4,14 +4,20 @@ Where these do not come to an end with a body or a text, it is hidden whole, and
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence, Set
+from contextlib import suppress
 from functools import lru_cache
+from itertools import filterfalse
 from typing import Final
 
 from protocol.mask import BODY, MASKED, Mask
 from storage.amounts import counted
 from storage.patterns.pattern_process import SURROGATES, MaskAnswer, MaskQuestion
 from storage.patterns.processes import PROCESSES, PatternLimit, Stop, in_groups
+
+MOST_ENDLESS: Final = 3
+"""Texts of one message, as the values of its properties, that are each run to their bound; it may have a thousand."""
 
 Ask = Callable[[list[bytes]], list[bytes | None]]
 
@@ -46,49 +52,68 @@ class BoundedMask(Mask):
         if BODY in self.fields or not self.changes_bodies:
             return [super(BoundedMask, self).body(body) for body in bodies]
         shown = list(bodies)
-        asked = [(place, bytes(body)) for place, body in enumerate(bodies) if len(body)]
-        for place, found in self._applied(asked, self._mask_bodies):
-            shown[place] = found
+        places = [place for place, body in enumerate(bodies) if len(body)]
+        found, _ = self._applied([bytes(bodies[place]) for place in places], self._mask_bodies)
+        for place, left in zip(places, found, strict=True):
+            if left is not None:
+                shown[place] = left
         return shown
 
     def text(self, text: str) -> str:
         """As :meth:`Mask.text`."""
         return self.texts((text,))[0]
 
-    def texts(self, texts: Sequence[str]) -> list[str]:
-        """As :meth:`Mask.texts`."""
+    def texts(self, texts: Sequence[str], owners: Sequence[int] | None = None) -> list[str]:
+        """As :meth:`Mask.texts`; of a message with more than `MOST_ENDLESS` texts without end all are hidden."""
         if not self.property_patterns:
             return list(texts)
+        owners = [0] * len(texts) if owners is None else owners
         places: dict[str, list[int]] = {}
         for place, text in enumerate(texts):
             if text:
                 places.setdefault(text, []).append(place)
-        shown, asked = list(texts), list(places)
-        for number, found in self._applied(
-            [(number, text.encode(errors=SURROGATES)) for number, text in enumerate(asked)], self._mask_texts
-        ):
-            for place in places[asked[number]]:
-                shown[place] = str(found, errors=SURROGATES)
+        found, endless = self._applied(
+            [text.encode(errors=SURROGATES) for text in places],
+            self._mask_texts,
+            [{owners[place] for place in those} for those in places.values()],
+        )
+        shown = list(texts)
+        for those, left in zip(places.values(), found, strict=True):
+            for place in those:
+                if endless[owners[place]] > MOST_ENDLESS:
+                    shown[place] = MASKED
+                elif left is not None:
+                    shown[place] = str(left, errors=SURROGATES)
         return shown
 
-    def _applied(self, asked: Sequence[tuple[int, bytes]], ask: Ask) -> Iterator[tuple[int, bytes]]:
-        """What is left of those of which something is hidden, by their numbers."""
-        for group in in_groups(asked, lambda each: len(each[1])):
-            try:
-                found = ask([data for _, data in group])
-            except PatternLimit:
-                found = [self._alone(data, ask, is_known=len(group) == 1) for _, data in group]
-            yield from ((number, left) for (number, _), left in zip(group, found, strict=True) if left is not None)
+    def _applied(
+        self, asked: Sequence[bytes], ask: Ask, owners: Sequence[Set[int]] | None = None
+    ) -> tuple[list[bytes | None], Counter[int]]:
+        """What is left of each, None where nothing is hidden; and how many without end their owners have.
 
-    def _alone(self, data: bytes, ask: Ask, *, is_known: bool) -> bytes | None:
-        try:
-            if not is_known:
-                return ask([data])[0]
-        except PatternLimit:
-            pass
-        self._hidden.add()
-        _ALL_HIDDEN.add()
-        return MASKED.encode()
+        What only owners have that have too many of these is hidden without being asked about.
+        """
+        left: dict[int, bytes | None] = {}
+        endless = Counter[int]()
+
+        def is_given_up(number: int) -> bool:
+            return owners is not None and all(endless[owner] > MOST_ENDLESS for owner in owners[number])
+
+        for numbers in in_groups(range(len(asked)), lambda number: len(asked[number])):
+            group = list(filterfalse(is_given_up, numbers))
+            try:
+                if group:
+                    left.update(zip(group, ask([asked[number] for number in group]), strict=True))
+            except PatternLimit:
+                for number in group:
+                    if len(group) > 1 and not is_given_up(number):
+                        with suppress(PatternLimit):
+                            left[number] = ask([asked[number]])[0]
+                    if owners is not None and number not in left:
+                        endless.update(owners[number])
+        self._hidden.add(len(asked) - len(left))
+        _ALL_HIDDEN.add(len(asked) - len(left))
+        return [left.get(number, MASKED.encode()) for number in range(len(asked))], endless
 
     def _mask_bodies(self, bodies: list[bytes]) -> list[bytes | None]:
         return PROCESSES.ask(MaskQuestion(self.rules, bodies, []), MaskAnswer, self._should_stop).bodies
@@ -126,9 +151,9 @@ class _HiddenCount:
         self.value = 0
         self._lock = threading.Lock()
 
-    def add(self) -> None:
+    def add(self, count: int) -> None:
         with self._lock:
-            self.value += 1
+            self.value += count
 
 
 _ALL_HIDDEN: Final = _HiddenCount()

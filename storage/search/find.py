@@ -5,7 +5,7 @@ are looked up topic by topic, for the index hashes them together with the topic'
 first.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -55,7 +55,8 @@ class FindPlace(NamedTuple):
 class FindLimits:
     """What narrows a search: messages of one `topic`, stored in a time (ms), which unique keys do not mind.
 
-    It ends after `maximum` messages, or when `is_time_up`, which is not asked before one topic was looked into.
+    It ends after `maximum` messages, or when `is_time_up`, which is not asked before one topic was looked into, or one
+    of its messages was masked: that may take long.
     `refusal` says why a message may not be shown, or None. By what `mask` hides of messages none is found.
     """
 
@@ -83,7 +84,7 @@ class Finder:
         self.incomplete: str | None = None
         self.searched = 0
         self.place: FindPlace | None = None
-        self._has_looked = False
+        self._has_looked = self._has_masked = False
         self._search: SearchReport | None = None
 
     def look_at_offset(self) -> None:
@@ -175,22 +176,28 @@ class Finder:
             if answer.count and room <= 0:
                 self.place = FindPlace(kind, topic, before)
                 return False
-            for found in self._in(kind, answer.records):
-                self.found.append(found)
-                self.tried[kind].found += 1
+            for message in reversed(list(decode_messages(answer.records))):  # newest first
+                if self._has_masked and self._limits.is_time_up():
+                    self.place = FindPlace(kind, topic, before)
+                    return False
+                self._has_masked = bool(self._limits.mask)
+                before = message.physical_offset
+                if (found := self._shown(kind, message)) is not None:
+                    self.found.append(found)
+                    self.tried[kind].found += 1
             if not (answer.truncated and answer.count):
                 return True
             before = answer.physical_offsets[0]
 
-    def _in(self, kind: FindKind, records: bytes) -> Iterator[FoundBy]:
-        """The messages of an answer that may be shown, newest first."""
-        for message in reversed(list(decode_messages(records))):
-            shown = self._limits.mask.message(message)
-            if kind == "key" and self._text not in (*shown.keys, shown.unique_key):
-                continue  # hidden together with what stands beside it
-            if self._limits.refusal(message) is None:
-                is_unique_key = kind == "key" and message.unique_key == self._text
-                yield FoundBy(shown, "unique key" if is_unique_key else kind)
+    def _shown(self, kind: FindKind, message: Message) -> FoundBy | None:
+        """A message of an answer without what is hidden, None where it may not be shown."""
+        if self._limits.refusal(message) is not None:
+            return None
+        shown = self._limits.mask.message(message)
+        if kind == "key" and self._text not in (*shown.keys, shown.unique_key):
+            return None  # hidden together with what stands beside it
+        is_unique_key = kind == "key" and message.unique_key == self._text
+        return FoundBy(shown, "unique key" if is_unique_key else kind)
 
 
 def message_at(store: MessageStore, physical_offset: int) -> tuple[Message | None, str | None]:

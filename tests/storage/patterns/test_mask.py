@@ -3,9 +3,10 @@
 import json
 import pickle
 import re
+from operator import mul
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.mask import Mask
@@ -114,3 +115,68 @@ def test_a_body_of_some_megabytes_is_not_held_up_by_what_is_documented() -> None
     (shown,) = mask.bodies([(text + "li@example.com").encode()])
     assert bytes(shown) == (text + "***").encode()
     assert not mask.hidden_whole
+
+
+def test_a_message_of_very_many_texts_without_end_is_soon_given_up() -> None:
+    """32 KB of properties may be a thousand such texts; the bound is one of the message, not of each."""
+    hostile = {f"p{number}": "a" * 40 + f"!{number}" for number in range(500)}
+    mask = BoundedMask((f"/{EXPONENTIAL[0]}/",))
+    shown = mask.property_texts({"before": "b", **hostile})
+    assert set(shown) == {"before", *hostile}
+    assert set(shown.values()) == {"***"}
+    assert mask.hidden_whole >= 500
+
+
+def test_what_is_hidden_of_a_message_does_not_hang_on_others_beside_it() -> None:
+    few, many = [["x", *("a" * 40 + f"!{number}" for number in range(count)), "y"] for count in (3, 4)]
+    mask = BoundedMask((f"/{EXPONENTIAL[0]}/",))
+    alone = [mask.texts(few), mask.texts(many), mask.texts(["x", "aab"])]
+    assert alone == [["x", *["***"] * 3, "y"], ["***"] * 6, ["x", "***"]]
+    texts, owners = [*few, *many, "x", "aab"], [0] * 5 + [1] * 6 + [2] * 2
+    assert mask.texts(texts, owners) == [shown for each in alone for shown in each]
+    assert mask.texts(texts[::-1], owners[::-1])[::-1] == mask.texts(texts, owners)
+
+
+ATOMS = st.sampled_from(["a", "ab", ".", r"\w", r"\d", "[ab]", r"\w\d?", "a?b", r"\s", "(a|ab)", "(a)"])
+
+
+@st.composite
+def costly_patterns(draw: st.DrawFn) -> str:
+    """A pattern of nested, neighbouring or referenced repeats, most of which take very long on some texts."""
+    nested = st.recursive(
+        st.builds("{}{}".format, ATOMS, st.sampled_from(["", "+", "*", "{1,9}"])),
+        lambda inner: st.one_of(
+            st.builds("(?:{}){}".format, inner, st.sampled_from(["+", "*", "+?", "{2,}"])),
+            st.builds("(?:{}|{})*".format, inner, inner),
+            st.builds("{}{}".format, inner, inner),
+        ),
+        max_leaves=5,
+    )
+    kind = draw(st.sampled_from(["nested", "polynomial", "reference"]))
+    if kind == "nested":
+        return draw(nested) + draw(st.sampled_from(["!", "$", "", "(?!.)"]))
+    if kind == "polynomial":
+        return draw(ATOMS) + draw(st.sampled_from([r".*", r"\w*", r"\w*\d*"])) * draw(st.integers(2, 6)) + "!"
+    return f"({draw(nested)})" + r".*\1" * draw(st.integers(1, 3)) + "!"
+
+
+@settings(max_examples=12)
+@given(
+    st.lists(costly_patterns().filter(lambda pattern: not re.search(pattern, "")), min_size=1, max_size=2),
+    st.lists(st.builds(mul, st.sampled_from(["a", "ab", "a1", "a.", "é", "a b"]), st.integers(0, 3000)), max_size=3),
+    st.sampled_from(["", "!", "@b"]),
+)
+def test_drawn_patterns_hide_what_they_hide_with_re_or_all(patterns: list[str], some: list[str], end: str) -> None:
+    """Only what is hidden whole need not be what `re` makes of it, which here is not waited for."""
+    rules = [f"/{pattern}/" for pattern in patterns]
+    texts = [text + end for text in some]
+    for shown in (
+        [str(body, "utf-8") for body in BoundedMask(rules).bodies([text.encode() for text in texts])],
+        BoundedMask(rules).texts(texts, range(len(texts))),
+    ):
+        for text, left in zip(texts, shown, strict=True):
+            if left != "***":
+                assert left == Mask(rules).text(text)
+    for pattern in patterns:  # on short texts the answer is always that of re
+        short = [text[:8] + end for text in texts]
+        assert BoundedMask((f"/{pattern}/",)).texts(short) == [re.sub(pattern, "***", text) for text in short]

@@ -114,7 +114,7 @@ def test_pages_of_messages_that_hold_a_mask_up_end_in_time_and_come_to_an_end(tm
     """What was read for all clients is masked when the one that had it read is gone."""
     writer = StoreWriter(tmp_path / "store")
     for _ in range(4):
-        writer.append("T", b"a." * 20_000)
+        writer.append("T", b"a." * 20_000, keys="key")
     waits = {"REAL_TOPIC": "T", "REAL_QID": "0", "DELAY": "5"}
     for _ in range(2):
         writer.append("SCHEDULE_TOPIC_XXXX", b"a." * 20_000, queue_id=4, properties=waits)
@@ -122,6 +122,11 @@ def test_pages_of_messages_that_hold_a_mask_up_end_in_time_and_come_to_an_end(tm
     api = ApiOf(writer.root, masked=(r"/\b[\w.]+@[\w.]+\b/",))
     pages = api.pages("/messages", topic="T", milliseconds=1)
     assert [line["preview"] for page in pages for line in page["messages"]] == ["***"] * 4
+    assert all(len(page["messages"]) <= 1 for page in pages)
+    pages = api.pages("/find", text="key", milliseconds=1)
+    assert [line["physicalOffset"] for page in pages for line in page["messages"]] == [
+        each.physical_offset for each in reversed(writer.written[:4])
+    ]
     assert all(len(page["messages"]) <= 1 for page in pages)
     for _ in range(2):
         while (answer := api.get("/pending"))["state"] == "running":
