@@ -17,6 +17,7 @@ from spark_jobs.read.log_ranges import find_ranges
 from spark_jobs.read.read_range import RangeReader
 from storage.columns.names import KINDS
 from storage.columns.wanted import Wanted
+from store_writer import StoreWriter
 
 
 def parquet_of(store: Path, path: Path) -> pa.Table:
@@ -82,6 +83,17 @@ def test_damage_is_left_out_with_a_warning_or_is_an_error(g1_store: Path, tmp_pa
     assert whole - set(table["physical_offset"].to_pylist()) == {6581}
     with warnings.catch_warnings(), pytest.raises(rocketlens.CorruptRecord):
         rocketlens.arrow(store, columns=["physical_offset"], fails_fast=True).read_all()
+
+
+def test_what_a_mask_hides_whole_is_counted_by_a_warning(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for body in (b"a" * 60, b"xaab"):
+        writer.append("T", body)
+    writer.close()
+    with pytest.warns(UserWarning, match="^1 body or property value was hidden whole: ") as warned:
+        table = rocketlens.arrow(writer.root, columns=["body"], mask=["/(a+)+b/"]).read_all()
+    assert len(warned) == 1
+    assert table["body"].to_pylist() == [b"***", b"x***"]
 
 
 @pytest.mark.parametrize(

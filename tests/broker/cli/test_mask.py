@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+import process
 import rocketlens as face
 from command_line import Outcome, rocketlens
 from hidden_stores import RULES, SECRETS, hidden_stores
@@ -186,3 +187,23 @@ def test_a_unique_key_among_the_keys_of_a_trace_is_found_no_more_than_one_that_i
         said.append((outcome.code, outcome.output, outcome.errors.replace(key, "KEY")))
     assert said[0] == said[1]
     assert said[0][:2] == (1, b"")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_command_ends_with_how_much_was_hidden_whole(tmp_path: Path, count: int) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number in range(count):
+        written = writer.append("T", b"a" * 60, properties={"p": f"x{number}"})
+    writer.append("T", b"behind")
+    writer.close()
+    end = " hidden whole: a pattern or path of the mask did not come to an end there"
+    said = {1: f"1 body or property value was{end}", 2: f"2 bodies or property values were{end}"}
+    for command, times in (
+        (("view", writer.root, written.physical_offset), 1),
+        (("tail", writer.root, "--topic", "T"), count),
+        (("search", writer.root, "--topic", "T", "--contains", "***"), count),
+        (("search", writer.root, "--topic", "T"), count),
+    ):
+        done = process.rocketlens(*map(str, command), "--mask", "/(a+)+b/", "--json")
+        assert done.stdout.count(b'"***"') == times, command
+        assert done.stderr.decode().splitlines()[-1:] == [f"rocketlens: {said[times]}"], command

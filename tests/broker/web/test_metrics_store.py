@@ -15,6 +15,7 @@ from broker.web.metrics_store import MOST_PAIRS, StoreFigures
 from broker_harness import service_of
 from golden_store import G1
 from metric_figures import Figures, figure, figures_of
+from storage.patterns.mask import mask_of
 from storage.queue.queue import Queue
 from storage.store.message_store import MessageStore
 
@@ -179,3 +180,11 @@ def test_names_that_clients_made_up_cannot_break_the_format(service: BrokerServi
     service.offsets.commit(name, "TopicTest", 0, 2)
     figures = told(service)
     assert figure(figures, "consumer_group_lag_messages", broker="broker-a", group=name, topic="TopicTest") == 10
+
+
+def test_what_masks_hid_whole_is_counted(g1_store: Path) -> None:
+    rules = ("/(a+)+(?:metric)/",)
+    service = service_of(MessageStore.open(g1_store), masked=rules)
+    assert figure(told(service), "mask_hidden_whole_total") == 0
+    mask_of(rules).bodies([b"a" * 60, b"b"])
+    assert figure(told(service), "mask_hidden_whole_total") == 1

@@ -72,6 +72,16 @@ def test_bodies_that_are_bombs_are_counted_and_what_lies_behind_them_is_exported
         assert [note for note in report.notes if note.startswith(f"{count} left out")] == report.notes
 
 
+def test_bodies_that_a_mask_does_not_come_to_an_end_with_are_counted(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for body in (b"a" * 60, b"xaab", b"a" * 61):
+        writer.append("T", body)
+    writer.close()
+    report = export(writer.root, tmp_path / "out", "parquet", columns=("body",), masked=("/(a+)+b/",))
+    assert [row["body"] for row in read_back(tmp_path / "out")] == [b"***", b"x***", b"***"]
+    assert [note for note in report.notes if note.startswith("2 bodies or property values were hidden")] == report.notes
+
+
 def test_the_formats_that_are_offered_are_those_that_can_be_written() -> None:
     assert tuple(FORMATS) == FORMAT_NAMES
 
