@@ -1,4 +1,6 @@
-"""An attack of all kinds at once: frames, connections and URLs. Everything is answered or cut off, and nobody waits.
+"""An attack of all kinds at once: frames, connections, URLs, and messages that cost far more than their bytes.
+
+Everything is answered or cut off, and nobody waits.
 
 `make soak` has it for minutes and measures what an innocent client waits meanwhile; `make test` counts answers alone.
 """
@@ -18,6 +20,7 @@ import pytest
 from broker.endpoint import Endpoint
 from broker.web.api.application import Api
 from broker_harness import service_of
+from costly_messages import MASKS, SMALL_BODIES, ask_costly, costly_bodies, questions, write_costly
 from frame_garbage import Garbage
 from measured_waits import p99, private_bytes, waits
 from process import Serving, serving_process
@@ -36,6 +39,9 @@ STATUSES = frozenset({200, 400, 403, 404, 405, 422, 503})
 """What a URL may be answered; 500 is a fault of ours."""
 
 GROWTH_BYTES = 192 << 20
+
+COSTLY = "costly"
+"""The store of the messages that cost far more than their bytes, and its broker's name."""
 
 
 @contextlib.contextmanager
@@ -106,24 +112,32 @@ class Attack:
     """Attacks a server by threads until it is stopped; `statuses` counts what URLs were answered."""
 
     def __init__(
-        self, server: Serving, urls: UrlGarbage, *, until: float = float("inf"), rounds: int = 1 << 60
+        self,
+        server: Serving,
+        urls: UrlGarbage,
+        costly: list[int],
+        *,
+        until: float = float("inf"),
+        rounds: int = 1 << 60,
     ) -> None:
         self.statuses: Counter[int] = Counter()
+        self.looks: Counter[int] = Counter()
         self.faults: list[str] = []
         endpoint, http = server.endpoints[0], Endpoint("127.0.0.1", server.http_port)
-        garbage, rng = Garbage(SEED), random.Random(SEED)
-        self._until, self._rounds = until, rounds
-        works = [
-            lambda: send_frames(endpoint, garbage),
-            lambda: misuse_connections(endpoint, rng),
-            lambda: self._count(http, urls.target()),
+        garbage, rng, costly_rng = Garbage(SEED), random.Random(SEED), random.Random(SEED)
+        self._until = until
+        works: list[tuple[int, Callable[[], None]]] = [
+            (rounds, lambda: send_frames(endpoint, garbage)),
+            (rounds, lambda: misuse_connections(endpoint, rng)),
+            (rounds, lambda: self._count(http, urls.target())),
+            (rounds // 6, lambda: self._look(server, costly_rng, costly)),  # each takes far longer
         ]
-        self._threads = [threading.Thread(target=self._repeat, args=(work,)) for work in works]
+        self._threads = [threading.Thread(target=self._repeat, args=each) for each in works]
         for each in self._threads:
             each.start()
 
-    def _repeat(self, work: Callable[[], None]) -> None:
-        for _ in range(self._rounds):
+    def _repeat(self, rounds: int, work: Callable[[], None]) -> None:
+        for _ in range(rounds):
             if time.monotonic() > self._until:
                 return
             work()
@@ -133,6 +147,14 @@ class Attack:
         self.statuses[status] += 1
         if status not in STATUSES:
             self.faults.append(f"{status}: {target[:300]}")
+
+    def _look(self, server: Serving, rng: random.Random, costly: list[int]) -> None:
+        """Look at a message of the second store, in one of all ways."""
+        path, parameters = rng.choice(questions(rng.choice(costly)))
+        status = ask_costly(server.http_port, path, {**parameters, "broker": COSTLY})
+        self.looks[status] += 1
+        if status not in STATUSES:
+            self.faults.append(f"{status}: {path} {parameters}")
 
     def join(self) -> None:
         """Wait for its end."""
@@ -144,6 +166,7 @@ def judge(server: Serving, attack: Attack, folder: Path) -> None:
     """That nothing was worse than refused, and that the server serves on and ends well."""
     assert attack.faults == []
     assert attack.statuses[200] + attack.statuses[400] > sum(attack.statuses.values()) / 2
+    assert attack.looks[200] > sum(attack.looks.values()) / 2
     assert ask_url(Endpoint("127.0.0.1", server.http_port), "/healthz") == 200
     assert waits(server.endpoints[0], 0.1)
     assert server.stop() == 0
@@ -152,28 +175,43 @@ def judge(server: Serving, attack: Attack, folder: Path) -> None:
     assert "a new one replaces it" not in log
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_an_attack_of_all_kinds_is_answered_or_cut_off(g1_store: Path, tmp_path: Path, workers: int) -> None:
-    options = ["--state-dir", str(tmp_path / "state"), "--http", "127.0.0.1:0", "--workers", str(workers)]
-    with serving_process(g1_store, tmp_path, *options) as server:
-        attack = Attack(server, hostile_urls(g1_store), rounds=60)
+@contextlib.contextmanager
+def attackable(
+    g1_store: Path, folder: Path, bodies: dict[str, tuple[bytes, int]], *, workers: int, rules: list[str]
+) -> Iterator[tuple[Serving, list[int]]]:
+    """Serve a store, and a second one of messages that cost far more than their bytes, whose offsets come too."""
+    written = write_costly(folder / COSTLY, bodies)
+    options = ["--state-dir", str(folder / "state"), "--http", "127.0.0.1:0", "--workers", str(workers)]
+    options += ["--broker-name", "broker-a", "--broker-name", COSTLY]
+    masks = [part for rule in rules for part in ("--mask", rule)]
+    with serving_process(g1_store, folder, str(folder / COSTLY), *options, *masks) as server:
+        yield server, [each.physical_offset for each in written.values()]
+
+
+@pytest.mark.parametrize(("workers", "masks"), [(1, "patterns"), (2, "no mask")])
+def test_an_attack_of_all_kinds_is_answered_or_cut_off(
+    g1_store: Path, tmp_path: Path, workers: int, masks: str
+) -> None:
+    with attackable(g1_store, tmp_path, SMALL_BODIES, workers=workers, rules=MASKS[masks]) as (server, costly):
+        attack = Attack(server, hostile_urls(g1_store), costly, rounds=60)
         attack.join()
         judge(server, attack, tmp_path)
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("masks", ["no mask", "patterns", "a path"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_attack_keeps_no_innocent_client_waiting(g1_store: Path, tmp_path: Path, workers: int) -> None:
-    options = ["--state-dir", str(tmp_path / "state"), "--http", "127.0.0.1:0", "--workers", str(workers)]
-    with serving_process(g1_store, tmp_path, *options) as server:
+def test_an_attack_keeps_no_innocent_client_waiting(g1_store: Path, tmp_path: Path, workers: int, masks: str) -> None:
+    with attackable(g1_store, tmp_path, costly_bodies(), workers=workers, rules=MASKS[masks]) as (server, costly):
         quiet = waits(server.endpoints[0], 5)
         before = [private_bytes(Path(f"/proc/{worker}")) for worker in server.workers]
-        attack = Attack(server, hostile_urls(g1_store), until=time.monotonic() + SECONDS)
+        attack = Attack(server, hostile_urls(g1_store), costly, until=time.monotonic() + SECONDS)
         loaded = waits(server.endpoints[0], SECONDS * 0.9)
         attack.join()
         grown = [private_bytes(Path(f"/proc/{worker}")) for worker in server.workers]
         print(
-            f"{workers} workers: URLs {dict(attack.statuses)}; p99 of views {p99(quiet) * 1e3:.1f} ms quiet, "
+            f"{workers} workers, {masks}: URLs {dict(attack.statuses)}, messages {dict(attack.looks)}; "
+            f"p99 of views {p99(quiet) * 1e3:.1f} ms quiet, "
             f"{p99(loaded) * 1e3:.1f} ms attacked (longest {loaded[-1] * 1e3:.0f}); private memory "
             f"{[size >> 20 for size in before]} MB before, {[size >> 20 for size in grown]} after"
         )
