@@ -5,13 +5,14 @@ Where these do not come to an end with a body or a text, it is hidden whole, and
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
 from itertools import filterfalse
 from typing import Final
 
 from protocol.mask import BODY, MASKED, Mask
+from protocol.message import Message
 from storage.amounts import counted
 from storage.patterns.pattern_process import SURROGATES, MaskAnswer, MaskQuestion
 from storage.patterns.processes import PROCESSES, PatternLimit, Stop, in_groups
@@ -42,6 +43,19 @@ class BoundedMask(Mask):
         mask.__dict__.update(self.__dict__)
         mask._should_stop = should_stop
         return mask
+
+    def messages(self, messages: Sequence[Message]) -> Iterator[Message]:
+        """The messages of one record, as :meth:`Mask.message`.
+
+        Raises PatternLimit behind more than `MOST_ENDLESS` bodies and texts without end: a batch holds thousands.
+        """
+        mask = object.__new__(type(self))
+        mask.__dict__.update(self.__dict__)
+        mask._hidden = _HiddenCount(self._hidden)
+        for message in messages:
+            yield mask.message(message)
+            if mask.hidden_whole > MOST_ENDLESS and len(messages) > 1:
+                raise PatternLimit
 
     def body(self, body: bytes | memoryview) -> bytes | memoryview:
         """As :meth:`Mask.body`."""
@@ -147,13 +161,17 @@ def mask_of(rules: tuple[str, ...]) -> BoundedMask:
 class _HiddenCount:
     """A number that several threads count up."""
 
-    def __init__(self) -> None:
+    def __init__(self, more: "_HiddenCount | None" = None) -> None:
+        """Count from 0; what is added here is added to `more` as well."""
         self.value = 0
+        self._more = more
         self._lock = threading.Lock()
 
     def add(self, count: int) -> None:
         with self._lock:
             self.value += count
+        if self._more is not None:
+            self._more.add(count)
 
 
 _ALL_HIDDEN: Final = _HiddenCount()

@@ -71,7 +71,8 @@ class Matcher:
             raise Unreadable(f"{message.physical_offset}: a batch without messages")
         budget = Budget()
         try:
-            return [shown for each in messages if self._matches(shown := self.mask.message(each), each, budget)]
+            pairs = zip(self.mask.messages(messages), messages, strict=True)
+            return [shown for shown, each in pairs if self._matches(shown, each, budget)]
         except PatternLimit as error:
             raise Unreadable("a pattern does not come to an end with it") from error
 

@@ -1,6 +1,7 @@
 """One message with all that a store has of it, and its line in a list."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from protocol.errors import RocketLensError, StoreError
 from protocol.message import Message
 from protocol.sys_flag import has_inner_messages
 from protocol.system_topics import Stage, stage_of
+from storage.patterns.processes import PatternLimit
 from storage.queue.tiered_queue import TieredQueue
 from storage.search.find import message_at, message_in_log
 
@@ -285,7 +287,7 @@ def _answer(
         groups=groups,
         groups_problem=problem,
         inner_count=len(inner),
-        inner=[_inner_answer(context.mask.message(each), charset) for each in inner[:MOST_INNER]],
+        inner=[_inner_answer(each, charset) for each in _shown(context, inner[:MOST_INNER])],
         damage=damage,
     )
 
@@ -314,6 +316,12 @@ def _inner(message: Message) -> list[Message]:
         return message.inner_messages()
     except StoreError:  # no batch after all; the body is shown as it is
         return []
+
+
+def _shown(context: RequestContext, inner: list[Message]) -> Iterator[Message]:
+    """The messages of a batch as they may be seen, as far as the mask comes to an end with them."""
+    with suppress(PatternLimit):
+        yield from context.mask.messages(inner)
 
 
 def _inner_answer(message: Message, charset: str | None) -> InnerMessage:
