@@ -250,6 +250,7 @@ SKIPS = {
     "spark_jobs/publish/test_staged_tree.py": "root alone can give files away",
     "spark_jobs/publish/test_store_lock.py": "root alone can give files away",
     "spark_jobs/run/test_launch.py": "root alone can become somebody else",
+    "storage/doctor/test_next_start.py": "root alone can give a directory away",
     "storage/files/test_kept_files.py": "root alone can give files away",
     "storage/files/test_mapped_file.py": "not every file system keeps holes",
     "storage/files/test_own_directories.py": "root alone can give files away",

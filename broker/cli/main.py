@@ -45,7 +45,7 @@ COMMANDS = {
 SERVE = "serve"
 """Its supervisor sees that a worker met a file that was cut, and replaces it."""
 
-CUT = b"rocketlens: a file of the store became shorter, or cannot be read any more, while it was read: run it again\n"
+CUT = "rocketlens: a file of the store became shorter, or cannot be read any more, while it was read: run it again\n"
 
 
 @click.group(
@@ -75,4 +75,4 @@ def main(context: click.Context) -> None:
     if context.invoked_subcommand != SERVE:
         from storage.kernels.file_map import end_at_cut  # only where a command runs
 
-        end_at_cut(CUT, STORE_ERROR)
+        end_at_cut(CUT.encode(), STORE_ERROR)

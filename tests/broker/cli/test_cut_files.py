@@ -74,7 +74,7 @@ def test_no_command_is_ended_by_the_signal_of_a_cut_file(
 def test_a_fault_is_said_in_one_line(g1_store: Path, tmp_path: Path) -> None:
     ended = run_cutting("commitlog", 0, g1_store, tmp_path, "view", "6581")
     assert (ended.returncode, ended.stdout) == (UNREADABLE, "")
-    assert ended.stderr.splitlines() == [CUT.decode().rstrip()]
+    assert ended.stderr.splitlines() == [CUT.rstrip()]
 
 
 def run_cutting(
