@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from giant_files import GIANT, KINDS, make_giant, write_store
+from golden_store import GOLDEN, unpack
 from process import ROOT
 
 MOST_SECONDS = 240
@@ -47,3 +49,16 @@ def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk
     write_store(root)
     make_giant(KINDS[kind](root), last=b"\x01")
     assert problems(root, "doctor", "info", "queues", "batches", "tag", "filter", "tail", "search", "verify") == ""
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("kind", ["COMMIT_LOG", "CONSUME_QUEUE", "INDEX"])
+@pytest.mark.parametrize("place", [min, max])
+def test_a_giant_in_a_tier_takes_little_memory_too(
+    disk_path: Path, kind: str, place: Callable[[list[Path]], Path]
+) -> None:
+    root = unpack("store", disk_path, archives=GOLDEN / "g2" / "g2-tier")
+    topic = "rmq_sys_INDEX" if kind == "INDEX" else "TierTopic"
+    files = sorted(root.glob(f"tiered/*/*/{topic}/0/{kind}/*"), key=lambda path: path.name[-20:])
+    make_giant(place(files))
+    assert problems(root) == ""

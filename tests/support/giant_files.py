@@ -107,6 +107,19 @@ COMMANDS: dict[str, Sequence[str]] = {
 }
 
 
+OF_TIER: dict[str, Sequence[str]] = {
+    "topics": ["topics", "STORE", "--topic", "TierTopic", "--tier", "TIER"],
+    "info": ["info", "STORE", "--tier", "TIER"],
+    "query": ["query", "STORE", "--topic", "TierTopic", "--key", "old-7", "--tier", "TIER"],
+    "filter": ["filter", "STORE", "--topic", "TierTopic", "--tag", "A", "--tier", "TIER"],
+    "tail": ["tail", "STORE", "--topic", "TierTopic", "--tier", "TIER"],
+    "search": ["search", "STORE", "--contains", "no such text", "--tier", "TIER"],
+    "tier alone": ["topics", "TIER"],
+    "search of the tier alone": ["search", "TIER", "--contains", "no such text"],
+}
+"""What reads a recorded store together with its tier, or the tier alone."""
+
+
 def in_this_process() -> None:
     """Have jobs run their tasks in this process, one after the other."""
     from spark_jobs.run import session
@@ -142,11 +155,14 @@ def main(root: Path, names: Sequence[str]) -> None:
     from broker.cli.main import main as command
 
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
-    for name, arguments in COMMANDS.items():
+    tier = root / "tiered"
+    for name, arguments in (OF_TIER if tier.is_dir() else COMMANDS).items():
         if names and name not in names:
             continue
         with tempfile.TemporaryDirectory() as out:
-            given = [{"STORE": str(root), "OUT": f"{out}/made"}.get(each, each) for each in arguments]
+            given = [
+                {"STORE": str(root), "OUT": f"{out}/made", "TIER": str(tier)}.get(each, each) for each in arguments
+            ]
             result = CliRunner().invoke(command, given)
         text = result.output
         has_failed = result.exception is not None and not isinstance(result.exception, SystemExit)
@@ -154,7 +170,7 @@ def main(root: Path, names: Sequence[str]) -> None:
             print(f"{name}: exit code {result.exit_code}: {text[-500:]}", flush=True)
             if has_failed and result.exc_info is not None:
                 traceback.print_exception(*result.exc_info, file=sys.stdout)
-    if not names and (problem := ask_health(root)):
+    if not names and not tier.is_dir() and (problem := ask_health(root)):
         print(f"health: {problem}", flush=True)
     print("all commands were run", flush=True)
 
