@@ -56,6 +56,18 @@ COMPILED = ("tests/protocol/kernels/", "tests/storage/kernels/")
 """Tests of what cannot be traced."""
 
 
+@pytest.fixture(autouse=True)
+def secrets_of_this_test_alone() -> Iterator[None]:
+    """Forget the secrets that a test has the product keep: in texts of later tests they may be a part of any name."""
+    redaction = sys.modules.get("protocol.redaction")
+    before = {} if redaction is None else dict(redaction._spellings)
+    yield
+    redaction = sys.modules.get("protocol.redaction")
+    if redaction is not None and redaction._spellings != before:
+        redaction._spellings.clear()
+        redaction._spellings.update(before)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Have coverage look away from what does not measure it.
