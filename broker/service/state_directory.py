@@ -15,7 +15,7 @@ from typing import Final
 
 from protocol.errors import ConfigError, PlantedFile
 from storage.files.direct_writer import fsync_directory
-from storage.files.own_directories import HeldDirectory, new_file, open_own, read_own, require_own
+from storage.files.own_directories import HeldDirectory, new_file, open_own, read_own, require_own, user_text
 from storage.store.state_place import UnusableDirectory
 
 _ROOT: Final = frozenset({0})
@@ -56,7 +56,7 @@ class StateDirectory:
                 require_own(path, os.fstat(self._held.descriptor), also=_ROOT, rights=0)
                 self._lock = _open_lock(self._held.path / LOCK)
         except OSError as error:
-            raise UnusableDirectory(f"{path} cannot be written to ({error.strerror}): give --state-dir") from error
+            raise UnusableDirectory(f"{path} cannot be written to ({_why(path, error)}): give --state-dir") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -111,3 +111,15 @@ def _open_lock(path: Path) -> int:
     if status.st_uid == os.geteuid() and status.st_nlink == 1:  # and no second name of another file of ours
         os.fchmod(descriptor, 0o600)  # who can read a file can lock it, and keep a server from starting
     return descriptor
+
+
+def _why(path: Path, error: OSError) -> str:
+    """What an error says; with the owner of a directory that is somebody else's."""
+    reason = error.strerror or str(error)
+    try:
+        owner = os.stat(path).st_uid
+    except OSError:
+        return reason
+    if not isinstance(error, PermissionError) or owner == os.geteuid():
+        return reason
+    return f"{reason}: it belongs to {user_text(owner)}, and this runs as {user_text(os.geteuid())}"

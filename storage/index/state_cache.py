@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 import msgpack
 
 from protocol.errors import PlantedFile
+from storage.files.attempt_names import written_beside
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity
-from storage.files.own_directories import HeldDirectory, read_own
+from storage.files.own_directories import HeldDirectory, new_file, read_own
 from storage.index.index_file import end_of_entries
 from storage.index.index_shape import IndexShape
 
@@ -122,14 +123,14 @@ class StateCache:
         self._directory = self._directory or directory
         if self._directory is None or self._new == self._old:
             return
-        import tempfile  # most starts find nothing new
-
         try:
-            with HeldDirectory.open(self._directory, make=True) as held:
-                descriptor, name = tempfile.mkstemp(dir=held.path, prefix=FILE_NAME)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(msgpack.packb({"version": VERSION, "files": self._new}))
-                os.replace(name, held.path / FILE_NAME)
+            with (
+                HeldDirectory.open(self._directory, make=True) as held,
+                written_beside(held.path / FILE_NAME) as beside,
+                new_file(beside) as file,
+            ):
+                os.fchmod(file.fileno(), 0o600)
+                file.write(msgpack.packb({"version": VERSION, "files": self._new}))
         except (OSError, PlantedFile):
             return
         self._old = dict(self._new)

@@ -2,14 +2,15 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from command_line import rocketlens
+from ledger_stores import Ledger
 from read_only import state_of
+from small_disk import small_disk
 from store_writer import StoreWriter
 
 FULL = 2
@@ -26,25 +27,8 @@ OUT: dict[str, tuple[str, ...]] = {
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """A disk of its own, of as much room as is said; asked for again it is the same one with other room."""
-    if os.geteuid():
-        pytest.skip("only root mounts a disk")
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = False
-
-    def give(options: str) -> Path:
-        nonlocal mounted
-        how = f"remount,{options}" if mounted else options
-        subprocess.run(["mount", "-t", "tmpfs", "-o", how, "none", str(place)], check=True)
-        mounted = True
-        return place
-
-    try:
+    with small_disk(tmp_path / "disk") as give:
         yield give
-    finally:
-        if mounted:
-            subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 @pytest.fixture
@@ -93,6 +77,33 @@ def test_a_store_on_a_full_disk_keeps_what_it_has(job: str, store: Path, disk: C
     disk(ENOUGH)
     ended = rocketlens(*job.split(), place, *OUT[job])
     assert ended.code == 0, ended.errors
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_conversion_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
+    tmp_path: Path, disk: Callable[[str], Path]
+) -> None:
+    ledger = Ledger(tmp_path / "store")
+    for number in range(9):
+        ledger.transaction(number, 30)
+        ledger.timer(number)
+    ledger.write_timer_log()
+    ledger.writer.close()
+    before = state_of(ledger.root)
+    out = disk(LITTLE) / "new"
+    command = ("convert", ledger.root, *OUT["rebuild all"], "--out", out)
+    for size in ("size=16k,nr_inodes=400", LITTLE, "size=160k,nr_inodes=400"):
+        disk(size)
+        ended = rocketlens(*command)
+        assert ended.code == FULL, ended.errors
+        assert "No space left on device" in ended.errors
+        assert "Traceback" not in ended.errors
+        assert not out.exists()
+    disk(ENOUGH)
+    ended = rocketlens(*command)
+    assert ended.code == 0, ended.errors
+    assert state_of(ledger.root) == before
+    assert rocketlens("verify", out).code == 0
 
 
 @pytest.mark.parametrize("format_", ["parquet", "delta", "iceberg"])

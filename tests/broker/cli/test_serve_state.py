@@ -1,20 +1,26 @@
 """What a server process keeps of its consumers' progress: across stops and kills, and for itself alone."""
 
+import contextlib
 import os
 import signal
 import socket
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from broker.endpoint import Endpoint
+from broker.service.state_directory import StateDirectory
 from golden_frames import parse_java_json
 from heartbeats import consumer, heartbeat, subscription
 from process import rocketlens, serving_process
 from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, encode_request, ext_fields_of
+from protocol.errors import RocketLensError
+from read_only import as_nobody, reachable_directory
+from small_disk import small_disk
 
 FIELDS = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "1"}
 
@@ -148,3 +154,67 @@ def test_a_home_that_is_a_file_is_no_reason_not_to_serve(g1_store: Path, tmp_pat
     outcome = rocketlens("serve", g1_store, "--listen", "127.0.0.1:0", "--state-dir", own_home / "x")
     assert (outcome.returncode, outcome.stdout) == (2, b"")
     assert b"--state-dir" in outcome.stderr
+
+
+FULL = "offsets cannot be kept: No space left on device"
+
+
+def test_a_server_whose_state_has_no_room_serves_on_and_writes_when_there_is(g1_store: Path, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as give:
+        state = give("size=16k,nr_inodes=100") / "state"
+        (state.parent / "filler").write_bytes(bytes(16_384))
+        with serving_process(g1_store, tmp_path, "--state-dir", str(state)) as server:
+            client = Client(server.endpoints[0])
+            client.commit(5)
+            wait_for(lambda: FULL in server.errors.read_text())
+            client.commit(6)
+            assert client.committed() == 6
+            assert {path.name for path in state.iterdir()} <= {"serving.lock", "consumerOffset.json.new"}
+            give("size=1m,nr_inodes=100")
+            wait_for((state / "consumerOffset.json").exists)
+            client.commit(7)
+            client.close()
+            assert server.stop() == 0
+            assert server.errors.read_text().count("No space left on device") == 1
+        with serving_process(g1_store, tmp_path, "--state-dir", str(state)) as server:
+            client = Client(server.endpoints[0])
+            assert client.committed() == 7
+            client.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become somebody else")
+@pytest.mark.parametrize("first", ["root", "nobody"])
+def test_a_state_directory_of_another_user_is_refused_with_its_owner(first: str) -> None:
+    def keep() -> str:
+        with contextlib.closing(StateDirectory(root / "state")) as directory:
+            directory.write("consumerOffset.json", b"{}")
+        return "kept"
+
+    def as_root() -> str:
+        try:
+            return keep()
+        except RocketLensError as error:
+            return str(error)
+
+    def as_stranger() -> str:
+        return as_nobody(keep)
+
+    def files() -> list[tuple[str, int, int]]:
+        found = [(path.name, path.stat()) for path in (root / "state").iterdir()]
+        return sorted((name, status.st_uid, status.st_mtime_ns) for name, status in found)
+
+    with reachable_directory() as root:
+        root.chmod(0o777)
+        one, other = (as_root, as_stranger) if first == "root" else (as_stranger, as_root)
+        assert one() == "kept"
+        before = files()
+        owner, stranger = ("root (0)", "nobody (65534)") if first == "root" else ("nobody (65534)", "root (0)")
+        assert f"belongs to user {owner}, and this runs as user {stranger}" in other()
+        assert files() == before
