@@ -44,6 +44,9 @@ _HOLLOW: Final = ("Error: Could not create the Java Virtual Machine.", "Error: A
 _FAILED: Final = re.compile(r'TaskFailed: (\[(?:true|false), "(?:[^"\\]|\\.)*"\])')
 _CANNOT_RUN: Final = re.compile(rf"ImportError: ({CANNOT_RUN}.*)")
 _OTHER_PYTHON: Final = re.compile(r"\[PYTHON_VERSION_MISMATCH\] .*?(\d+\.\d+).*?(\d+\.\d+)")
+_CRASHED: Final = "Python worker exited unexpectedly (crashed)"
+"""What Spark says where a signal ended a worker: SIGBUS, as a file was cut under its map, or the kernel's SIGKILL."""
+
 _DISK_FULL: Final = os.strerror(errno.ENOSPC)
 """As Java says it too, of what Spark writes itself."""
 
@@ -144,6 +147,11 @@ def run_job(context: "SparkContext", name: str, job: Callable[[], Result]) -> Re
                 f"{CANNOT_RUN}Spark's workers have Python {found[1]}, this command has {found[2]}; install "
                 f"`rocketlens[spark]` for {found[2]} there, and name that Python by --conf spark.pyspark.python=PATH"
             ) from None
+        if _CRASHED in text:
+            raise SparkFailed(
+                "a worker of Spark was ended by a signal: a file of the store became shorter, or cannot be read any "
+                "more, while it was read, or the machine has too little memory; run it again"
+            ) from error
         if "Traceback" in text:
             raise
         raise spark_failure("Spark gave up", error) from (_no_room() if _DISK_FULL in text else error)

@@ -111,6 +111,15 @@ def test_workers_of_another_python_are_named_with_what_to_install(spark: "SparkC
     )
 
 
+def test_a_worker_that_a_signal_ended_is_told_with_what_may_be_the_reason(spark: "SparkContext") -> None:
+    def die(_: int) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGBUS)
+        return {}
+
+    with pytest.raises(SparkFailed, match=r"^a worker of Spark was ended by a signal: a file of the store became sh"):
+        run_tasks(spark, "die", [0], die)
+
+
 def test_any_other_error_is_a_bug_and_keeps_its_trace(spark: "SparkContext") -> None:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import CapturedException
