@@ -1,5 +1,6 @@
 """A store on a read-only file system: jobs that only read do so, and those that would write say why they cannot."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import rocketlens
+from ledger_stores import Ledger
 
 UNREADABLE = 3
 
@@ -22,20 +24,45 @@ READ: dict[str, tuple[str, ...]] = {
 WRITE = ("rebuild all", "rebuild index", "rebuild queues", "compact index")
 
 
-@pytest.fixture(scope="module")
-def read_only(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@contextlib.contextmanager
+def mounted(store: Path, place: Path) -> Iterator[Path]:
+    """A store on a read-only file system."""
     if os.geteuid():
         pytest.skip("only root mounts a file system")
-    folder = tmp_path_factory.mktemp("read-only")
-    shutil.copytree(g1_store, folder / "store")
-    place = folder / "mounted"
     place.mkdir()
-    subprocess.run(["mount", "--bind", str(folder / "store"), str(place)], check=True)
+    subprocess.run(["mount", "--bind", str(store), str(place)], check=True)
     try:
         subprocess.run(["mount", "-o", "remount,bind,ro", str(place)], check=True)
         yield place
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.fixture(scope="module")
+def read_only(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("read-only")
+    shutil.copytree(g1_store, folder / "store")
+    with mounted(folder / "store", folder / "mounted") as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("ledger")
+    made = Ledger(folder / "store")
+    made.transaction(0, 30)
+    made.timer(0)
+    made.write_timer_log()
+    made.writer.close()
+    with mounted(made.root, folder / "mounted") as place:
+        yield place
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_conversion_needs_no_right_to_write_to_the_old_store(ledger: Path, tmp_path: Path) -> None:
+    ended = rocketlens("convert", ledger, "--out", tmp_path / "new")
+    assert ended.code == 0, ended.errors
+    assert rocketlens("verify", tmp_path / "new").code == 0
 
 
 @pytest.mark.usefixtures("spark")
@@ -56,9 +83,12 @@ def test_a_job_in_place_says_that_nothing_can_be_written(job: str, read_only: Pa
     assert len(ended.errors.splitlines()) < 5
 
 
-@pytest.mark.parametrize("job", ["export", "rebuild all"])
-def test_output_on_such_a_file_system_is_refused_in_words(job: str, g1_store: Path, read_only: Path) -> None:
+@pytest.mark.parametrize("job", ["export", "rebuild all", "compact index", "convert"])
+def test_output_on_such_a_file_system_is_refused_in_words(
+    job: str, g1_store: Path, ledger: Path, read_only: Path
+) -> None:
     options = ("--format", "ndjson") if job == "export" else ()
-    ended = rocketlens(*job.split(), g1_store, *options, "--out", read_only / "out")
+    store = ledger if job == "convert" else g1_store
+    ended = rocketlens(*job.split(), store, *options, "--out", read_only / "out")
     assert ended.code in (2, UNREADABLE), ended.errors
     assert "Read-only file system" in ended.errors

@@ -17,7 +17,7 @@ class Ledger:
 
     def __init__(self, root: Path, **options: Any) -> None:
         self.root = root
-        self.writer = StoreWriter(root, segment_size=SEGMENT, is_ledger=True, **options)
+        self.writer = StoreWriter(root, is_ledger=True, **{"segment_size": SEGMENT, **options})
         self.halves: list[Written] = []
         self.commits: list[Written] = []
         self.timers: list[Written] = []
