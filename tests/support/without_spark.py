@@ -17,13 +17,14 @@ def run_here(_context: object, _name: str, tasks: Sequence[Any], function: Calla
     return [function(pickle.loads(pickle.dumps(task))) for task in tasks]
 
 
+@contextlib.contextmanager
+def no_context(*_: object, **__: object) -> Iterator[None]:
+    """In the place of a session."""
+    yield None
+
+
 def run_jobs_here(patch: pytest.MonkeyPatch) -> None:
     """Have the jobs of `spark_jobs.commands.run` start no Spark."""
-
-    @contextlib.contextmanager
-    def no_context(*_: object, **__: object) -> Iterator[None]:
-        yield None
-
     patch.setattr("spark_jobs.commands.run.spark_context", no_context)
     for name in MODULES:
         patch.setattr(import_module(name), "run_tasks", run_here)
