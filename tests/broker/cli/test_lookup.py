@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from broker.cli.lookup import JsonRows
 from broker.cli.main import main
 from command_line import rocketlens
+from small_disk import small_disk
 from spark_jobs.search import lookup_parquet
 from storage.columns.names import JSON_NAMES
 from store_writer import START_TIMESTAMP, StoreWriter
@@ -88,14 +89,15 @@ def test_large_bodies_are_written_before_they_fill_the_memory(tmp_path: Path, mo
 
 @pytest.mark.parametrize("output_format", ["ndjson", "parquet"])
 def test_a_file_without_room_is_told_and_not_left(
-    g1_store: Path, asked: Path, tmp_path: Path, output_format: str, monkeypatch: pytest.MonkeyPatch
+    g1_store: Path, asked: Path, tmp_path: Path, output_format: str
 ) -> None:
-    monkeypatch.setattr("broker.cli.lookup.attempt_name", lambda name: f"{name}.half")
-    (tmp_path / "out.half").symlink_to("/dev/full")
-    outcome = rocketlens("lookup", g1_store, asked, "--out", tmp_path / "out", "--format", output_format)
-    assert outcome.code == 2
-    assert outcome.errors.endswith("No space left on device\n")
-    assert os.listdir(tmp_path) == ["asked"]
+    with small_disk(tmp_path / "disk") as give:
+        disk = give("size=8k")
+        (disk / "full").write_bytes(bytes(8192))
+        outcome = rocketlens("lookup", g1_store, asked, "--out", disk / "out", "--format", output_format)
+        assert outcome.code == 2
+        assert outcome.errors.endswith("No space left on device\n")
+        assert os.listdir(disk) == ["full"]
 
 
 def test_two_that_write_to_one_place_at_a_time_do_not_write_into_each_others_file(

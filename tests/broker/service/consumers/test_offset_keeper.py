@@ -136,11 +136,11 @@ def test_when_the_file_can_be_read_again_groups_go_on_where_they_came(way: str, 
 
 
 def test_a_file_that_may_not_be_read_is_as_unknown(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> bytes:
+    def refuse(path: Path, **_: object) -> bytes:
         raise OSError(errno.EMFILE, "Too many open files", str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "read_bytes", refuse)
+        patched.setattr("broker.service.state_directory.read_own", refuse)
         offsets, keeper = keep(store, tmp_path)
         with pytest.raises(StoreError, match="Too many open files"):
             offsets.committed("G", "T", 0)
