@@ -65,6 +65,7 @@ def plain_errors(command: Callable[Parameters, Result]) -> Callable[Parameters, 
 
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        before = _hidden_whole()
         try:
             return command(*args, **kwargs)
         except ConfigError as error:
@@ -72,16 +73,16 @@ def plain_errors(command: Callable[Parameters, Result]) -> Callable[Parameters, 
         except RocketLensError as error:
             fail(str(error) + hint_of_rights(error), USAGE if is_out_of_room(error) else STORE_ERROR)
         finally:
-            _say_what_was_hidden()
+            if count := _hidden_whole() - before:
+                say(sys.modules["storage.patterns.mask"].hidden_sentence(count))
 
     return run
 
 
-def _say_what_was_hidden() -> None:
-    """Say how much masks have hidden whole, if anything."""
+def _hidden_whole() -> int:
+    """How much masks of this process have hidden whole so far."""
     masks = sys.modules.get("storage.patterns.mask")  # which most commands need not load
-    if masks is not None and masks.hidden_whole():
-        say(masks.hidden_sentence(masks.hidden_whole()))
+    return 0 if masks is None else masks.hidden_whole()
 
 
 def hint_of_rights(error: BaseException) -> str:

@@ -90,7 +90,7 @@ def object_store_process(work: Path) -> Iterator[ObjectStore]:
 def _with_bucket(endpoint: str) -> ObjectStore:
     import s3fs
 
-    options = {"endpoint_url": endpoint, "key": "test", "secret": "test"}
+    options = {"endpoint_url": endpoint, "key": "key-of-the-tests", "secret": "secret-of-the-tests"}
     s3fs.S3FileSystem(**options).mkdir("stores")
     return ObjectStore(json.dumps(options))
 

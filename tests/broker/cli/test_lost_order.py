@@ -52,7 +52,9 @@ def test_an_order_that_was_not_consumed_is_found_by_its_key_with_who_failed(
     if kind == "store":
         events = rocketlens("life", *where, "--unique-key", unique_key)
         assert events.code == 0
-        assert [line.split()[2] for line in events.text.splitlines()[1:]] == ["delivered", "scheduled", "retry"]
+        (_, *lines), (_, of_group) = (part.splitlines() for part in events.text.split("\n\n"))
+        assert [line.split()[2] for line in lines] == ["delivered", "scheduled", "retry"]
+        assert of_group.split(maxsplit=1)[0] == group
 
     (viewed,) = rocketlens("view", *where, unique_key, "--topic", TOPIC, "--json").messages
     assert (viewed["topic"], viewed["queueId"], viewed["queueOffset"]) == (TOPIC, int(QUEUE), int(OFFSET))
@@ -99,7 +101,9 @@ def test_an_order_that_was_given_up_is_found_though_no_group_is_behind(store: Pa
 
     told = rocketlens("life", store, "--unique-key", unique_key)
     assert told.code == 0
-    assert told.text.splitlines()[-1].endswith(f"billing gave up after {RETRIES} retries → DLQ")
+    events, groups = (part.splitlines() for part in told.text.split("\n\n"))
+    assert events[-1].endswith(f"billing gave up after {RETRIES} retries → DLQ")
+    assert {name: what.strip() for name, what in (line.split(maxsplit=1) for line in groups[1:])}["shipping"] == "not yet"
 
     letters = rocketlens("tail", store, "--topic", found[0]["topic"], "--json").messages
     assert [each["keys"] for each in letters] == [["order-4709"], ["order-4711"]]
