@@ -34,10 +34,11 @@ class Case:
     saved: Path
 
     def restore(self) -> None:
-        """Put the table back to what it was."""
+        """Put what is in the table's directory, which `place` holds open, back to what it was."""
         table = Path(self.lake.place.url.removeprefix("file://"))
-        shutil.rmtree(table)
-        shutil.copytree(self.saved, table)
+        for child in table.iterdir():
+            shutil.rmtree(child) if child.is_dir() else child.unlink()
+        shutil.copytree(self.saved, table, dirs_exist_ok=True)
 
     def keep_house(self, store: StoreWriter) -> None:
         """Append, drop the first day, and put small files together."""
