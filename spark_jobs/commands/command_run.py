@@ -41,7 +41,9 @@ STOPPED: Final = 130
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process."""
 
-_UNWRITABLE: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG})
+_UNWRITABLE: Final = frozenset(
+    {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
+)
 """Why a place takes no output, besides that it is full; what reads a store has errors of its own."""
 
 EXTRA: Final = "rocketlens[spark]"

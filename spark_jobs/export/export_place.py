@@ -26,6 +26,9 @@ def check_place(out: Path, *, fresh: bool) -> None:
     foreign = [name for name in names if name not in (MANIFEST, WORK) and not PART.fullmatch(name)]
     if foreign:
         raise ConfigError(f"--out {out}: it contains {foreign[0]}: choose an empty directory")
+    for name in names:
+        if name != WORK and (out / name).is_dir() and not (out / name).is_symlink():
+            raise ConfigError(f"--out {out}: {name} is a directory there, not a file: choose an empty directory")
     if MANIFEST in names and not fresh:
         raise ConfigError(f"--out {out}: it contains a finished export: choose another directory, or --fresh")
 
