@@ -7,6 +7,7 @@ from protocol.message import Message
 from storage.search.progress import ProgressReport
 
 if TYPE_CHECKING:
+    from rocketlens.hidden_whole import Hiding
     from storage.search.step import Step
 
 
@@ -20,9 +21,9 @@ class Search(Iterator[Message]):
     True
     """
 
-    def __init__(self, steps: "Iterable[Step]") -> None:
+    def __init__(self, steps: "Iterable[Step]", hiding: "Hiding | None" = None) -> None:
         """Use :meth:`Store.search`."""
-        self._steps = iter(steps)
+        self._steps, self._hiding = iter(steps), hiding
         self._messages: Iterator[Message] = iter(())
         self.progress = ProgressReport(0, 0, 0, 0.0)
         """How much of the log is searched so far, and how much there is to search."""
@@ -36,13 +37,18 @@ class Search(Iterator[Message]):
             message = next(self._messages, None)
             if message is not None:
                 return message
-            self._messages = iter(next(self.pieces()))
+            self._messages = iter(next(self._pieces(4)))
 
     def pieces(self) -> Iterator[tuple[Message, ...]]:
         """The messages piece by piece, some pieces without any: after each `progress` is another."""
+        return self._pieces(3)
+
+    def _pieces(self, level: int) -> Iterator[tuple[Message, ...]]:
         for step in self._steps:
             self.progress, self.cursor, self.notes = step.progress, step.cursor, step.notes
             yield tuple(message.detached() for message in step.messages)
+        if self._hiding is not None:
+            self._hiding.warn(level)
 
 
 class AsyncSearch(AsyncIterator[Message]):

@@ -35,6 +35,7 @@ from rocketlens.arguments import (
     times_of,
 )
 from rocketlens.by_id import find_in_store, find_surely
+from rocketlens.hidden_whole import Hiding
 from rocketlens.opening import StoreArguments, open_message_store
 from storage.layout.store_layout import recognise_with_tier
 from storage.names import did_you_mean, names_holding
@@ -81,7 +82,7 @@ def open(
         tuple(mask),
     )
     arguments.check(Path(path))
-    return Store(Path(path), arguments)
+    return Store(Path(path), arguments, warns=True)
 
 
 class Store:
@@ -91,9 +92,9 @@ class Store:
     :class:`StoreError` where a file cannot be read, and :class:`Error` once it is closed.
     """
 
-    def __init__(self, path: Path, arguments: StoreArguments) -> None:
+    def __init__(self, path: Path, arguments: StoreArguments, *, warns: bool = False) -> None:
         """Use `rocketlens.open`."""
-        self._arguments = arguments
+        self._arguments, self._warns = arguments, warns
         self._mask = mask_of(arguments.rules)
         self._layout = recognise_with_tier(path, arguments.commit_log_directories or (), arguments.tier)
         self._store: MessageStore | None = None
@@ -151,7 +152,8 @@ class Store:
         if not self._mask or kind != "keys":
             return self._shown(query_store(self._opened(), question, maximum))
         # One that is hidden together with what stands beside it is none, and nothing says that it was looked at.
-        return replace(self._shown(query_store(self._opened(), question, maximum, self._mask)), details="")
+        found = query_store(self._opened(), question, maximum, self._mask.for_one_run())
+        return self._shown(replace(found, details=""))
 
     def find(
         self,
@@ -174,12 +176,13 @@ class Store:
         from storage.store.topic_catalog import topic_names
 
         text, (first, last) = text_of(text), times_of(begin, end)
+        hiding = self._hiding()
         limits = FindLimits(
             topic=topic,
             begin_timestamp=first,
             end_timestamp=last,
             maximum=check_maximum(maximum),
-            mask=self._mask,
+            mask=hiding.mask,
         )
         store = self._opened()
         store.refuse_tier("find")
@@ -187,6 +190,7 @@ class Store:
         finder = Finder(store, text, names, limits)
         finder.look_at_offset()
         finder.go_on(FindPlace())
+        hiding.warn()
         return _found(store, finder, text, topic, names, maximum)
 
     def pull(
@@ -219,7 +223,10 @@ class Store:
             notes = (*notes, str(result.lost))
         reason = "" if messages else _why_nothing_pulled(result, topic, queue_id, offset)
         offsets = result.next_begin_offset, result.min_offset, result.max_offset
-        return PulledMessages(tuple(map(self._mask.message, messages)), None, notes, reason, *offsets)
+        hiding = self._hiding()
+        shown = tuple(map(hiding.mask.message, messages))
+        hiding.warn()
+        return PulledMessages(shown, None, notes, reason, *offsets)
 
     def follow(
         self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
@@ -236,7 +243,7 @@ class Store:
 
         wanted, store = self._subscription(tag, sql), self._opened(with_keys=False)
         pieces = StoreFollowing(store, topic, dict(offsets), wanted).pieces()
-        return (list(map(self._mask.message, piece)) for piece in pieces)
+        return self._shown_pieces(pieces)
 
     def search(
         self,
@@ -264,9 +271,18 @@ class Store:
 
         criteria = replace(criteria_of(topic, options), masked=self._mask.rules)
         limit, cursor = options.get("limit"), options.get("cursor")
-        store = self._opened(with_keys=needs_keys(criteria, exhaustive=exhaustive))
+        store, hiding = self._opened(with_keys=needs_keys(criteria, exhaustive=exhaustive)), self._hiding()
         return Search(
-            search(store, criteria, limit=limit, cursor=cursor, exhaustive=exhaustive, should_stop=should_stop)
+            search(
+                store,
+                criteria,
+                limit=limit,
+                cursor=cursor,
+                exhaustive=exhaustive,
+                should_stop=should_stop,
+                mask=hiding.mask,
+            ),
+            hiding,
         )
 
     def life(self, unique_key: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
@@ -283,7 +299,10 @@ class Store:
 
         store = self._opened()
         store.refuse_tier("life")
-        return find_life(store, id_of(unique_key), topic, trace_topics, mask=self._mask)
+        hiding = self._hiding()
+        life = find_life(store, id_of(unique_key), topic, trace_topics, mask=hiding.mask)
+        hiding.warn()
+        return life
 
     def pending(self) -> "Pending":
         """The messages that wait for a delay level or a point in time: a context manager, which holds what was found.
@@ -300,7 +319,8 @@ class Store:
         store = self._opened(with_keys=False)
         if store.layout.is_tier_alone:  # a broker puts no waiting message into its tier
             store.refuse_tier("pending")
-        return Pending(store, mask=self._mask)
+        hiding = self._hiding()
+        return Pending(store, mask=hiding.mask, finish=hiding.warn)
 
     def space(self, *, broker_config: str | PathLike[str] | None = None) -> Space:
         """What takes the disk: messages and bytes by topic, queue, tag, sender and hour, and until when there is room.
@@ -449,9 +469,25 @@ class Store:
     def __repr__(self) -> str:
         return f"<Store {self.path}{' (closed)' if self._is_closed else ''}>"
 
+    def _hiding(self) -> Hiding:
+        """The mask of one answer."""
+        return Hiding(self._mask, warns=self._warns)
+
     def _shown(self, found: Messages) -> Messages:
-        """An answer without what is hidden of its messages."""
-        return replace(found, messages=tuple(map(self._mask.message, found.messages))) if self._mask else found
+        """An answer of a method without what is hidden of its messages."""
+        if not self._mask:
+            return found
+        hiding = self._hiding()
+        found = replace(found, messages=tuple(map(hiding.mask.message, found.messages)))
+        hiding.warn(4)
+        return found
+
+    def _shown_pieces(self, pieces: Iterable[list[Message]]) -> Iterator[list[Message]]:
+        for piece in pieces:
+            hiding = self._hiding()
+            shown = list(map(hiding.mask.message, piece))
+            hiding.warn()
+            yield shown
 
     def _subscription(self, tag: str | None, sql: str | None) -> Subscription:
         """A subscription; raises ConfigError for one to what is hidden, and FilterSyntaxError."""

@@ -228,17 +228,21 @@ class Pending:
     """
 
     def __init__(
-        self, store: MessageStore, report: Callable[[int], None] = lambda _count: None, mask: Mask = NO_MASK
+        self,
+        store: MessageStore,
+        report: Callable[[int], None] = lambda _count: None,
+        mask: Mask = NO_MASK,
+        finish: Callable[[], None] = lambda: None,
     ) -> None:
         """Read all that waits, which waits for the disk; `report` gets the number of messages that were read by then.
 
-        Messages come without what `mask` hides of them.
+        Messages come without what `mask` hides of them; `finish` is called at the end of each list.
 
         What `report` raises ends the reading. Raises StoreError where a queue cannot be read, and RocketLensError where
         the temporary database cannot be written.
         """
         self._report, self._read_count = report, 0
-        self._store, self._mask = store, mask
+        self._store, self._mask, self._finish = store, mask, finish
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         # One that nobody closes goes with this object.
         self._closes = weakref.finalize(self, self._database.close)
@@ -281,6 +285,7 @@ class Pending:
             for row in self._rows(window, limit, BEGINNING):
                 if (message := self._message(row)) is not None:
                     yield message
+        self._finish()
 
     def page(
         self, window: PendingWindow, limit: int, behind: Place = BEGINNING

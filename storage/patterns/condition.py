@@ -1,10 +1,12 @@
 """A regular expression or a JSONPath that messages are searched by, in a process that can be killed."""
 
+import copy
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 from protocol.errors import ConfigError
 from storage.patterns.pattern_process import (
+    PATIENCE,
     SURROGATES,
     CheckAnswer,
     CheckQuestion,
@@ -23,6 +25,7 @@ class PatternCondition:
     def __init__(self, kind: Kind, condition: str, charset: str | None, should_stop: Stop = lambda: False) -> None:
         """Compile it; ``charset`` is that of bodies. Raises ConfigError, PatternsStopped where ``should_stop``."""
         self._kind, self._condition, self._charset, self._should_stop = kind, condition, charset, should_stop
+        self._slow = 0
         try:
             checked = PROCESSES.ask(CheckQuestion(kind, condition), CheckAnswer, should_stop)
         except PatternLimit:
@@ -30,6 +33,12 @@ class PatternCondition:
         if checked.problem is not None:
             raise ConfigError(checked.problem)
         self.literal = checked.literal
+
+    def for_one_run(self) -> Self:
+        """The same condition, with its whole patience (`PATIENCE`)."""
+        condition = copy.copy(self)
+        condition._slow = 0
+        return condition
 
     def matches(self, bodies: Sequence[bytes | memoryview], texts: Sequence[str] = ()) -> list[bool]:
         """Decide which of some bodies, and behind them which of some texts, meet it.
@@ -44,5 +53,12 @@ class PatternCondition:
             charset=self._charset,
             bodies=list(map(bytes, bodies)),
             texts=[text.encode(errors=SURROGATES) for text in texts],
+            is_brief=self._slow >= PATIENCE,
         )
-        return PROCESSES.ask(question, MatchAnswer, self._should_stop).matches
+        try:
+            answer = PROCESSES.ask(question, MatchAnswer, self._should_stop)
+        except PatternLimit:
+            self._slow += 1
+            raise
+        self._slow += answer.is_slow
+        return answer.matches

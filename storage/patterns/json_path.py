@@ -54,6 +54,11 @@ class JsonCondition:
         return isinstance(found, bool) == isinstance(self._value, bool) and bool(found == self._value)
 
 
+def load_library() -> None:
+    """Import what compiles paths, which takes a while."""
+    import jsonpath  # noqa: F401
+
+
 def _split(text: str) -> "tuple[JSONPath | CompoundJSONPath, str]":
     import jsonpath
 

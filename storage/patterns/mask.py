@@ -6,7 +6,6 @@ Where these do not come to an end with a body or a text, it is hidden whole, and
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import suppress
 from functools import lru_cache
 from itertools import filterfalse
 from typing import Final
@@ -14,11 +13,17 @@ from typing import Final
 from protocol.mask import BODY, MASKED, Mask
 from protocol.message import Message
 from storage.amounts import counted
-from storage.patterns.pattern_process import SURROGATES, MaskAnswer, MaskQuestion
+from storage.patterns.pattern_process import PATIENCE, SURROGATES, MaskAnswer, MaskQuestion
 from storage.patterns.processes import PROCESSES, PatternLimit, Stop, in_groups
 
 MOST_ENDLESS: Final = 3
 """Texts of one message, as the values of its properties, that are each run to their bound; it may have a thousand."""
+
+MOST_OF_ANSWER: Final = 64
+"""Bodies and texts of one answer that somebody waits for that are; behind them all is hidden that would be asked about.
+
+An answer holds some hundred messages at most.
+"""
 
 Ask = Callable[[list[bytes]], list[bytes | None]]
 
@@ -30,28 +35,45 @@ class BoundedMask(Mask):
         """Raises ConfigError for a rule that is none."""
         super().__init__(rules)
         self._should_stop: Stop = lambda: False
-        self._hidden = _HiddenCount()
+        self._hidden = self._of_run = _Count(_ALL_HIDDEN)
+        self._slow = _Count()
+        self._most: int | None = None
 
     @property
     def hidden_whole(self) -> int:
-        """Number of bodies and texts so far that were hidden because a pattern or path did not come to an end."""
+        """Number of bodies and texts so far that were hidden because a pattern or path did not come to an end.
+
+        That of the one run where the mask is :meth:`for_one_run`, else of all of this process.
+        """
         return self._hidden.value
 
-    def while_waited_for(self, should_stop: Stop) -> "BoundedMask":
-        """The same mask, which raises PatternsStopped where ``should_stop``, also in the middle of a text."""
+    def for_one_run(self, should_stop: Stop = lambda: False, most: int | None = None) -> "BoundedMask":
+        """The same mask, with its whole patience (`PATIENCE`) and a count of its own.
+
+        It raises PatternsStopped where ``should_stop``, also in the middle of a text. Behind ``most`` bodies and texts
+        without end it asks about none, and hides them whole.
+        """
+        mask = self._counting()
+        mask._of_run, mask._slow, mask._most, mask._should_stop = mask._hidden, _Count(), most, should_stop
+        return mask
+
+    def _counting(self) -> "BoundedMask":
+        """The same mask with a count of its own, which counts here too."""
         mask = object.__new__(type(self))  # not a copy, for which the rules would be read again
         mask.__dict__.update(self.__dict__)
-        mask._should_stop = should_stop
+        mask._hidden = _Count(self._hidden)
         return mask
+
+    @property
+    def _is_done(self) -> bool:
+        return self._most is not None and self._of_run.value >= self._most
 
     def messages(self, messages: Sequence[Message]) -> Iterator[Message]:
         """The messages of one record, as :meth:`Mask.message`.
 
         Raises PatternLimit behind more than `MOST_ENDLESS` bodies and texts without end: a batch holds thousands.
         """
-        mask = object.__new__(type(self))
-        mask.__dict__.update(self.__dict__)
-        mask._hidden = _HiddenCount(self._hidden)
+        mask = self._counting()
         for message in messages:
             yield mask.message(message)
             if mask.hidden_whole > MOST_ENDLESS and len(messages) > 1:
@@ -86,7 +108,7 @@ class BoundedMask(Mask):
         for place, text in enumerate(texts):
             if text:
                 places.setdefault(text, []).append(place)
-        found, endless = self._applied(
+        found, given_up = self._applied(
             [text.encode(errors=SURROGATES) for text in places],
             self._mask_texts,
             [{owners[place] for place in those} for those in places.values()],
@@ -94,7 +116,7 @@ class BoundedMask(Mask):
         shown = list(texts)
         for those, left in zip(places.values(), found, strict=True):
             for place in those:
-                if endless[owners[place]] > MOST_ENDLESS:
+                if owners[place] in given_up:
                     shown[place] = MASKED
                 elif left is not None:
                     shown[place] = str(left, errors=SURROGATES)
@@ -102,38 +124,57 @@ class BoundedMask(Mask):
 
     def _applied(
         self, asked: Sequence[bytes], ask: Ask, owners: Sequence[Set[int]] | None = None
-    ) -> tuple[list[bytes | None], Counter[int]]:
-        """What is left of each, None where nothing is hidden; and how many without end their owners have.
+    ) -> tuple[list[bytes | None], Set[int]]:
+        """What is left of each, None where nothing is hidden; and owners that have too many without end.
 
-        What only owners have that have too many of these is hidden without being asked about.
+        What only such owners have is hidden without being asked about.
         """
         left: dict[int, bytes | None] = {}
-        endless = Counter[int]()
+        endless, given_up = Counter[int](), set[int]()
 
         def is_given_up(number: int) -> bool:
-            return owners is not None and all(endless[owner] > MOST_ENDLESS for owner in owners[number])
+            return self._is_done or (owners is not None and owners[number] <= given_up)
+
+        def hide(number: int) -> None:
+            self._hidden.add(1)
+            if owners is not None:
+                endless.update(owners[number])
+                given_up.update(owner for owner in owners[number] if endless[owner] > MOST_ENDLESS)
 
         for numbers in in_groups(range(len(asked)), lambda number: len(asked[number])):
             group = list(filterfalse(is_given_up, numbers))
+            self._hidden.add(len(numbers) - len(group))
             try:
                 if group:
                     left.update(zip(group, ask([asked[number] for number in group]), strict=True))
             except PatternLimit:
                 for number in group:
-                    if len(group) > 1 and not is_given_up(number):
-                        with suppress(PatternLimit):
+                    if len(group) == 1:
+                        hide(number)
+                    elif is_given_up(number):
+                        self._hidden.add(1)
+                    else:
+                        try:
                             left[number] = ask([asked[number]])[0]
-                    if owners is not None and number not in left:
-                        endless.update(owners[number])
-        self._hidden.add(len(asked) - len(left))
-        _ALL_HIDDEN.add(len(asked) - len(left))
-        return [left.get(number, MASKED.encode()) for number in range(len(asked))], endless
+                        except PatternLimit:
+                            hide(number)
+        return [left.get(number, MASKED.encode()) for number in range(len(asked))], given_up
 
     def _mask_bodies(self, bodies: list[bytes]) -> list[bytes | None]:
-        return PROCESSES.ask(MaskQuestion(self.rules, bodies, []), MaskAnswer, self._should_stop).bodies
+        return self._ask(bodies, []).bodies
 
     def _mask_texts(self, texts: list[bytes]) -> list[bytes | None]:
-        return PROCESSES.ask(MaskQuestion(self.rules, [], texts), MaskAnswer, self._should_stop).texts
+        return self._ask([], texts).texts
+
+    def _ask(self, bodies: list[bytes], texts: list[bytes]) -> MaskAnswer:
+        question = MaskQuestion(self.rules, bodies, texts, is_brief=self._slow.value >= PATIENCE)
+        try:
+            answer = PROCESSES.ask(question, MaskAnswer, self._should_stop)
+        except PatternLimit:
+            self._slow.add(1)
+            raise
+        self._slow.add(answer.is_slow)
+        return answer
 
 
 def hidden_whole() -> int:
@@ -158,10 +199,10 @@ def mask_of(rules: tuple[str, ...]) -> BoundedMask:
     return BoundedMask(rules)
 
 
-class _HiddenCount:
+class _Count:
     """A number that several threads count up."""
 
-    def __init__(self, more: "_HiddenCount | None" = None) -> None:
+    def __init__(self, more: "_Count | None" = None) -> None:
         """Count from 0; what is added here is added to `more` as well."""
         self.value = 0
         self._more = more
@@ -174,4 +215,4 @@ class _HiddenCount:
             self._more.add(count)
 
 
-_ALL_HIDDEN: Final = _HiddenCount()
+_ALL_HIDDEN: Final = _Count()

@@ -1,24 +1,31 @@
 """The process that patterns run in: it answers one question after the other, until nobody asks or it is killed.
 
-Questions come on stdin and answers go to stdout, msgpack each with its length before. What a question may take is CPU
-time, so that its answer is the same on a busy machine. Beyond that the kernel ends the process (SIGPROF); nothing in it
-has to look at a clock, which a regular expression would not let it do.
+Questions come on stdin and answers go to stdout, msgpack each with its length before; an empty answer says that there
+was no end. What a question may take is CPU time, so that its answer is the same on a busy machine. Beyond that the
+kernel ends the process (SIGPROF); nothing in it has to look at a clock, which a regular expression would not let it do.
+
+It is a child that answers, forked from one that has read the first question and compiled its mask: where the kernel
+ends the child, the next is there in a millisecond, and a thousand messages that each take their time up do not cost the
+start of a thousand Pythons.
 """
 
 import functools
+import os
 import re
 import resource
 import signal
 import struct
 import sys
-from typing import BinaryIO, Final, Literal, TypeAlias
+import time
+from collections.abc import Callable
+from typing import BinaryIO, Final, Literal, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
 from protocol.body_content import text_with_replacements
 from protocol.errors import ConfigError
 from protocol.mask import Mask
-from storage.patterns.json_path import JsonCondition
+from storage.patterns.json_path import JsonCondition, load_library
 from storage.patterns.literal import required_literal
 
 LENGTH: Final = struct.Struct(">I")
@@ -31,6 +38,18 @@ LEAST_SECONDS: Final = 0.25
 SECONDS_A_BYTE: Final = 1e-6
 """For each pattern or path, on top of the least: some 20 times of what the usual ones take."""
 MOST_SECONDS: Final = 10.0
+
+BRIEF_LEAST_SECONDS: Final = 0.005
+BRIEF_SECONDS_A_BYTE: Final = SECONDS_A_BYTE / 4
+"""The same for a question that is to be brief, and for one that is not slow: a hundred times of what a short text
+usually takes."""
+
+PATIENCE: Final = 4
+"""Questions of one run that were slow, or had no end, behind which all further ones are to be brief.
+
+A run is a request, a command, a task of a job or a piece of a search: what is looked at one after the other, so that
+counting gives the same on a busy machine.
+"""
 
 MEMORY_BYTES: Final = 1 << 30
 """Address space of the process: some ten times of what the largest body takes that is not made to take much."""
@@ -48,6 +67,7 @@ class MaskQuestion(msgspec.Struct, tag=True, frozen=True):
     rules: tuple[str, ...]
     bodies: list[bytes]
     texts: list[bytes]
+    is_brief: bool = False
 
 
 class CheckQuestion(msgspec.Struct, tag=True, frozen=True):
@@ -65,6 +85,7 @@ class MatchQuestion(msgspec.Struct, tag=True, frozen=True):
     charset: str | None
     bodies: list[bytes]
     texts: list[bytes]
+    is_brief: bool = False
 
 
 Question: TypeAlias = MaskQuestion | CheckQuestion | MatchQuestion
@@ -75,6 +96,7 @@ class MaskAnswer(msgspec.Struct, frozen=True):
 
     bodies: list[bytes | None]
     texts: list[bytes | None]
+    is_slow: bool = False
 
 
 class CheckAnswer(msgspec.Struct, frozen=True):
@@ -88,19 +110,50 @@ class MatchAnswer(msgspec.Struct, frozen=True):
     """For each body, then for each text, whether it meets the condition."""
 
     matches: list[bool]
+    is_slow: bool = False
 
 
 Answer: TypeAlias = MaskAnswer | CheckAnswer | MatchAnswer
+Bounded = TypeVar("Bounded", MaskAnswer, MatchAnswer)
 
 
 def main() -> None:
     """Answer what comes on stdin; an empty frame says first that the process is there."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     questions, answers = sys.stdin.buffer, sys.stdout.buffer
-    decoder, encoder = msgspec.msgpack.Decoder(Question), msgspec.msgpack.Encoder()
     _write(answers, b"")
-    while (data := _read(questions)) is not None:
-        _write(answers, encoder.encode(_answer(decoder.decode(data))))
+    while (question := _next(questions)) is not None:
+        _prepare(question)
+        child = os.fork()
+        if not child:
+            _serve(question, questions, answers)
+        if os.waitpid(child, 0)[1] == 0:
+            return
+        _write(answers, b"")
+
+
+def _serve(question: Question | None, questions: BinaryIO, answers: BinaryIO) -> NoReturn:
+    """Answer a question, and those behind it; end this process where no more come."""
+    try:
+        while question is not None:
+            _write(answers, msgspec.msgpack.encode(_answer(question)))
+            question = _next(questions)
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _prepare(question: Question) -> None:
+    """Do once what each child would have to do anew, and what no message can hold up."""
+    if isinstance(question, MaskQuestion):
+        _mask(question.rules)
+    elif question.kind == "json_path":
+        load_library()
+
+
+def _next(questions: BinaryIO) -> Question | None:
+    data = _read(questions)
+    return None if data is None else msgspec.msgpack.decode(data, type=Question)
 
 
 def _read(stream: BinaryIO) -> bytes | None:
@@ -116,16 +169,14 @@ def _write(stream: BinaryIO, data: bytes) -> None:
 def _answer(question: Question) -> Answer:
     if isinstance(question, MaskQuestion):
         mask = _mask(question.rules)
-        _allow(_seconds(question, mask.pattern_count))
-        answer: Answer = _masked(mask, question)
+        answer: Answer = _bounded(question, mask.pattern_count, lambda: _masked(mask, question))
     else:
         _allow(COMPILE_SECONDS)
         if isinstance(question, CheckQuestion):
             answer = _checked(question)
         else:
             condition = _condition(question.kind, question.condition)
-            _allow(_seconds(question, 1))
-            answer = _matched(condition, question)
+            answer = _bounded(question, 1, lambda: _matched(condition, question))
     _allow(0)
     return answer
 
@@ -135,9 +186,14 @@ def _allow(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _seconds(question: MaskQuestion | MatchQuestion, patterns: int) -> float:
-    size = sum(map(len, question.bodies)) + sum(map(len, question.texts))
-    return min(LEAST_SECONDS + size * max(patterns, 1) * SECONDS_A_BYTE, MOST_SECONDS)
+def _bounded(question: MaskQuestion | MatchQuestion, patterns: int, answer: Callable[[], Bounded]) -> Bounded:
+    """An answer that some patterns or paths are run for, if it comes within the CPU time that the question may take."""
+    size = (sum(map(len, question.bodies)) + sum(map(len, question.texts))) * max(patterns, 1)
+    brief = min(BRIEF_LEAST_SECONDS + size * BRIEF_SECONDS_A_BYTE, MOST_SECONDS)
+    _allow(brief if question.is_brief else min(LEAST_SECONDS + size * SECONDS_A_BYTE, MOST_SECONDS))
+    before = time.process_time()
+    answered = answer()
+    return msgspec.structs.replace(answered, is_slow=time.process_time() - before > brief)
 
 
 @functools.lru_cache(maxsize=4)

@@ -1,12 +1,14 @@
 """The processes that patterns run in (:mod:`storage.patterns.pattern_process`), as this process sees them.
 
-A question is asked of one that is idle, or of a new one where none is: each thread that asks has one while it does. One
-that does not come to an answer is gone, and the next question starts another, which takes a tenth of a second.
+A question is asked of one that is idle, or of a new one where none is, which takes a tenth of a second to start: each
+thread that asks has one while it does. One that nobody waits for any more is killed.
 """
 
 import atexit
+import contextlib
 import os
 import select
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
@@ -74,7 +76,10 @@ class PatternProcess:
             ) from None
 
     def ask(self, question: bytes, should_stop: Stop) -> bytes:
-        """Ask one question; after an error the process is of no use. Raises PatternLimit and PatternsStopped."""
+        """Ask one question; the answer is empty where there is no end.
+
+        After an error the process is of no use. Raises PatternLimit where it is gone, and PatternsStopped.
+        """
         try:
             for data in (LENGTH.pack(len(question)), question):
                 view = memoryview(data)
@@ -85,8 +90,9 @@ class PatternProcess:
         return self._read_frame(should_stop)
 
     def close(self) -> None:
-        """Kill it."""
-        self._process.kill()
+        """Kill it, with the child that answers for it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._questions.close()
         self._answers.close()
@@ -139,6 +145,8 @@ class PatternProcesses:
             self._idle.append(process)
         else:
             process.close()
+        if not found:
+            raise PatternLimit
         return msgspec.msgpack.decode(found, type=answer)
 
     def close(self) -> None:

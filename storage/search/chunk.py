@@ -99,6 +99,9 @@ class Searcher:
 
         At the start of a segment a record should start, too.
         """
+        return replace(self, matcher=self.matcher.for_one_run())._run(chunk, start)
+
+    def _run(self, chunk: Chunk, start: int | None) -> Part:
         if chunk.segment.file.is_cut():  # by somebody who truncated it: its pages must not be touched
             return Part(chunk.stop, None)
         if chunk.listed is not None:

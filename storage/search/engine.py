@@ -12,6 +12,7 @@ from functools import partial
 
 from protocol.message import Message
 from storage.ordered_threads import in_ordered_threads
+from storage.patterns.mask import BoundedMask
 from storage.search.chunk import Chunk, Part, Searcher
 from storage.search.criteria import Criteria
 from storage.search.cursor import Cursor
@@ -40,15 +41,17 @@ def search(
     threads: int | None = None,
     exhaustive: bool = False,
     is_abandoned: Stop = lambda: False,
+    mask: BoundedMask | None = None,
 ) -> Iterator[Step]:
     """Search a store for at most ``limit`` messages, from ``cursor`` on; a step for each piece of log.
 
     ``should_stop`` is asked often, from several threads; the search may be gone on with from where it stopped, which
     is behind at least one record that was worth a look. ``is_abandoned`` is asked also while a pattern is compiled or
-    run; then PatternsStopped is raised. ``exhaustive`` trusts neither queue units nor clocks. Waits for the disk.
+    run; then PatternsStopped is raised. ``exhaustive`` trusts neither queue units nor clocks. ``mask`` is that of the
+    criteria, where its count is wanted. Waits for the disk.
     Raises at once ConfigError and FilterSyntaxError for criteria or a cursor that cannot be.
     """
-    matcher = Matcher(criteria, is_abandoned)
+    matcher = Matcher(criteria, is_abandoned, mask)
     begin = Cursor(0) if cursor is None else Cursor.decode(cursor, criteria)
     started = time.monotonic()
     plan = make_plan(store, criteria, exhaustive=exhaustive)

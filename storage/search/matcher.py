@@ -1,7 +1,8 @@
 """Criteria prepared for a search: the query of the kernel, and the decision about a decoded message."""
 
+import copy
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 from protocol.body_content import charset_of, decoder_of, text_with_replacements, unpack
 from protocol.born_host import BornHost
@@ -14,7 +15,7 @@ from protocol.sys_flag import SysFlag, has_inner_messages
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
 from storage.patterns.condition import PatternCondition
-from storage.patterns.mask import mask_of
+from storage.patterns.mask import BoundedMask, mask_of
 from storage.patterns.processes import PatternLimit, Stop
 from storage.search.criteria import Criteria, SearchPlace
 
@@ -34,11 +35,12 @@ class Matcher:
     deciding raise PatternsStopped where ``should_stop`` while a pattern is compiled or run.
     """
 
-    def __init__(self, criteria: Criteria, should_stop: Stop = lambda: False) -> None:
+    def __init__(self, criteria: Criteria, should_stop: Stop = lambda: False, mask: BoundedMask | None = None) -> None:
         for name in _TEXTS:
             _check_text(name.replace("_", " "), getattr(criteria, name))
         self.criteria = criteria
-        self.mask = mask_of(criteria.masked).while_waited_for(should_stop)
+        self._should_stop = should_stop
+        self.mask = (mask or mask_of(criteria.masked)).for_one_run(should_stop)
         _refuse_hidden(criteria)
         self.charset = None if criteria.charset is None else charset_of(criteria.charset)
         self._text = None if self.charset is None else _text_of(criteria.contains)
@@ -54,6 +56,14 @@ class Matcher:
             criteria.place is not SearchPlace.PROPERTIES and (criteria.contains or criteria.regex) is not None
         )
         self._needs_body = self._looks_into_body or criteria.minimum_size > 0 or criteria.maximum_size is not None
+
+    def for_one_run(self) -> Self:
+        """The same decisions, with their whole patience for patterns without end (`PATIENCE`)."""
+        matcher = copy.copy(self)
+        matcher.mask = self.mask.for_one_run(self._should_stop)
+        matcher.regex = None if self.regex is None else self.regex.for_one_run()
+        matcher.json = None if self.json is None else self.json.for_one_run()
+        return matcher
 
     def matches_in(self, record: memoryview, physical_offset: int) -> list[Message]:
         """The messages of a record that match: itself, or those of a batch. Raises Unreadable, and StoreError."""

@@ -144,7 +144,7 @@ class WaitingMessages:
 
 
 def _read(context: RequestContext, report: Report) -> _Read:
-    return _Read(Pending(context.store, report, context.kept_mask))
+    return _Read(Pending(context.store, report))
 
 
 def _answer(
@@ -195,5 +195,5 @@ def _line(context: RequestContext, pending: PendingMessage) -> PendingLine:
         delay_level=pending.level,
         rolls=pending.rolls,
         group=pending.group if pending.group is None or context.may_see_group(pending.group) else None,
-        message=line_of(pending.message),
+        message=line_of(context.mask.message(pending.message)),
     )

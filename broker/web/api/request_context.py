@@ -13,7 +13,7 @@ from broker.web.api.errors import ApiError, ClientGone, forbidden, not_found
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
 from storage.names import did_you_mean, similar_names
-from storage.patterns.mask import BoundedMask, mask_of
+from storage.patterns.mask import MOST_OF_ANSWER, BoundedMask, mask_of
 from storage.store.message_store import MessageStore
 from storage.store.topic_catalog import topic_names
 
@@ -33,6 +33,7 @@ class RequestContext:
     gone: threading.Event = field(default_factory=threading.Event)
     """Set when the client is gone, or the server stops."""
     deadline: float = UNBOUNDED
+    _mask: BoundedMask | None = field(default=None, init=False)
 
     @property
     def store(self) -> MessageStore:
@@ -42,12 +43,14 @@ class RequestContext:
     @property
     def mask(self) -> BoundedMask:
         """What is hidden of messages, from every account; it gives a text up when the client is gone."""
-        return mask_of(self.service.options.masked).while_waited_for(self.gone.is_set)
+        if self._mask is None:
+            self._mask = mask_of(self.service.options.masked).for_one_run(self.gone.is_set, MOST_OF_ANSWER)
+        return self._mask
 
     @property
     def kept_mask(self) -> BoundedMask:
         """The same, for what is kept for other clients when this one is gone."""
-        return mask_of(self.service.options.masked)
+        return mask_of(self.service.options.masked).for_one_run(most=MOST_OF_ANSWER)
 
     def allow(self, milliseconds: int) -> None:
         """Set how long the work may take from now on; then the answer is given as far as it has come."""

@@ -19,6 +19,7 @@ from broker.web.api.endpoint import Limit, Question
 from broker.web.api.kept_work import KeptWorks, Report
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
+from protocol.mask import Mask
 from protocol.system_topics import holds_its_own_alone
 from storage.search.find import message_at
 from storage.space.breakdown import COUNTED_BY, NameCount, count_fields, hides_counts, inexact_counts, name_counts
@@ -222,10 +223,11 @@ def _counted(context: RequestContext, report: Report) -> _Counted:
     tally_all = partial(in_threads, threads=threads, check=lambda: report(done))
     log = context.store.commit_log
     tally = measure(log, tally_all, reached)
+    mask = context.kept_mask
     return _Counted(
         tally=tally,
         rows={kind: [] if hides_counts(context.mask, kind) else name_counts(tally, kind) for kind in COUNTED_BY},
-        largest=[_large(context, size, offset) for size, offset in tally.largest_messages(MOST_LARGEST)],
+        largest=[_large(context, mask, size, offset) for size, offset in tally.largest_messages(MOST_LARGEST)],
         forecast=make_forecast(log, tally, BrokerSettings()),
         notes=[*problems_of(log, tally), *inexact_counts(tally)],
         timestamp=time.time_ns() // 1_000_000,
@@ -233,9 +235,9 @@ def _counted(context: RequestContext, report: Report) -> _Counted:
     )
 
 
-def _large(context: RequestContext, size: int, physical_offset: int) -> _Large:
+def _large(context: RequestContext, mask: Mask, size: int, physical_offset: int) -> _Large:
     message, damage = message_at(context.store, physical_offset)
-    line = None if message is None else line_of(context.kept_mask.message(message), damage=damage)
+    line = None if message is None else line_of(mask.message(message), damage=damage)
     large = LargeMessage(bytes=size, physical_offset=physical_offset, message=line, damage=damage)
     return _Large(large, None if message is None else StoredOrigin.of(message, context.service.origins))
 

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asked_patterns import recorded
 from protocol.errors import ConfigError
 from storage.patterns.condition import PatternCondition
 from storage.patterns.json_path import JsonCondition
+from storage.patterns.pattern_process import PATIENCE
 from storage.patterns.processes import PatternLimit, PatternsStopped
 
 SLOW_TO_COMPILE = "(?i)" + "[\u0100-\uffff]" * 500
@@ -62,6 +64,14 @@ def test_nobody_waits_while_it_is_compiled() -> None:
 
 def test_one_body_without_end_is_a_limit_for_all_that_are_asked_together() -> None:
     condition = PatternCondition("regex", "(a+)+$b", None)
+    with recorded() as asked:
+        for number in range(10):
+            with pytest.raises(PatternLimit):
+                condition.matches([b"a" * 60 + b"%d" % number])
+        assert condition.matches([b"short"]) == [False]
+        with pytest.raises(PatternLimit):
+            condition.for_one_run().matches([b"a" * 60])
+    assert (asked.patient, asked.brief) == (PATIENCE + 1, 10 - PATIENCE)
     with pytest.raises(PatternLimit):
         condition.matches([b"x", b"a" * 60])
     assert condition.matches([b"x", b"aab"]) == [False, False]

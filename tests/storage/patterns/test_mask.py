@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asked_patterns import recorded
 from message_encoding import encode_message
 from protocol.mask import Mask
 from protocol.message import Message, decode_message
 from storage.patterns.mask import BoundedMask, mask_of
+from storage.patterns.pattern_process import PATIENCE
 from storage.patterns.processes import PatternLimit, PatternsStopped
 
 DOCUMENTED = r"\b[\w.]+@[\w.]+\b"
@@ -99,7 +101,7 @@ def test_who_waits_no_more_has_it_stopped() -> None:
         return True
 
     with pytest.raises(PatternsStopped):
-        mask.while_waited_for(is_over).text(EXPONENTIAL[1])
+        mask.for_one_run(is_over).text(EXPONENTIAL[1])
     assert not waits
     assert mask.text("aab") == "***"
     assert not mask.hidden_whole
@@ -107,7 +109,7 @@ def test_who_waits_no_more_has_it_stopped() -> None:
 
 def test_what_is_counted_is_counted_for_all_who_use_the_mask() -> None:
     mask = BoundedMask((f"/{EXPONENTIAL[0]}/",))
-    assert mask.while_waited_for(lambda: False).text(EXPONENTIAL[1]) == "***"
+    assert mask.for_one_run().text(EXPONENTIAL[1]) == "***"
     assert mask.hidden_whole == 1
 
 
@@ -140,6 +142,57 @@ def test_a_message_of_very_many_texts_without_end_is_soon_given_up() -> None:
     assert set(shown) == {"before", *hostile}
     assert set(shown.values()) == {"***"}
     assert mask.hidden_whole >= 500
+
+
+SLOW = "a." * 2_000
+"""On which the documented pattern takes long, and comes to an end in time."""
+
+MANY = st.lists(st.sampled_from(["short", "aab", "li@example.com", *["endless"] * 3, *["slow"] * 2]), max_size=24)
+
+
+@settings(max_examples=6, deadline=None)
+@given(MANY, st.booleans())
+def test_messages_that_take_their_time_up_soon_get_little_and_others_are_what_they_were(
+    kinds: list[str], as_bodies: bool
+) -> None:
+    rules = (f"/{EXPONENTIAL[0]}/", f"/{DOCUMENTED}/")
+    texts = [{"endless": "a" * 60, "slow": SLOW}.get(kind, kind) + f" {number}" for number, kind in enumerate(kinds)]
+    mask = BoundedMask(rules).for_one_run()
+    with recorded() as asked:
+        if as_bodies:
+            shown = [str(body, "utf-8") for body in mask.bodies([text.encode() for text in texts])]
+        else:
+            shown = mask.texts(texts, range(len(texts)))
+    assert asked.patient <= PATIENCE
+    assert asked.brief <= 2 * sum(kind in ("endless", "slow") for kind in kinds)
+    assert mask.hidden_whole == shown.count("***")
+    for kind, text, left in zip(kinds, texts, shown, strict=True):
+        if kind == "endless":
+            assert left == "***"
+        elif kind != "slow" or left != "***":
+            assert left == Mask(rules).text(text)
+
+
+def test_each_run_has_its_whole_patience() -> None:
+    mask = BoundedMask((f"/{EXPONENTIAL[0]}/",))
+    for _ in range(2):
+        run = mask.for_one_run()
+        with recorded() as asked:
+            for number in range(10):
+                assert run.text("a" * 60 + str(number)) == "***"
+        assert (asked.patient, asked.brief, run.hidden_whole) == (PATIENCE, 10 - PATIENCE, 10)
+    assert mask.hidden_whole == 20
+
+
+@pytest.mark.parametrize("most", [0, 5])
+def test_behind_the_most_that_an_answer_may_have_nothing_is_asked_and_all_is_hidden(most: int) -> None:
+    mask = BoundedMask((f"/{EXPONENTIAL[0]}/",)).for_one_run(most=most)
+    hostile = ["a" * 60 + str(number) for number in range(20)]
+    with recorded() as asked:
+        shown = [mask.text(text) for text in hostile] + mask.texts(["short", "other"])
+    assert shown == ["***"] * 22
+    assert len(asked.questions) == most
+    assert mask.hidden_whole == 22
 
 
 def test_what_is_hidden_of_a_message_does_not_hang_on_others_beside_it() -> None:

@@ -8,13 +8,21 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from planted import imported, plant
 from storage.child_process import child_environment, python_command
 from storage.patterns import processes
 from storage.patterns.mask import mask_of
-from storage.patterns.pattern_process import CheckAnswer, CheckQuestion, MaskAnswer, MaskQuestion
+from storage.patterns.pattern_process import (
+    BRIEF_LEAST_SECONDS,
+    LEAST_SECONDS,
+    CheckAnswer,
+    CheckQuestion,
+    MaskAnswer,
+    MaskQuestion,
+)
 from storage.patterns.processes import (
     AT_ONCE,
     BYTES_AT_ONCE,
@@ -30,24 +38,42 @@ ANSWER = MaskAnswer([b"b***b"], [])
 DEADLINE_SECONDS = 60.0
 
 
-def test_a_question_without_end_ends_its_process_and_the_next_starts_another() -> None:
+def test_a_question_without_end_ends_the_child_that_answers_and_no_python_is_started_anew() -> None:
     asked = PatternProcesses()
     assert asked.ask(QUESTION, MaskAnswer) == ANSWER
-    with pytest.raises(PatternLimit):
-        asked.ask(ENDLESS, MaskAnswer)
-    assert not asked._idle
-    assert asked.ask(QUESTION, MaskAnswer) == ANSWER
+    (process,) = asked._idle
+    for _ in range(3):
+        with pytest.raises(PatternLimit):
+            asked.ask(ENDLESS, MaskAnswer)
+        assert asked.ask(QUESTION, MaskAnswer) == ANSWER
+        assert asked._idle == [process]
     asked.close()
 
 
-def test_it_is_the_cpu_time_of_the_process_that_counts() -> None:
-    """So that an answer is the same on a busy machine: the kernel's signal is the one for used CPU time."""
+def ticks_of_children(pid: int) -> int:
+    """CPU time of the children that a process has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[13]) + int(fields[14])
+
+
+@pytest.mark.parametrize("is_brief", [False, True])
+def test_it_is_the_cpu_time_of_the_process_that_counts(is_brief: bool) -> None:
+    """So that an answer is the same on a busy machine: time alone, while it stands still, ends nothing."""
     asked = PatternProcesses()
     asked.ask(QUESTION, MaskAnswer)
     (process,) = asked._idle
+    group = process._process.pid
+    before = ticks_of_children(group)
+    stop = threading.Timer(0.02, os.killpg, (group, signal.SIGSTOP))
+    go_on = threading.Timer(2 * LEAST_SECONDS, os.killpg, (group, signal.SIGCONT))
+    stop.start(), go_on.start()
     with pytest.raises(PatternLimit):
-        asked.ask(ENDLESS, MaskAnswer)
-    assert process._process.returncode == -signal.SIGPROF
+        asked.ask(msgspec.structs.replace(ENDLESS, is_brief=is_brief), MaskAnswer)
+    used = (ticks_of_children(group) - before) / os.sysconf("SC_CLK_TCK")
+    least = BRIEF_LEAST_SECONDS if is_brief else LEAST_SECONDS
+    assert least / 2 - 0.01 <= used <= least + 0.2, "ticks are coarse"
+    stop.join(), go_on.join()
+    asked.close()
 
 
 def test_threads_ask_at_the_same_time() -> None:
@@ -77,7 +103,7 @@ def test_a_process_that_is_killed_has_hidden_what_it_was_asked_about(monkeypatch
     asked = PatternProcesses()
     asked.ask(QUESTION, MaskAnswer)
     (process,) = asked._idle
-    os.kill(process._process.pid, signal.SIGKILL)
+    os.killpg(process._process.pid, signal.SIGKILL)
     process._process.wait()
     with pytest.raises(PatternLimit):
         asked.ask(QUESTION, MaskAnswer)
@@ -118,16 +144,27 @@ from storage.patterns.processes import PROCESSES
 mask = mask_of(('/a/',))
 assert mask.text('bab') == 'b***b'
 pid = PROCESSES._idle[0]._process.pid
+
+def children(pid):
+    return open(f"/proc/{pid}/task/{pid}/children").read().split()
 """
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("end", ["", "os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
 def test_who_ends_leaves_no_process_behind(end: str) -> None:
-    code = f"{BEGIN}\nprint(pid, flush=True)\n{end}"
+    code = f"{BEGIN}\nprint(pid, *children(pid), flush=True)\n{end}"
     done = run(code)
-    pid, deadline = int(done.stdout), time.monotonic() + DEADLINE_SECONDS
-    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]:
-        assert time.monotonic() < deadline, "it is still there"
+    pids, deadline = list(map(int, done.stdout.split())), time.monotonic() + DEADLINE_SECONDS
+    assert len(pids) == 2
+    while any(is_there(pid) for pid in pids):
+        assert time.monotonic() < deadline, "one is still there"
         time.sleep(0.01)
 
 

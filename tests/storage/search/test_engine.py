@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import search_oracle
+from asked_patterns import recorded
 from golden_store import CASES, unpack
 from oracles import read_log
 from protocol.errors import ConfigError
 from search_oracle import Hit
+from storage.patterns.pattern_process import PATIENCE
 from storage.search import Criteria, SearchPlace, Step, search
 from storage.search import plan as planning
 from storage.search.engine import search_in_threads
@@ -461,3 +463,20 @@ def test_nothing_is_found_by_a_body_that_is_hidden_whole(tmp_path: Path, rule: s
     kept = Criteria(contains=b"red of MyTraceTopic", place=SearchPlace.ANY, masked=(rule,))
     assert found(writer.root, kept) == trace
     assert found(writer.root, Criteria(minimum_size=20, masked=(rule,))) == trace
+
+
+@pytest.mark.parametrize("masked", [(), ("/(x+)+y/",)], ids=["", "masked"])
+def test_many_messages_that_a_pattern_has_no_end_with_are_left_out_soon(
+    tmp_path: Path, masked: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "CHUNK_BYTES", 1 << 20)
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    for number in range(40):
+        writer.append("T", b"%s%d" % (b"a" * 60, number) if number % 4 else b"aab")
+    writer.close()
+    store = MessageStore.open(writer.root, LAZY)
+    with recorded() as asked:
+        steps = list(search(store, Criteria(regex="(a+)+b", masked=masked)))
+    assert sum(len(step.messages) for step in steps) == 10
+    assert any(note.startswith("30 records") for note in steps[-1].notes), steps[-1].notes
+    assert asked.patient == PATIENCE, "the store is one piece"

@@ -1,0 +1,49 @@
+"""What the processes that patterns run in are asked, and which questions take their time up."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from storage.patterns.pattern_process import MaskQuestion, MatchQuestion
+from storage.patterns.processes import PatternLimit, PatternProcesses, Stop
+
+
+@dataclass
+class Asked:
+    """Questions that took long, or had no end: those with their whole time, and those that were to be brief."""
+
+    patient: int = 0
+    brief: int = 0
+    questions: list[MaskQuestion | MatchQuestion] = field(default_factory=list)
+
+
+@contextmanager
+def recorded() -> Iterator[Asked]:
+    """Record what is asked within the block."""
+    asked, ask = Asked(), PatternProcesses.ask
+
+    def note(question: Any) -> None:
+        if question.is_brief:
+            asked.brief += 1
+        else:
+            asked.patient += 1
+
+    def recording(self: PatternProcesses, question: Any, answer: Any, should_stop: Stop = lambda: False) -> Any:
+        if not isinstance(question, MaskQuestion | MatchQuestion):
+            return ask(self, question, answer, should_stop)
+        asked.questions.append(question)
+        try:
+            found = ask(self, question, answer, should_stop)
+        except PatternLimit:
+            note(question)
+            raise
+        if found.is_slow:
+            note(question)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PatternProcesses, "ask", recording)
+        yield asked
