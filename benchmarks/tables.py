@@ -11,7 +11,6 @@ The modules that a way needs are loaded before: that costs the same for a small 
 column of its own.
 """
 
-import contextlib
 import importlib
 import json
 import resource
@@ -23,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 
@@ -47,31 +46,36 @@ MODULES: Final = {
 """What each way loads, by the end of it."""
 
 
+class ThisProcess:
+    """An engine whose tasks run one after the other, here, where their CPU time is seen."""
+
+    tasks_at_once = 1
+
+    def run_tasks(self, _name: str, tasks: list[Any], function: Callable[[Any], Any]) -> list[Any]:
+        """Run them."""
+        return [function(each) for each in tasks]
+
+
 def export_once(store: Path, out: Path) -> int:
     """Export by this process; the number of messages."""
-    from spark_jobs.export import export as job
+    from spark_jobs.export.export import run_export
     from spark_jobs.export.export_request import ExportRequest
     from spark_jobs.run.progress import Silence
 
-    def run(_context: object, _name: str, tasks: list[Any], do: Callable[[Any], Any]) -> list[Any]:
-        return [do(each) for each in tasks]
-
-    job.spark_context = lambda *_, **__: contextlib.nullcontext()  # type: ignore[attr-defined,assignment]
-    job.run_tasks = run  # type: ignore[attr-defined,assignment]
-    return job.run_export(ExportRequest(store=str(store), out=str(out), format="parquet"), Silence()).messages
+    request = ExportRequest(store=str(store), out=str(out), format="parquet")
+    return run_export(request, Silence(), cast("Any", ThisProcess())).messages
 
 
 def append_once(store: Path, out: Path, format_: str = "parquet", partition_by: tuple[str, ...] = ()) -> int:
     """Append to a new table by this process; the number of messages."""
     from spark_jobs.run.progress import Silence
-    from spark_jobs.tables import append as job
+    from spark_jobs.tables.append import run_append
     from spark_jobs.tables.table_request import TableRequest
 
-    job.MOST_THREADS = 1  # type: ignore[misc]  # as the export: one task after the other
     request = TableRequest(
         store=str(store), table=str(out), format=format_, engine="local", since_last=True, partition_by=partition_by
     )
-    return job.run_append(request, Silence()).messages
+    return run_append(request, Silence(), cast("Any", ThisProcess())).messages
 
 
 WAYS: Final[dict[str, Callable[[Path, Path], int]]] = {

@@ -1,6 +1,6 @@
 """`rocketlens export`, and the same for spark-submit: `spark-submit spark_jobs/export_store.py STORE …`.
 
-Late imports: pyspark, NumPy and the kernels come along with them, and help and most usage errors do without.
+Late imports: NumPy and the kernels come along with them, and help and most usage errors do without.
 """
 
 import importlib.util
@@ -19,13 +19,13 @@ from spark_jobs.commands.command_options import (
     job_options,
     storage_option_where,
 )
-from spark_jobs.commands.command_run import EXTRA, JobOptions, run_command, run_command_every
+from spark_jobs.commands.command_run import JobOptions, run_command, run_command_every
 from spark_jobs.commands.time_options import FORMS, chosen_zone, timestamp, timezone_option
 from spark_jobs.export.export_place import COMPRESSIONS, check_place
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import FORMAT_NAMES
 from spark_jobs.tables.days import parse_day, parse_pause
-from spark_jobs.tables.table_names import AUTO, DELTA, ENGINES, ICEBERG, PARTITIONS, SPARK, TABLE_FORMATS
+from spark_jobs.tables.table_names import DELTA, ICEBERG, PARTITIONS, TABLE_FORMATS
 from storage.columns.names import check_names
 from storage.patterns.mask import mask_of
 from storage.times import is_relative, parse_time
@@ -37,7 +37,6 @@ TABLE_OPTIONS: Final = {
     "compact_bytes": "--compact-files",
     "every": "--every",
     "metrics": "--metrics",
-    "engine": "--engine",
     "catalog": "--catalog",
     "name": "--table",
 }
@@ -46,29 +45,33 @@ TABLE_OPTIONS: Final = {
 LIBRARIES: Final = {ICEBERG: "pyiceberg", DELTA: "deltalake"}
 """What tables need that are no mere files, by their formats, which are the names of the extras too."""
 
+EXPORT_TASKS: Final = "spark_jobs.export.export_part"
+APPEND_TASKS: Final = "spark_jobs.tables.append_task"
+"""The modules of tasks."""
+
 COMPACTED_BYTES: Final = 256 * 1024 * 1024
 LARGEST_PORT: Final = 65535
 
 if TYPE_CHECKING:
-    from spark_jobs.run.launch import Launch
+    from spark_jobs.run.local_engine import LocalEngine
     from spark_jobs.run.progress import JobProgress
     from spark_jobs.run.report import AnyReport
     from spark_jobs.tables.table_request import TableRequest
 
 
-def export(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+def export(options: JobOptions, progress: "JobProgress", ahead: "LocalEngine | None") -> "AnyReport":
     """Export what the options ask for."""
     from spark_jobs.export.export import run_export
     from spark_jobs.export.export_request import ExportRequest
 
-    return run_export(ExportRequest(**options), progress, launch)
+    return run_export(ExportRequest(**options), progress, ahead)
 
 
-def append(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+def append(options: JobOptions, progress: "JobProgress", ahead: "LocalEngine | None") -> "AnyReport":
     """Append what is new to a table."""
     from spark_jobs.tables.append import run_append
 
-    return run_append(_table_request(options), progress, launch)
+    return run_append(_table_request(options), progress, ahead)
 
 
 def _table_request(options: JobOptions) -> "TableRequest":
@@ -80,7 +83,7 @@ def _table_request(options: JobOptions) -> "TableRequest":
 
 
 def check(options: JobOptions) -> None:
-    """Raise ConfigError for errors that can be found before Spark is started."""
+    """Raise ConfigError for errors that can be found before anything is started."""
     _check_options(options)
     if options["format"] not in FORMAT_NAMES:
         raise ConfigError(f"--format {options['format']} is for a table, which --to names")
@@ -121,7 +124,7 @@ def _check_options(options: JobOptions) -> None:
             f"--format {options['format']} needs {library}: pip install 'rocketlens[{options['format']}]'"
         )
     if options["format"] == "parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise ConfigError(f"--format parquet needs pyarrow: pip install '{EXTRA}'")
+        raise ConfigError("--format parquet needs pyarrow: pip install 'rocketlens[parquet]'")
     if options["format"] not in ("parquet", *LIBRARIES) and options["compression"] != COMPRESSIONS[0]:
         raise ConfigError(f"--compression {options['compression']} is for --format parquet")
 
@@ -252,9 +255,6 @@ def _where(text: str) -> str:
               help="Append again and again, beside a live store, until the command is stopped.")  # fmt: skip
 @click.option("--metrics", callback=checked(_metrics), metavar="[HOST:]PORT",
               help="With --every: answer /metrics (Prometheus) there, by default on 127.0.0.1.")  # fmt: skip
-@click.option("--engine", type=click.Choice(ENGINES), default=AUTO, show_default=True,
-              help="What appends to a table: threads of this process, or Spark; auto takes Spark with --master, and "
-                   "where more than 1 GB of log is new.")  # fmt: skip
 @click.option("--catalog", multiple=True, callback=checked(_catalog), metavar="NAME=VALUE",
               help="A property of the catalog of an Iceberg table, as pyiceberg names them: uri=https://... for REST, "
                    "uri=sqlite:///FILE, token=..., catalog=NAME; repeatable. [default: DIR/catalog.db]")  # fmt: skip
@@ -297,20 +297,19 @@ def export_store(**options: Any) -> None:
     given = {name: options.pop(name) for name in TABLE_OPTIONS}
     if table is None:
         for name, value in given.items():
-            if value and value != AUTO:
+            if value:
                 flag = TABLE_OPTIONS[name]
                 raise click.UsageError(f"{flag} is for a table, which --to names")
-        run_command(export, reads_tier=True, check=check, **options)
+        run_command(export, reads_tier=True, tasks=EXPORT_TASKS, check=check, **options)
     every, metrics = given.pop("every"), given.pop("metrics")
     if metrics is not None and every is None:
         raise click.UsageError("--metrics is for --every")
     if every is not None and not given["since_last"]:
         raise click.UsageError("--every needs --since-last: each run but the first finds a table that is there")
     options |= {"out": table} | {name: value for name, value in given.items() if value is not None}
-    needs_spark = given["engine"] == SPARK or (given["engine"] == AUTO and bool(options["master"]))
     if every is not None:
-        run_command_every(append, every, metrics, needs_spark=needs_spark, check=check_append, **options)
-    run_command(append, needs_spark=needs_spark, reads_tier=True, check=check_append, **options)
+        run_command_every(append, every, metrics, tasks=APPEND_TASKS, check=check_append, **options)
+    run_command(append, reads_tier=True, tasks=APPEND_TASKS, check=check_append, **options)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from spark_jobs.commands.command_options import (
     store_argument,
     work_option,
 )
-from spark_jobs.commands.command_run import run_command, verify
+from spark_jobs.commands.command_run import VERIFY_TASKS, run_command, verify
 
 
 @click.command("verify")
@@ -29,7 +29,7 @@ def verify_store(**options: Any) -> None:
 
     The store is only read. Exit code 0: nothing is wrong. 4: something is wrong; the report says what and where.
     """
-    run_command(verify, goes_on=False, **options)
+    run_command(verify, goes_on=False, tasks=VERIFY_TASKS, **options)
 
 
 if __name__ == "__main__":

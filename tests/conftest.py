@@ -24,6 +24,9 @@ from several_processes import (
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+    from job_engines import JobEngine
+    from spark_jobs.run.local_engine import LocalEngine
+
 __all__ = [
     "disk_path",
     "pytest_collection",
@@ -177,3 +180,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkContext]":
     }
     with spark_context("tests", "local[2]", events, settings, warm="spark_jobs.commands.run") as context:
         yield context
+
+
+@pytest.fixture(scope="session")
+def local_engine() -> "Iterator[LocalEngine]":
+    """Two processes of the local engine, for all tests."""
+    from spark_jobs.run.local_engine import LocalEngine
+
+    with LocalEngine("spark_jobs.build.exchange", processes=2) as engine:
+        yield engine
+
+
+@pytest.fixture(params=["local", "spark"])
+def engine(request: pytest.FixtureRequest) -> "Iterator[JobEngine]":
+    """Both engines, one after the other, on which `run_on_engine` runs jobs."""
+    from job_engines import CHOSEN, JobEngine
+
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+        chosen = JobEngine("spark")
+    else:
+        chosen = JobEngine("local", request.getfixturevalue("local_engine"))
+    before = CHOSEN.set(chosen)
+    yield chosen
+    CHOSEN.reset(before)

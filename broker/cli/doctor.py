@@ -89,10 +89,10 @@ def doctor(
 
 def _verify(store: Path, logs: tuple[Path, ...], *, as_json: bool) -> "AnyReport":
     """Run the bulk job that verifies all of the store."""
-    from spark_jobs.commands.command_run import run_job, verify
+    from spark_jobs.commands.command_run import VERIFY_TASKS, run_job, verify
 
     options: dict[str, Any] = {"store": str(store), "commit_log_directories": tuple(map(str, logs))}
-    return run_job(verify, as_json=as_json, goes_on=False, **options)
+    return run_job(verify, as_json=as_json, goes_on=False, tasks=VERIFY_TASKS, **options)
 
 
 def _exit_code(diagnosis: "Diagnosis", report: "AnyReport | None") -> int:

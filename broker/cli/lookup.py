@@ -16,11 +16,11 @@ from broker.cli.options import charset_option, gathered, store_options
 from broker.cli.output import json_fields, message_fields
 from broker.cli.search import stopping
 from broker.cli.search_progress import SearchProgress
-from broker.cli.spark_place import StorePlace, searched_store
+from broker.cli.searched_place import StorePlace, searched_store
 from protocol.errors import ConfigError
 from protocol.mask import Mask
 from rocketlens.opening import StoreArguments
-from spark_jobs.commands.command_options import optional_spark_options, storage_option, store_argument
+from spark_jobs.commands.command_options import optional_engine_options, storage_option, store_argument
 from storage.files.attempt_names import attempt_name
 from storage.files.own_directories import HeldDirectory, new_file
 from storage.files.write_guard import check_outside
@@ -89,7 +89,7 @@ class OutputArguments(msgspec.Struct, frozen=True):
 @click.option("--replace", is_flag=True, help="Replace an existing file at --out.")
 @charset_option
 @storage_option
-@optional_spark_options
+@optional_engine_options
 @store_options
 @gathered(output=OutputArguments, place=StorePlace)
 @plain_errors
@@ -103,7 +103,7 @@ def lookup(
 ) -> None:
     """Look up the keys and ids in FILE, one on each line, in the store in STORE; - is stdin.
 
-    STORE is a directory, or a URL such as s3://bucket/store, where Spark looks them up.
+    STORE is a directory, or a URL such as s3://bucket/store, where the tasks of an engine look them up.
 
     FILE may have a million lines and more. The index is read once, or the log if there is no index. The output has
     one row for each line and message, in the order of the log, with the line as `query`; at the end is one row with
@@ -159,20 +159,20 @@ def lookup(
 
 @contextlib.contextmanager
 def _source(place: StorePlace, store_arguments: StoreArguments) -> Iterator["LookupSource"]:
-    """The store, looked at by this process or by Spark."""
+    """The store, looked at by this process or by the tasks of an engine."""
     from storage.search.lookup import LookupHere
 
-    if not place.needs_spark:
+    if not place.needs_engine:
         from rocketlens.store import message_store_of
 
         yield LookupHere(message_store_of(open_store(place.directory, store_arguments), "lookup", masks=True))
         return
     with searched_store(place, store_arguments, None, with_keys=False) as searched:
-        from spark_jobs.search.look_up import LookupOnSpark
-        from spark_jobs.search.search import spark_for
+        from spark_jobs.search.look_up import LookupByTasks
+        from spark_jobs.search.search import engine_for
 
-        with spark_for("lookup", place.spark) as context:
-            yield LookupOnSpark(context, searched, store_arguments.index_slots or 0)
+        with engine_for("lookup", place, say, LookupByTasks.__module__) as engine:
+            yield LookupByTasks(engine, searched, store_arguments.index_slots or 0)
 
 
 def _held(out: Path) -> HeldDirectory:

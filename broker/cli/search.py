@@ -17,12 +17,12 @@ from broker.cli.opening import open_store
 from broker.cli.options import charset_option, gathered, store_options
 from broker.cli.output import Writer, format_options, growing_writer
 from broker.cli.search_progress import SearchProgress
-from broker.cli.spark_place import StorePlace, searched_store
+from broker.cli.searched_place import StorePlace, searched_store
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.printable import printable
 from rocketlens.arguments import SearchOptions, criteria_of
 from rocketlens.opening import StoreArguments
-from spark_jobs.commands.command_options import optional_spark_options, storage_option, store_argument
+from spark_jobs.commands.command_options import optional_engine_options, storage_option, store_argument
 from spark_jobs.commands.time_options import FORMS, timestamp, timezone_option
 
 PLACES = ("body", "properties", "any")
@@ -103,7 +103,7 @@ class SearchExtent(msgspec.Struct, frozen=True):
 )
 @charset_option
 @storage_option
-@optional_spark_options
+@optional_engine_options
 @format_options
 @timezone_option
 @store_options
@@ -118,7 +118,7 @@ def search(
 ) -> None:
     """Search the store in STORE for messages by their content; a message must meet all conditions.
 
-    STORE is a directory, or a URL such as s3://bucket/store, which Spark searches, one task for each segment.
+    STORE is a directory, or a URL such as s3://bucket/store, which is searched by an engine, a task for each segment.
 
     Messages are listed as they are found, in the order of the log. If the index, the queues of a topic or the time
     limit the search, only that part of the log is read; otherwise all of it, on all cores.
@@ -175,21 +175,22 @@ def _searching(
         limit=extent.limit,
         cursor=extent.cursor,
     )
-    if not place.needs_spark:
+    if not place.needs_engine:
         store = open_store(place.directory, store_arguments)
         yield store.search(topic=conditions.topic, exhaustive=extent.exhaustive, should_stop=should_stop, **options)
         return
     from rocketlens.searching import Search
     from rocketlens.store import needs_keys
-    from spark_jobs.search.search import search_on_spark
+    from spark_jobs.search.search import search_by_tasks
 
     criteria = replace(criteria_of(conditions.topic, options), masked=store_arguments.rules)
     with_keys = needs_keys(criteria, exhaustive=extent.exhaustive)
     with searched_store(place, store_arguments, conditions.topic, with_keys=with_keys) as searched:
-        steps = search_on_spark(
+        steps = search_by_tasks(
             searched,
             criteria,
-            spark=place.spark,
+            engine=place,
+            notify=say,
             limit=extent.limit,
             cursor=extent.cursor,
             exhaustive=extent.exhaustive,

@@ -16,8 +16,9 @@ from broker.cli.output import format_options, print_table, time_text, write_maps
 from broker.cli.search_progress import SearchProgress
 from protocol.mask import Mask
 from rocketlens.opening import StoreArguments
-from spark_jobs.commands.command_options import spark_options_where
+from spark_jobs.commands.command_options import engine_options_where
 from spark_jobs.commands.time_options import timezone_option
+from spark_jobs.run.engine import EngineOptions, check_spark
 from storage.amounts import bytes_text, count_text, counted, rate_text, share_text
 from storage.space.breakdown import COUNTED_BY, count_fields, counts_of, hides_counts, inexact_counts, name_counts
 
@@ -40,14 +41,12 @@ HEADINGS: Final = {
 DEFAULT_TOP: Final = 10
 
 
-class SpaceOptions(msgspec.Struct, frozen=True):
+class SpaceOptions(EngineOptions, frozen=True, kw_only=True):
     """What is shown, and how it is counted."""
 
     kinds: tuple[str, ...]
     top: int
     broker_config: Path | None
-    master: str
-    settings: dict[str, str]
 
 
 class SpaceProgress(msgspec.Struct, frozen=True):
@@ -87,7 +86,7 @@ class SpaceProgress(msgspec.Struct, frozen=True):
     help="The broker.conf of the store's broker, for fileReservedTime and diskMaxUsedSpaceRatio. Without it 72 hours "
     "and 75 % are assumed, a broker's defaults.",
 )
-@spark_options_where("without Spark, in this process")
+@engine_options_where("without an engine, by threads of this process")
 @format_options
 @timezone_option
 @store_options
@@ -129,8 +128,8 @@ def _measure(store: "MessageStore", options: SpaceOptions) -> "Tally":
     started = time.monotonic()
     total = sum(segment.end - segment.base_offset for segment in store.commit_log.segments)
     tally_all: TallyAll | None = None
-    if options.master or options.settings:
-        tally_all = _on_spark(options)
+    if options.is_named:
+        tally_all = _by_tasks(options)
     with SearchProgress() as progress:
 
         def report(done: int) -> None:
@@ -139,16 +138,14 @@ def _measure(store: "MessageStore", options: SpaceOptions) -> "Tally":
         return measure(store.commit_log, tally_all, report)
 
 
-def _on_spark(options: SpaceOptions) -> "Callable[[Sequence[Any]], Iterator[Tally]]":
-    from spark_jobs.commands.command_run import check_spark
-
-    check_spark()
+def _by_tasks(options: SpaceOptions) -> "Callable[[Sequence[Any]], Iterator[Tally]]":
+    if options.is_on_spark:
+        check_spark()
     from functools import partial
 
-    from spark_jobs.search.search import SparkTarget
-    from spark_jobs.search.space import tally_on_spark
+    from spark_jobs.search.space import tally_by_tasks
 
-    return partial(tally_on_spark, spark=SparkTarget(options.master, options.settings, say))
+    return partial(tally_by_tasks, engine=options, notify=say)
 
 
 def _show(

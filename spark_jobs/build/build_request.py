@@ -6,14 +6,16 @@ from typing import Final
 import msgspec
 
 from protocol.errors import ConfigError
-from spark_jobs.build.exchange_names import EXCHANGES, FILES
+from spark_jobs.build.exchange_names import EXCHANGES, FILES, SHUFFLE
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import WORK
+from spark_jobs.run.engine import EngineOptions
 from spark_jobs.run.work_directory import JobIdentity
 
 _ASIDE: Final = (
     "fresh",
+    "engine",
     "master",
     "settings",
     "work",
@@ -27,7 +29,7 @@ _ASIDE: Final = (
 """Options that say how a job runs and publishes; the files that it builds are the same whatever they are."""
 
 
-class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
+class BuildRequest(EngineOptions, frozen=True, kw_only=True):
     """Options of a job that builds files of a store. Without `out` the store's own are replaced.
 
     `store` is a directory or, with `out`, a URL; `storage` are the options of its file system as JSON.
@@ -56,14 +58,17 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
     work: str | None = None
     exchange: str = FILES
-    master: str = ""
-    settings: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
             raise ConfigError(f"profile {self.profile!r}, expected one of {', '.join(PROFILES)}")
         if self.exchange not in EXCHANGES:
             raise ConfigError(f"exchange {self.exchange!r}, expected one of {', '.join(EXCHANGES)}")
+
+    @property
+    def shuffles(self) -> bool:
+        """Whether blocks go through Spark's own shuffle."""
+        return self.exchange == SHUFFLE
 
     @property
     def sent_to(self) -> str | None:

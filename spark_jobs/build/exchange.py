@@ -7,9 +7,8 @@ What is built is the same. Which entries and units go where is decided by the dr
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -19,17 +18,14 @@ from spark_jobs.build.place_entries import Question, ask_here
 from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, survey_queues
 from spark_jobs.places.placed_run import PlacedRecord
 from spark_jobs.run.attempt import AttemptRecord, run_phase
+from spark_jobs.run.engine import Engine
 from spark_jobs.run.kept_rows import Route, Rows
 from spark_jobs.run.progress import JobProgress, Phase
-from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_log import ScanOptions, scan_log
 from spark_jobs.scan.scan_segment import ScanSummary
 from spark_jobs.scan.scanned_rows import RowHead
 from spark_jobs.scan.source import StoreSource
-
-if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
-    from pyspark import SparkContext
 
 Task = TypeVar("Task")
 Made = TypeVar("Made", bound=AttemptRecord)
@@ -91,18 +87,18 @@ class Exchange(Protocol):
 class FileExchange:
     """By files in the work directory."""
 
-    def __init__(self, context: "SparkContext", work: WorkDirectory, progress: JobProgress) -> None:
+    def __init__(self, engine: Engine, work: WorkDirectory, progress: JobProgress) -> None:
         """Nothing is read yet."""
-        self._context, self._work, self._progress = context, work, progress
+        self._engine, self._work, self._progress = engine, work, progress
 
     def scan(self, source: StoreSource, options: ScanOptions) -> list[ScanSummary]:
         """Scan; the blocks lie in the work directory."""
-        return scan_log(self._context, self._work, source, options, self._progress)
+        return scan_log(self._engine, self._work, source, options, self._progress)
 
     def make(self, step: BlockStep[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
         """Make blocks, which lie in the work directory."""
-        run, phase = partial(run_tasks, self._context), Phase(step.phase, amount, "entries")
-        return run_phase(run, self._work, self._progress, phase, tasks, step.run)
+        phase = Phase(step.phase, amount, "entries")
+        return run_phase(self._engine.run_tasks, self._work, self._progress, phase, tasks, step.run)
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """Look into the files of blocks."""
@@ -110,12 +106,12 @@ class FileExchange:
 
     def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[SegmentExtent] | None]]:
         """Look at queues in tasks that read the files of blocks."""
-        return run_tasks(self._context, SURVEY, tasks, survey_queues)
+        return self._engine.run_tasks(SURVEY, tasks, survey_queues)
 
     def build(self, tasks: Sequence[BuildTask], amount: int) -> list[Built]:
         """Build; each task reads the blocks that it needs."""
-        run = partial(run_tasks, self._context)
-        built = run_phase(run, self._work, self._progress, Phase(PHASE, amount, "entries"), tasks, build)
+        phase = Phase(PHASE, amount, "entries")
+        built = run_phase(self._engine.run_tasks, self._work, self._progress, phase, tasks, build)
         take(self._work, tasks, built)
         return built
 

@@ -5,13 +5,13 @@
     place    running counts say which entries go into which file; where the log ends is settled
     build    one task an index file, and a task for each bundle of queues
 
-Everything but counting is done by Spark's tasks. They leave what they finished in the work directory, so that a job
-that was killed goes on from there. What was built is named and made visible by :mod:`spark_jobs.publish.deliver`.
+Everything but counting is done by the tasks of an engine. They leave what they finished in the work directory, so that
+a job that was killed goes on from there. What was built is named and made visible by :mod:`spark_jobs.publish.deliver`.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from spark_jobs.build.place_entries import cut_blocks, entry_tables, has_record_
 from spark_jobs.build.place_queues import log_extent, queue_tasks
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.build.unit_blocks import unit_count
+from spark_jobs.run.engine import Engine
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import LogEnd, find_log_end
 from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source
@@ -33,9 +34,6 @@ from spark_jobs.scan.source import StoreSource
 from storage.build.queue_plan import QueueOptions, QueuePlan
 from storage.layout.delay_levels import parse_delay_levels
 from storage.layout.store_layout import INDEX
-
-if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
-    from pyspark import SparkContext
 
 
 @dataclass
@@ -60,13 +58,13 @@ class Rebuild:
         request: RebuildRequest,
         source: StoreSource,
         work: WorkDirectory,
-        context: "SparkContext",
+        engine: Engine,
         exchange: Exchange,
         moved: MovedLog | None = None,
     ) -> None:
         """Prepare a rebuild; nothing is read yet. `moved`: the store's own queues are of where records were before."""
         self._request, self._source, self._work = request, source, work
-        self._context, self._exchange, self._moved = context, exchange, moved
+        self._engine, self._exchange, self._moved = engine, exchange, moved
         self._queue_plan = plan_queues(request, source.layout.root) if request.queues else None
 
     def run(self) -> Rebuilt:
@@ -74,7 +72,7 @@ class Rebuild:
         request, source = self._request, self._source
         self._work.enter("probe")
         probed = probe_source(
-            self._context, source, index=request.index, slots=request.slots, queues_stay=not request.queues
+            self._engine, source, index=request.index, slots=request.slots, queues_stay=not request.queues
         )
         shape = choose_shape(probed.index_files, profile=request.profile, slots=request.slots, capacity=request.entries)
         kept = self._keep(probed, shape)

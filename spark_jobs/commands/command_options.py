@@ -12,6 +12,7 @@ from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.redaction import keep_secrets
 from spark_jobs.build.exchange_names import EXCHANGES, FILES, SHUFFLE
 from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
+from spark_jobs.run.engine_names import AUTO, ENGINES
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from storage.times import parse_zone
 
@@ -227,14 +228,15 @@ exchange_option = click.option(
     default=FILES,
     show_default=True,
     help="How what tasks find comes to those that build: by files in --work, which all machines must see, or "
-    "by Spark's own shuffle. With shuffle and a URL for --out no disk is shared, and --work is not needed.",
+    "by Spark's own shuffle, which the local engine has not. With shuffle and a URL for --out no disk is shared, and "
+    "--work is not needed.",
 )
 
 dry_run_option = click.option(
     "--dry-run",
     is_flag=True,
     help="Only say what would be read and written, the disk and the time that it takes, and which sizes were chosen "
-    "and why. Nothing is changed, and no Spark is needed.",
+    "and why. Nothing is changed.",
 )
 
 fresh_option = click.option("--fresh", is_flag=True, help="Start over instead of continuing an earlier run.")
@@ -257,14 +259,22 @@ commit_log_option = click.option(
 )
 
 
-def spark_options_where(default: str) -> Callable[[Command], Command]:
-    """Where a job runs; `default` says what happens without a master."""
+def engine_options_where(auto: str) -> Callable[[Command], Command]:
+    """Where a job runs; `auto` says what happens where no option says anything."""
     return _together(
+        click.option(
+            "--engine",
+            type=click.Choice(ENGINES),
+            default=AUTO,
+            show_default=True,
+            help="What runs the tasks: processes of this machine, one a core, or Spark. auto is Spark with --master or "
+            f"--conf, and under spark-submit; else {auto}.",
+        ),
         click.option(
             "--master",
             default="",
             metavar="URL",
-            help=f"Spark master, such as spark://host:7077. [default: {default}]",
+            help="Spark master, such as spark://host:7077. [default: local[*], with --engine spark]",
         ),
         click.option(
             "--conf",
@@ -277,10 +287,10 @@ def spark_options_where(default: str) -> Callable[[Command], Command]:
     )
 
 
-optional_spark_options = spark_options_where("without Spark, by threads of this process; for a URL local[*]")
+optional_engine_options = engine_options_where("threads of this process, and local for a URL")
 
 job_options = _together(
     commit_log_option,
-    spark_options_where("local[*], all cores of this machine"),
+    engine_options_where("local"),
     click.option("--json", "as_json", is_flag=True, help="Report as one JSON object that lists everything."),
 )

@@ -1,11 +1,10 @@
 """Run a bulk job for the person at a terminal, or for a program: checks, progress, report, exit code.
 
-What imports pyspark is imported when a job starts: a usage error must not wait for it.
+What runs a job is imported when it starts: a usage error must not wait for it.
 """
 
 import contextlib
 import errno
-import importlib.util
 import os
 import signal
 import sys
@@ -21,14 +20,15 @@ from protocol.errors import ConfigError, FilterSyntaxError, NotAStore, RocketLen
 from protocol.printable import one_line
 from spark_jobs.build.exchange_names import FILES, SHUFFLE
 from spark_jobs.places.file_systems import has_scheme, is_url, local_path
-from spark_jobs.run.class_archive import find_java
+from spark_jobs.run.engine import check_spark
+from spark_jobs.run.engine_names import AUTO, SUBMITTED, uses_spark
 from storage.files.write_guard import check_outside
 from storage.layout.store_layout import recognise_store
 from storage.layout.tier_layout import is_tier
 
 if TYPE_CHECKING:  # only for types: a usage error must not wait for what runs a job
     from spark_jobs.build.build_request import BuildRequest
-    from spark_jobs.run.launch import Launch
+    from spark_jobs.run.local_engine import LocalEngine
     from spark_jobs.run.progress import JobProgress
     from spark_jobs.run.report import AnyReport, Report
     from spark_jobs.tables.table_request import TableDetails
@@ -38,32 +38,32 @@ STORE_ERROR: Final = 3
 STOPPED: Final = 130
 """The exit code that shells report for a command that Ctrl-C ended; a report has the other codes."""
 
-SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Set where spark-submit started this process."""
-
 _UNWRITABLE: Final = frozenset(
     {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
 )
 """Why a place takes no output, besides that it is full; what reads a store has errors of its own."""
 
-EXTRA: Final = "rocketlens[spark]"
+BUILD_TASKS: Final = "spark_jobs.build.exchange"
+"""The module of the tasks of jobs that build files of a store."""
+
+VERIFY_TASKS: Final = "spark_jobs.verify.verify"
 
 JobOptions: TypeAlias = dict[str, Any]
 """What a command line says, by the fields of the request that is made of it once the job is imported."""
 
-Job = Callable[[JobOptions, "JobProgress", "Launch | None"], "AnyReport"]
-"""Runs with the options of its request, and with the JVM that was started ahead, if one was."""
+Job = Callable[[JobOptions, "JobProgress", "LocalEngine | None"], "AnyReport"]
+"""Runs with the options of its request, and with the local engine that was started ahead, if one was."""
 
 Check = Callable[[JobOptions], None]
 """Raises ConfigError for options of a request that cannot be; imports little, since nothing is started before."""
 
 
-def rebuild(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+def rebuild(options: JobOptions, progress: "JobProgress", ahead: "LocalEngine | None") -> "AnyReport":
     """Rebuild what the options ask for."""
     from spark_jobs.build.rebuild_request import RebuildRequest
     from spark_jobs.commands.run import run_rebuild
 
-    return run_rebuild(RebuildRequest(**options), progress, launch)
+    return run_rebuild(RebuildRequest(**options), progress, ahead)
 
 
 def check_sent(options: JobOptions) -> None:
@@ -81,20 +81,20 @@ def check_sent(options: JobOptions) -> None:
         )
 
 
-def compact(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+def compact(options: JobOptions, progress: "JobProgress", ahead: "LocalEngine | None") -> "AnyReport":
     """Compact the index."""
     from spark_jobs.commands.run import run_compact
     from spark_jobs.compact.compact_request import CompactRequest
 
-    return run_compact(CompactRequest(**options), progress, launch)
+    return run_compact(CompactRequest(**options), progress, ahead)
 
 
-def convert(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+def convert(options: JobOptions, progress: "JobProgress", ahead: "LocalEngine | None") -> "AnyReport":
     """Convert a store of DLedger's."""
     from spark_jobs.commands.run import run_convert
     from spark_jobs.convert.convert_request import ConvertRequest
 
-    return run_convert(ConvertRequest(**options), progress, launch)
+    return run_convert(ConvertRequest(**options), progress, ahead)
 
 
 def fetch(options: JobOptions, progress: "JobProgress") -> "AnyReport":
@@ -105,12 +105,12 @@ def fetch(options: JobOptions, progress: "JobProgress") -> "AnyReport":
     return run_fetch(FetchRequest(**options), progress)
 
 
-def verify(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+def verify(options: JobOptions, progress: "JobProgress", ahead: "LocalEngine | None") -> "AnyReport":
     """Compare queues and index with the log."""
     from spark_jobs.verify.verify import run_verify
     from spark_jobs.verify.verify_request import VerifyRequest
 
-    return run_verify(VerifyRequest(**options), progress, launch)
+    return run_verify(VerifyRequest(**options), progress, ahead)
 
 
 def run_command(
@@ -119,7 +119,7 @@ def run_command(
     as_json: bool,
     goes_on: bool = True,
     reads_tier: bool = False,
-    needs_spark: bool = True,
+    tasks: str = BUILD_TASKS,
     check: Check | None = None,
     dry_run: bool = False,
     **options: Any,
@@ -127,13 +127,13 @@ def run_command(
     """Run a job with the options of its request, report on stdout and end with the exit code.
 
     `goes_on`: another run goes on where one was stopped. `reads_tier`: STORE may be tiered files alone. `dry_run`:
-    only the plan of the job is printed. A job that has no sure need of Spark starts it itself.
+    only the plan of the job is printed. `tasks` is the module of the tasks, which workers import ahead.
     """
     if dry_run:
         _print_plan(job, check, options, as_json=as_json)
         sys.exit(0)
-    ways = {"goes_on": goes_on, "reads_tier": reads_tier, "needs_spark": needs_spark}
-    report = run_job(job, as_json=as_json, **ways, check=check, **options)
+    ways = {"goes_on": goes_on, "reads_tier": reads_tier}
+    report = run_job(job, as_json=as_json, **ways, tasks=tasks, check=check, **options)
     from spark_jobs.commands.show_report import print_report
 
     print_report(report, as_json=as_json)
@@ -146,7 +146,7 @@ def run_command_every(
     metrics: tuple[str, int] | None,
     *,
     as_json: bool,
-    needs_spark: bool,
+    tasks: str,
     check: Check,
     **options: Any,
 ) -> NoReturn:
@@ -162,7 +162,7 @@ def run_command_every(
 
     def run() -> "Report[TableDetails]":
         try:
-            return cast("Report[TableDetails]", job(options, progress, None))
+            return cast("Report[TableDetails]", job(options, progress, engine))
         except OSError as error:
             if not is_out_of_room(error):
                 raise
@@ -178,10 +178,9 @@ def run_command_every(
 
     with ending_with_a_line(goes_on=True):
         _check(options, check, reads_tier=True)
-        if needs_spark:
-            check_spark()
         progress = progress_of(as_json=as_json)
         with contextlib.ExitStack() as stack:
+            engine = stack.enter_context(_ahead(options, tasks, progress))
             if metrics is not None:
                 port = stack.enter_context(served(table, *metrics))
                 click.echo(f"rocketlens: metrics on http://{metrics[0]}:{port}/metrics", err=True)
@@ -197,7 +196,7 @@ def run_job(
     as_json: bool,
     goes_on: bool = True,
     reads_tier: bool = False,
-    needs_spark: bool = True,
+    tasks: str = BUILD_TASKS,
     check: Check | None = None,
     **options: Any,
 ) -> "AnyReport":
@@ -205,12 +204,10 @@ def run_job(
     started = time.monotonic()
     with ending_with_a_line(goes_on=goes_on):
         _check(options, check, reads_tier=reads_tier)
-        if needs_spark:
-            check_spark()
         progress = progress_of(as_json=as_json)
-        with _launched(options, progress) if needs_spark else contextlib.nullcontext() as launch:
-            report = job(options, progress, launch)
-        # Deleting the work directory and ending the JVM take their time too, and the person waits for them.
+        with _ahead(options, tasks, progress) as engine:
+            report = job(options, progress, engine)
+        # Deleting the work directory and ending what ran the tasks take their time too, and the person waits for them.
         report.seconds = time.monotonic() - started
         return report
     raise AssertionError
@@ -228,7 +225,7 @@ def _check(options: JobOptions, check: Check | None, *, reads_tier: bool) -> Non
 
 
 def _print_plan(job: Job, check: Check | None, options: JobOptions, *, as_json: bool) -> None:
-    """Print what a job would do, which needs no Spark; what cannot be ends the process as it would end the job."""
+    """Print what a job would do; what cannot be ends the process as it would end the job."""
     with ending_with_a_line(goes_on=False):
         _check(options, check, reads_tier=False)
         from spark_jobs.build.rebuild_request import RebuildRequest
@@ -299,33 +296,25 @@ def refuse_tier(store: str, commit_log_directories: Sequence[str]) -> None:
             raise
 
 
-def check_spark() -> None:
-    """Raise ConfigError where Spark or Java is missing."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise ConfigError(f"this needs Spark: pip install '{EXTRA}'")
-    if find_java() is None:
-        home = os.environ.get("JAVA_HOME")
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is none in PATH"
-        raise ConfigError(f"Spark needs Java 17 or later, and {where}: install a JDK or set JAVA_HOME")
-
-
 @contextlib.contextmanager
-def _launched(options: JobOptions, progress: "JobProgress") -> Iterator["Launch | None"]:
-    """Have Spark start while kernels are loaded and the store is looked at; not for what is no store anyway."""
-    from spark_jobs.run.session import launch_ahead
+def _ahead(options: JobOptions, tasks: str, progress: "JobProgress") -> Iterator["LocalEngine | None"]:
+    """Have the local engine start while we import what the job needs; not for what is no store anyway.
 
-    if not Path(options["store"]).is_dir():
+    Raises ConfigError where the job runs on Spark, and that or Java is missing.
+    """
+    engine, master, settings = (options.get(name) for name in ("engine", "master", "settings"))
+    if uses_spark(engine or AUTO, master or "", settings, shuffles=options.get("exchange") == SHUFFLE):
+        check_spark()
+        if SUBMITTED not in os.environ:
+            progress.note(f"starting Spark ({master or 'local[*]'}), some seconds")
         yield None
-        return
-    master = options.get("master") or ""
-    launch = launch_ahead(master, options.get("settings") or {})
-    if launch is not None:
-        progress.note(f"starting Spark ({master or 'local[*]'}), a few seconds")
-    try:
-        yield launch
-    finally:
-        if launch is not None:
-            launch.end()
+    elif not (is_url(options["store"]) or Path(options["store"]).is_dir()):
+        yield None
+    else:
+        from spark_jobs.run.local_engine import LocalEngine
+
+        with LocalEngine(tasks) as local:
+            yield local
 
 
 def progress_of(*, as_json: bool) -> "JobProgress":

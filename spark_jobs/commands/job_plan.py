@@ -1,7 +1,7 @@
 """What a job that writes is going to do: what it reads and writes, disk and time that it takes, and the sizes chosen.
 
-A plan is made in a second or two, without Spark: of the files' sizes, one index file, and the first records of a few
-segments. It is shown before a job starts, and is all that `--dry-run` does.
+A plan is made in a second or two, without an engine: of the files' sizes, one index file, and the first records of a
+few segments. It is shown before a job starts, and is all that `--dry-run` does.
 """
 
 import bisect
@@ -23,6 +23,7 @@ from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.index_cost import index_cost
 from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.run.local_engine import cores
 from spark_jobs.scan.probe_store import IndexFileFacts, LogReader, SegmentPlace, check_index_file
 from spark_jobs.scan.segment_window import SegmentWindow
 from spark_jobs.scan.source import StoreSource
@@ -40,7 +41,8 @@ LOOK_BYTES: Final = 4096
 LOOKED_AT: Final = 3
 """Index files that are read, from the newest on, until one shows its counts and whether it has entries of tags."""
 
-START_SECONDS: Final = 10
+START_SECONDS: Final = {False: 1, True: 10}
+"""By whether Spark starts."""
 READ_RATE: Final = 250_000_000
 """Bytes of log a second and core, where the disk delivers as many."""
 BUILD_RATE: Final = 1_000_000
@@ -119,7 +121,7 @@ def make_plan(command: str, request: BuildRequest, source: StoreSource) -> JobPl
         work=str(work),
         work_bytes=written + blocks,
         free_bytes=_free(work),
-        seconds=_seconds(request.master, read, entries + units, len(source.segments)),
+        seconds=_seconds(request, read, entries + units, len(source.segments)),
         is_live=source.is_live,
         chosen=chosen,
     )
@@ -269,9 +271,12 @@ def _free(path: Path) -> int:
     return shutil.disk_usage(there).free
 
 
-def _seconds(master: str, read: int, built: int, segments: int) -> float | None:
-    if master and not master.startswith("local"):
+def _seconds(request: BuildRequest, read: int, built: int, segments: int) -> float | None:
+    if request.works_elsewhere:
         return None
-    cores = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
-    cores = max(cores or 1, 1)
-    return START_SECONDS + read / (READ_RATE * min(cores, segments)) + built / (BUILD_RATE * cores)
+    at_once = cores()
+    return (
+        START_SECONDS[request.is_on_spark]
+        + read / (READ_RATE * min(at_once, segments))
+        + built / (BUILD_RATE * at_once)
+    )

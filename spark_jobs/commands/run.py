@@ -1,4 +1,4 @@
-"""Run a job that writes, from request to report: lock, source, work directory, Spark, publishing."""
+"""Run a job that writes, from request to report: lock, source, work directory, engine, publishing."""
 
 import contextlib
 import os
@@ -7,18 +7,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.build.exchange import Exchange, FileExchange
-from spark_jobs.build.exchange_names import SHUFFLE
 from spark_jobs.build.index_profiles import TAGGED_PROFILE
 from spark_jobs.build.rebuild import Rebuild
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.build.shuffle_exchange import ShuffleExchange, Target
 from spark_jobs.commands.job_plan import JobPlan, make_plan, plan_lines
 from spark_jobs.commands.store_report import StoreReport, compacted_report, converted_report, rebuilt_report
 from spark_jobs.compact.compact import Compact
@@ -40,19 +38,14 @@ from spark_jobs.publish.publish_names import find_unfinished
 from spark_jobs.publish.send import ToSend, check_send, open_run, send
 from spark_jobs.publish.sent_manifest import SentManifest, SentOptions, mark_index, mark_log
 from spark_jobs.publish.store_lock import StoreLock
-from spark_jobs.run.attempt import Result, RunTasks, Task
-from spark_jobs.run.launch import Launch
+from spark_jobs.run.engine import Engine, opened_engine
+from spark_jobs.run.local_engine import LocalEngine
 from spark_jobs.run.progress import JobProgress
-from spark_jobs.run.session import run_tasks, spark_context, works_elsewhere
-from spark_jobs.run.spark_calls import Guarded
 from spark_jobs.run.work_directory import REPORT, JobIdentity, WorkDirectory, work_left
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from storage.build.queue_plan import QueuePlan
 from storage.files.own_directories import HeldDirectory
 from storage.layout.store_layout import COMMIT_LOG, CONSUME_QUEUE
-
-if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
-    from pyspark import SparkContext
 
 _INDEX: Final = "index-mark"
 
@@ -69,40 +62,36 @@ class Made(NamedTuple):
     index_mark: str = ""
 
 
-Make = Callable[[StoreSource, WorkDirectory, "SparkContext", Driver | None], Callable[[], Made]]
-"""Builds in Spark; what it returns stages the result and reports once Spark is gone."""
+Make = Callable[[StoreSource, WorkDirectory, Engine, Driver | None], Callable[[], Made]]
+"""Builds by the tasks of an engine; what it returns stages the result and reports once that is gone."""
 
 
-def run_rebuild(request: RebuildRequest, progress: JobProgress, launch: Launch | None = None) -> StoreReport:
+def run_rebuild(request: RebuildRequest, progress: JobProgress, ahead: LocalEngine | None = None) -> StoreReport:
     """Rebuild as asked; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
-    def make(
-        source: StoreSource, work: WorkDirectory, context: "SparkContext", driver: Driver | None
-    ) -> Callable[[], Made]:
+    def make(source: StoreSource, work: WorkDirectory, engine: Engine, driver: Driver | None) -> Callable[[], Made]:
         identity = {"request": request.identity(), "source": source.identity()}
-        with contextlib.closing(_exchange(request, work, context, progress, _target(driver, identity))) as exchange:
-            rebuilt = Rebuild(request, source, work, context, exchange).run()
+        with contextlib.closing(_exchange(request, work, engine, progress, driver, identity)) as exchange:
+            rebuilt = Rebuild(request, source, work, engine, exchange).run()
         return lambda: Made(*rebuilt_report(request, source, work, rebuilt), exchange.sent)
 
-    return _run("rebuild", request, progress, make, launch)
+    return _run("rebuild", request, progress, make, ahead)
 
 
-def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch | None = None) -> StoreReport:
+def run_compact(request: CompactRequest, progress: JobProgress, ahead: LocalEngine | None = None) -> StoreReport:
     """Compact the index; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
-    def make(
-        source: StoreSource, work: WorkDirectory, context: "SparkContext", driver: Driver | None
-    ) -> Callable[[], Made]:
+    def make(source: StoreSource, work: WorkDirectory, engine: Engine, driver: Driver | None) -> Callable[[], Made]:
         index = "" if request.sent_to is None or request.from_log else _marked_index(source, work)
         identity = {"request": request.identity(), "source": source.identity(), "index": index}
-        with contextlib.closing(_exchange(request, work, context, progress, _target(driver, identity))) as exchange:
-            compacted = Compact(request, source, work, context, exchange).run()
+        with contextlib.closing(_exchange(request, work, engine, progress, driver, identity)) as exchange:
+            compacted = Compact(request, source, work, engine, exchange).run()
         return lambda: Made(*compacted_report(request, source, work, compacted), exchange.sent, index)
 
-    return _run("compact", request, progress, make, launch)
+    return _run("compact", request, progress, make, ahead)
 
 
-def run_convert(request: ConvertRequest, progress: JobProgress, launch: Launch | None = None) -> StoreReport:
+def run_convert(request: ConvertRequest, progress: JobProgress, ahead: LocalEngine | None = None) -> StoreReport:
     """Convert a store of DLedger's into a plain one; raises a RocketLensError where that cannot be done.
 
     The store stays as it is, and the new one is there once it is complete.
@@ -111,16 +100,16 @@ def run_convert(request: ConvertRequest, progress: JobProgress, launch: Launch |
     if published is not None:
         return published
 
-    def make(source: StoreSource, work: WorkDirectory, context: "SparkContext", _: Driver | None) -> Callable[[], Made]:
+    def make(source: StoreSource, work: WorkDirectory, engine: Engine, _: Driver | None) -> Callable[[], Made]:
         fetch_rest(source)
-        converted = Convert(request, source, work, context, progress).run()
-        exchange = FileExchange(context, work, progress)
+        converted = Convert(request, source, work, engine, progress).run()
+        exchange = FileExchange(engine, work, progress)
         with contextlib.closing(exchange):
-            arguments = converted.rebuild, converted.source, work, context, exchange, converted.moved
+            arguments = converted.rebuild, converted.source, work, engine, exchange, converted.moved
             rebuilt = Rebuild(*arguments).run()
         return lambda: Made(*converted_report(request, source, work, converted, rebuilt))
 
-    return _run("convert", request, progress, make, launch, check=_check_converted)
+    return _run("convert", request, progress, make, ahead, check=_check_converted)
 
 
 def plan_job(command: str, request: BuildRequest) -> JobPlan:
@@ -142,14 +131,19 @@ def _check_converted(source: StoreSource) -> None:
 def _exchange(
     request: BuildRequest,
     work: WorkDirectory,
-    context: "SparkContext",
+    engine: Engine,
     progress: JobProgress,
-    target: Target | None,
+    driver: Driver | None,
+    identity: JobIdentity,
 ) -> Exchange:
-    """The exchange that was asked for."""
-    if request.exchange == SHUFFLE:
-        return ShuffleExchange(context, work, progress, target)
-    return FileExchange(context, work, progress)
+    """The exchange that was asked for; Spark's own has tasks send what they build to the URL of a driver themselves."""
+    if not request.shuffles:
+        return FileExchange(engine, work, progress)
+    from spark_jobs.build.shuffle_exchange import ShuffleExchange, Target
+    from spark_jobs.run.session import SparkEngine
+
+    target = None if driver is None else Target(driver.run, driver.found, identity)
+    return ShuffleExchange(cast("SparkEngine", engine).context, work, progress, target)
 
 
 def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
@@ -193,7 +187,7 @@ def _run(
     request: BuildRequest,
     progress: JobProgress,
     make: Make,
-    launch: Launch | None,
+    ahead: LocalEngine | None,
     *,
     check: Callable[[StoreSource], None] = lambda _: None,
 ) -> StoreReport:
@@ -217,25 +211,17 @@ def _run(
         for line in plan_lines(make_plan(command, request, source)):
             progress.note(line)
         identity = {"command": command, "request": request.identity(), "source": source.identity()}
-        shared = works_elsewhere(request.master)
+        shared = request.works_elsewhere
         opened = WorkDirectory.open(base, identity, fresh=request.fresh, shared=shared)
         with contextlib.closing(opened) as work, work.named_errors():
             resumed = any((work.root / "done").iterdir())
             with (
-                spark_context(
-                    command,
-                    request.master,
-                    work.root,
-                    request.settings,
-                    launch=launch,
-                    warm=__name__,
-                    notify=progress.note,
-                ) as context,
+                opened_engine(command, request, work.root, ahead=ahead, tasks=__name__, notify=progress.note) as engine,
                 _sending(command, request, work) as driver,
             ):
-                finish = make(source, work, context, driver)
+                finish = make(source, work, engine, driver)
                 if lock is None:
-                    sender = None if driver is None else partial(send, driver, _run_of_sending(request, context), work)
+                    sender = None if driver is None else partial(_send, request, engine, driver, work)
                     report = _conclude(request, source, work, finish, lock, sender)
             if lock is not None:  # here, since Spark has closed its files in the store by now
                 report = _conclude(request, source, work, finish, lock)
@@ -285,27 +271,20 @@ def _sending(command: str, request: BuildRequest, work: WorkDirectory) -> Iterat
         driver.leave()
 
 
-def _run_of_sending(request: BuildRequest, context: "SparkContext") -> RunTasks:
-    """What sends the files that are staged: tasks, or, where these may not see the work directory, the driver."""
-    if request.exchange == SHUFFLE:
-        return _run_here
-    return partial(run_tasks, context)
-
-
-def _run_here(_: str, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:
-    return list(map(Guarded(function), tasks))
-
-
-def _target(driver: Driver | None, identity: JobIdentity) -> Target | None:
-    """The URL as tasks get it that send what they build; None where the output goes into a directory."""
-    return None if driver is None else Target(driver.run, driver.found, identity)
+def _send(request: BuildRequest, engine: Engine, driver: Driver, work: WorkDirectory, what: ToSend) -> None:
+    """Send the files that are staged, by tasks: of this machine where others may not see the work directory."""
+    if not request.shuffles:
+        send(driver, engine.run_tasks, work, what)
+        return
+    with LocalEngine(send.__module__) as local:
+        send(driver, local.run_tasks, work, what)
 
 
 def _source(request: BuildRequest) -> contextlib.AbstractContextManager[StoreSource]:
     """The store; copies of files behind a URL lie where all machines see them, as they do the work directory."""
     beside = request.work_base if request.is_whole_store else Path(request.work or request.target)
     copies = beside if is_url(request.store) else None
-    shared = copies is not None and works_elsewhere(request.master)
+    shared = copies is not None and request.works_elsewhere
     return opened_source(request.store, request.commit_log_directories, request.storage, copies, shared=shared)
 
 

@@ -19,7 +19,7 @@ bytes more an entry and a block, 850 MB; what orders entries is in :mod:`spark_j
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from protocol.errors import StoreError
 from spark_jobs.build.build_index_file import BuiltIndexFile, IndexHole
@@ -52,7 +52,7 @@ from spark_jobs.compact.merge_entries import MergeTask
 from spark_jobs.compact.order_entries import OrderTask
 from spark_jobs.compact.sent_blocks import merge_step, order_step, split_step
 from spark_jobs.compact.timed_block import TimedTable
-from spark_jobs.run.session import run_tasks
+from spark_jobs.run.engine import Engine
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import LogEnd, find_log_end
 from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, total
@@ -61,9 +61,6 @@ from spark_jobs.scan.source import StoreSource
 from storage.amounts import counted
 from storage.index.index_file import IndexHeader
 from storage.layout.store_layout import INDEX
-
-if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
-    from pyspark import SparkContext
 
 OUTSIDE: Final = ("below", "beyond", "nowhere")
 LEFT: Final = ("no_record", "duplicates", "of_topics", "of_tags")
@@ -102,12 +99,12 @@ class Compact:
         request: CompactRequest,
         source: StoreSource,
         work: WorkDirectory,
-        context: "SparkContext",
+        engine: Engine,
         exchange: Exchange,
     ) -> None:
         """Prepare a compaction; nothing is read yet."""
         self._request, self._source, self._work = request, source, work
-        self._context, self._exchange = context, exchange
+        self._engine, self._exchange = engine, exchange
 
     def run(self) -> Compacted:
         """Compact, up to finished files in the work directory. Raises StoreError where an index file is not sound."""
@@ -115,7 +112,7 @@ class Compact:
         if not (request.from_log or source.index_files):
             raise StoreError(source.layout.index, what=f"has no index file{splitting.HINT}")
         self._work.enter("probe")
-        probed = probe_source(self._context, source, index=True, slots=request.slots, queues_stay=True)
+        probed = probe_source(self._engine, source, index=True, slots=request.slots, queues_stay=True)
         shape = choose_shape(probed.index_files, profile=request.profile, slots=request.slots, capacity=request.entries)
         compacted = Compacted(shape)
         self.compact(probed, compacted)
@@ -152,7 +149,7 @@ class Compact:
         compacted.tags = all(check.get("tags", False) for check in checks if "range" in check)
         source, tags = self._source, compacted.tags and not self._request.drop_tags
         tasks = joint_tasks(source.layout.index, source.segments, checks, tags=tags)
-        answers = run_tasks(self._context, "joints", tasks, look_at_joint)
+        answers = self._engine.run_tasks("joints", tasks, look_at_joint)
         compacted.holes = find_holes(checks, list(zip(tasks, answers, strict=True)))
 
     def _scan(self, probed: Probed, compacted: Compacted) -> dict[int, MergeTask]:

@@ -12,9 +12,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -38,8 +37,8 @@ from spark_jobs.convert.convert_segment import (
 from spark_jobs.convert.relate import PHASE as RELATE
 from spark_jobs.convert.relate import LinkTask, Related, TimerTask, leave_moved, relate, take_timers
 from spark_jobs.run.attempt import block_file, run_phase
+from spark_jobs.run.engine import Engine
 from spark_jobs.run.progress import JobProgress, Phase
-from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import LogEnd, find_log_end
 from spark_jobs.scan.probe_store import SegmentPlace
@@ -50,9 +49,6 @@ from storage.layout.dledger import is_ledger, uncommitted_from
 from storage.layout.store_layout import COMMIT_LOG
 from storage.layout.timer_log import TIMER_LOG, has_timers
 from storage.log.segment_list import boundaries
-
-if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
-    from pyspark import SparkContext
 
 DEFAULT_SEGMENT_SIZE: Final = 1 << 30
 """What a broker has without a line about it in its configuration."""
@@ -100,23 +96,23 @@ class Convert:
         request: ConvertRequest,
         source: StoreSource,
         work: WorkDirectory,
-        context: "SparkContext",
+        engine: Engine,
         progress: JobProgress,
     ) -> None:
         """Prepare; nothing is read yet, and the source is checked (:func:`check_source`)."""
         self._request, self._source, self._work = request, source, work
-        self._context, self._progress = context, progress
+        self._engine, self._progress = engine, progress
         self._log, self._timers = work.staged / COMMIT_LOG, work.staged / TIMER_LOG
 
     def run(self) -> Converted:
         """Convert the log."""
         self._work.enter("probe")
         request, source = self._request, self._source
-        probed = probe_source(self._context, source, index=True, slots=request.slots, queues_stay=False)
+        probed = probe_source(self._engine, source, index=True, slots=request.slots, queues_stay=False)
         self._log.mkdir(exist_ok=True)
         tasks = list(self._tasks(probed))
         amount = sum(place.size for place in source.segments)
-        run = partial(run_tasks, self._context)
+        run = self._engine.run_tasks
         made = run_phase(run, self._work, self._progress, Phase(PHASE, amount, "bytes"), tasks, convert_segment)
         for task, done in zip(tasks, made, strict=True):
             take_segment(task, done)
@@ -169,7 +165,7 @@ class Convert:
         ]
         timers = list(self._timer_tasks(path))
         amount = total(made, "links") + sum(os.path.getsize(task.path) for task in timers)
-        run = partial(run_tasks, self._context)
+        run = self._engine.run_tasks
         all_tasks: list[LinkTask | TimerTask] = [*links, *timers]
         phase = Phase(RELATE, amount, "entries")
         related = run_phase(run, self._work, self._progress, phase, all_tasks, relate) if all_tasks else []

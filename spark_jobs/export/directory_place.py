@@ -16,7 +16,6 @@ from spark_jobs.export.export_part import ExportedPart, ExportTask, take_parts
 from spark_jobs.export.export_place import leave_place, take_place
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.place_names import MANIFEST, PART, WORK
-from spark_jobs.run.session import works_elsewhere
 from spark_jobs.run.work_directory import WorkDirectory, write_synced
 from storage.files.attempt_names import written_beside
 from storage.files.direct_writer import fsync_directory
@@ -37,7 +36,7 @@ class DirectoryPlace:
         """Take the directory, or make it; raises ConfigError where that cannot be."""
         out = Path(request.out)
         held, made = take_place(out, fresh=request.fresh)
-        shared = works_elsewhere(request.master)
+        shared = request.works_elsewhere
         identity = {"command": "export", **request.identity()}
         work = WorkDirectory.open(out / WORK, identity, fresh=request.fresh, shared=shared)
         if shared:

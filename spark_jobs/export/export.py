@@ -14,7 +14,6 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -28,10 +27,10 @@ from spark_jobs.export.url_place import UrlPlace
 from spark_jobs.places.file_systems import file_system, has_scheme, is_url, state_of
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.run.attempt import BOOKKEEPING, run_phase
-from spark_jobs.run.launch import Launch
+from spark_jobs.run.engine import opened_engine
+from spark_jobs.run.local_engine import LocalEngine
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Damage, Report
-from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.amounts import counted
 from storage.columns.names import KINDS, check_names
@@ -66,7 +65,7 @@ class ExportPlace(Protocol):
         """Whether an earlier run has finished a task."""
 
     def begin(self) -> None:
-        """Spark is there, and tasks are going to run."""
+        """The engine is there, and tasks are going to run."""
 
     def commit(self, parts: Sequence[ExportedPart], manifest: dict[str, Any], /) -> None:
         """Make the parts, and the manifest that names them, the export."""
@@ -81,7 +80,9 @@ class ExportPlace(Protocol):
         """End, whether or not the export was committed."""
 
 
-def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | None = None) -> Report[ExportDetails]:
+def run_export(
+    request: ExportRequest, progress: JobProgress, ahead: LocalEngine | None = None
+) -> Report[ExportDetails]:
     """Export; raises a RocketLensError for options that cannot be, and where there is no store."""
     started = time.monotonic()
     wanted, names = request.wanted, check_names(request.columns or tuple(KINDS))
@@ -95,20 +96,13 @@ def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | N
         with place.named_errors():
             tasks = list(map(place.assign, made))
             resumed = any(map(place.is_done, tasks))
-            with spark_context(
-                "export",
-                request.master,
-                place.work.root,
-                request.settings,
-                launch=launch,
-                warm=export_part.__module__,
-                notify=progress.note,
-            ) as context:
+            module, root = export_part.__module__, place.work.root
+            with opened_engine("export", request, root, ahead=ahead, tasks=module, notify=progress.note) as engine:
                 is_up, began = True, time.monotonic()
                 place.begin()
                 total = sum(each.size for each in chosen)
-                run = partial(run_tasks, context)
-                parts = run_phase(run, place.work, progress, Phase(PHASE, total, "bytes"), tasks, export_part)
+                phase = Phase(PHASE, total, "bytes")
+                parts = run_phase(engine.run_tasks, place.work, progress, phase, tasks, export_part)
             steady = time.monotonic() - began
             report = _finish(place, request, found, parts)
             if place.has_discarded and not request.fresh:

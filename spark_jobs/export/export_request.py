@@ -4,6 +4,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.export.export_place import COMPRESSIONS
+from spark_jobs.run.engine import EngineOptions
 from spark_jobs.run.report import Details
 from spark_jobs.run.work_directory import JobIdentity
 from storage.columns.body_content import BodyContent
@@ -12,7 +13,7 @@ from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
 
 
-class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ExportRequest(EngineOptions, frozen=True, kw_only=True):
     """Options of an export. `begin` and `end` bound store times in ms, both included; `masked` are fields to mask.
 
     `store` and `out` are directories or URLs, `storage` and `out_storage` the options of their file systems as JSON;
@@ -37,8 +38,6 @@ class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
     storage: str = ""
     out_storage: str = ""
     fresh: bool = False
-    master: str = ""
-    settings: dict[str, str] = {}
 
     @property
     def wanted(self) -> Wanted:
@@ -63,7 +62,7 @@ class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
     def identity(self) -> JobIdentity:
         """The options that the output depends on."""
         fields: JobIdentity = msgspec.to_builtins(self)
-        for name in ("out", "fresh", "master", "settings", "storage", "out_storage"):
+        for name in ("out", "fresh", "engine", "master", "settings", "storage", "out_storage"):
             del fields[name]
         return fields
 

@@ -23,6 +23,7 @@ import spark_jobs
 from protocol.errors import ConfigError
 from spark_jobs.run import warm_workers
 from spark_jobs.run.arrival import DIRECTORY
+from spark_jobs.run.engine_names import SUBMITTED
 from spark_jobs.run.executors import Executors, watched_executors
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.spark_calls import Guarded, SparkFailed, call_apart, in_group, run_job, spark_failure, wait_for
@@ -33,14 +34,12 @@ if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 
 LOOPBACK: Final = "127.0.0.1"
 PACKAGES: Final = ("rocketlens", "protocol", "storage", "spark_jobs")
 SPARK_LOG: Final = "spark.log"
 """What an embedded Spark and its workers say, in the work directory."""
-
-SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Set where spark-submit started this process and has the JVM already."""
 
 LOCAL: Final = "local[*]"
 """The master where none is named."""
@@ -158,10 +157,10 @@ def start_seconds(master: str, settings: dict[str, str]) -> float:
 
 def _submitted(name: str) -> str | None:
     """A property that spark-submit was given, None where it did not start this process."""
-    from pyspark import SparkConf, SparkContext
-
     if SUBMITTED not in os.environ:
         return None
+    from pyspark import SparkConf, SparkContext
+
     SparkContext._ensure_initialized()
     return SparkConf().get(name)
 
@@ -289,9 +288,35 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def works_elsewhere(master: str) -> bool:
-    """Whether tasks run on other machines: on those of a cluster, which reach files by their names."""
+def is_of_cluster(master: str) -> bool:
+    """Whether a session with this master has its tasks run on other machines."""
     return not is_local(master or _submitted("spark.master") or LOCAL)
+
+
+class SparkEngine:
+    """Spark, which has a running context."""
+
+    def __init__(self, context: "SparkContext") -> None:
+        """Nothing is run yet."""
+        self.context = context
+
+    @property
+    def tasks_at_once(self) -> int:
+        """How many cores there are."""
+        return self.context.defaultParallelism
+
+    def run_tasks(self, name: str, tasks: Sequence[Task], function: Callable[[Task], Result], /) -> list[Result]:
+        """Run each task as a Spark task of its own: :func:`run_tasks`."""
+        return run_tasks(self.context, name, tasks, function)
+
+    @contextlib.contextmanager
+    def share(self, value: Value) -> Iterator["Broadcast[Value]"]:
+        """Let tasks have a value: each executor gets it once."""
+        sent = self.context.broadcast(value)
+        try:
+            yield sent
+        finally:
+            sent.destroy()
 
 
 def run_tasks(

@@ -79,7 +79,7 @@ def guarding() -> Iterator[None]:
         yield
     except (RocketLensError, OSError) as error:
         # Only text comes back through the JVM, in the middle of a trace: quoted, so that its end can be found.
-        raise TaskFailed(json.dumps([is_out_of_room(error), _sentence(error)])) from error
+        raise TaskFailed(json.dumps([is_out_of_room(error), sentence_of(error)])) from error
 
 
 def call_apart(function: Callable[[], Result]) -> "Future[Result]":
@@ -183,7 +183,8 @@ def _cancel(context: "SparkContext", group: str, future: "Future[Any]") -> None:
             continue
 
 
-def _sentence(error: Exception) -> str:
+def sentence_of(error: Exception) -> str:
+    """What an error that a task expects says to a person."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

@@ -1,24 +1,20 @@
 """The first half of every bulk job: probe the store, then scan all its segments, a task each."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
 from spark_jobs.run.attempt import run_phase
+from spark_jobs.run.engine import Engine
 from spark_jobs.run.progress import JobProgress, Phase
-from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import IndexFileFacts, ProbeTask, StoreHeads, probe
 from spark_jobs.scan.scan_segment import PHASE, ScanSummary, ScanTask, scan_segment
 from spark_jobs.scan.source import StoreSource
 from storage.log.segment_list import boundaries
 from storage.recovery.start_place import SPARED, SegmentHead, StartFacts, recovery_start
-
-if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
-    from pyspark import SparkContext
 
 
 class Probed(msgspec.Struct, frozen=True):
@@ -53,9 +49,7 @@ class ScanOptions(msgspec.Struct, frozen=True, kw_only=True):
     last_base: int | None = None
 
 
-def probe_source(
-    context: "SparkContext", source: StoreSource, *, index: bool, slots: int | None, queues_stay: bool
-) -> Probed:
+def probe_source(engine: Engine, source: StoreSource, *, index: bool, slots: int | None, queues_stay: bool) -> Probed:
     """Ask the small questions.
 
     `queues_stay`: the queues are not rebuilt, so a recovery will find those that are there.
@@ -68,7 +62,7 @@ def probe_source(
     tasks += [
         ProbeTask(source.segments, index_file=str(source.layout.index / name), slots=slots or 0) for name in names
     ]
-    answers = run_tasks(context, "probe", tasks, probe)
+    answers = engine.run_tasks("probe", tasks, probe)
     store, end = cast("StoreHeads", answers[0]), cast("int", answers[1])
     facts = StartFacts(source.has_crashed, source.checkpoint, end if queues_stay else source.end)
     start = recovery_start([SegmentHead(*head) for head in store.heads], facts, SPARED)
@@ -76,12 +70,11 @@ def probe_source(
 
 
 def scan_log(
-    context: "SparkContext", work: WorkDirectory, source: StoreSource, options: ScanOptions, progress: JobProgress
+    engine: Engine, work: WorkDirectory, source: StoreSource, options: ScanOptions, progress: JobProgress
 ) -> list[ScanSummary]:
     """Scan the segments; their summaries in the order of the log."""
     tasks = scan_tasks(work.root, source, options)
-    run = partial(run_tasks, context)
-    return run_phase(run, work, progress, Phase(PHASE, source.size, "bytes"), tasks, scan_segment)
+    return run_phase(engine.run_tasks, work, progress, Phase(PHASE, source.size, "bytes"), tasks, scan_segment)
 
 
 def scan_tasks(work: Path, source: StoreSource, options: ScanOptions) -> list[ScanTask]:

@@ -1,4 +1,4 @@
-"""A look-up on Spark: index files, what they lack, and the records that are meant, each by tasks.
+"""A look-up by tasks of an engine: index files, what they lack, and the records that are meant, each by tasks.
 
     index    one task an index file: what it covers of the log, and where it leads for the keys
     lacking  one task a segment with a part that no file covers: the keys of that part
@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from protocol.message_id import MessageId
 from spark_jobs.places.remote_file import RemoteObject
 from spark_jobs.places.remote_tree import local_copy
+from spark_jobs.run.engine import Engine, Shared
 from spark_jobs.scan.probe_store import LogReader, SegmentPlace, check_index_file
 from spark_jobs.search.searched_segment import RECORD_BYTES, SearchedSegment, SegmentCopy, opened_segment
 from spark_jobs.search.searched_store import SearchedStore
@@ -36,9 +37,6 @@ from storage.ranges import Range, intersect
 from storage.search.wanted_entries import WantedHashes, offsets_in_file
 from storage.store.message_store import MessageStore, store_host_of
 from storage.store.snapshot import lacks_of
-
-if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
-    from pyspark import Broadcast, SparkContext
 
 NEWEST_BYTES: Final = 128 * 1024 * 1024
 """Bytes at the end of the log for which no index file is believed to have all keys."""
@@ -77,7 +75,7 @@ class IndexAnswer(NamedTuple):
     offsets: Offsets
 
 
-def look_at_index(hashes: "Broadcast[Hashes]", task: IndexTask) -> IndexAnswer:
+def look_at_index(hashes: Shared[Hashes], task: IndexTask) -> IndexAnswer:
     """Go over an index file; one that is not sound, or not of this log, covers nothing."""
     with local_copy(task.path, task.remote) as path:
         facts = check_index_file(path, LogReader(task.segments), task.slots)
@@ -89,7 +87,7 @@ def look_at_index(hashes: "Broadcast[Hashes]", task: IndexTask) -> IndexAnswer:
         return IndexAnswer(parts, np.concatenate([np.empty(0, np.int64), *(offsets for offsets, _ in found)]))
 
 
-def look_at_log(hashes: "Broadcast[Hashes]", task: LackingTask) -> Offsets:
+def look_at_log(hashes: Shared[Hashes], task: LackingTask) -> Offsets:
     """Physical offsets, in no order, of the records in some ranges that may have one of the keys."""
     wanted = WantedHashes(hashes.value)
     found = [np.empty(0, np.int64)]
@@ -158,15 +156,15 @@ class _RecordsStretch:
         self.offsets = self.offsets[len(answer) :]
 
 
-class LookupOnSpark:
-    """A store whose files the workers of a Spark master look at; a :class:`storage.search.lookup.LookupSource`.
+class LookupByTasks:
+    """A store whose files the tasks of an engine look at; a :class:`storage.search.lookup.LookupSource`.
 
     They see them under the same paths, or behind the same URL. Raises TaskFailed where a file cannot be read there.
     """
 
-    def __init__(self, context: "SparkContext", searched: SearchedStore, slots: int) -> None:
+    def __init__(self, engine: Engine, searched: SearchedStore, slots: int) -> None:
         """Nothing is done yet; `slots` of index files are what the user says, 0 where nobody does."""
-        self._context, self._searched, self._source, self._slots = context, searched, searched.source, slots
+        self._engine, self._searched, self._source, self._slots = engine, searched, searched.source, slots
 
     @property
     def store(self) -> MessageStore:
@@ -201,17 +199,14 @@ class LookupOnSpark:
 
     def offsets_of(self, hashes: Hashes) -> Iterator[tuple[Offsets, int]]:
         """Go over the index, then over what it lacks."""
-        sent = self._context.broadcast(hashes)
-        try:
+        with self._engine.share(hashes) as sent:
             parts: list[Range] = []
             for answer, size in self._go_over_index(sent):
                 parts += answer.parts
                 yield answer.offsets, size
             tasks = self._lacking_tasks(parts)
-            for offsets in answers_in_waves(self._context, "lacking", tasks, partial(look_at_log, sent)):
+            for offsets in answers_in_waves(self._engine, "lacking", tasks, partial(look_at_log, sent)):
                 yield offsets, 0
-        finally:
-            sent.destroy()
 
     def records_at(self, places: Offsets) -> Iterator[Sequence[tuple[int, memoryview | None]]]:
         """Fetch them in waves; those that lie in no segment come first."""
@@ -226,17 +221,17 @@ class LookupOnSpark:
                 stretches.append(_RecordsStretch(place, places[inside].tolist()))
         if outside.any():
             yield [(offset, None) for offset in places[outside].tolist()]
-        for records in in_waves(self._context, "records", stretches, fetch_records):
+        for records in in_waves(self._engine, "records", stretches, fetch_records):
             yield [(offset, None if record is None else memoryview(record)) for offset, record in records]
 
     def _index_files(self) -> list[tuple[str, RemoteObject | None, int]]:
         found = [self._source.index_file(name) for name in self._source.index_files]
         return [(path, remote, Path(path).stat().st_size if remote is None else remote.size) for path, remote in found]
 
-    def _go_over_index(self, sent: "Broadcast[Hashes]") -> Iterator[tuple[IndexAnswer, int]]:
+    def _go_over_index(self, sent: Shared[Hashes]) -> Iterator[tuple[IndexAnswer, int]]:
         files = self._index_files()
         tasks = [IndexTask(path, remote, self._source.segments, self._slots) for path, remote, _ in files]
-        answers = answers_in_waves(self._context, "index", tasks, partial(look_at_index, sent))
+        answers = answers_in_waves(self._engine, "index", tasks, partial(look_at_index, sent))
         for answer, (_, _, size) in zip(answers, files, strict=True):
             yield answer, size
 

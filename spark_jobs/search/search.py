@@ -1,4 +1,4 @@
-"""A content search on Spark: segments are its partitions, and all else is as on one machine.
+"""A content search by tasks of an engine: each has a segment, and all else is as in one process.
 
 Segments are searched some at a time, as many as there are cores, twice: after each such wave there is something to
 show, and to stop at. Only records that match come back; the driver decodes them once more. A task whose records take
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from spark_jobs.run.session import spark_context
+from spark_jobs.run.engine import Engine, EngineOptions, opened_engine
 from spark_jobs.search.searched_segment import RECORD_BYTES, SearchedSegment, SegmentCopy, opened_segment
 from spark_jobs.search.searched_store import SearchedStore
 from spark_jobs.search.waves import in_waves
@@ -32,20 +32,6 @@ from storage.search.matcher import Matcher
 from storage.search.plan import make_plan
 from storage.search.query import query_of
 from storage.search.step import Step
-
-if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
-    from pyspark import SparkContext
-
-
-class SparkTarget(msgspec.Struct, frozen=True):
-    """The Spark that a search runs on: the URL of its master ("" for this machine's cores), and properties.
-
-    `notify` gets the lines for the person who waits for a cluster's executors, None where nobody does.
-    """
-
-    master: str
-    settings: dict[str, str] = {}
-    notify: Callable[[str], None] | None = None
 
 
 class SearchTask(msgspec.Struct, frozen=True):
@@ -143,20 +129,21 @@ def _search(searcher: Searcher, copy: SegmentCopy, chunk: Chunk, begin: int | No
     return searcher.run(chunk, begin)
 
 
-def search_on_spark(
+def search_by_tasks(
     searched: SearchedStore,
     criteria: Criteria,
     *,
-    spark: SparkTarget,
+    engine: EngineOptions,
+    notify: Callable[[str], None] | None = None,
     limit: int | None = None,
     cursor: str | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     exhaustive: bool = False,
 ) -> Iterator[Step]:
-    """As :func:`storage.search.search`, by the workers of a Spark master.
+    """As :func:`storage.search.search`, by the tasks of an engine.
 
-    They see the log under the same paths, or behind the same URL. Raises SparkFailed where Spark does not start,
-    TaskFailed where a segment cannot be read there.
+    They see the log under the same paths, or behind the same URL. `notify` gets the lines for the person who waits for
+    a cluster's executors. Raises SparkFailed where Spark does not start, TaskFailed where a segment cannot be read.
     """
     matcher = Matcher(criteria)
     begin = Cursor(0) if cursor is None else Cursor.decode(cursor, criteria)
@@ -164,21 +151,23 @@ def search_on_spark(
     plan = make_plan(searched.store, criteria, exhaustive=exhaustive, sight=searched.sight)
 
     def steps() -> Iterator[Step]:
-        with spark_for("search", spark) as context:
-            search_all = partial(_search_all, context, searched)
+        with engine_for("search", engine, notify) as opened:
+            search_all = partial(_search_all, opened, searched)
             yield from SearchRun(matcher, plan, limit, begin, should_stop, search_all, started).steps()
 
     return steps()
 
 
 @contextlib.contextmanager
-def spark_for(name: str, spark: SparkTarget) -> Iterator["SparkContext"]:
-    """A session for a command that leaves nothing behind; raises SparkFailed where it does not start."""
+def engine_for(
+    name: str, options: EngineOptions, notify: Callable[[str], None] | None, tasks: str = __name__
+) -> Iterator[Engine]:
+    """An engine for a command that leaves nothing behind; raises SparkFailed where it does not start."""
     with (
         tempfile.TemporaryDirectory(prefix=f"rocketlens-{name}-") as work,
-        spark_context(name, spark.master, Path(work), spark.settings, warm=__name__, notify=spark.notify) as context,
+        opened_engine(name, options, Path(work), tasks=tasks, notify=notify) as engine,
     ):
-        yield context
+        yield engine
 
 
 @dataclass
@@ -224,12 +213,12 @@ class _SegmentStretch:
 
 
 def _search_all(
-    context: "SparkContext", searched: SearchedStore, searcher: Searcher, chunks: Sequence[Chunk]
+    engine: Engine, searched: SearchedStore, searcher: Searcher, chunks: Sequence[Chunk]
 ) -> Generator[tuple[Chunk, Part], None, None]:
     """Search segments in waves; their parts in order."""
     by_segment = groupby(chunks, lambda chunk: chunk.segment.base_offset)
     stretches = [_SegmentStretch(searched, searcher, list(pieces)) for _, pieces in by_segment]
-    yield from in_waves(context, "search", stretches, search_segment)
+    yield from in_waves(engine, "search", stretches, search_segment)
 
 
 def _whole_part(part: Part, records: Sequence[tuple[int, bytes]], matcher: Matcher) -> Part:

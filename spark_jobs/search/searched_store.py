@@ -1,4 +1,4 @@
-"""The store that a search or look-up on Spark is planned by: a directory, or a hollow copy of what lies behind a URL.
+"""The store that a search or look-up by tasks is planned by: a directory, or a hollow copy of what lies behind a URL.
 
 In the copy that alone is real which a plan looks at: the small files, the end of the log, and the queues of the topic
 that is asked for. Single records and units are read where they lie. Everything else is a hole, and is neither asked

@@ -7,12 +7,9 @@ searched again.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-from spark_jobs.run.session import run_tasks
-
-if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
-    from pyspark import SparkContext
+from spark_jobs.run.engine import Engine
 
 WAVES_OF: Final = 2
 """Stretches a core and wave."""
@@ -49,32 +46,28 @@ class Stretch(Protocol, Generic[Task_co, Answer_contra, Found]):
 
 
 def answers_in_waves(
-    context: "SparkContext", name: str, tasks: Sequence[Task], function: Callable[[Task], Answer]
+    engine: Engine, name: str, tasks: Sequence[Task], function: Callable[[Task], Answer]
 ) -> Iterator[Answer]:
     """What tasks answer, in order; the driver holds the answers of one wave. Raises TaskFailed."""
-    at_once = _at_once(context)
+    at_once = WAVES_OF * engine.tasks_at_once
     for first in range(0, len(tasks), at_once):
-        yield from run_tasks(context, name, tasks[first : first + at_once], function)
-
-
-def _at_once(context: "SparkContext") -> int:
-    return WAVES_OF * context.defaultParallelism
+        yield from engine.run_tasks(name, tasks[first : first + at_once], function)
 
 
 def in_waves(
-    context: "SparkContext",
+    engine: Engine,
     name: str,
     stretches: Iterable[Stretch[Asked, Given, Found]],
     function: Callable[[Asked], Given],
 ) -> Iterator[Found]:
     """What tasks find in stretches, in order. Raises TaskFailed."""
-    at_once = _at_once(context)
+    at_once = WAVES_OF * engine.tasks_at_once
     waiting = iter(stretches)
     wave = list(islice(waiting, at_once))
     while wave:
         asked = [each for each in wave if not each.held]
         tasks = [each.task(WAVE_BYTES // at_once) for each in asked]
-        for each, answer in zip(asked, run_tasks(context, name, tasks, function), strict=True):
+        for each, answer in zip(asked, engine.run_tasks(name, tasks, function), strict=True):
             each.take(answer)
         while wave:
             held, wave[0].held = wave[0].held, []

@@ -1,13 +1,11 @@
 """Append to a table what came to the log since the last run: `rocketlens export STORE --to TABLE --since-last`.
 
-A run reads from the position that the table has to the log's end as found at its start, a task a segment, by threads of
-this process or by Spark. What all tasks have written is committed at once, with the position behind it. Where nothing
-came, nothing is committed, and no Spark is started.
+A run reads from the position that the table has to the log's end as found at its start, a task a segment. What all
+tasks have written is committed at once, with the position behind it. Where nothing came, nothing is committed, and no
+task is run.
 """
 
 import contextlib
-import importlib.util
-import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -22,21 +20,19 @@ from protocol.errors import ConfigError
 from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.placed_run import this_process
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
-from spark_jobs.run.attempt import RunTasks, run_phase
-from spark_jobs.run.class_archive import find_java
-from spark_jobs.run.launch import Launch
+from spark_jobs.run.attempt import run_phase
+from spark_jobs.run.engine import Engine, opened_engine
+from spark_jobs.run.engine_names import LOCAL, SPARK
+from spark_jobs.run.local_engine import LocalEngine
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Damage, Report
-from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.tables.days import parse_day
 from spark_jobs.tables.known_log import check_log, position_at
 from spark_jobs.tables.open_table import open_table
 from spark_jobs.tables.table import DataFile, RunRecord, Table, TableCommit, TableShape
-from spark_jobs.tables.table_names import AUTO, LOCAL, SPARK
 from spark_jobs.tables.table_request import TableDetails, TableRequest
 from storage.filter.hidden import refuse_hidden
-from storage.ordered_threads import in_ordered_threads
 from storage.patterns.mask import hidden_notes, mask_of
 
 if TYPE_CHECKING:  # what reads and writes messages is loaded when there is something new
@@ -46,10 +42,6 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 PHASE: Final = "append"
-LOCAL_BYTES: Final = 1_000_000_000
-"""Up to so many bytes of log this process reads them itself, unless another engine is asked for."""
-
-MOST_THREADS: Final = 4
 MOST_DAMAGE: Final = 1000
 """Places of damage that the record of a run lists; more are counted."""
 
@@ -58,7 +50,7 @@ _WRITTEN_BYTES: Final = 8
 
 
 def run_append(
-    request: TableRequest, progress: JobProgress, launch: Launch | None = None, *, until: int | None = None
+    request: TableRequest, progress: JobProgress, ahead: LocalEngine | None = None, *, until: int | None = None
 ) -> Report[TableDetails]:
     """Append what is new, then drop what is old, then put small files together, as far as that is asked for.
 
@@ -67,20 +59,21 @@ def run_append(
     Raises a RocketLensError for options that cannot be, for another log than the table's, and where another run has
     committed meanwhile; nothing of this run is left then.
     """
-    with _Run(request, progress, launch, until) as run:
+    with _Run(request, progress, ahead, until) as run:
         return run.report()
 
 
 class _Run:
     """One run, with what it needs for its tasks."""
 
-    def __init__(self, request: TableRequest, progress: JobProgress, launch: Launch | None, until: int | None) -> None:
-        self._request, self._progress, self._launch, self._until = request, progress, launch, until
+    def __init__(
+        self, request: TableRequest, progress: JobProgress, ahead: LocalEngine | None, until: int | None
+    ) -> None:
+        self._request, self._progress, self._ahead, self._until = request, progress, ahead, until
         self._started, self._began = time.monotonic(), _now()
         self._stack = contextlib.ExitStack()
         self._table: Table = open_table(request, self._run_all)
-        self._tasks_by: RunTasks | None = None
-        self._engine = LOCAL
+        self._opened: Engine | None = None
 
     def __enter__(self) -> "_Run":
         return self
@@ -128,7 +121,7 @@ class _Run:
         if not table.keeps_partitions:
             columns = tuple(name for name in columns if name not in shape.partition_by)
         total = sum(each.size for each in pieces)
-        run = self._runner(total)
+        engine = self._engine()
         work = WorkDirectory.open(self._directory() / "append", {"command": PHASE})
         self._stack.callback(work.close)
         layout = table.layout(shape)
@@ -147,7 +140,7 @@ class _Run:
             )
             for each in pieces
         ]
-        return run_phase(run, work, self._progress, Phase(PHASE, total, "bytes"), tasks, append_range)
+        return run_phase(engine.run_tasks, work, self._progress, Phase(PHASE, total, "bytes"), tasks, append_range)
 
     def _commit(
         self,
@@ -228,7 +221,7 @@ class _Run:
                 stop=start if record is None else record.stop,
                 files=sum(len(each["written"]) for each in ranges),
                 file_bytes=0 if record is None else record.bytes,
-                engine=self._engine,
+                engine=SPARK if self._request.is_on_spark else LOCAL,
                 is_empty=commit is None,
                 gap=gap,
                 removed_files=removed,
@@ -241,44 +234,20 @@ class _Run:
 
     def _run_all(self, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:
         """Run tasks that have no progress to show."""
-        return self._runner(0)("compact", tasks, function)
+        return self._engine().run_tasks("compact", tasks, function)
 
-    def _runner(self, size: int) -> RunTasks:
-        """What runs tasks, Spark if it is to be, which is started once in a run."""
-        if self._tasks_by is None:
-            request = self._request
-            is_large = size > LOCAL_BYTES and _has_spark()
-            if request.engine == SPARK or (request.engine == AUTO and (is_large or request.master)):
-                self._engine = SPARK
-                context = self._stack.enter_context(
-                    spark_context(
-                        "export",
-                        request.master,
-                        self._directory(),
-                        request.settings,
-                        launch=self._launch,
-                        warm="spark_jobs.tables.append_task",
-                        notify=self._progress.note,
-                    )
-                )
-                self._tasks_by = partial(run_tasks, context)
-            else:
-                self._tasks_by = run_here
-        return self._tasks_by
+    def _engine(self) -> Engine:
+        """The engine, which is started once in a run."""
+        if self._opened is None:
+            opened = opened_engine(
+                "export", self._request, self._directory(),
+                ahead=self._ahead, tasks="spark_jobs.tables.append_task", notify=self._progress.note,
+            )  # fmt: skip
+            self._opened = self._stack.enter_context(opened)
+        return self._opened
 
     def _directory(self) -> Path:
         return Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=COPIES)))
-
-
-def _has_spark() -> bool:
-    """Whether Spark can be started here; where it cannot, this process reads a large log as well, only not as fast."""
-    return importlib.util.find_spec("pyspark") is not None and find_java() is not None
-
-
-def run_here(_name: str, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:
-    """Run tasks by a few threads of this process."""
-    threads = min(MOST_THREADS, len(os.sched_getaffinity(0)), max(len(tasks), 1))
-    return list(in_ordered_threads("tasks", function, tasks, threads))
 
 
 def shape_of(request: TableRequest, last: TableCommit | None) -> TableShape:

@@ -9,12 +9,6 @@ ICEBERG: Final = "iceberg"
 DELTA: Final = "delta"
 TABLE_FORMATS: Final = (*FILE_FORMATS, ICEBERG, DELTA)
 
-AUTO: Final = "auto"
-LOCAL: Final = "local"
-SPARK: Final = "spark"
-ENGINES: Final = (AUTO, LOCAL, SPARK)
-"""What reads and writes: threads of this process, Spark, or that which suits the number of new bytes."""
-
 TOPIC: Final = "topic"
 DATE: Final = "date"
 PARTITIONS: Final = (TOPIC, DATE)

@@ -1,16 +1,16 @@
 """The options of a run that appends to a table, and the details of its report."""
 
-import msgspec
-
 from protocol.errors import ConfigError
 from spark_jobs.export.export_place import COMPRESSIONS
+from spark_jobs.run.engine import EngineOptions
+from spark_jobs.run.engine_names import ENGINES
 from spark_jobs.run.report import Damage, Details
 from spark_jobs.tables.table import TableShape
-from spark_jobs.tables.table_names import AUTO, ENGINES, PARTITIONS, TABLE_FORMATS
+from spark_jobs.tables.table_names import PARTITIONS, TABLE_FORMATS
 from storage.columns.names import KINDS, check_names
 
 
-class TableRequest(msgspec.Struct, frozen=True, kw_only=True):
+class TableRequest(EngineOptions, frozen=True, kw_only=True):
     """Options of a run. `begin` and `end` bound store times in ms, both included; `masked` are fields to mask.
 
     `store` and `table` are directories or URLs, `storage` and `out_storage` the options of their file systems as JSON;
@@ -38,13 +38,10 @@ class TableRequest(msgspec.Struct, frozen=True, kw_only=True):
     commit_log_directories: tuple[str, ...] = ()
     storage: str = ""
     out_storage: str = ""
-    catalog: dict[str, str] = {}
+    catalog: dict[str, str] = {}  # noqa: RUF012 - a msgspec struct
     name: str = ""
-    engine: str = AUTO
     compact_bytes: int = 0
     drop_before: str = ""
-    master: str = ""
-    settings: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         """Raise ConfigError for a column, a format, a partition or an engine that is none."""

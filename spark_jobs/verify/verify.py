@@ -25,10 +25,10 @@ from spark_jobs.build.exchange import SURVEY
 from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, split_queues, survey_queues
 from spark_jobs.build.unit_blocks import UnitList
 from spark_jobs.run.attempt import RunTasks, block_file, run_phase
-from spark_jobs.run.launch import Launch
+from spark_jobs.run.engine import opened_engine
+from spark_jobs.run.local_engine import LocalEngine
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Report
-from spark_jobs.run.session import run_tasks, spark_context, works_elsewhere
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import ProbeTask, probe
 from spark_jobs.scan.scan_log import ScanOptions, scan_tasks, total
@@ -63,17 +63,17 @@ from storage.layout.delay_levels import parse_delay_levels
 PREFIX: Final = "rocketlens-verify-"
 
 
-def run_verify(request: VerifyRequest, progress: JobProgress, launch: Launch | None = None) -> Report[VerifyDetails]:
+def run_verify(
+    request: VerifyRequest, progress: JobProgress, ahead: LocalEngine | None = None
+) -> Report[VerifyDetails]:
     """Verify a store; raises a RocketLensError where there is none."""
     started = time.monotonic()
     with (
         opened_source(request.store, request.commit_log_directories, request.storage) as source,
         _work_directory(request) as work,
-        spark_context(
-            "verify", request.master, work.root, request.settings, launch=launch, warm=__name__, notify=progress.note
-        ) as context,
+        opened_engine("verify", request, work.root, ahead=ahead, tasks=__name__, notify=progress.note) as engine,
     ):
-        report = Verification(request, source, work, partial(run_tasks, context), progress).run()
+        report = Verification(request, source, work, engine.run_tasks, progress).run()
     report.seconds = time.monotonic() - started
     return report
 
@@ -81,7 +81,7 @@ def run_verify(request: VerifyRequest, progress: JobProgress, launch: Launch | N
 @contextlib.contextmanager
 def _work_directory(request: VerifyRequest) -> Iterator[WorkDirectory]:
     """A new directory, gone afterwards: a store in use is another one the next time."""
-    below, shared = Path(request.work or tempfile.gettempdir()), works_elsewhere(request.master)
+    below, shared = Path(request.work or tempfile.gettempdir()), request.works_elsewhere
     with (
         temporary_directory(PREFIX, below, shared=shared) as root,
         contextlib.closing(WorkDirectory.open(root / "work", {"command": "verify"}, shared=shared)) as work,
@@ -94,7 +94,7 @@ Checked: TypeAlias = CheckedIndexFile | CheckedQueues | CheckedPart
 
 
 def check(task: CheckTask) -> Checked:
-    """Run a task of any kind: they share one Spark job, so that no core waits for the last of one."""
+    """Run a task of any kind: they are run together, so that no core waits for the last of one."""
     if isinstance(task, CheckIndexTask):
         return check_index_file(task)
     return check_queue_part(task) if isinstance(task, CheckPartTask) else check_queue_units(task)

@@ -2,12 +2,13 @@
 
 import msgspec
 
+from spark_jobs.run.engine import EngineOptions
 from spark_jobs.run.report import Details
 from spark_jobs.verify.findings import Discrepancy
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS
 
 
-class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True):
+class VerifyRequest(EngineOptions, frozen=True, kw_only=True):
     """Options of a verification. `limit`: findings of one kind that are listed of one file; more are counted.
 
     `store` is a directory or a URL, `storage` the options of its file system as JSON. `work` is where a directory for
@@ -21,8 +22,6 @@ class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 10_000
     fresh: bool = False
     work: str | None = None
-    master: str = ""
-    settings: dict[str, str] = {}
 
 
 class LogNumbers(msgspec.Struct, kw_only=True, rename="camel"):

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger_stores import Ledger
+from loop_engine import run_jobs_here
 from protocol.errors import RocketLensError
 from read_only import state_of
 from spark_jobs.commands.run import run_convert
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
 from verifying import verify_here
-from without_spark import run_jobs_here
 
 WAYS = ("overwrite", "zero", "cut", "remove", "lengthen", "exchange")
 FEW, MANY = 15, 1500

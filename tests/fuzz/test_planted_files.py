@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from broker.service.state_directory import StateDirectory
 from kept_store import Kept, make_small
 from ledger_stores import Ledger
+from loop_engine import run_jobs_here
 from planting import (
     ANOTHER,
     KINDS,
@@ -51,7 +52,6 @@ from spark_jobs.run.progress import Silence
 from storage.files.own_directories import user_text
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
-from without_spark import run_here, run_jobs_here
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="root alone can be led to what is somebody else's"),
@@ -74,10 +74,6 @@ def here() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         run_jobs_here(patch)
         patch.setattr(store_lock, "find_writers", look_for_nobody)
-        patch.setattr("spark_jobs.compact.compact.run_tasks", run_here)
-        patch.setattr("spark_jobs.commands.run.run_tasks", run_here)
-        patch.setattr("spark_jobs.export.export.run_tasks", run_here)
-        patch.setattr("spark_jobs.export.export.spark_context", lambda *_, **__: contextlib.nullcontext())
         yield
 
 

@@ -16,6 +16,7 @@ from golden_store import GOLDEN, log_folders, unpack
 from interop.official_broker import STOCK_INTERVALS, OfficialProcess, official_broker
 from interop.stages import committed, wait_until
 from interop.wire import ask
+from loop_engine import run_jobs_here
 from oracles import Record, read_log, read_record, signed
 from plain_oracle import moved_record, plain_log
 from spark_jobs.commands.run import run_convert
@@ -23,7 +24,6 @@ from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
 from storage.layout.timer_check import TIMER_CHECK_FILE
 from storage.layout.timer_log import TIMER_LOG, TIMER_WHEEL
-from without_spark import run_jobs_here
 
 pytestmark = pytest.mark.interop
 

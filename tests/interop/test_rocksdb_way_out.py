@@ -18,11 +18,11 @@ from interop.conftest import Java
 from interop.jars import SERVER_VERSION
 from interop.official_broker import OfficialProcess, official_broker
 from interop.wire import ask
+from loop_engine import run_jobs_here
 from protocol.codes import RequestCode
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
-from without_spark import run_jobs_here
 
 pytestmark = pytest.mark.interop
 

@@ -12,6 +12,7 @@ import pytest
 from column_rows import expected_rows
 from command_line import rocketlens
 from interop.stages import wait_until
+from loop_engine import run_jobs_here
 from process import COMMAND, ROOT
 from spark_jobs.commands import command_run
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
@@ -35,6 +36,7 @@ OPTIONS = {
     "--storage-options {}": {"storage": "{}"},
     "--out-storage-options {}": {"out_storage": "{}"},
     "--fresh": {"fresh": True},
+    "--engine local": {"engine": "local"},
     "--master spark://h:7077": {"master": "spark://h:7077"},
     "--conf spark.a=1": {"settings": {"spark.a": "1"}},
 }
@@ -99,7 +101,7 @@ def test_the_report_tells_files_and_damage(requests: list[ExportRequest], tmp_pa
 def test_wrong_usage_is_told_before_anything_is_started(
     words: list[str], g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.run.session.launch_ahead", lambda *_: pytest.fail("Spark was started"))
+    run_jobs_here(monkeypatch, lambda *_: pytest.fail("an engine was started"))
     assert rocketlens("export", g1_store, *words).code == 2
 
 
@@ -107,7 +109,7 @@ def test_wrong_usage_is_told_before_anything_is_started(
 def test_a_place_that_is_taken_is_told_before_anything_is_started(
     name: str, reason: str, g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.run.session.launch_ahead", lambda *_: pytest.fail("Spark was started"))
+    run_jobs_here(monkeypatch, lambda *_: pytest.fail("an engine was started"))
     (tmp_path / name).touch()
     outcome = rocketlens("export", g1_store, "--format", "csv", "--out", tmp_path)
     assert (outcome.code, reason in outcome.errors) == (2, True)
@@ -151,7 +153,6 @@ TABLE_OPTIONS = {
     "--drop-before 7d": {"drop_before": "7d"},
     "--compact-files": {"compact_bytes": 256 * 1024 * 1024},
     "--compact-files 1000": {"compact_bytes": 1000},
-    "--engine local": {"engine": "local"},
     "--to 1970-01-01T00:00:01+00:00": {"end": 1000},
     "--topic A --columns topic,body": {"topics": ("A",), "columns": ("topic", "body")},
 }

@@ -1,55 +1,26 @@
-"""Run compactions without Spark: the same job and the same tasks, one after the other in this process."""
+"""Run compactions by themselves: the same job and the same tasks, one after the other in this process."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest import mock
 
 import msgspec
 
 from compact_oracle import Mark, take_mark
+from loop_engine import LoopEngine
 from spark_jobs.build.exchange import FileExchange
 from spark_jobs.compact import compact, compact_tasks
 from spark_jobs.compact.compact import Compact, Compacted
 from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.run.engine import Engine
 from spark_jobs.run.progress import JobProgress, Silence
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import find_source
 from store_writer import StoreWriter
-
-
-class Sent:
-    """A broadcast."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def destroy(self) -> None:
-        del self.value
-
-
-class LoopContext:
-    """What a job needs of a Spark context, as a loop."""
-
-    def broadcast(self, value: Any) -> Sent:
-        return Sent(value)
-
-    def setJobGroup(self, group: str, description: str) -> None:
-        """Nobody looks."""
-
-    def parallelize(self, tasks: Sequence[Any], _count: int) -> "LoopContext":
-        self._tasks = list(tasks)
-        return self
-
-    def map(self, function: Callable[[Any], Any]) -> "LoopContext":
-        self._function = function
-        return self
-
-    def collect(self) -> list[Any]:
-        return [self._function(task) for task in self._tasks]
 
 
 @dataclass(frozen=True)
@@ -90,15 +61,15 @@ class RememberedProgress:
 
 
 def compact_store(
-    store: Path, work: Path, *, context: Any = None, progress: JobProgress | None = None, **options: Any
+    store: Path, work: Path, *, engine: Engine | None = None, progress: JobProgress | None = None, **options: Any
 ) -> Outcome:
     """Compact into a work directory, going on with what it has."""
     request = CompactRequest(store=str(store), out=str(work / "out"), **options)
     with closing(WorkDirectory.open(work, {"request": request.identity()})) as directory:
         source = find_source(store, ())
-        spark = cast("Any", context or LoopContext())
-        exchange = FileExchange(spark, directory, progress or Silence())
-        job = Compact(request, source, directory, spark, exchange)
+        engine = engine or LoopEngine()
+        exchange = FileExchange(engine, directory, progress or Silence())
+        job = Compact(request, source, directory, engine, exchange)
         compacted = job.run()
     paths = sorted((directory.staged / "index").iterdir())
     assert [path.name for path in paths] == [file["name"] for file in compacted.index_files]

@@ -1,10 +1,11 @@
 """Tables of files read back as any reader of a directory would, without what RocketLens keeps beside the data."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 from exported_files import READERS, Row
+from loop_engine import LoopEngine
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
@@ -17,10 +18,10 @@ DAY = 24 * 60 * 60 * 1000
 
 
 def append(store: StoreWriter, place: OutputPlace, **more: Any) -> Report[TableDetails]:
-    """A run by this process, on JSON lines in partitions unless something else is asked for."""
+    """A run whose tasks this process does, on JSON lines in partitions unless something else is asked for."""
     options = {"format": "jsonl", "partition_by": PARTITIONS, "since_last": True, **more}
     request = TableRequest(store=str(store.root), table=place.url, out_storage=place.storage, **options)
-    return run_append(request, Silence())
+    return run_append(request, Silence(), cast("Any", LoopEngine()))
 
 
 def rows_of_table(place: OutputPlace, format_: str = "jsonl") -> list[Row]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 from unittest import mock
 
+from loop_engine import LoopEngine
 from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.verify.findings import Discrepancies
@@ -65,36 +66,26 @@ class FirstAttempt(threading.Thread):
         assert not self.is_alive()
 
 
-class Overlapping:
-    """What a job needs of a Spark context; `stopped` are the names of the tasks whose first attempt was overtaken."""
+class Overlapping(LoopEngine):
+    """An engine that does; `stopped` are the names of the tasks whose first attempt was overtaken."""
 
     def __init__(self, when: str) -> None:
         """`when` the first attempts go on: one of WHEN."""
+        super().__init__()
         self._when = when
         self._waiting: list[FirstAttempt] = []
         self.stopped: list[str] = []
 
-    def setJobGroup(self, group: str, description: str) -> None:
-        """A phase begins."""
+    def run_tasks(self, name: str, tasks: Sequence[Any], function: Callable[[Any], Any], /) -> list[Any]:
         if self._when == "at the next phase":
             self.let_go()
+        return super().run_tasks(name, tasks, function)
 
-    def parallelize(self, tasks: Sequence[Any], _count: int) -> "Overlapping":
-        self._tasks = list(tasks)
-        return self
-
-    def map(self, function: Callable[[Any], Any]) -> "Overlapping":
-        self._function = function
-        return self
-
-    def collect(self) -> list[Any]:
-        return [self._twice(task) for task in self._tasks]
-
-    def _twice(self, task: Any) -> Any:
-        first = FirstAttempt(self._function, task)
+    def run(self, function: Callable[[Any], Any], task: Any) -> Any:
+        first = FirstAttempt(function, task)
         first.start()
         assert first.stopped_or_ended.wait(END_SECONDS)
-        answer = self._function(task)
+        answer = function(task)
         if first.has_stopped:
             self.stopped.append(task.name)
         self._waiting.append(first)
@@ -115,12 +106,12 @@ class Overlapping:
 @contextlib.contextmanager
 def overlapping_attempts(when: str) -> Iterator[Overlapping]:
     """Jobs that are run meanwhile run each of their tasks twice at the same time."""
-    context = Overlapping(when)
+    engine = Overlapping(when)
     with contextlib.ExitStack() as patches:
         for owner, name, number in WRITES:
             patches.enter_context(mock.patch.object(owner, name, _stopping(getattr(owner, name), number)))
-        yield context
-        context.let_go()
+        yield engine
+        engine.let_go()
 
 
 def _stopping(method: Callable[..., Any], number: int) -> Callable[..., Any]:

@@ -50,9 +50,9 @@ os.pread, os.preadv = cutting(os.pread, first=True), cutting(os.preadv, first=Tr
 from storage.kernels import file_map
 file_map.FileMap = cutting(file_map.FileMap, first=False)
 
-from spark_jobs.run import session
-from without_spark import no_context, run_here
-session.run_tasks, session.spark_context, session.launch_ahead = run_here, no_context, lambda *_: None
+from loop_engine import LoopEngine
+from spark_jobs.run import local_engine
+local_engine.LocalEngine = LoopEngine
 
 from broker.cli.main import main
 main(prog_name="rocketlens")

@@ -1,4 +1,4 @@
-"""`--dry-run` of rebuild, compact and convert: what is printed; nothing is changed, and no Spark is needed."""
+"""`--dry-run` of rebuild, compact and convert: what is printed; nothing is changed, and no engine is needed."""
 
 import json
 import shutil
@@ -9,6 +9,7 @@ import pytest
 import golden_store
 import read_only
 from command_line import rocketlens
+from loop_engine import run_jobs_here
 from spark_jobs.commands import command_run
 from store_writer import StoreWriter
 
@@ -16,11 +17,12 @@ SLOTS, ENTRIES, QUEUE_FILE = 97, 150, 2000
 
 
 @pytest.fixture(autouse=True)
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise AssertionError("a plan asks for Spark")
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("a plan asks for an engine")
 
     monkeypatch.setattr(command_run, "check_spark", fail)
+    run_jobs_here(monkeypatch, fail)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from bulk_jobs import StandIn, stand_in
 from command_line import rocketlens
+from loop_engine import run_jobs_here
 from protocol.errors import ConfigError, NotAStore, StoreError
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import command_run
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parents[3]
 SHARED = {
     "--commit-log /a,/b": {"commit_log_directories": ("/a", "/b")},
     "--work /tmp/w": {"work": "/tmp/w"},
+    "--engine local": {"engine": "local"},
     "--master spark://h:7077": {"master": "spark://h:7077"},
     "--conf spark.a=1 --conf spark.b=x=y --conf spark.a=2": {"settings": {"spark.a": "2", "spark.b": "x=y"}},
 }
@@ -195,11 +197,11 @@ BESIDE = {"rebuild all": ("--work",), "compact index": ("--work",), "verify": ("
 
 @pytest.mark.parametrize("url", URLS)
 @pytest.mark.parametrize("command", BESIDE)
-def test_a_url_where_a_path_belongs_is_told_in_a_sentence_before_spark_starts(
+def test_a_url_where_a_path_belongs_is_told_in_a_sentence_before_anything_starts(
     job: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, url: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("spark_jobs.run.session.launch_ahead", None)  # to call it would fail
+    run_jobs_here(monkeypatch, None)  # to call it would fail
     asked = [["/store", option, url] for option in BESIDE[command]]
     for arguments in asked:
         outcome = rocketlens(*command.split(), *arguments)
@@ -243,18 +245,18 @@ def test_store_and_output_may_both_be_urls_but_not_one_inside_the_other(job: Sta
 
 def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    outcome = rocketlens("rebuild", "all", "/store")
+    outcome = rocketlens("rebuild", "all", "/store", "--engine", "spark")
     assert (outcome.code, outcome.errors) == (2, "rocketlens: this needs Spark: pip install 'rocketlens[spark]'\n")
 
 
 def test_without_java_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    outcome = rocketlens("verify", "/store")
+    outcome = rocketlens("verify", "/store", "--engine", "spark")
     assert outcome.code == 2
     assert f"JAVA_HOME is {tmp_path}, which has no bin/java" in outcome.errors
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "there is none in PATH" in rocketlens("verify", "/store").errors
+    assert "there is none in PATH" in rocketlens("verify", "/store", "--engine", "spark").errors
 
 
 @pytest.mark.parametrize(

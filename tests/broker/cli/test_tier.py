@@ -7,6 +7,7 @@ import pytest
 
 from command_line import rocketlens
 from golden_store import GOLDEN, unpack
+from loop_engine import run_jobs_here
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +88,10 @@ def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(
         "convert TIER --out OUT",
     ],
 )
-def test_jobs_that_read_the_log_alone_refuse_a_tier_before_spark_starts(
+def test_jobs_that_read_the_log_alone_refuse_a_tier_before_anything_starts(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr("spark_jobs.commands.command_run.check_spark", lambda: pytest.fail("too late"))
+    run_jobs_here(monkeypatch, lambda *_: pytest.fail("too late"))
     places = {"TIER": store / "tiered", "OUT": tmp_path / "out"}
     refused = rocketlens(*(places.get(word, word) for word in command.split()))
     assert refused.code == 3

@@ -12,6 +12,7 @@ import pytest
 
 from golden_store import unpack
 from interop.stages import wait_until
+from job_engines import run_on_engine
 from oracles import BLANK_MAGIC
 from protocol.errors import ConfigError, StoreError
 from spark_events import SparkEvents
@@ -21,7 +22,6 @@ from spark_jobs.commands.job_plan import JobPlan, make_plan
 from spark_jobs.commands.run import plan_job, run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.place_names import WORK
-from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from storage.amounts import bytes_text
 from storage.layout.checkpoint import Checkpoint
@@ -32,11 +32,11 @@ from store_writer import StoreWriter, Written
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def rebuild(store: Path, **options: Any) -> Report:
-    return run_rebuild(RebuildRequest(store=str(store), index=True, **options), Silence())
+    return run_on_engine(run_rebuild, RebuildRequest(store=str(store), index=True, **options))
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -154,7 +154,7 @@ def test_a_compaction_from_the_log_replaces_no_index_that_leads_to_more(tmp_path
 
     def compact(**options: Any) -> Report:
         request = CompactRequest(store=str(tmp_path / "store"), slots=7, entries=50, from_log=True, **options)
-        return run_compact(request, Silence())
+        return run_on_engine(run_compact, request)
 
     with pytest.raises(StoreError) as refused:
         compact()
@@ -248,6 +248,7 @@ def opened_here() -> Iterator[list[str]]:
     is_on = False
 
 
+@pytest.mark.parametrize("engine", ["spark"], indirect=True)
 def test_spark_runs_a_scan_task_a_segment_and_a_build_task_a_file_and_the_driver_opens_segments_for_its_plan_alone(
     spark: "SparkContext", tmp_path: Path, opened_here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,5 @@
 """Rebuilds and compactions of a store behind a URL: byte for byte what is made of the same store on a disk."""
 
-import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,12 +7,11 @@ from typing import Any
 import fsspec
 import pytest
 
-from compacting import LoopContext
 from faulty_proxy import FaultPlan
+from loop_engine import run_jobs_here
 from object_store import object_store
 from protocol.errors import RocketLensError
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands import run
 from spark_jobs.commands.run import run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.run.progress import Silence
@@ -38,7 +36,7 @@ def compact(store: str, out: Path, **options: Any) -> Report:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run tasks in this process."""
-    monkeypatch.setattr(run, "spark_context", lambda *_, **__: contextlib.nullcontext(LoopContext()))
+    run_jobs_here(monkeypatch)
 
 
 @pytest.fixture

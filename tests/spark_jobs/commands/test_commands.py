@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from interop.stages import wait_until
 from planted import imported, plant
 from process import COMMAND, ROOT
 from spark_classes import QUICK, quick_jvm, quick_python
@@ -132,7 +133,8 @@ def unreachable(master: str, tmp_path: Path, *options: str) -> list[str]:
     ) as process:  # fmt: skip
         assert process.stderr is not None
         first = process.stderr.readline().rstrip()
-        below = descendants(process.pid)
+        below: set[int] = set()
+        wait_until(lambda: bool(below.update(descendants(process.pid)) or below), "the JVM", SECONDS)
         output, errors = process.communicate(timeout=SECONDS)
     assert (process.returncode, output) == (3, ""), errors
     assert below  # the JVM

@@ -19,7 +19,7 @@ from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import StorePlan, store_plans
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from job_engines import JobEngine
 
 Entries = list[tuple[int, int]]
 SLOTS, ENTRIES = 7, 10
@@ -421,10 +421,13 @@ def test_finished_tasks_are_not_done_again(writer: StoreWriter, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("from_log", [False, True])
-def test_the_recorded_store_in_spark(g1_store: Path, tmp_path: Path, spark: "SparkContext", from_log: bool) -> None:
+def test_the_recorded_store_on_both_engines(
+    g1_store: Path, tmp_path: Path, engine: "JobEngine", from_log: bool
+) -> None:
     records = read_log(g1_store / "commitlog")
     before = index_files(g1_store)
-    outcome = compact_store(g1_store, tmp_path / "work", context=spark, from_log=from_log)
+    with engine.opened() as opened:
+        outcome = compact_store(g1_store, tmp_path / "work", engine=opened, from_log=from_log)
     entries = all_entries(before, 97)
     assert outcome.files == build_compacted(keep_entries(entries, records), 97, 150, end_of(before[-1]))
     assert outcome.compacted.read == len(entries)

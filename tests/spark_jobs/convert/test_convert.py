@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from golden_store import GOLDEN, log_folders, unpack
 from ledger_stores import COMMIT, SEGMENT, TIMER_UNIT, Ledger
+from loop_engine import LoopEngine, run_jobs_here
 from oracles import packed, signed
 from plain_oracle import PlainLog, moved_units, plain_log
 from protocol.errors import ConfigError, StoreError
@@ -24,7 +26,6 @@ from storage.store.message_store import MessageStore
 from store_queries import found
 from store_writer import StoreWriter
 from verifying import upload, verify_here
-from without_spark import run_here, run_jobs_here
 
 
 @pytest.fixture
@@ -299,25 +300,21 @@ def test_a_cut_segment_is_whole_again_and_what_was_cut_off_is_named(ledger: Ledg
 
 
 def test_a_conversion_that_failed_goes_on(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spark_jobs.convert import convert as module
-
     ledger.transaction(0, 100)
     ledger.writer.close()
-    ran: list[str] = []
 
-    def some(context: Any, name: str, tasks: list[Any], function: Any) -> list[Any]:
-        ran.append(name)
-        if name.startswith("relate"):
-            raise StoreError(tmp_path, what="is gone")
-        return run_here(context, name, tasks, function)
+    class Failing(LoopEngine):
+        def run_tasks(self, name: str, tasks: Sequence[Any], function: Callable[[Any], Any], /) -> list[Any]:
+            if name.startswith("relate"):
+                raise StoreError(tmp_path, what="is gone")
+            return super().run_tasks(name, tasks, function)
 
-    monkeypatch.setattr(module, "run_tasks", some)
+    run_jobs_here(monkeypatch, Failing)
     out = tmp_path / "plain"
     with pytest.raises(StoreError, match="is gone"):
         convert(ledger.root, out)
-    assert ran[-1].startswith("relate")
     assert not out.exists()
-    monkeypatch.setattr(module, "run_tasks", run_here)
+    run_jobs_here(monkeypatch)
     report = convert(ledger.root, out)
     assert report.resumed
     hold_against_oracle(ledger.root, out, SEGMENT)

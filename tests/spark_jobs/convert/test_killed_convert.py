@@ -12,12 +12,12 @@ import pytest
 from killing import Renames, gets_through
 from ledger_stores import Ledger
 from left_work import left_in
+from loop_engine import run_jobs_here
 from protocol.errors import ConfigError
 from spark_jobs.commands.run import run_convert
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import REPORT
-from without_spark import run_jobs_here
 
 WORK = "plain.rocketlens-work"
 PHASES = {"convert", "relate", "scan", "build"}

@@ -17,6 +17,7 @@ import oracles
 from bombs import EMPTY_LZ4
 from column_rows import expected_rows
 from exported_files import COLUMNS, Row, manifest_of, read_back
+from job_engines import run_on_engine
 from protocol.errors import ConfigError, FilterSyntaxError
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
@@ -25,13 +26,14 @@ from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.export_store import export_store
 from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.places.place_names import FORMAT_NAMES, MANIFEST
-from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from spark_jobs.run.spark_calls import SparkFailed
 from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+    from job_engines import JobEngine
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
 
 
 def export(store: Path, out: Path, format_: str, **more: Any) -> Report:
-    return run_export(ExportRequest(store=str(store), out=str(out), format=format_, **more), Silence())
+    return run_on_engine(run_export, ExportRequest(store=str(store), out=str(out), format=format_, **more))
 
 
 def test_bodies_that_are_bombs_are_counted_and_what_lies_behind_them_is_exported(tmp_path: Path) -> None:
@@ -88,7 +90,7 @@ def test_the_formats_that_are_offered_are_those_that_can_be_written() -> None:
 
 @pytest.mark.parametrize("format_", list(FORMATS))
 def test_reading_it_back_equals_the_store(
-    spark: "SparkContext", store: StoreWriter, g1_store: Path, tmp_path: Path, format_: str
+    engine: "JobEngine", store: StoreWriter, g1_store: Path, tmp_path: Path, format_: str
 ) -> None:
     report = export(store.root, tmp_path / "ours", format_)
     assert read_back(tmp_path / "ours") == expected_rows(store.records)
@@ -115,9 +117,7 @@ def test_spark_reads_the_directory_as_one_table(
     assert [[row[name] for name in names] for row in rows] == [[row[name] for name in names] for row in expected]
 
 
-def test_parquet_encodes_each_column_as_its_values_are(
-    spark: "SparkContext", store: StoreWriter, tmp_path: Path
-) -> None:
+def test_parquet_encodes_each_column_as_its_values_are(engine: "JobEngine", store: StoreWriter, tmp_path: Path) -> None:
     export(store.root, tmp_path / "out", "parquet")
     group = pq.ParquetFile(min((tmp_path / "out").glob("*.parquet"))).metadata.row_group(0)
     encodings = {column.path_in_schema: column.encodings for column in map(group.column, range(group.num_columns))}
@@ -130,7 +130,7 @@ def test_parquet_encodes_each_column_as_its_values_are(
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_parquet_is_written_with_the_codec_that_is_asked_for(
-    spark: "SparkContext", store: StoreWriter, tmp_path: Path, compression: str
+    engine: "JobEngine", store: StoreWriter, tmp_path: Path, compression: str
 ) -> None:
     export(store.root, tmp_path / "out", "parquet", compression=compression)
     names = {"zstd": "ZSTD", "lz4": "LZ4", "snappy": "SNAPPY", "none": "UNCOMPRESSED"}
@@ -173,7 +173,7 @@ def test_a_full_disk_is_told_with_the_file_that_found_no_room() -> None:
             file.finish(os.fsync)
 
 
-def test_only_what_is_asked_for_is_written(spark: "SparkContext", store: StoreWriter, tmp_path: Path) -> None:
+def test_only_what_is_asked_for_is_written(engine: "JobEngine", store: StoreWriter, tmp_path: Path) -> None:
     begin, end = START_TIMESTAMP + 20, START_TIMESTAMP + 60
     report = export(
         store.root, tmp_path, "ndjson", topics=("Orders", "none"), begin=begin, end=end, tag="Aa || Bb",
@@ -193,7 +193,7 @@ def test_only_what_is_asked_for_is_written(spark: "SparkContext", store: StoreWr
     assert manifest["log"] == {"minimum": 0, "end": store.log.end}
 
 
-def test_nothing_found_is_an_export_without_parts(spark: "SparkContext", store: StoreWriter, tmp_path: Path) -> None:
+def test_nothing_found_is_an_export_without_parts(engine: "JobEngine", store: StoreWriter, tmp_path: Path) -> None:
     report = export(store.root, tmp_path, "parquet", topics=("none", "Orders"), where="n > 1000")
     assert report.exit_code == 1
     assert report.notes == ["no message of the log matches", "the store has no topic none"]
@@ -219,12 +219,12 @@ class TestBodies:
     """`--unpack` and `--charset` write what is in bodies."""
 
     def test_bodies_are_written_as_consumers_get_them_unless_more_is_asked_for(
-        self, spark: "SparkContext", packed: Path, tmp_path: Path
+        self, engine: "JobEngine", packed: Path, tmp_path: Path
     ) -> None:
         text, cut = "订单 4711".encode("gbk"), gzip.compress("订单 4711".encode("gbk"))[:-1]
         as_text, other = "订单 4711".encode(), "订单".encode()
         for options, expected in (
-            ({}, [gzip.compress(text), zstandard.compress(text), text, other, cut, b"", None]),
+            ({}, [gzip.compress(text, mtime=0), zstandard.compress(text), text, other, cut, b"", None]),
             ({"unpack": True}, [text, text, text, other, cut, b"", None]),
             ({"charset": "gbk"}, [as_text, as_text, as_text, "璁㈠崟".encode(), cut, b"", None]),
         ):
@@ -233,7 +233,7 @@ class TestBodies:
             assert [row["body"] for row in read_back(out)] == expected
             assert manifest_of(out)["charset"] == options.get("charset")
 
-    def test_in_lines_of_json_they_are_text(self, spark: "SparkContext", packed: Path, tmp_path: Path) -> None:
+    def test_in_lines_of_json_they_are_text(self, engine: "JobEngine", packed: Path, tmp_path: Path) -> None:
         export(packed, tmp_path, "ndjson", charset="GBK", columns=("body",))
         first = json.loads(next(tmp_path.glob("part-*")).read_text().splitlines()[0])
         assert first == {"body": "订单 4711", "bodyEncoding": "text"}
@@ -247,7 +247,7 @@ class TestBodies:
 
 @pytest.mark.parametrize("format_", ["parquet", "csv"])
 def test_what_is_masked_is_nowhere_in_the_files(
-    spark: "SparkContext", store: StoreWriter, tmp_path: Path, format_: str
+    engine: "JobEngine", store: StoreWriter, tmp_path: Path, format_: str
 ) -> None:
     export(store.root, tmp_path, format_, masked=("body", "keys", "born_host", "properties.card"))
     expected = []
@@ -261,7 +261,7 @@ def test_what_is_masked_is_nowhere_in_the_files(
 
 
 def test_places_in_json_and_what_a_pattern_matches_are_nowhere_in_the_files(
-    spark: "SparkContext", tmp_path: Path
+    engine: "JobEngine", tmp_path: Path
 ) -> None:
     writer = StoreWriter(tmp_path / "store")
     phone = "13812345678"
@@ -288,7 +288,7 @@ def test_places_in_json_and_what_a_pattern_matches_are_nowhere_in_the_files(
 
 class TestStopping:
     def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(
-        self, spark: "SparkContext", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, engine: "JobEngine", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stop_after(monkeypatch, 2)
         with pytest.raises(KeyboardInterrupt):
@@ -303,7 +303,7 @@ class TestStopping:
         assert kept < {path.stat().st_ino for path in tmp_path.glob("part-*")}
 
     def test_a_part_that_was_lost_meanwhile_is_made_again(
-        self, spark: "SparkContext", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, engine: "JobEngine", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stop_after(monkeypatch, 2)
         with pytest.raises(KeyboardInterrupt):
@@ -314,7 +314,7 @@ class TestStopping:
         assert read_back(tmp_path) == expected_rows(store.records)
 
     def test_other_options_start_over_and_leave_nothing_behind(
-        self, spark: "SparkContext", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, engine: "JobEngine", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stop_after(monkeypatch, 2)
         with pytest.raises(KeyboardInterrupt):
@@ -326,7 +326,7 @@ class TestStopping:
         assert len(read_back(tmp_path)) == 35
 
     def test_a_finished_export_is_replaced_only_when_that_is_asked_for(
-        self, spark: "SparkContext", store: StoreWriter, tmp_path: Path
+        self, engine: "JobEngine", store: StoreWriter, tmp_path: Path
     ) -> None:
         export(store.root, tmp_path, "ndjson")
         with pytest.raises(ConfigError, match="it contains a finished export"):
@@ -341,7 +341,7 @@ class TestStopping:
         def fail(*_arguments: object, **_options: object) -> None:
             raise SparkFailed("Spark does not start: no such master")
 
-        monkeypatch.setattr("spark_jobs.export.export.spark_context", fail)
+        monkeypatch.setattr("spark_jobs.export.export.opened_engine", fail)
         for name in ("part-00000000000000000000.csv", MANIFEST) if not place else ():
             (tmp_path / name).write_text("of yesterday")
         before = {path: path.is_dir() or path.read_text() for path in tmp_path.rglob("*")}
@@ -358,17 +358,17 @@ def made_so_far(out: Path) -> list[Path]:
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
     """Have the run stopped, as by Ctrl-C, when so many parts are finished."""
-    from spark_jobs.export import export as module
 
-    def run(context: object, name: str, tasks: list[Any], function: Any) -> list[Row]:
+    def run(engine: object, name: str, tasks: list[Any], function: Any) -> list[Row]:
         for task in tasks[:parts]:
             function(task)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "run_tasks", run)
+    for engine in ("local_engine.LocalEngine", "session.SparkEngine"):
+        monkeypatch.setattr(f"spark_jobs.run.{engine}.run_tasks", run)
 
 
-def test_damage_is_named_in_report_and_manifest(spark: "SparkContext", store: StoreWriter, tmp_path: Path) -> None:
+def test_damage_is_named_in_report_and_manifest(engine: "JobEngine", store: StoreWriter, tmp_path: Path) -> None:
     copy, out = tmp_path / "store", tmp_path / "out"
     shutil.copytree(store.root, copy)
     second = store.written[1]

@@ -12,24 +12,24 @@ import oracles
 from column_rows import expected_rows
 from exported_files import Row, manifest_of, read_back
 from golden_store import GOLDEN, unpack
+from job_engines import run_on_engine
 from protocol.errors import ConfigError
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.read.data_source import check_schema, reader_of, schema_of
 from spark_jobs.read.source_options import read_options
 from spark_jobs.read.stream_reader import MessageStreamReader
-from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 from tier_answers import exchanges_of, pulls_of
 from tier_files import tier_name, write_tier
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from job_engines import JobEngine
 
 
 def export(tier: Path, out: Path, format_: str = "ndjson", topics: tuple[str, ...] = ()) -> Report:
-    return run_export(ExportRequest(store=str(tier), out=str(out), format=format_, topics=topics), Silence())
+    return run_on_engine(run_export, ExportRequest(store=str(tier), out=str(out), format=format_, topics=topics))
 
 
 def without_place(row: Row) -> Row:
@@ -54,7 +54,7 @@ def records_of(tier: Path) -> list[oracles.Record]:
 @pytest.mark.parametrize("name", ["g2-tier", "g2-tier-killed"])
 @pytest.mark.parametrize("has_metadata", [True, False])
 def test_an_export_of_a_recorded_tier_has_the_messages_that_its_broker_delivered(
-    spark: "SparkContext", tmp_path: Path, name: str, has_metadata: bool
+    engine: "JobEngine", tmp_path: Path, name: str, has_metadata: bool
 ) -> None:
     root = unpack("store", tmp_path / name, archives=GOLDEN / "g2" / name)
     tier = root / json.loads((GOLDEN / "g2" / name / "store.json").read_text())["tier"]
@@ -113,7 +113,7 @@ def made(tmp_path: Path) -> Made:
 
 
 def test_each_file_of_a_log_becomes_a_part_of_its_queue_and_topics_are_chosen_by_directory(
-    spark: "SparkContext", made: Made, tmp_path: Path
+    engine: "JobEngine", made: Made, tmp_path: Path
 ) -> None:
     report = export(made.root, tmp_path / "all")
     assert len(made.rows) == 90
@@ -132,7 +132,7 @@ def test_each_file_of_a_log_becomes_a_part_of_its_queue_and_topics_are_chosen_by
 
 
 def test_a_missing_file_a_cut_one_and_units_without_records_are_damage_and_the_rest_is_exported(
-    spark: "SparkContext", made: Made, tmp_path: Path
+    engine: "JobEngine", made: Made, tmp_path: Path
 ) -> None:
     missing = made.log("Orders/0")[1]
     cut = made.log("Orders/1")[-1]
@@ -160,7 +160,7 @@ def test_a_missing_file_a_cut_one_and_units_without_records_are_damage_and_the_r
 
 
 def test_files_that_only_the_metadata_names_are_damage_and_so_is_metadata_that_cannot_be_read(
-    spark: "SparkContext", made: Made, tmp_path: Path
+    engine: "JobEngine", made: Made, tmp_path: Path
 ) -> None:
     first, *_, last = made.log("Orders/0")
     size, base = last.stat().st_size, int(last.name[8:])

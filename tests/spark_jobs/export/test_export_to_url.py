@@ -17,6 +17,7 @@ import pytest
 from column_rows import expected_rows
 from command_line import rocketlens
 from dying import STRIDES, every_death
+from loop_engine import run_jobs_here
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.export import export as export_module
@@ -235,10 +236,10 @@ def test_a_finished_export_is_replaced_only_when_that_is_asked_for(store: StoreW
 
 
 class TestCommand:
-    def test_a_finished_export_and_somebody_elses_files_are_refused_before_spark_starts(
+    def test_a_finished_export_and_somebody_elses_files_are_refused_before_anything_starts(
         self, store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("spark_jobs.commands.command_run.check_spark", lambda: pytest.fail("too late"))
+        run_jobs_here(monkeypatch, lambda *_: pytest.fail("too late"))
         place = new_place()
         place.create("precious", b"x")
         options = ["--out-storage-options", place.storage] if place.storage else []

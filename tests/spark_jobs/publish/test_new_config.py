@@ -10,6 +10,7 @@ import pytest
 
 from golden_frames import parse_java_json
 from golden_store import GOLDEN, unpack
+from loop_engine import run_jobs_here
 from protocol.errors import ConfigError
 from rocksdb_stores import with_rocksdb_queues
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -18,7 +19,6 @@ from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from storage.layout.store_config import StoreConfig
-from without_spark import run_jobs_here
 
 G2 = GOLDEN / "g2"
 FILES = {"consumerOffset.json", "lmqConsumerOffset.json", "subscriptionGroup.json", "topics.json"}

@@ -14,7 +14,7 @@ from unittest import mock
 import msgspec
 import pytest
 
-from compacting import LoopContext
+from loop_engine import LoopEngine
 from overlapping import WHEN, Overlapping, overlapping_attempts
 from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -98,12 +98,9 @@ JOBS = {
 
 
 @contextlib.contextmanager
-def tasks_run_by(context: Any) -> Iterator[None]:
-    """Jobs have this for a Spark context."""
-    with contextlib.ExitStack() as patches:
-        for module in ("commands.run", "export.export", "verify.verify"):
-            here = mock.Mock(return_value=contextlib.nullcontext(context))
-            patches.enter_context(mock.patch(f"spark_jobs.{module}.spark_context", here))
+def tasks_run_by(engine: Any) -> Iterator[None]:
+    """Jobs run on this engine."""
+    with mock.patch("spark_jobs.run.local_engine.LocalEngine", return_value=engine):
         yield
 
 
@@ -113,7 +110,7 @@ def test_two_attempts_of_each_task_at_a_time_leave_what_one_leaves(
     store: Path, tmp_path: Path, name: str, when: str
 ) -> None:
     job, kinds = JOBS[name]
-    with tasks_run_by(LoopContext()):
+    with tasks_run_by(LoopEngine()):
         expected = job(store, tmp_path / "once")
     with overlapping_attempts(when) as context, tasks_run_by(context):
         outcome = job(store, tmp_path / "twice")
@@ -131,7 +128,7 @@ def kinds_of(context: Overlapping) -> set[str]:
 def test_a_job_that_is_stopped_while_files_come_to_their_places_goes_on(store: Path, tmp_path: Path, name: str) -> None:
     """Stopped before each of the driver's renames, one run after the other; no task has to be done again."""
     job, _ = JOBS[name]
-    with tasks_run_by(LoopContext()):
+    with tasks_run_by(LoopEngine()):
         expected = job(store, tmp_path / "once")
         stops = 0
         while True:

@@ -11,13 +11,13 @@ import fsspec
 import pytest
 
 from command_line import rocketlens
-from compacting import LoopContext
 from faulty_proxy import FaultPlan
+from loop_engine import LoopEngine
 from object_store import ObjectStore, object_store
 from spark_jobs.places import remote_file
 from spark_jobs.search import look_up as look_up_module
 from spark_jobs.search import searched_segment, waves
-from spark_jobs.search.look_up import LookupOnSpark
+from spark_jobs.search.look_up import LookupByTasks
 from spark_jobs.search.searched_store import SearchedStore, searched_url
 from storage.search.lookup import LookupHere, LookupKind, LookupStep, look_up
 from storage.store.message_store import MessageStore, StoreOptions
@@ -26,25 +26,6 @@ from verifying import upload
 
 NUMBERS = itertools.count()
 LAZY = StoreOptions(scan_budget=0, check_budget=0, keeps_state=False)
-
-
-class Sent:
-    """What is broadcast to nobody."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def destroy(self) -> None:
-        """Nobody has it."""
-
-
-class Loop(LoopContext):
-    """Two cores, one after the other."""
-
-    defaultParallelism = 2  # noqa: N815 — a name of Spark's
-
-    def broadcast(self, value: Any) -> Sent:
-        return Sent(value)
 
 
 @pytest.fixture(autouse=True)
@@ -103,14 +84,14 @@ def here_of(store: Path, wanted: list[str], **options: Any) -> tuple[list[Any], 
 
 
 @contextlib.contextmanager
-def sources(store: Path) -> Iterator[list[LookupOnSpark]]:
+def sources(store: Path) -> Iterator[list[LookupByTasks]]:
     """A directory, and the same store behind a URL."""
     url = f"memory://lookup-{next(NUMBERS)}"
     upload(store, url)
-    context: Any = Loop()
+    engine = LoopEngine()
     with searched_url(url, "", None) as searched:
         local = SearchedStore(MessageStore.open(store, LAZY))
-        yield [LookupOnSpark(context, local, 0), LookupOnSpark(context, searched, 0)]
+        yield [LookupByTasks(engine, local, 0), LookupByTasks(engine, searched, 0)]
     fsspec.filesystem("memory").rm(url, recursive=True)
 
 
@@ -179,9 +160,9 @@ def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypat
     wanted = [f"of-{number}" for number in range(40)]
     expected = here_of(store, wanted)
     assert len(expected[0]) == 300
-    monkeypatch.setattr(waves, "WAVE_BYTES", 2000 * waves.WAVES_OF * Loop.defaultParallelism)
+    monkeypatch.setattr(waves, "WAVE_BYTES", 2000 * waves.WAVES_OF * LoopEngine().tasks_at_once)
     held: list[int] = []
-    run_tasks = waves.run_tasks
+    run_tasks = LoopEngine.run_tasks
 
     def watched(*arguments: Any) -> Any:
         answers = run_tasks(*arguments)
@@ -189,7 +170,7 @@ def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypat
             held.extend(sum(len(record or b"") for _, record in answer) for answer in answers)
         return answers
 
-    monkeypatch.setattr(waves, "run_tasks", watched)
+    monkeypatch.setattr(LoopEngine, "run_tasks", watched)
     with sources(store) as every:
         assert [facts(look_up(source, wanted)) for source in every] == [expected] * 2
     assert len(held) > 20
@@ -208,6 +189,8 @@ def test_the_command_looks_up_through_faults_and_on_a_master(
     there = rocketlens("lookup", f"file://{store}", tmp_path / "ids", "--master", "local[1]")
     assert (found.code, found.output) == (there.code, there.output) == (expected.code, expected.output)
     assert found.errors == there.errors == expected.errors
+    by_processes = rocketlens("lookup", store, tmp_path / "ids", "--engine", "local")
+    assert (by_processes.code, by_processes.output) == (expected.code, expected.output)
     by_conf = rocketlens("lookup", store, tmp_path / "ids", "--conf", "spark.task.maxFailures=1")
     assert by_conf.output == expected.output
     assert len(expected.messages) > 20

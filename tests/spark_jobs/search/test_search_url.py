@@ -12,18 +12,19 @@ import fsspec
 import pytest
 
 from command_line import rocketlens
-from compacting import LoopContext
 from faulty_proxy import FaultPlan
 from golden_store import GOLDEN, unpack
+from loop_engine import LoopEngine, run_jobs_here
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, NotAStore, RocketLensError
 from protocol.message import Message
 from spark_jobs.places import remote_file
 from spark_jobs.places.place_names import COPIES
+from spark_jobs.run.engine import EngineOptions
 from spark_jobs.scan.source import opened_source
 from spark_jobs.search import search as search_module
 from spark_jobs.search import searched_segment, waves
-from spark_jobs.search.search import SparkTarget, search_on_spark
+from spark_jobs.search.search import search_by_tasks
 from spark_jobs.search.searched_store import SearchedStore, searched_url
 from storage.layout.dledger import uncommitted_problem
 from storage.search import Criteria, Step, by_queue, by_time, plan, search
@@ -34,18 +35,13 @@ from verifying import upload
 NUMBERS = itertools.count()
 LAZY = StoreOptions(scan_budget=0, check_budget=0, keeps_state=False)
 HOUR = 3_600_000
-
-
-class Loop(LoopContext):
-    """Two cores, one after the other."""
-
-    defaultParallelism = 2  # noqa: N815 — a name of Spark's
+ENGINE = EngineOptions()
 
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run tasks in this process."""
-    monkeypatch.setattr(search_module, "spark_for", lambda *_: contextlib.nullcontext(Loop()))
+    run_jobs_here(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -98,11 +94,11 @@ def in_memory(store: Path) -> Iterator[str]:
 
 def by_url(url: str, criteria: Criteria, storage: str = "", **options: Any) -> list[Step]:
     with searched_url(url, storage, criteria.topic) as searched:
-        return list(search_on_spark(searched, criteria, spark=SparkTarget(""), **options))
+        return list(search_by_tasks(searched, criteria, engine=ENGINE, **options))
 
 
 def by_path(store: Path, criteria: Criteria) -> list[Step]:
-    return list(search_on_spark(SearchedStore(MessageStore.open(store, LAZY)), criteria, spark=SparkTarget("")))
+    return list(search_by_tasks(SearchedStore(MessageStore.open(store, LAZY)), criteria, engine=ENGINE))
 
 
 def messages(steps: list[Step]) -> list[Message]:
@@ -219,16 +215,16 @@ def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path: Path, damage: st
 def test_more_hits_than_the_driver_may_hold_come_in_waves(
     store: Path, most: int, is_remote: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waves, "WAVE_BYTES", most * waves.WAVES_OF * Loop.defaultParallelism)
+    monkeypatch.setattr(waves, "WAVE_BYTES", most * waves.WAVES_OF * LoopEngine().tasks_at_once)
     held: list[int] = []
-    run_tasks = waves.run_tasks
+    run_tasks = LoopEngine.run_tasks
 
     def watched(*arguments: Any) -> Any:
         answers = run_tasks(*arguments)
         held.extend(sum(len(record) for each in found for _, record in each.records) for found in answers)
         return answers
 
-    monkeypatch.setattr(waves, "run_tasks", watched)
+    monkeypatch.setattr(LoopEngine, "run_tasks", watched)
     for criteria in (Criteria(contains=b"body"), Criteria(topic="Rare"), Criteria(topic="Often", tag="A")):
         expected = here_of(store, criteria)
         with in_memory(store) as url:
@@ -264,7 +260,7 @@ def test_only_what_is_looked_at_is_fetched(store: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(remote_file.RemoteFile, "_fetch", counted)
     with in_memory(store) as url, searched_url(url, "", "Rare") as searched:
         before = sum(fetched)
-        steps = list(search_on_spark(searched, Criteria(topic="Rare"), spark=SparkTarget("")))
+        steps = list(search_by_tasks(searched, Criteria(topic="Rare"), engine=ENGINE))
     assert len(messages(steps)) == 11
     assert "11 records up to" in steps[-1].notes[0]
     assert 0 < sum(fetched) - before < 11 * 1000

@@ -1,7 +1,6 @@
-"""What Spark's workers count is what this process counts."""
+"""What the tasks of either engine count is what this process counts."""
 
 import pytest
-from pyspark import SparkContext
 
 from command_line import rocketlens
 from store_writer import StoreWriter
@@ -17,14 +16,14 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
     return writer
 
 
-def test_the_command_counts_on_a_master_what_it_counts_here(spark: SparkContext, writer: StoreWriter) -> None:
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("engine", ["--engine local", "--master local[1]", "--conf spark.task.maxFailures=1"])
+def test_the_command_counts_on_an_engine_what_it_counts_here(writer: StoreWriter, engine: str) -> None:
     kinds = [part for kind in ("topic", "queue", "tag", "host", "hour", "largest") for part in ("--by", kind)]
-    there = rocketlens("space", writer.root, *kinds, "--json", "--master", "local[1]")
+    there = rocketlens("space", writer.root, *kinds, "--json", *engine.split())
     here = rocketlens("space", writer.root, *kinds, "--json")
     assert (there.code, here.code) == (0, 0)
     assert there.messages[0]["messages"] == 149
     assert there.messages[:-1] == here.messages[:-1]  # the last one is the forecast, and the disk is never the same
     assert there.errors == here.errors
-    by_conf = rocketlens("space", writer.root, *kinds, "--json", "--conf", "spark.task.maxFailures=1")
-    assert by_conf.messages[:-1] == here.messages[:-1]
     assert "in 1 place hold no intact record" in there.errors

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from golden_store import GOLDEN, unpack
+from job_engines import run_on_engine
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
-from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from spark_jobs.verify.verify import run_verify
 from spark_jobs.verify.verify_request import VerifyRequest
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def verify(store: Path, **options: Any) -> Report:
-    return run_verify(VerifyRequest(store=str(store), **options), Silence())
+    return run_on_engine(run_verify, VerifyRequest(store=str(store), **options))
 
 
 def listing(store: Path) -> dict[str, tuple[int, int]]:
@@ -36,7 +36,7 @@ def test_a_recorded_store_is_clean_and_is_left_as_it_was(tmp_path: Path, name: s
 
 def test_what_a_rebuild_made_is_clean(tmp_path: Path) -> None:
     store = unpack("store", tmp_path)
-    run_rebuild(RebuildRequest(store=str(store), index=True, queues=True, from_offset=0), Silence())
+    run_on_engine(run_rebuild, RebuildRequest(store=str(store), index=True, queues=True, from_offset=0))
     assert verify(store).details.findings == []
 
 

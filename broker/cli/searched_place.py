@@ -1,6 +1,6 @@
-"""Where a search or look-up finds its store, and whether Spark looks there: it does for a URL, and where it is named.
+"""Where a search or look-up finds its store, and whether the tasks of an engine look there.
 
-Late imports: without Spark nothing of it is loaded.
+They do for a URL, and where an engine is named. Late imports: without that nothing of it is loaded.
 """
 
 import contextlib
@@ -8,26 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from broker.cli.errors import say
 from broker.cli.opening import open_store
 from protocol.errors import ConfigError
 from rocketlens.opening import StoreArguments
 from spark_jobs.places.file_systems import is_url, local_path
+from spark_jobs.run.engine import EngineOptions, check_spark
 
 if TYPE_CHECKING:
-    from spark_jobs.search.search import SparkTarget
     from spark_jobs.search.searched_store import SearchedStore
 
 
-class StorePlace(msgspec.Struct, frozen=True):
-    """What the options say of the store and of Spark: path or URL, options of its file system, master, properties."""
+class StorePlace(EngineOptions, frozen=True, kw_only=True):
+    """What the options say of the store and of the engine: path or URL, and options of its file system."""
 
     store: str
     storage: str
-    master: str
-    settings: dict[str, str]
 
     @property
     def is_remote(self) -> bool:
@@ -35,43 +30,35 @@ class StorePlace(msgspec.Struct, frozen=True):
         return is_url(self.store)
 
     @property
-    def needs_spark(self) -> bool:
-        """Whether Spark is to look."""
-        return bool(self.master or self.settings) or self.is_remote
+    def needs_engine(self) -> bool:
+        """Whether the tasks of an engine are to look; raises ConfigError for options that contradict each other."""
+        return self.is_named or self.is_remote
 
     @property
     def directory(self) -> Path:
         """The store as a directory of this machine."""
         return Path(local_path(self.store))
 
-    @property
-    def spark(self) -> "SparkTarget":
-        """The Spark that looks."""
-        from spark_jobs.search.search import SparkTarget
-
-        return SparkTarget(self.master, self.settings, say)
-
 
 @contextlib.contextmanager
 def searched_store(
     place: StorePlace, arguments: StoreArguments, topic: str | None, *, with_keys: bool
 ) -> Iterator["SearchedStore"]:
-    """Look at a store that Spark is going to search, for messages of a topic if one is given.
+    """Look at a store that an engine is going to search, for messages of a topic if one is given.
 
     `with_keys`: with every index file of a directory checked, and what the index lacks scanned. Raises ConfigError for
     options that a URL cannot have, and where Spark or Java is missing; StoreError for what is no store.
     """
-    from spark_jobs.commands.command_run import check_spark
-
     if place.is_remote:
         _refuse_options(arguments)
-    check_spark()
+    if place.is_on_spark:
+        check_spark()
     from rocketlens.store import message_store_of
     from spark_jobs.search.searched_store import SearchedStore, searched_url
 
     if not place.is_remote:
         opened = open_store(place.directory, arguments)
-        yield SearchedStore(message_store_of(opened, "a search with Spark", with_keys=with_keys, masks=True))
+        yield SearchedStore(message_store_of(opened, "a search by an engine", with_keys=with_keys, masks=True))
         return
     with searched_url(place.store, place.storage, topic) as searched:
         yield searched

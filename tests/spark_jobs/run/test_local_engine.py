@@ -1,0 +1,213 @@
+"""Processes of this machine that do tasks: what they answer, and that none is left, whatever happens to them."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine_tasks import (
+    die,
+    die_or_stay,
+    double,
+    facts_of_process,
+    fail,
+    first_fails,
+    identity_of,
+    leave,
+    left_over,
+    length_of,
+    number_of_process,
+)
+from interop.stages import wait_until
+from process import ROOT
+from protocol.errors import StoreError
+from spark_jobs.run import local_engine
+from spark_jobs.run.local_engine import LocalEngine, WorkerLost, cores
+from spark_jobs.run.spark_calls import TaskFailed
+
+END_SECONDS = 60
+
+
+SUPPORT = ROOT / "tests" / "support"
+
+
+@pytest.fixture(autouse=True)
+def tasks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (SUPPORT, SUPPORT.parent, ROOT))))
+
+
+@pytest.fixture
+def engine() -> Iterator[LocalEngine]:
+    with LocalEngine(processes=2) as engine:
+        yield engine
+    assert children_of(os.getpid(), engine._forker.pid) == []
+
+
+def children_of(parent: int, child: int) -> list[str]:
+    """The process if it still runs."""
+    try:
+        status = Path(f"/proc/{child}/status").read_text()
+    except OSError:
+        return []
+    return [status] if f"PPid:\t{parent}\n" in status and "State:\tZ" not in status else []
+
+
+def is_running(process: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_answers_come_in_the_order_of_the_tasks_from_as_many_processes_as_are_needed(engine: LocalEngine) -> None:
+    assert engine.run_tasks("double", range(50), double) == [2 * number for number in range(50)]
+    assert engine.run_tasks("nothing", [], double) == []
+    assert len(set(engine.run_tasks("which", range(30), number_of_process))) == 2
+    with LocalEngine(processes=5) as other:
+        assert len(set(other.run_tasks("which", range(1), number_of_process))) == 1
+
+
+def test_processes_stay_for_the_next_tasks(engine: LocalEngine) -> None:
+    before = set(engine.run_tasks("which", range(30), number_of_process))
+    assert set(engine.run_tasks("which", range(30), number_of_process)) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (StoreError("/store/index", what="is gone"), "/store/index: is gone"),
+        (OSError(errno.EIO, "Input/output error", "/store/0"), "/store/0: Input/output error"),
+        (MemoryError(), "the machine has too little memory for the task"),
+    ],
+)
+def test_an_error_that_a_task_expects_is_its_sentence(engine: LocalEngine, error: Exception, said: str) -> None:
+    with pytest.raises(TaskFailed) as failed:
+        engine.run_tasks("fail", [error], fail)
+    assert str(failed.value) == said
+    assert failed.value.__cause__ is None
+    assert engine.run_tasks("double", [1], double) == [2]
+
+
+def test_a_full_disk_is_known_for_one(engine: LocalEngine) -> None:
+    with pytest.raises(TaskFailed, match=r"^/out/part: No space left on device$") as failed:
+        engine.run_tasks("fail", [OSError(errno.ENOSPC, "No space left on device", "/out/part")], fail)
+    assert isinstance(failed.value.__cause__, OSError)
+    assert failed.value.__cause__.errno == errno.ENOSPC
+
+
+def test_a_bug_keeps_its_trace(engine: LocalEngine) -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)a task of fail failed:.*in fail.*ZeroDivisionError: a bug"):
+        engine.run_tasks("fail", [ZeroDivisionError("a bug")], fail)
+
+
+def test_a_task_that_fails_has_the_others_break_off_and_tidy_up(engine: LocalEngine, tmp_path: Path) -> None:
+    tasks = [(number, str(tmp_path)) for number in range(10)]
+    with pytest.raises(TaskFailed, match="is not what it was"):
+        engine.run_tasks("wait", tasks, first_fails)
+    assert [path.name for path in tmp_path.iterdir()] == ["tidied-1"]
+    assert engine.run_tasks("double", range(9), double) == [2 * number for number in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("function", "how", "said"),
+    [
+        (die, signal.SIGBUS, "ended by SIGBUS in the middle of scan, task 1 of 1: a file became shorter"),
+        (die, signal.SIGKILL, "ended by SIGKILL in the middle of scan, task 1 of 1: the machine has too little memory"),
+        (die, signal.SIGSEGV, "ended by SIGSEGV in the middle of scan, task 1 of 1: run it again"),
+        (leave, 3, "a process ended with exit code 3 in the middle of scan, task 1 of 1: run it again"),
+    ],
+)
+def test_a_lost_process_is_named_in_a_sentence_and_another_takes_its_place(
+    engine: LocalEngine, function: Callable[[int], None], how: int, said: str
+) -> None:
+    with pytest.raises(WorkerLost) as lost:
+        engine.run_tasks("scan", [how], function)
+    assert said in str(lost.value)
+    assert "\n" not in str(lost.value)
+    assert engine.run_tasks("double", range(9), double) == [2 * number for number in range(9)]
+
+
+def test_where_all_processes_are_killed_the_next_tasks_get_new_ones(engine: LocalEngine) -> None:
+    processes = set(engine.run_tasks("which", range(30), number_of_process))
+    os.kill(engine._forker.pid, signal.SIGKILL)
+    for process in processes:
+        wait_until(lambda process=process: not is_running(process), "their ends", END_SECONDS)
+    with pytest.raises(WorkerLost, match="a process ended with the process that started it in the middle of double"):
+        engine.run_tasks("double", range(9), double)
+    assert engine.run_tasks("double", range(9), double) == [2 * number for number in range(9)]
+
+
+def test_a_task_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_engine, "STOP_SECONDS", 0.1)
+    with LocalEngine(processes=2) as engine:
+        with pytest.raises(WorkerLost):
+            engine.run_tasks("mixed", [("die", str(tmp_path)), ("stay", str(tmp_path))], die_or_stay)
+        (stayed,) = (int(path.name) for path in tmp_path.iterdir())
+        assert not is_running(stayed)
+
+
+def test_a_shared_value_gets_to_each_process_once_and_is_forgotten_there(engine: LocalEngine) -> None:
+    with engine.share(b"x" * 100_000) as shared:
+        tasks = [(shared, number) for number in range(30)]
+        assert engine.run_tasks("length", tasks, length_of) == [100_000 + number for number in range(30)]
+        assert len(set(engine.run_tasks("which", tasks, identity_of))) <= 2
+        assert shared.value == b"x" * 100_000
+    assert engine.run_tasks("left", range(9), left_over) == [[]] * 9
+
+
+def test_processes_look_for_no_modules_where_we_are_and_have_no_more_rights_than_we_use(engine: LocalEngine) -> None:
+    (facts,) = engine.run_tasks("facts", [0], facts_of_process)
+    users, groups = facts["ids"]
+    assert set(users) == {str(os.geteuid())}
+    assert set(groups) == {str(os.getegid())}
+    assert "" not in facts["path"]
+    assert facts["safe"]
+    assert facts["stdin"] == "/dev/null"
+    assert facts["group"] != os.getpgrp()
+    assert not any(b"secret" in each for each in facts["arguments"])
+
+
+def test_it_is_one_process_a_core_and_no_more_than_a_container_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit, usable = tmp_path / "cpu.max", len(os.sched_getaffinity(0))
+    monkeypatch.setattr(local_engine, "CPU_LIMIT", limit)
+    for text, count in (
+        (None, usable),
+        ("max 100000\n", usable),
+        ("50000 100000\n", 1),
+        ("100000 100000\n", 1),
+        ("150000 100000\n", min(2, usable)),
+        ("garbage", usable),
+    ):
+        limit.unlink(missing_ok=True) if text is None else limit.write_text(text)
+        assert cores() == count, text
+
+
+DRIVER = """
+import sys
+from engine_tasks import run_for_ever
+from spark_jobs.run.local_engine import LocalEngine
+with LocalEngine(processes=2) as engine:
+    engine.run_tasks("for ever", [sys.argv[1]] * 2, run_for_ever)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_no_process_outlives_its_driver(tmp_path: Path, how: int) -> None:
+    """Ctrl-C comes to the driver alone, and a driver that is killed says nothing to anybody."""
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: len(os.listdir(tmp_path)) == 2, "its tasks", END_SECONDS)
+        driver.send_signal(how)
+        driver.wait(END_SECONDS)
+        for name in os.listdir(tmp_path):
+            wait_until(lambda name=name: not is_running(int(name)), "the end of its tasks", END_SECONDS)
+    finally:
+        driver.kill()
+        driver.wait()

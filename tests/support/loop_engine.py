@@ -1,0 +1,49 @@
+"""An engine whose tasks run one after the other in the test's own process: what is tried is what they do."""
+
+import contextlib
+import errno
+import os
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from protocol.errors import RocketLensError, is_out_of_room
+from spark_jobs.run.spark_calls import TaskFailed, sentence_of
+
+
+class LoopEngine:
+    """Runs tasks as a loop, and as an engine does: what goes to them is pickled, and of errors comes back the text."""
+
+    def __init__(self, *_modules: str, tasks_at_once: int = 2) -> None:
+        self.tasks_at_once = tasks_at_once
+        self.ran: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was started."""
+
+    def run_tasks(self, name: str, tasks: Sequence[Any], function: Callable[[Any], Any], /) -> list[Any]:
+        self.ran.append(name)
+        return [self.run(function, pickle.loads(pickle.dumps(task))) for task in tasks]
+
+    def run(self, function: Callable[[Any], Any], task: Any) -> Any:
+        """Run one task."""
+        try:
+            return function(task)
+        except (RocketLensError, OSError) as error:
+            room = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_out_of_room(error) else None
+            raise TaskFailed(sentence_of(error)) from room
+
+    @contextlib.contextmanager
+    def share(self, value: Any) -> Iterator[Any]:
+        yield SimpleNamespace(value=value)
+
+
+def run_jobs_here(patch: pytest.MonkeyPatch, engine: Any = LoopEngine) -> None:
+    """Have the local engine of all jobs, and commands, be another: a class, or what makes one."""
+    patch.setattr("spark_jobs.run.local_engine.LocalEngine", engine)
