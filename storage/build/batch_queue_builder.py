@@ -1,8 +1,11 @@
 """Build a queue of batches from runs of its units.
 
-A unit's place has nothing to do with its queue offset, so lost batches leave no gap. Units come in the order of the
-log; one that points no farther than the last is a repetition. Where the queue that is to be replaced was born with a
-later queue offset 0, it is born there again, as in :mod:`storage.build.queue_builder`. Source: store-format §5.8.
+A unit's place has nothing to do with its queue offset. But a broker that is asked for an offset that no unit has leads
+its consumers back, to the batch before or to offset 0, again and again (`BatchConsumeQueue.rollNextFile` is 0): so in
+the place of lost batches stands a unit of all their offsets that repeats the batch before them. Units come in the order
+of the log; one that points no farther than the last is a repetition. Where the queue that is to be replaced was born
+with a later queue offset 0, it is born there again, as in :mod:`storage.build.queue_builder`. Source: store-format
+§5.8.
 """
 
 from collections.abc import Callable
@@ -18,6 +21,9 @@ from storage.queue.batch_consume_queue import UNIT, UNIT_DTYPE
 
 Units = npt.NDArray[np.void]
 
+MOST_MESSAGES = np.iinfo(np.int16).max
+"""Queue offsets that one unit can have."""
+
 
 class BatchQueueBuilder:
     """Writes the files of one queue of batches into `directory`; runs come in the order of the log."""
@@ -28,7 +34,7 @@ class BatchQueueBuilder:
         self._writer = QueueFileWriter(directory, file_size)
         self._first = -1
         self._last = b""
-        self._units = self._dropped = self._earlier_life = self._unreadable = 0
+        self._units = self._dropped = self._earlier_life = self._repeated = 0
 
     @property
     def pending(self) -> int:
@@ -60,17 +66,9 @@ class BatchQueueBuilder:
         return self._next_offset()
 
     def extend(self, next_offset: int, _log_end: int) -> None:
-        """Let the queue go on to an offset that it had before its last batches were lost.
-
-        A unit that repeats the last record stands in for the last lost message: readers find it by that number.
-        """
-        if not self._last or next_offset <= self._next_offset():
-            return
-        unit = np.frombuffer(self._last, UNIT_DTYPE).copy()
-        self._unreadable += next_offset - self._next_offset()
-        unit["base_offset"], unit["batch_size"] = next_offset - 1, 1
-        self._last = unit.tobytes()
-        self._writer.append(self._last)
+        """Let the queue go on to an offset that it had before its last batches were lost."""
+        if self._last and next_offset > self._next_offset():
+            self._last = self._stand_in(self._next_offset(), next_offset)
 
     def finish(self) -> QueueSummary:
         """Bring to the files what is in memory; that they outlive a power failure is `fsync_tree`'s."""
@@ -79,7 +77,7 @@ class BatchQueueBuilder:
             first=max(self._first, 0),
             next_offset=self._next_offset(),
             units=self._units,
-            unreadable=self._unreadable,
+            repeated=self._repeated,
             dropped=self._dropped,
             earlier_life=self._earlier_life,
             files=files,
@@ -110,9 +108,30 @@ class BatchQueueBuilder:
     def _append(self, batches: Units) -> None:
         if not len(batches):
             return
-        data = batches.tobytes()
         if self._first < 0:
             self._first = int(batches["base_offset"][0])
-        self._writer.append(data)
-        self._last = data[-UNIT.size :]
+        behind = batches["base_offset"].astype(np.int64) + batches["batch_size"]
+        reached = np.concatenate(([self._next_offset() if self._last else self._first], behind[:-1]))
+        written = 0
+        for number in np.flatnonzero(batches["base_offset"] > reached).tolist():
+            self._write(batches[written:number])
+            self._stand_in(int(reached[number]), int(batches["base_offset"][number]))
+            written = number
+        self._write(batches[written:])
         self._units += len(batches)
+
+    def _write(self, batches: Units) -> None:
+        if len(batches):
+            data = batches.tobytes()
+            self._writer.append(data)
+            self._last = data[-UNIT.size :]
+
+    def _stand_in(self, start: int, stop: int) -> bytes:
+        """Let the batch before a gap stand in for those that had its queue offsets; the last of its units."""
+        unit = np.frombuffer(self._last, UNIT_DTYPE).copy()
+        self._repeated += stop - start
+        while start < stop:
+            unit["base_offset"], unit["batch_size"] = start, min(stop - start, MOST_MESSAGES)
+            self._writer.append(unit.tobytes())
+            start += MOST_MESSAGES
+        return unit.tobytes()

@@ -104,8 +104,20 @@ def test_a_queue_goes_on_to_the_offset_it_had(tmp_path: Path) -> None:
     builder.extend(20, 10_000)
     builder.extend(20, 10_000)
     summary = builder.finish()
-    assert (summary.next_offset, summary.unreadable) == (20, 12)
-    assert units_in(tmp_path, 46)[2] == batch_unit(300, 19, 1)
+    assert (summary.next_offset, summary.repeated) == (20, 12)
+    assert units_in(tmp_path, 46)[2] == batch_unit(300, 8, 12)
+
+
+def test_the_batch_before_stands_in_for_lost_ones(tmp_path: Path) -> None:
+    """A broker that is asked for an offset that no unit has gives the batch before it, or nothing, for ever."""
+    (first,), (last,) = batches([4]), batches([3], start=600, base=40_004)
+    builder = BatchQueueBuilder(tmp_path, 460)
+    put_batches(builder, [first, last])
+    summary = builder.finish()
+    assert (summary.next_offset, summary.units, summary.repeated) == (40_007, 2, 40_000)
+    place = int.from_bytes(first.data[:8], "big")
+    stand_ins = [batch_unit(place, 4, 32_767), batch_unit(place, 32_771, 7_233)]
+    assert list(units_in(tmp_path, 46).values()) == [first.data, *stand_ins, last.data]
 
 
 def test_nothing_is_written_without_units(tmp_path: Path) -> None:
