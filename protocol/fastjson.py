@@ -7,6 +7,7 @@ puts such keys into quotes, and Python's own parser does the rest. Source: remot
 
 import json
 import re
+from collections import deque
 from typing import Any, Final
 
 from protocol.errors import ProtocolError
@@ -22,6 +23,9 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_BRACKET: Final = re.compile(rf"{_STRING}|[][{{}},]", re.DOTALL)
+_MOST_ENDS: Final = 64
+"""Ends of members that are tried, from the last one back: of damage in front of all of them nothing is left."""
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _BYTE_ORDER_MARK: Final = "\ufeff"
 
@@ -67,3 +71,36 @@ def _parse(text: str) -> Any:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no number")
+
+
+def leading_part(text: bytes | str) -> Any:
+    """Parse as much of a text that was cut or damaged as is complete in front; None without one whole member.
+
+    What is left of objects and lists that were not closed is closed behind the last member that is whole.
+    """
+    if not isinstance(text, str):
+        text = decode_java(text)
+    text = text.removeprefix(_BYTE_ORDER_MARK).replace("\0", " ")
+    for position, closing in reversed(_ends_of_members(text)):
+        try:
+            return parse_fastjson(text[:position] + closing)
+        except ProtocolError:
+            continue
+    return None
+
+
+def _ends_of_members(text: str) -> list[tuple[int, str]]:
+    """Positions behind members, the last ones there are, each with the brackets that would close what is open there."""
+    found: deque[tuple[int, str]] = deque(maxlen=_MOST_ENDS)
+    opened: list[str] = []
+    for piece in _BRACKET.finditer(text):
+        sign = piece[0]
+        if sign in "{[":
+            opened.append("}" if sign == "{" else "]")
+        elif sign == "," and opened:
+            found.append((piece.start(), "".join(reversed(opened))))
+        elif sign in "}]":
+            if not opened or opened.pop() != sign:
+                break
+            found.append((piece.end(), "".join(reversed(opened))))
+    return list(found)

@@ -32,6 +32,7 @@ COMMANDS = {
     "pending": Later("broker.cli.pending:pending", "List the messages that wait for a time, by topic."),
     "query": Later("broker.cli.query:query", "List the newest messages with a key, a unique key or a tag."),
     "rebuild": Later("broker.cli.rebuild:rebuild", "Build the index files or queues of a store anew."),
+    "rescue": Later("spark_jobs.rescue_store:rescue_store", "Make a whole store of a damaged one."),
     "search": Later("broker.cli.search:search", "Search a store for messages by their content."),
     "serve": Later("broker.cli.serve:serve", "Answer RocketMQ clients and mqadmin from stores."),
     "space": Later("broker.cli.space:space", "Show what takes the disk, and until when there is room."),

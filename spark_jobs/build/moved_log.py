@@ -30,7 +30,10 @@ class MovedSegment(msgspec.Struct, frozen=True):
 
 
 class MovedLog(msgspec.Struct, frozen=True):
-    """The segments in order, and what of the log could be read before its records were moved."""
+    """The segments in order, and what of the log could be read before its records were moved.
+
+    Without segments all records stayed where they were, but for the lost ones.
+    """
 
     segments: tuple[MovedSegment, ...]
     log: ReadableLog
@@ -40,6 +43,8 @@ class MovedLog(msgspec.Struct, frozen=True):
 
         NOWHERE for those that are none; an offset below the log stays, since it is below the new one, too.
         """
+        if not self.segments:
+            return np.where(self.log.are_lost(offsets), NOWHERE, offsets)
         found = np.where(offsets < self.log.minimum, offsets, NOWHERE)
         numbers = np.searchsorted(self._bases(), offsets, side="right") - 1
         for number in np.unique(numbers[offsets >= self.log.minimum]).tolist():

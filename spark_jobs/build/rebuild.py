@@ -61,14 +61,23 @@ class Rebuild:
         engine: Engine,
         exchange: Exchange,
         moved: MovedLog | None = None,
+        *,
+        checks_all: bool = False,
     ) -> None:
-        """Prepare a rebuild; nothing is read yet. `moved`: the store's own queues are of where records were before."""
+        """Prepare a rebuild; nothing is read yet. `moved`: the store's own queues are of where records were before.
+
+        `checks_all`: bodies are held against their checksums everywhere, not only where a broker's recovery reads.
+        """
         self._request, self._source, self._work = request, source, work
-        self._engine, self._exchange, self._moved = engine, exchange, moved
+        self._engine, self._exchange, self._moved, self._checks_all = engine, exchange, moved, checks_all
         self._queue_plan = plan_queues(request, source.layout.root) if request.queues else None
 
     def run(self) -> Rebuilt:
         """Rebuild, up to finished files in the work directory."""
+        return self.build(self.scan())
+
+    def scan(self) -> Rebuilt:
+        """Read the log, and settle where it ends."""
         request, source = self._request, self._source
         self._work.enter("probe")
         probed = probe_source(
@@ -81,9 +90,7 @@ class Rebuild:
         segments = self._exchange.scan(source, options)
         self._work.enter(PLACE)
         log_end = find_log_end(segments, probed.recovery_start if request.is_for_store else None)
-        rebuilt = Rebuilt(segments, log_end, shape, kept)
-        self._build(rebuilt)
-        return rebuilt
+        return Rebuilt(segments, log_end, shape, kept)
 
     def _keep(self, probed: Probed, shape: IndexShapeWanted) -> KeptIndex:
         """Choose the index files that stay; with --from-offset, all that end below that offset."""
@@ -99,7 +106,7 @@ class Rebuild:
         entries_from = kept.boundary.physical_offset if kept.boundary else 0
         options = ScanOptions(
             entries_from=entries_from if request.index else None,
-            checksums_from=probed.recovery_start,
+            checksums_from=0 if self._checks_all else probed.recovery_start,
             tags=shape.tags,
             last_base=probed.last_base,
         )
@@ -114,8 +121,8 @@ class Rebuild:
             batch_topics=tuple(sorted(topic.encode() for topic in plan.batch_topics)),
         )
 
-    def _build(self, rebuilt: Rebuilt) -> None:
-        """Build index files and queues in one go, so that no core waits for the last of either."""
+    def build(self, rebuilt: Rebuilt) -> Rebuilt:
+        """Build index files and queues of what was read, in one go, so that no core waits for the last of either."""
         index_tasks = self._index_tasks(rebuilt) if self._request.index else []
         queue_tasks = self._queue_tasks(rebuilt)
         tasks: list[BuildTask] = [*index_tasks, *queue_tasks]
@@ -124,6 +131,7 @@ class Rebuild:
         built = self._exchange.build(tasks, amount)
         rebuilt.index_files = cast("list[BuiltIndexFile]", built[: len(index_tasks)])
         rebuilt.queues = join_parts(cast("list[BuiltQueues]", built[len(index_tasks) :]))
+        return rebuilt
 
     def _queue_tasks(self, rebuilt: Rebuilt) -> list[BuildQueuesTask]:
         rebuilt.queue_plan = self._queue_plan

@@ -97,6 +97,14 @@ def convert(options: JobOptions, progress: "JobProgress", ahead: "LocalEngine | 
     return run_convert(ConvertRequest(**options), progress, ahead)
 
 
+def rescue(options: JobOptions, progress: "JobProgress", ahead: "LocalEngine | None") -> "AnyReport":
+    """Make a whole store of a damaged one."""
+    from spark_jobs.commands.run import run_rescue
+    from spark_jobs.convert.rescue_request import RescueRequest
+
+    return run_rescue(RescueRequest(**options), progress, ahead)
+
+
 def fetch(options: JobOptions, progress: "JobProgress") -> "AnyReport":
     """Fetch a rebuild into a store."""
     from spark_jobs.commands.run import run_fetch
@@ -233,9 +241,10 @@ def _print_plan(job: Job, check: Check | None, options: JobOptions, *, as_json: 
         from spark_jobs.commands.show_report import print_plan
         from spark_jobs.compact.compact_request import CompactRequest
         from spark_jobs.convert.convert_request import ConvertRequest
+        from spark_jobs.convert.rescue_request import RescueRequest
 
         kinds: dict[Job, type[BuildRequest]]
-        kinds = {rebuild: RebuildRequest, compact: CompactRequest, convert: ConvertRequest}
+        kinds = {rebuild: RebuildRequest, compact: CompactRequest, convert: ConvertRequest, rescue: RescueRequest}
         plan = plan_job(job.__name__, kinds[job](**options))
         print_plan(plan, as_json=as_json)
 

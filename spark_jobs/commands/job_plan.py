@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from protocol.errors import ConfigError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.build.kept_index import IndexShapeWanted, choose_shape
 from spark_jobs.build.rebuild import plan_queues
@@ -23,6 +24,7 @@ from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.index_cost import index_cost
 from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.local_engine import cores
 from spark_jobs.scan.probe_store import IndexFileFacts, LogReader, SegmentPlace, check_index_file
 from spark_jobs.scan.segment_window import SegmentWindow
@@ -30,6 +32,7 @@ from spark_jobs.scan.source import StoreSource
 from storage.amounts import bytes_text, count_text, counted, duration_text
 from storage.build.dispatch_scan import DispatchOptions, DispatchScan
 from storage.build.queue_plan import QueuePlan
+from storage.files.kept_files import can_share_blocks
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.consume_queue import UNIT
@@ -104,8 +107,9 @@ def make_plan(command: str, request: BuildRequest, source: StoreSource) -> JobPl
     if shape is not None:
         files = math.ceil(entries / max(shape.capacity - 1, 1))
         written += files * (INDEX_HEADER + SLOT_BYTES * shape.slots) + ENTRY_BYTES * entries
-    written += read if isinstance(request, ConvertRequest) else 0
     work = Path(tempfile.gettempdir()) if request.sent_to is not None and request.work is None else request.work_base
+    if isinstance(request, ConvertRequest):
+        written += _copied_bytes(request, source, read, _existing(work))
     blocks = (0 if by_index else BLOCK_BYTES * messages) + ENTRY_BLOCK_BYTES * entries
     return JobPlan(
         command=command,
@@ -264,11 +268,35 @@ def _size_of_index(source: StoreSource) -> tuple[int, int]:
     return cost.bytes, cost.entries
 
 
+def _copied_bytes(request: ConvertRequest, source: StoreSource, read: int, work: Path) -> int:
+    """Bytes of the log that the new store does not have in common with the old one."""
+    if not isinstance(request, RescueRequest):
+        return read
+    last = source.segments[-1]
+    if request.link:
+        return last.size
+    return 0 if can_share_blocks(Path(last.path), work) else read
+
+
+def refuse_without_room(plan: JobPlan) -> None:
+    """Raise ConfigError, with how much is missing, where a job would fill the disk."""
+    if plan.work_bytes > plan.free_bytes:
+        raise ConfigError(
+            f"the disk is too small: this takes about {bytes_text(plan.work_bytes)} at {plan.work}, where "
+            f"{bytes_text(plan.free_bytes)} are free: about {bytes_text(plan.work_bytes - plan.free_bytes)} are "
+            "missing. Give --out a place with more room; with --link sound segments are not copied"
+        )
+
+
+def _existing(path: Path) -> Path:
+    """The directory that is there, of those that lead to a path."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
 def _free(path: Path) -> int:
-    there = path
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    return shutil.disk_usage(there).free
+    return shutil.disk_usage(_existing(path)).free
 
 
 def _seconds(request: BuildRequest, read: int, built: int, segments: int) -> float | None:

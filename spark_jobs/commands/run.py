@@ -15,14 +15,17 @@ from protocol.errors import ConfigError, StoreError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.build.exchange import Exchange, FileExchange
 from spark_jobs.build.index_profiles import TAGGED_PROFILE
-from spark_jobs.build.rebuild import Rebuild
+from spark_jobs.build.rebuild import Rebuild, Rebuilt
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands.job_plan import JobPlan, make_plan, plan_lines
-from spark_jobs.commands.store_report import StoreReport, compacted_report, converted_report, rebuilt_report
+from spark_jobs.commands.job_plan import JobPlan, make_plan, plan_lines, refuse_without_room
+from spark_jobs.commands.store_report import StoreReport, compacted_report, new_store_report, rebuilt_report
 from spark_jobs.compact.compact import Compact
 from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.convert.convert import Convert, check_source
+from spark_jobs.convert.convert import Convert, check_source, check_stopped, has_ledger
 from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.convert.mend import Mend
+from spark_jobs.convert.new_log import NewLog, settled_request
+from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.places.file_systems import is_url
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import JOURNAL, MANIFEST, WORK
@@ -42,6 +45,7 @@ from spark_jobs.run.engine import Engine, opened_engine
 from spark_jobs.run.local_engine import LocalEngine
 from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.work_directory import REPORT, JobIdentity, WorkDirectory, work_left
+from spark_jobs.scan.scan_log import probe_source
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from storage.build.queue_plan import QueuePlan
 from storage.files.own_directories import HeldDirectory
@@ -61,6 +65,9 @@ class Made(NamedTuple):
     sent: Sequence[PlacedRecord] = ()
     index_mark: str = ""
 
+
+MakeLog = Callable[[ConvertRequest, StoreSource, WorkDirectory, Engine, JobProgress], tuple[NewLog, Rebuilt]]
+"""Makes the log of a new store, and what leads to its records."""
 
 Make = Callable[[StoreSource, WorkDirectory, Engine, Driver | None], Callable[[], Made]]
 """Builds by the tasks of an engine; what it returns stages the result and reports once that is gone."""
@@ -96,26 +103,65 @@ def run_convert(request: ConvertRequest, progress: JobProgress, ahead: LocalEngi
 
     The store stays as it is, and the new one is there once it is complete.
     """
-    published = _published_report("convert", request)
+    return _run_new_store("convert", request, progress, ahead, _converted, _check_converted)
+
+
+def run_rescue(request: RescueRequest, progress: JobProgress, ahead: LocalEngine | None = None) -> StoreReport:
+    """Make a whole store of a damaged one, as :func:`run_convert`; one of DLedger's is converted."""
+    return _run_new_store("rescue", request, progress, ahead, _rescued, _check_rescued)
+
+
+def _run_new_store(
+    command: str,
+    request: ConvertRequest,
+    progress: JobProgress,
+    ahead: LocalEngine | None,
+    make_log: MakeLog,
+    check: Callable[[StoreSource], None],
+) -> StoreReport:
+    published = _published_report(command, request)
     if published is not None:
         return published
 
     def make(source: StoreSource, work: WorkDirectory, engine: Engine, _: Driver | None) -> Callable[[], Made]:
         fetch_rest(source)
-        converted = Convert(request, source, work, engine, progress).run()
-        exchange = FileExchange(engine, work, progress)
-        with contextlib.closing(exchange):
-            arguments = converted.rebuild, converted.source, work, engine, exchange, converted.moved
-            rebuilt = Rebuild(*arguments).run()
-        return lambda: Made(*converted_report(request, source, work, converted, rebuilt))
+        log, rebuilt = make_log(request, source, work, engine, progress)
+        return lambda: Made(*new_store_report(command, request, source, work, log, rebuilt))
 
-    return _run("convert", request, progress, make, ahead, check=_check_converted)
+    return _run(command, request, progress, make, ahead, check=check)
+
+
+def _converted(
+    request: ConvertRequest, source: StoreSource, work: WorkDirectory, engine: Engine, progress: JobProgress
+) -> tuple[NewLog, Rebuilt]:
+    """Move the records first, and build what leads to them of the new log."""
+    log = Convert(request, source, work, engine, progress).run()
+    with contextlib.closing(FileExchange(engine, work, progress)) as exchange:
+        return log, Rebuild(log.rebuild, log.source, work, engine, exchange, log.moved).run()
+
+
+def _rescued(
+    request: ConvertRequest, source: StoreSource, work: WorkDirectory, engine: Engine, progress: JobProgress
+) -> tuple[NewLog, Rebuilt]:
+    """Read the old log once, mend what was found, and build what leads to its records, which stay where they are."""
+    if not isinstance(request, RescueRequest) or has_ledger(source):
+        return _converted(request, source, work, engine, progress)
+    probed = probe_source(engine, source, index=True, slots=request.slots, queues_stay=False)
+    settled = settled_request(request, probed)
+    bare = msgspec.structs.replace(source, index_files=(), problems=())
+    with contextlib.closing(FileExchange(engine, work, progress)) as exchange:
+        rebuild = Rebuild(settled, bare, work, engine, exchange, checks_all=True)
+        read = rebuild.scan()
+        log = Mend(request, source, work, engine.run_tasks, progress).run(read, settled)
+        return log, rebuild.build(read)
 
 
 def plan_job(command: str, request: BuildRequest) -> JobPlan:
     """Plan a job as it would run now, and change nothing; raises what the job raises before it starts."""
     with opened_source(request.store, request.commit_log_directories, request.storage) as source:
-        if isinstance(request, ConvertRequest):
+        if isinstance(request, RescueRequest):
+            _check_rescued(source)
+        elif isinstance(request, ConvertRequest):
             _check_converted(source)
         elif isinstance(request, RebuildRequest) and request.queues:
             _check_rocksdb(request, source)
@@ -125,6 +171,12 @@ def plan_job(command: str, request: BuildRequest) -> JobPlan:
 def _check_converted(source: StoreSource) -> None:
     """Raise a RocketLensError for a store that cannot be converted, before what another run left is given up for it."""
     check_source(source)
+    check_rocksdb(source.layout)
+
+
+def _check_rescued(source: StoreSource) -> None:
+    """Raise a RocketLensError for a store that cannot be rescued, with the command that can do something."""
+    check_stopped(source)
     check_rocksdb(source.layout)
 
 
@@ -208,8 +260,11 @@ def _run(
             _check_rocksdb(request, source)
         for problem in source.problems:
             progress.note(problem)
-        for line in plan_lines(make_plan(command, request, source)):
+        plan = make_plan(command, request, source)
+        for line in plan_lines(plan):
             progress.note(line)
+        if isinstance(request, RescueRequest) and left is None:  # what a killed run has made takes no more room
+            refuse_without_room(plan)
         identity = {"command": command, "request": request.identity(), "source": source.identity()}
         shared = request.works_elsewhere
         opened = WorkDirectory.open(base, identity, fresh=request.fresh, shared=shared)

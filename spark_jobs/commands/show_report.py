@@ -14,7 +14,7 @@ from spark_jobs.build.place_queues import OTHER_TOPICS, WITHOUT_RECORDS, QueueDe
 from spark_jobs.commands.job_plan import JobPlan, plan_lines
 from spark_jobs.commands.store_report import IndexDetails, StoreDetails
 from spark_jobs.compact.index_cost import IndexCost
-from spark_jobs.convert.convert import ConvertDetails
+from spark_jobs.convert.new_log import ConvertDetails, MendDetails
 from spark_jobs.export.export_request import ExportDetails
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import MANIFEST
@@ -22,14 +22,24 @@ from spark_jobs.run.report import AnyReport
 from spark_jobs.tables.table_request import TableDetails
 from spark_jobs.verify.verify_request import VerifyDetails
 from storage.amounts import bytes_text, count_text, counted, duration_text, rate_text
+from storage.layout.store_layout import COMMIT_LOG, CONSUME_QUEUE
 
 MOST_REPORTED: Final = 20
 """Places of damage, and findings, that a person sees; a program gets all that are listed."""
+
+BROKERS_SIZES: Final = {
+    "mappedFileSizeCommitLog": 1 << 30,
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "maxHashSlotNum": 5_000_000,
+    "maxIndexNum": 20_000_000,
+}
+"""What a broker has without a line about it in its configuration."""
 
 _VERBS: Final = {
     "rebuild": "rebuilt",
     "compact": "compacted",
     "convert": "converted",
+    "rescue": "rescued",
     "fetch": "fetched",
     "verify": "verified",
     "export": "exported",
@@ -90,13 +100,36 @@ def _lines(report: AnyReport) -> Iterator[str]:
         yield from _table(details)
     elif isinstance(details, StoreDetails):
         yield from _converted(details.converted)
+        yield from _mended(details.mended)
         yield from _index(details.index)
         yield from _queues(details.queues)
     yield from _damages(report)
     yield from (f"note: {note}" for note in report.notes)
     if isinstance(details, StoreDetails):
         yield from (f"backup: {path}" for path in details.backups or ())
+        yield from _ways_on(report, details)
         yield from _ways_back(report, details)
+
+
+def _ways_on(report: AnyReport, details: StoreDetails) -> Iterator[str]:
+    """How a broker starts on a store that was rescued."""
+    if report.command != "rescue" or not details.published:
+        return
+    old, new = Path(report.store).absolute(), Path(report.out).absolute()
+    yield (
+        f"to start a broker: in its configuration storePathRootDir={new} and storePathCommitLog={new / COMMIT_LOG}; or "
+        f"{shlex.join(['mv', str(old), f'{old}.damaged'])} && {shlex.join(['mv', str(new), str(old)])}"
+    )
+    sizes: dict[str, int] = {}
+    if (log := details.mended or details.converted) is not None:
+        sizes["mappedFileSizeCommitLog"] = log.segment_size
+    if details.queues is not None:
+        sizes["mappedFileSizeConsumeQueue"] = details.queues.file_sizes.get(CONSUME_QUEUE, 0)
+    if details.index is not None:
+        sizes |= {"maxHashSlotNum": details.index.slots, "maxIndexNum": details.index.entries}
+    other = [f"{name}={value}" for name, value in sizes.items() if value not in (0, BROKERS_SIZES[name])]
+    if other:
+        yield f"to start a broker: it needs, as before, {' '.join(other)}"
 
 
 def _ways_back(report: AnyReport, details: StoreDetails) -> Iterator[str]:
@@ -106,7 +139,8 @@ def _ways_back(report: AnyReport, details: StoreDetails) -> Iterator[str]:
     if not kept:  # with --drop-backup there is no way back
         is_beside = report.out != report.store and report.command != "fetch" and not has_scheme(report.out)
         if is_beside and published:
-            made = [report.out] if details.converted else [f"{report.out}/{name}" for name in published]
+            is_whole = details.converted is not None or details.mended is not None
+            made = [report.out] if is_whole else [f"{report.out}/{name}" for name in published]
             yield f"to undo: rm -r {shlex.join(made)}"
         return
     steps: list[str] = []
@@ -162,6 +196,17 @@ def _converted(details: ConvertDetails | None) -> Iterator[str]:
             f"moved: {counted(details.half_messages, 'commit')} with a half message in another segment, "
             f"{counted(details.timers, 'timer')}{lost}"
         )
+
+
+def _mended(details: MendDetails | None) -> Iterator[str]:
+    if details is None:
+        return
+    linked = f", {count_text(details.linked)} of them links" if details.linked else ""
+    yield (
+        f"log: {counted(details.segments, 'segment')} of {bytes_text(details.segment_size)}{linked}; fillers in "
+        f"{counted(details.filled_places, 'place')}, {bytes_text(details.filled_bytes)}, which no consumer gets"
+    )
+    yield from details.losses.sentences()
 
 
 def _index(details: IndexDetails | None) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """The report of a rebuild or a compaction; making it also stages the result to be published."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
@@ -22,9 +21,10 @@ from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.compact.compact import Compacted
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.index_cost import IndexCost, index_cost
-from spark_jobs.convert.convert import ConvertDetails, Converted
 from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.convert.new_log import ConvertDetails, MendDetails, NewLog
 from spark_jobs.publish.deliver import stage_index
+from spark_jobs.publish.mended_config import mend_config
 from spark_jobs.publish.new_config import stage_config
 from spark_jobs.publish.new_store import stage_rest
 from spark_jobs.publish.publish import Staged
@@ -35,8 +35,7 @@ from spark_jobs.scan.scan_segment import ScanSummary
 from spark_jobs.scan.segment_walk import WalkSummary
 from spark_jobs.scan.source import StoreSource
 from storage.index.index_file import IndexHeader
-from storage.layout.checkpoint import Checkpoint
-from storage.layout.store_layout import INDEX
+from storage.layout.store_layout import CONFIG, INDEX
 
 
 class ScanDetails(msgspec.Struct, kw_only=True, rename="camel"):
@@ -75,6 +74,7 @@ class StoreDetails(Details, kw_only=True):
 
     scan: ScanDetails | None = None
     converted: ConvertDetails | None = None
+    mended: MendDetails | None = None
     log_end: int | None = None
     index: IndexDetails | None = None
     queues: QueueDetails | None = None
@@ -121,20 +121,27 @@ def rebuilt_report(
     return report, staged
 
 
-def converted_report(
-    request: ConvertRequest, source: StoreSource, work: WorkDirectory, converted: Converted, rebuilt: Rebuilt
+def new_store_report(
+    command: str, request: ConvertRequest, source: StoreSource, work: WorkDirectory, log: NewLog, rebuilt: Rebuilt
 ) -> tuple[StoreReport, list[Staged]]:
-    """Complete in the work directory the new store; returns what it consists of, with the report of the conversion."""
-    report, built = rebuilt_report(converted.rebuild, converted.source, work, rebuilt, converted.moved)
-    offsets = source.checkpoint and _moved_checkpoint(source.checkpoint, converted)
-    staged, left = stage_rest(source.layout, work, {each.name for each in built}, offsets)
-    report.command, report.bytes = "convert", source.size
-    report.messages = total(converted.segments, "records")
-    report.damages, report.more_damages = list(converted.log_end.damages), converted.log_end.more_damages
-    report.details.converted, report.details.log_end = converted.details, converted.details.end
-    report.details.scan = _scan_details(converted.segments)
-    report.notes = [*source.problems, *converted.notes, *report.notes]
+    """Complete in the work directory the new store; returns what it consists of, with the report of its making."""
+    report, built = rebuilt_report(log.rebuild, log.source, work, rebuilt, log.moved)
+    is_mended = isinstance(log.details, MendDetails)
+    names = {each.name for each in built}
+    staged, left = stage_rest(source.layout, work, names, log.checkpoint, is_stopped=is_mended)
+    report.command, report.bytes = command, source.size
+    report.messages = total(log.segments, "records")
+    report.damages, report.more_damages = list(log.log_end.damages), log.log_end.more_damages
+    if isinstance(log.details, MendDetails):
+        report.details.mended = log.details
+    else:
+        report.details.converted = log.details
+    report.details.log_end = log.details.end
+    report.details.scan = _scan_details(log.segments)
+    report.notes = [*source.problems, *log.notes, *report.notes]
     _stage_config(request, source, work, report)  # into config/, which is staged by now
+    if is_mended and (work.staged / CONFIG).is_dir():
+        report.notes += mend_config(work.staged / CONFIG)
     if left:
         report.notes.append(f"left out, because it is not known what they hold: {', '.join(left)}")
     return report, staged
@@ -150,16 +157,6 @@ def _stage_config(
         report.notes.append("topics, groups and offsets that are in RocksDB were not made files: they stay there")
         return []
     return stage_config(source.layout, work)
-
-
-def _moved_checkpoint(checkpoint: Checkpoint, converted: Converted) -> Checkpoint:
-    """The checkpoint with the new log's offsets where it has any: 0 says nothing."""
-    return replace(
-        checkpoint,
-        master_flushed_offset=0,
-        confirm_physical_offset=max(converted.last_record, 0) if checkpoint.confirm_physical_offset else 0,
-        logics_physical_offset=converted.details.end if checkpoint.logics_physical_offset else 0,
-    )
 
 
 def end_timestamps(files: Sequence[BuiltIndexFile]) -> list[int]:

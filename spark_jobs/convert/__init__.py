@@ -1,5 +1,5 @@
-"""A store's log as a plain one: records without the heads of DLedger's entries, at their new places."""
+"""A new store's log: a plain one of DLedger's, or one without holes of a damaged one."""
 
 from typing import Final
 
-DOOR: Final = ("convert", "convert_request")
+DOOR: Final = ("convert", "convert_request", "mend", "new_log", "rescue_request")

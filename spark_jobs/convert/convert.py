@@ -10,18 +10,12 @@ Behind it the index and the queues are rebuilt from the new log like those of an
 import dataclasses
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from protocol.errors import ConfigError, StoreError
-from spark_jobs.build.chosen_names import zone_of_names
-from spark_jobs.build.index_profiles import CLASSIC_PROFILE, TAGGED_PROFILE
-from spark_jobs.build.kept_index import choose_shape
 from spark_jobs.build.moved_log import MovedLog, MovedSegment
 from spark_jobs.build.place_queues import log_extent
 from spark_jobs.convert.convert_request import ConvertRequest
@@ -32,60 +26,24 @@ from spark_jobs.convert.convert_segment import (
     ConvertTask,
     convert_segment,
     moves_path,
-    take_segment,
 )
+from spark_jobs.convert.new_log import ConvertDetails, NewLog, settled_request
 from spark_jobs.convert.relate import PHASE as RELATE
-from spark_jobs.convert.relate import LinkTask, Related, TimerTask, leave_moved, relate, take_timers
-from spark_jobs.run.attempt import block_file, run_phase
+from spark_jobs.convert.relate import LinkTask, Related, TimerTask, leave_moved, relate, timer_tasks
+from spark_jobs.run.attempt import block_file, run_phase, take_made
 from spark_jobs.run.engine import Engine
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.log_end import LogEnd, find_log_end
+from spark_jobs.scan.log_end import find_log_end
 from spark_jobs.scan.probe_store import SegmentPlace
 from spark_jobs.scan.scan_log import Probed, probe_source, total
 from spark_jobs.scan.source import StoreSource
-from storage.files.mapped_file import list_segment_files
 from storage.layout.dledger import is_ledger, uncommitted_from
 from storage.layout.store_layout import COMMIT_LOG
-from storage.layout.timer_log import TIMER_LOG, has_timers
 from storage.log.segment_list import boundaries
 
 DEFAULT_SEGMENT_SIZE: Final = 1 << 30
 """What a broker has without a line about it in its configuration."""
-
-
-class ConvertDetails(msgspec.Struct, kw_only=True, rename="camel"):
-    """The new log: its segments, their size, bytes of records, and the physical offset at which it ends.
-
-    `half_messages` are commits of transactions that point to another segment, `timers` units of `timerlog/`; of both
-    those are `lost` whose messages the log has no more.
-    """
-
-    segments: int
-    segment_size: int
-    bytes: int
-    end: int
-    half_messages: int
-    timers: int
-    lost: int
-
-
-@dataclass
-class Converted:
-    """The summaries of the old segments, in order, where the old log ended, and the new log as a source."""
-
-    segments: list[ConvertedSegment]
-    log_end: LogEnd
-    source: StoreSource
-    rebuild: ConvertRequest
-    moved: MovedLog
-    details: ConvertDetails
-    notes: list[str]
-
-    @property
-    def last_record(self) -> int:
-        """The new physical offset of the last record; -1 without any."""
-        return max((summary["last_record"] for summary in self.segments), default=-1)
 
 
 class Convert:
@@ -102,9 +60,9 @@ class Convert:
         """Prepare; nothing is read yet, and the source is checked (:func:`check_source`)."""
         self._request, self._source, self._work = request, source, work
         self._engine, self._progress = engine, progress
-        self._log, self._timers = work.staged / COMMIT_LOG, work.staged / TIMER_LOG
+        self._log = work.staged / COMMIT_LOG
 
-    def run(self) -> Converted:
+    def run(self) -> NewLog:
         """Convert the log."""
         self._work.enter("probe")
         request, source = self._request, self._source
@@ -115,18 +73,20 @@ class Convert:
         run = self._engine.run_tasks
         made = run_phase(run, self._work, self._progress, Phase(PHASE, amount, "bytes"), tasks, convert_segment)
         for task, done in zip(tasks, made, strict=True):
-            take_segment(task, done)
+            take_made(task.work, done, task.out)
         log_end = find_log_end(made, None)
         log = log_extent(source.segments[0].base_offset, log_end.end, log_end.damages)
         moved = MovedLog(tuple(MovedSegment(each["base"], moves_path(self._work, each)) for each in made), log)
         related = self._relate(tasks, made, moved)
-        return Converted(
+        details = _details(tasks, made, *related)
+        return NewLog(
             segments=made,
             log_end=log_end,
             source=self._new_source(tasks),
-            rebuild=self._rebuild_request(probed),
+            rebuild=settled_request(request, probed),
             moved=moved,
-            details=_details(tasks, made, *related),
+            details=details,
+            checkpoint=self._checkpoint(made, details.end),
             notes=list(self._notes(tasks, log_end.end)),
         )
 
@@ -163,23 +123,15 @@ class Convert:
             for task, done in zip(tasks, made, strict=True)
             if done["links"]
         ]
-        timers = list(self._timer_tasks(path))
+        timers = list(timer_tasks(self._source.layout.root, self._work, path))
         amount = total(made, "links") + sum(os.path.getsize(task.path) for task in timers)
         run = self._engine.run_tasks
         all_tasks: list[LinkTask | TimerTask] = [*links, *timers]
         phase = Phase(RELATE, amount, "entries")
         related = run_phase(run, self._work, self._progress, phase, all_tasks, relate) if all_tasks else []
         for task, done_timers in zip(timers, related[len(links) :], strict=True):
-            take_timers(task, done_timers)
+            take_made(task.work, done_timers, task.out)
         return related[: len(links)], related[len(links) :]
-
-    def _timer_tasks(self, moved: str) -> Iterator[TimerTask]:
-        root = self._source.layout.root
-        if not has_timers(root):
-            return
-        self._timers.mkdir(exist_ok=True)
-        for _, path in list_segment_files(root / TIMER_LOG)[0]:
-            yield TimerTask(str(self._work.root), str(path), str(self._timers / path.name), moved)
 
     def _new_source(self, tasks: list[ConvertTask]) -> StoreSource:
         """The new log, beside the queues and the configuration of the store that it was made of."""
@@ -189,15 +141,17 @@ class Convert:
             self._source, layout=layout, segments=tuple(places), index_files=(), problems=(), tree=None, is_copied=False
         )
 
-    def _rebuild_request(self, probed: Probed) -> ConvertRequest:
-        """The request with the shape of the index files that there are, none of which stays."""
-        request = self._request
-        shape = choose_shape(probed.index_files, profile=request.profile, slots=request.slots, capacity=request.entries)
-        profile = TAGGED_PROFILE if shape.tags else CLASSIC_PROFILE
-        zone = zone_of_names(request.zone, probed.index_files)
-        return replace(
-            request, profile=profile, slots=shape.slots, entries=shape.capacity, zone=request.zone or _zone_text(zone)
-        )
+    def _checkpoint(self, made: list[ConvertedSegment], end: int) -> dict[str, int]:
+        """The new log's offsets where the checkpoint has any: 0 says nothing."""
+        checkpoint = self._source.checkpoint
+        if checkpoint is None:
+            return {}
+        last_record = max((summary["last_record"] for summary in made), default=0)
+        return {
+            "master_flushed_offset": 0,
+            "confirm_physical_offset": max(last_record, 0) if checkpoint.confirm_physical_offset else 0,
+            "logics_physical_offset": end if checkpoint.logics_physical_offset else 0,
+        }
 
     def _notes(self, tasks: list[ConvertTask], log_end: int) -> Iterator[str]:
         """Sentences that an operator should read before a broker starts; the old log ends at `log_end`."""
@@ -213,18 +167,26 @@ class Convert:
                 )
 
 
+def has_ledger(source: StoreSource) -> bool:
+    """Whether the log of a store is DLedger's, at least in part."""
+    return any(is_ledger(Path(directory).parent.name) for directory in source.layout.commit_log_directories)
+
+
 def check_source(source: StoreSource) -> None:
     """Raise ConfigError for a store whose log is plain already, StoreError for one that a broker is using."""
-    root = source.layout.root
-    if not any(is_ledger(Path(directory).parent.name) for directory in source.layout.commit_log_directories):
-        raise ConfigError(f"{source.named(str(root))} has no log of DLedger's: it is a plain store already")
+    if not has_ledger(source):
+        raise ConfigError(
+            f"{source.named(str(source.layout.root))} has no log of DLedger's: it is a plain store already"
+        )
+    check_stopped(source)
+
+
+def check_stopped(source: StoreSource) -> None:
+    """Raise StoreError for a store that a broker is using."""
     if source.is_live:
-        raise StoreError(root, what="is in use by a broker: stop it first, so that log and offsets belong together")
-
-
-def _zone_text(zone: tzinfo | None) -> str | None:
-    """A zone as --tz takes it: as an offset."""
-    return None if zone is None else datetime.now(zone).isoformat()[-len("+00:00") :]
+        raise StoreError(
+            source.layout.root, what="is in use by a broker: stop it first, so that log and offsets belong together"
+        )
 
 
 def _details(

@@ -9,7 +9,6 @@ depends on its own segment alone, no record comes to lie across the end of one, 
 import mmap
 import os
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -17,7 +16,7 @@ import numpy as np
 
 from protocol.message_layout import BLANK_MAGIC, RECORD_START
 from spark_jobs.places.remote_file import RemoteObject
-from spark_jobs.run.attempt import Attempt, Notify, block_file, run_attempt
+from spark_jobs.run.attempt import Attempt, Notify, block_file, is_made, run_attempt
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.segment_walk import SegmentWalk, WalkSummary
@@ -68,17 +67,10 @@ class ConvertedSegment(WalkSummary):
 def convert_segment(task: ConvertTask) -> ConvertedSegment:
     """Write one segment and fsync it; what was moved, as left in the work directory.
 
-    The driver has to bring the file to its place, by :func:`take_segment`.
+    The driver has to bring the file to its place, by :func:`spark_jobs.run.attempt.take_made`.
     """
     record: ConvertedSegment = run_attempt(task.work, task.name, partial(_convert, task), partial(_is_whole, task))
     return record
-
-
-def take_segment(task: ConvertTask, done: ConvertedSegment) -> None:
-    """Bring the file of the attempt that counts to where the task wants it, unless it is there already."""
-    made = WorkDirectory(Path(task.work)).partial / done["attempt"]
-    if made.exists():
-        os.replace(made, task.out)
 
 
 def moves_path(work: WorkDirectory, done: ConvertedSegment) -> str:
@@ -115,12 +107,7 @@ def _close(task: ConvertTask, memory: mmap.mmap, used: int) -> int:
 
 
 def _is_whole(task: ConvertTask, work: WorkDirectory, done: ConvertedSegment) -> bool:
-    """Whether the new file is there, where the attempt left it or where it was brought."""
-    made = work.partial / done["attempt"]
-    try:
-        return os.stat(made if made.exists() else task.out).st_size == task.size
-    except OSError:
-        return False
+    return is_made(work, done, task.out, task.size)
 
 
 class _Conversion(SegmentWalk):

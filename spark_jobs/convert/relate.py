@@ -4,6 +4,7 @@ They are the commits whose half messages lie in other segments, and the units of
 """
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final, NotRequired
@@ -13,14 +14,14 @@ import numpy as np
 
 from protocol.errors import StoreError
 from spark_jobs.build.moved_log import NOWHERE, MovedLog
-from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, is_made, run_attempt
 from spark_jobs.run.blocks import Block, read_block
 from spark_jobs.run.work_directory import WorkDirectory, write_whole
 from storage.files.kept_files import first_data
-from storage.files.mapped_file import open_read_only
+from storage.files.mapped_file import list_segment_files, open_read_only
 from storage.kernels.moving import mend_record
 from storage.kernels.records import MINIMUM_SIZE, TOTAL_SIZE
-from storage.layout.timer_log import TIMER_UNIT, TIMER_UNIT_DTYPE, are_units
+from storage.layout.timer_log import TIMER_LOG, TIMER_UNIT, TIMER_UNIT_DTYPE, are_units, has_timers
 
 PHASE: Final = "relate"
 UNITS_AT_ONCE: Final = 1 << 18
@@ -72,6 +73,16 @@ class Related(AttemptRecord):
     segment: NotRequired[str]
 
 
+def timer_tasks(root: Path, work: WorkDirectory, moved: str) -> Iterator[TimerTask]:
+    """A task for each file of a store's timer; `moved` is the path of a file that holds a MovedLog."""
+    if not has_timers(root):
+        return
+    staged = work.staged / TIMER_LOG
+    staged.mkdir(exist_ok=True)
+    for _, path in list_segment_files(root / TIMER_LOG)[0]:
+        yield TimerTask(str(work.root), str(path), str(staged / path.name), moved)
+
+
 def relate(task: LinkTask | TimerTask) -> Related:
     """Run a task of either kind."""
     record: Related
@@ -80,13 +91,6 @@ def relate(task: LinkTask | TimerTask) -> Related:
     else:
         record = run_attempt(task.work, task.name, partial(_move_timers, task), partial(_is_whole, task))
     return record
-
-
-def take_timers(task: TimerTask, done: Related) -> None:
-    """Bring the file of the attempt that counts to where the task wants it, unless it is there already."""
-    made = WorkDirectory(Path(task.work)).partial / done["attempt"]
-    if made.exists():
-        os.replace(made, task.out)
 
 
 def read_moved(path: str) -> MovedLog:
@@ -177,9 +181,8 @@ def _move_timers(task: TimerTask, attempt: Attempt, notify: Notify) -> Related:
 
 
 def _is_whole(task: TimerTask, work: WorkDirectory, done: Related) -> bool:
-    made = work.partial / done["attempt"]
     try:
-        return os.stat(made if made.exists() else task.out).st_size == os.stat(task.path).st_size
+        return is_made(work, done, task.out, os.stat(task.path).st_size)
     except OSError:
         return False
 

@@ -6,6 +6,7 @@ DOOR: Final = (
     "deliver",
     "fetch",
     "fewer_records",
+    "mended_config",
     "new_config",
     "new_store",
     "publish",

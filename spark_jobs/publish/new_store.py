@@ -6,7 +6,7 @@ which a broker could start on a part of it.
 
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,6 @@ from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import StoreSource
 from storage.files.direct_writer import fsync_directory
 from storage.files.own_directories import HeldDirectory
-from storage.layout.checkpoint import Checkpoint
 from storage.layout.dledger import is_ledger
 from storage.layout.store_layout import (
     ABORT,
@@ -79,24 +78,25 @@ def fetch_rest(source: StoreSource) -> None:
 
 
 def stage_rest(
-    layout: StoreLayout, work: WorkDirectory, staged: Collection[str], offsets: Checkpoint | None
+    layout: StoreLayout,
+    work: WorkDirectory,
+    staged: Collection[str],
+    checkpoint: Mapping[str, int],
+    *,
+    is_stopped: bool,
 ) -> tuple[list[Staged], list[str]]:
     """Copy beside the staged log, queues and index what else the store has; what there is now, and what was left out.
 
     `staged` names what this run has staged: a checkpoint that is not among it is what a killed run left, maybe half.
-    `offsets` has the physical offsets of the new log for the checkpoint; the other fields stay.
+    `checkpoint` has the fields of the checkpoint that change; the others stay. The new store of one whose broker died
+    is one of a broker that died too, unless it `is_stopped`.
     """
     for name in COPIED:
-        _copy(layout.root / name, work.staged / name, work.partial)
-    if offsets is not None:
-        checkpoint = work.staged / CHECKPOINT
-        write_checkpoint(
-            checkpoint if CHECKPOINT in staged else layout.checkpoint,
-            checkpoint,
-            master_flushed_offset=offsets.master_flushed_offset,
-            confirm_physical_offset=offsets.confirm_physical_offset,
-            logics_physical_offset=offsets.logics_physical_offset,
-        )
+        if not (is_stopped and name == ABORT):
+            _copy(layout.root / name, work.staged / name, work.partial)
+    if checkpoint:
+        place = work.staged / CHECKPOINT
+        write_checkpoint(place if CHECKPOINT in staged else layout.checkpoint, place, **checkpoint)
     known = {*COPIED, *MADE, ROCKSDB_STORE, *(path.parent.name for path in layout.commit_log_directories)}
     left = [name for name in sorted(os.listdir(layout.root)) if name not in known and not is_ledger(name)]
     return [Staged(name, work.staged / name, synced=True) for name in sorted(os.listdir(work.staged))], left

@@ -140,6 +140,22 @@ def has_blocks(work: WorkDirectory, record: AttemptRecord) -> bool:
         return False
 
 
+def take_made(root: str, record: AttemptRecord, out: str) -> None:
+    """Bring the file of the attempt that counts to its place, unless it is there already. The driver does it."""
+    made = WorkDirectory(Path(root)).partial / record["attempt"]
+    if made.exists():
+        os.replace(made, out)
+
+
+def is_made(work: WorkDirectory, record: AttemptRecord, out: str, size: int) -> bool:
+    """Whether a file of so many bytes is there, where the attempt left it or where it was brought."""
+    made = work.partial / record["attempt"]
+    try:
+        return os.stat(made if made.exists() else out).st_size == size
+    except OSError:
+        return False
+
+
 def run_phase(
     run: RunTasks,
     work: WorkDirectory,

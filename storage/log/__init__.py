@@ -6,6 +6,7 @@ DOOR: Final = (
     "absence",
     "commit_log",
     "damaged_ranges",
+    "fillers",
     "log_place",
     "log_window",
     "record_scan",

@@ -51,6 +51,16 @@ def jars(version: str = SERVER_VERSION) -> Path:
     return cached(version, lambda folder: _download(version, folder))
 
 
+def store_jars(version: str = SERVER_VERSION) -> Path:
+    """The folder of jars with which a broker of a version keeps its store, filled as that of `jars`.
+
+    Of 4.x the store was published alone, without a broker.
+    """
+    if not version.startswith("4."):
+        return jars(version)
+    return cached(f"store-{version}", lambda folder: copy_jars(POM, folder, f"-Drocketmq.version={version}", "-Pstore"))
+
+
 def compiled(jars: Path, *sources: Path) -> Path:
     """The folder with the classes of Java sources, compiled once against a folder of jars by the Java that is here."""
     digest = hashlib.sha256(f"{java_identity()}\n{jars}\n".encode())

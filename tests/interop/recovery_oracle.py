@@ -3,12 +3,15 @@
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from interop.jars import compiled, jars, tool
+from interop.jars import SERVER_VERSION, compiled, store_jars, tool
 from interop.official_broker import OPEN_MODULES, SMALL_JVM
+
+MOST_LOADED = 40
+"""Stores that one JVM loads."""
 
 SOURCE = Path(__file__).with_name("RecoveryOracle.java")
 
@@ -33,39 +36,73 @@ class Recovered:
     segments: tuple[str, ...]
 
 
-class RecoveryOracle:
-    """A JVM that loads stores, which changes them as a start does."""
+@dataclass(frozen=True)
+class Consumed:
+    """What a consumer gets of one queue, by physical offsets, and the queue's own numbers."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
+    minimum: int
+    maximum: int
+    places: tuple[int, ...]
+
+
+class RecoveryOracle:
+    """A JVM that loads stores, which changes them as a start does; one JVM for some, since each leaves threads."""
+
+    def __init__(self, start: "Callable[[], subprocess.Popen[str]]") -> None:
+        self._start, self._process, self._loaded = start, start(), 0
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._process.kill()
+        self._process.communicate()
 
     def load(self, root: Path, sizes: Sizes) -> Recovered:
         """Load a store, and say what became of its log."""
+        if self._loaded == MOST_LOADED:
+            self.close()
+            self._process, self._loaded = self._start(), 0
+        self._loaded += 1
+        numbers = (sizes.segment, sizes.queue_file, sizes.batch_file, sizes.slots, sizes.entries)
+        is_loaded, end, *names = self._ask(" ".join(map(str, (root, *numbers)))).split()
+        return Recovered(is_loaded == "true", int(end), tuple(names[0].split(",")) if names else ())
+
+    def consume(self) -> dict[tuple[str, int], Consumed]:
+        """What a consumer gets of each queue of the store that was loaded last."""
+        found = {}
+        for text in self._ask("consume").split():
+            topic, queue_id, minimum, maximum, places = text.split("/")
+            numbers = tuple(map(int, places.split(","))) if places else ()
+            found[topic, int(queue_id)] = Consumed(int(minimum), int(maximum), numbers)
+        return found
+
+    def _ask(self, question: str) -> str:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        numbers = (sizes.segment, sizes.queue_file, sizes.batch_file, sizes.slots, sizes.entries)
-        self._process.stdin.write(" ".join(map(str, (root, *numbers))) + "\n")
+        self._process.stdin.write(question + "\n")
         self._process.stdin.flush()
-        is_loaded, end, *names = self._process.stdout.readline().split()
-        return Recovered(is_loaded == "true", int(end), tuple(names[0].split(",")) if names else ())
+        return self._process.stdout.readline()
 
 
 @contextlib.contextmanager
-def recovery_oracle(home: Path) -> Iterator[RecoveryOracle]:
-    """Run the oracle; ``home`` gets its logs."""
-    class_path = f"{jars()}/*{os.pathsep}{compiled(jars(), SOURCE)}"
+def recovery_oracle(home: Path, version: str = SERVER_VERSION) -> Iterator[RecoveryOracle]:
+    """Run the oracle with the store classes of a version; ``home`` gets its logs."""
+    classes = store_jars(version)
+    class_path = f"{classes}/*{os.pathsep}{compiled(classes, SOURCE)}"
     command = [tool("java"), *SMALL_JVM, *OPEN_MODULES, f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
-    with (home / "output.log").open("w") as output:
-        process = subprocess.Popen(
-            [*command, "-cp", class_path, "RecoveryOracle"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=output,
-            text=True,
-            cwd=home,
-        )
+
+    def start() -> "subprocess.Popen[str]":
+        with (home / "output.log").open("a") as output:
+            return subprocess.Popen(
+                [*command, "-cp", class_path, "RecoveryOracle"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                cwd=home,
+            )
+
+    oracle = RecoveryOracle(start)
     try:
-        yield RecoveryOracle(process)
+        yield oracle
     finally:
-        process.kill()
-        process.communicate()
+        oracle.close()

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from damaged_stores import SHAPES_OF
-from foretold_starts import LOG_KINDS, draw_store
+from foretold_starts import LOG_KINDS, draw_store, whole_messages
 from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
 from storage.doctor.next_start import foretell_start
 from storage.doctor.opened_store import OpenedStore
-from trial_stores import SHAPES, GoodStore, Message
+from trial_stores import SHAPES, GoodStore
 
 pytestmark = pytest.mark.interop
 
@@ -58,17 +58,6 @@ def judge(oracle: RecoveryOracle, good: GoodStore, root: Path, seed: int, kind: 
     # A bit of a field that no checksum covers is flipped: such a message is served.
     assert least <= outcome.cut_messages <= most, (good.shape, seed, noted)
     return "cut" if outcome.cut_bytes else "kept"
-
-
-def whole_messages(good: GoodStore, root: Path) -> list[Message]:
-    """The messages whose bytes are as they were."""
-    contents = {int(path.name): path.read_bytes() for path in (root / "commitlog").iterdir()}
-    found = []
-    for each in good.messages:
-        base = each.physical_offset // good.segment_size * good.segment_size
-        if contents.get(base, b"")[each.physical_offset - base :].startswith(each.record):
-            found.append(each)
-    return found
 
 
 @pytest.mark.untraced

@@ -37,7 +37,7 @@ def stand_in(patch: pytest.MonkeyPatch) -> StandIn:
     """Put one in the place of all jobs; nothing is compiled, and no signal's handler outlives the test."""
     job = StandIn()
     patch.setattr("spark_jobs.commands.run.run_rebuild", job)
-    for name in ("compact", "convert", "fetch"):
+    for name in ("compact", "convert", "fetch", "rescue"):
         patch.setattr(f"spark_jobs.commands.run.run_{name}", job)
     patch.setattr("spark_jobs.verify.verify.run_verify", job)
     patch.setattr(command_run.signal, "signal", lambda number, handler: None)

@@ -7,7 +7,7 @@ import damage_of_logs
 import damage_of_queues
 from damaged_stores import KINDS, SHAPES_OF, Unfit, damage
 from oracles import packed
-from trial_stores import GoodStore
+from trial_stores import GoodStore, Message
 
 LOG_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damage_of_logs.__name__)
 QUEUE_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damage_of_queues.__name__)
@@ -56,3 +56,14 @@ def _set_state(good: GoodStore, root: Path, rng: random.Random) -> str:
     elif content is not None:
         path.unlink(missing_ok=True)
     return f"crashed, its checkpoint {name}"
+
+
+def whole_messages(good: GoodStore, root: Path) -> list[Message]:
+    """The messages whose bytes are as they were."""
+    contents = {int(path.name): path.read_bytes() for path in (root / "commitlog").iterdir()}
+    found = []
+    for each in good.messages:
+        base = each.physical_offset // good.segment_size * good.segment_size
+        if contents.get(base, b"")[each.physical_offset - base :].startswith(each.record):
+            found.append(each)
+    return found

@@ -17,14 +17,14 @@ class Ledger:
 
     def __init__(self, root: Path, **options: Any) -> None:
         self.root = root
-        self.writer = StoreWriter(root, is_ledger=True, **{"segment_size": SEGMENT, **options})
+        self.writer = StoreWriter(root, **{"is_ledger": True, "segment_size": SEGMENT, **options})
         self.halves: list[Written] = []
         self.commits: list[Written] = []
         self.timers: list[Written] = []
 
     def fill(self, count: int) -> None:
         for number in range(count):
-            if number % 7 == 0:
+            if number % 7 == 0 and self.writer.log.is_ledger:
                 self.writer.log.write_empty_entry()
             self.writer.append("Topic", b"x" * (number * 37 % 400), keys=f"k{number}", unique_key=f"U{number}")
 

@@ -86,7 +86,9 @@ class Allowance:
 class Author:
     """Writes messages of every kind, and notes what is true of them."""
 
-    def __init__(self, root: Path, **options: object) -> None:
+    def __init__(self, root: Path, *, is_old: bool = False, **options: object) -> None:
+        """`is_old`: what a broker of 4.x writes, all records of the first version."""
+        self.is_old = is_old
         sizes = {
             "segment_size": 8192, "index_slots": 31, "index_entries": 150, "queue_file_size": 20 * 16,
             "batch_queue_file_size": 46 * 4, "ext_file_size": 512,
@@ -115,7 +117,7 @@ class Author:
         written = self.writer.append(
             topic, body, queue_id=queue_id, keys=" ".join(keys), unique_key=unique_key, tags=tag,
             properties=properties, store_timestamp=START_TIMESTAMP + later_ms + 100 * number,
-            property_crc=number % 11 == 3, magic=V2_MAGIC if number % 13 == 4 else None, **hosts,
+            property_crc=number % 11 == 3, magic=V2_MAGIC if number % 13 == 4 and not self.is_old else None, **hosts,
         )  # fmt: skip
         place = (written.queue_offset, written.queue_offset + 1)
         self.messages.append(
@@ -195,6 +197,14 @@ def classic(root: Path) -> GoodStore:
     author = Author(root, profile="5.3")
     author.write_mixture(range(10, 210))
     return author.finish("classic")
+
+
+def old(root: Path) -> GoodStore:
+    """What a broker of 4.x writes: no batches, no light queues, no tags in the index."""
+    author = Author(root, is_old=True, profile="5.3")
+    for number in range(260):
+        author.write(number, "Orders" if number % 3 else "Payments", number % 2)
+    return author.finish("old")
 
 
 def expired(root: Path) -> GoodStore:

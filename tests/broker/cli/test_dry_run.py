@@ -150,6 +150,13 @@ def test_offsets_of_light_queues_show_that_there_were_some(root: Path) -> None:
     assert line.startswith("plan: light queues are made, since group G has an offset of %LMQ%light (guessed: ")
 
 
+def test_a_rescue_is_planned_with_its_copy_of_the_log(root: Path, tmp_path: Path) -> None:
+    lines = plan("rescue", root, "--out", tmp_path / "new")
+    assert lines[0].startswith(f"plan: rescue {root}: reads ")
+    assert lines[1] == f"plan: writes into {tmp_path}/new; the store stays as it is"
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_conversion_is_planned_with_its_new_log(tmp_path: Path) -> None:
     root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / "g2-dledger")
     lines = plan("convert", root, "--out", tmp_path / "plain")

@@ -20,6 +20,7 @@ from spark_jobs.commands.store_report import IndexDetails, StoreDetails
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.index_cost import IndexCost
 from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.report import Damage, Details, Report
 from spark_jobs.verify.verify_request import VerifyRequest
@@ -127,6 +128,16 @@ def test_an_option_of_a_conversion_becomes_a_field_of_the_request(job: StandIn, 
         0,
         ConvertRequest(store="/store", out="/tmp/o", **CONVERT.get(options, {})),
     ), outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"), [("--link", {"link": True}), ("--segment-size 4096", {"segment_size": 4096}), ("", {})]
+)
+def test_an_option_of_a_rescue_becomes_a_field_of_the_request(
+    job: StandIn, options: str, fields: dict[str, object]
+) -> None:
+    outcome = rocketlens("rescue", "/store", "--out", "/tmp/o", *options.split())
+    assert (outcome.code, job.request) == (0, RescueRequest(store="/store", out="/tmp/o", **fields)), outcome.errors
 
 
 @pytest.mark.parametrize("options", [*FETCH, ""])

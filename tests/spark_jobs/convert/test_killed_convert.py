@@ -14,13 +14,14 @@ from ledger_stores import Ledger
 from left_work import left_in
 from loop_engine import run_jobs_here
 from protocol.errors import ConfigError
-from spark_jobs.commands.run import run_convert
+from spark_jobs.commands.run import run_convert, run_rescue
 from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import REPORT
 
 WORK = "plain.rocketlens-work"
-PHASES = {"convert", "relate", "scan", "build"}
+PHASES = {"convert": {"convert", "relate", "scan", "build"}, "rescue": {"mend", "relate", "scan", "build"}}
 ENDED = "ended"
 EACH = 9
 """In `make test` of so many steps one, in `make soak` all."""
@@ -36,10 +37,16 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     run_jobs_here(monkeypatch)
 
 
+@pytest.fixture(params=list(PHASES))
+def job(request: pytest.FixtureRequest) -> str:
+    """What makes a new store: of one of DLedger's, or of a plain one."""
+    return str(request.param)
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
+def store(tmp_path: Path, job: str) -> Path:
     """A log with commits and timers whose records lie in other segments, damage, and a file of everything else."""
-    ledger = Ledger(tmp_path / "store")
+    ledger = Ledger(tmp_path / "store", is_ledger=job == "convert")
     ledger.transaction(0, 40)
     ledger.timer(0)
     ledger.fill(5)
@@ -70,8 +77,12 @@ def has_report(out: Path) -> bool:
 
 
 def convert(store: Path, out: Path) -> bool:
-    """Whether the conversion went on with what another one had left."""
-    report = run_convert(ConvertRequest(store=str(store), out=str(out), zone="+00:00"), Silence())
+    """Convert a store, or rescue a plain one; whether that went on with what another one had left."""
+    options = {"store": str(store), "out": str(out), "zone": "+00:00"}
+    if (store / "commitlog").exists():
+        report = run_rescue(RescueRequest(**options), Silence())
+    else:
+        report = run_convert(ConvertRequest(**options), Silence())
     assert report.exit_code == 4
     return report.resumed
 
@@ -119,22 +130,22 @@ def expected(store: Path) -> Tree:
     return made
 
 
-def test_a_conversion_that_is_killed_goes_on(store: Path, expected: Tree) -> None:
+def test_a_conversion_that_is_killed_goes_on(store: Path, expected: Tree, job: str) -> None:
     hit = Counter[str]()
     number = 1
     while (phase := kill_and_go_on(store, expected, number)) is not None:
         hit[phase] += 1
         number += EACH
-    assert hit.keys() >= PHASES, hit
+    assert hit.keys() >= PHASES[job], hit
 
 
 @pytest.mark.soak
-def test_a_conversion_that_is_killed_at_any_step_goes_on(store: Path, expected: Tree) -> None:
+def test_a_conversion_that_is_killed_at_any_step_goes_on(store: Path, expected: Tree, job: str) -> None:
     hit = Counter[str]()
     for number in itertools.count(1):
         phase = kill_and_go_on(store, expected, number)
         if phase is None:
             break
         hit[phase] += 1
-    assert hit.keys() >= PHASES, hit
+    assert hit.keys() >= PHASES[job], hit
     assert hit[ENDED] < MOST_NAMES

@@ -1,0 +1,125 @@
+"""What is lost with the damaged ranges of a log, by name: the queue units that lead there, and the groups that lack it.
+
+A record that is damaged says nothing that can be trusted; the unit of a queue that points to it says topic, queue and
+queue offset. Consumers that have committed a smaller offset than that have not got the message.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from protocol.errors import StoreError
+from storage.amounts import count_text, counted
+from storage.build.existing_queue import ReadableLog
+from storage.files.mapped_file import list_segment_files
+from storage.layout.store_config import StoreConfig
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
+from storage.queue.consume_queue import UNIT_DTYPE
+from storage.queue.queue_files import read_units
+from storage.queue.queue_store import directories, is_queue_id
+
+MOST_LISTED: Final = 10_000
+"""Runs of lost messages that are listed; more are counted."""
+
+MOST_SHOWN: Final = 20
+
+
+class LostMessages(msgspec.Struct, frozen=True, rename="camel"):
+    """Messages of one queue that follow one another and are lost: queue offsets, and where the first one was."""
+
+    topic: str
+    queue_id: int
+    first: int
+    count: int
+    physical_offset: int
+
+    def sentence(self) -> str:
+        """For a person."""
+        last = f" to {self.first + self.count - 1}" if self.count > 1 else ""
+        what = "message" if self.count == 1 else f"{count_text(self.count)} messages"
+        place = f"from physical offset {self.physical_offset} on"
+        return f"{what} {self.first}{last} of {self.topic} queue {self.queue_id}, {place}"
+
+
+class NotConsumed(msgspec.Struct, frozen=True, rename="camel"):
+    """How many lost messages of a topic a group has not consumed, by the offsets that it has committed."""
+
+    topic: str
+    group: str
+    count: int
+
+
+class Losses(msgspec.Struct, frozen=True, rename="camel"):
+    """All that is known by name; `messages` counts those that are not listed too."""
+
+    messages: int
+    listed: tuple[LostMessages, ...]
+    not_consumed: tuple[NotConsumed, ...]
+
+    def sentences(self) -> Iterator[str]:
+        """For a person; of many the first."""
+        yield from (f"lost: {each.sentence()}" for each in self.listed[:MOST_SHOWN])
+        if (left := self.messages - sum(each.count for each in self.listed[:MOST_SHOWN])) > 0:
+            yield f"lost: and {counted(left, 'message')} more; --json names them"
+        for each in self.not_consumed[:MOST_SHOWN]:
+            yield f"lost: group {each.group} had not consumed {counted(each.count, 'message')} of them in {each.topic}"
+        if (left := len(self.not_consumed) - MOST_SHOWN) > 0:
+            yield f"lost: and {counted(left, 'pair')} of topic and group more; --json names them"
+
+
+def find_losses(root: Path, log: ReadableLog) -> Losses:
+    """Name what the queues of a store under `root` have in the lost ranges of its log. Waits for the disk."""
+    found: list[LostMessages] = []
+    if log.lost:
+        for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
+            for directory in _queues(root / tree):
+                found += _lost_of(directory, log, is_batch=tree == BATCH_CONSUME_QUEUE)
+    offsets = StoreConfig.load(root).consumer_offsets
+    return Losses(sum(each.count for each in found), tuple(found[:MOST_LISTED]), tuple(_not_consumed(found, offsets)))
+
+
+def _queues(tree: Path) -> Iterator[Path]:
+    for topic in directories(tree):
+        yield from (tree / topic / name for name in directories(tree / topic) if is_queue_id(name))
+
+
+def _lost_of(directory: Path, log: ReadableLog, *, is_batch: bool) -> Iterator[LostMessages]:
+    """Runs of lost messages of one queue; what cannot be read of it names none."""
+    topic, queue_id = directory.parent.name, int(directory.name)
+    dtype = BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
+    try:
+        files = list_segment_files(directory)[0]
+        for start, path in files:
+            for position, units in read_units(path, dtype):
+                offsets = units["physical_offset"].astype(np.int64)
+                is_lost = (offsets >= 0) & (units["size"] > 0) & log.are_lost(offsets)
+                numbers = (
+                    units["base_offset"] if is_batch else (start + position) // dtype.itemsize + np.arange(len(units))
+                )
+                counts = units["batch_size"] if is_batch else np.ones(len(units), np.int64)
+                at = np.flatnonzero(is_lost)
+                for run in np.split(at, np.flatnonzero(np.diff(at) > 1) + 1) if at.size else ():
+                    first, total = int(numbers[run[0]]), int(counts[run].astype(np.int64).sum())
+                    yield LostMessages(topic, queue_id, first, total, int(offsets[run[0]]))
+    except (StoreError, OSError):
+        return
+
+
+def _not_consumed(
+    found: Sequence[LostMessages], offsets: Mapping[tuple[str, str], Mapping[int, int]]
+) -> Iterator[NotConsumed]:
+    by_topic: dict[str, list[LostMessages]] = {}
+    for each in found:
+        by_topic.setdefault(each.topic, []).append(each)
+    for (group, topic), committed in sorted(offsets.items()):
+        count = sum(
+            each.first + each.count - max(each.first, min(committed[each.queue_id], each.first + each.count))
+            for each in by_topic.get(topic, ())
+            if each.queue_id in committed
+        )
+        if count:
+            yield NotConsumed(topic, group, count)

@@ -1,0 +1,72 @@
+"""`rocketlens rescue`, and the same for spark-submit: `spark-submit spark_jobs/rescue_store.py STORE …`."""
+
+from typing import Any
+
+import click
+
+from spark_jobs.commands.command_options import (
+    COUNT,
+    DIRECTORY,
+    delay_levels_option,
+    dry_run_option,
+    fresh_option,
+    index_options,
+    job_options,
+    store_argument,
+    without_config_option,
+    work_option,
+)
+from spark_jobs.commands.command_run import JobOptions, rescue, run_command
+
+
+def check(options: JobOptions) -> None:
+    """Raise ConfigError for options that cannot be, before anything is started."""
+    from spark_jobs.convert.rescue_request import RescueRequest  # help does without
+
+    RescueRequest(**options)
+
+
+@click.command("rescue")
+@store_argument
+@click.option(
+    "--out",
+    type=DIRECTORY,
+    metavar="NEW",
+    required=True,
+    help="Where the new store goes: a directory that is not there yet, or empty. It gets there in one step, once it is "
+    "complete.",
+)
+@click.option(
+    "--link",
+    is_flag=True,
+    help="Give sound segments a second name and do not copy them; never the last one. A broker on the new store then "
+    "has them in common with STORE: start none on STORE any more.",
+)
+@click.option(
+    "--segment-size",
+    type=COUNT,
+    metavar="BYTES",
+    help="The broker's mappedFileSizeCommitLog, where the files do not show it. [default: what most files have]",
+)
+@index_options
+@delay_levels_option
+@without_config_option
+@work_option("beside --out, with .rocketlens-work at the end of its name")
+@fresh_option
+@dry_run_option
+@job_options
+def rescue_store(**options: Any) -> None:
+    """Make a whole store of the damaged one in STORE, on which a stock broker starts and keeps all that can be read.
+
+    Physical offsets stay, and with them ids, queues, and the offsets of consumers. Where the log is damaged the new one
+    has fillers, over which a broker's recovery walks and which no consumer gets; queues and index are built anew, and
+    configuration and timers are taken over. STORE is not changed; no broker may be running on it. What is lost is
+    named. A store of DLedger's becomes a plain one, as by `convert`.
+
+    Exit code 4: done, but the log is damaged; what is lost is listed.
+    """
+    run_command(rescue, check=check, **options)
+
+
+if __name__ == "__main__":
+    rescue_store()

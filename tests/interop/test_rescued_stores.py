@@ -1,0 +1,127 @@
+"""A broker starts on what was rescued and gives a consumer every message that could be read, and nothing else.
+
+The judges are the stores of brokers 5.5.0 and 4.9.8, loaded as at a start, after damage of every kind in every state;
+what is read from them goes the way of a pull. A rescued store is loaded as it is, and once more as if its broker had
+died at once and nobody knew how far anything was flushed: then a recovery walks over all of the log.
+"""
+
+import itertools
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from damaged_stores import SHAPES_OF
+from foretold_starts import LOG_KINDS, draw_store, whole_messages
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
+from interop.recovery_oracle import Consumed, RecoveryOracle, Sizes, recovery_oracle
+from loop_engine import run_jobs_here
+from spark_jobs.commands.run import run_rescue
+from spark_jobs.convert.rescue_request import RescueRequest
+from spark_jobs.run.progress import Silence
+from trial_stores import SHAPES, GoodStore, Message, old
+
+pytestmark = pytest.mark.interop
+
+VERSIONS = {SERVER_VERSION: ("small", "ext", "classic", "recut", "expired"), OLD_CLIENT_VERSION: ("old",)}
+"""The shapes of stores that a broker of each version writes."""
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def oracle(tmp_path: Path, version: str) -> Iterator[RecoveryOracle]:
+    home = tmp_path / "oracle"
+    home.mkdir()
+    with recovery_oracle(home, version) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_jobs_here(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def goods(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GoodStore]:
+    folder = tmp_path_factory.mktemp("good")
+    shapes = SHAPES | {"old": old}
+    return {name: shapes[name](folder / name) for names in VERSIONS.values() for name in names}
+
+
+def rescue(root: Path, new: Path) -> list[tuple[int, int]]:
+    """Rescue a store; the ranges that were lost."""
+    report = run_rescue(RescueRequest(store=str(root), out=str(new)), Silence())
+    assert report.details.mended is not None
+    assert not report.details.mended.unfilled
+    return [(each.physical_offset, each.physical_offset + each.length) for each in report.damages]
+
+
+def judge(oracle: RecoveryOracle, good: GoodStore, folder: Path, seed: int, kind: str = "") -> str:
+    """Damage a store, rescue it, and have a broker's store read what came of it; what that was, in a word."""
+    root, new = folder / "store", folder / "new"
+    try:
+        noted = draw_store(good, root, seed, kind)
+        if noted is None:
+            return "unfit"
+        readable = whole_messages(good, root)
+        lost = rescue(root, new)
+        sizes = Sizes(good.segment_size, good.queue_file_size, slots=good.index_slots)
+        trace = (good.shape, seed, noted)
+        for is_crashed in (False, True):
+            if is_crashed:
+                (new / "abort").touch()
+                (new / "checkpoint").unlink(missing_ok=True)
+            names = sorted(path.name for path in (new / "commitlog").iterdir())
+            left = oracle.load(new, sizes)
+            assert left.is_loaded, trace
+            assert left.segments == tuple(names), trace
+            assert left.end >= max((each.end for each in readable), default=0), trace
+            compare(good, readable, oracle.consume(), trace)
+        return "lost" if lost else "whole"
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def compare(good: GoodStore, readable: list[Message], consumed: dict[tuple[str, int], Consumed], trace: object) -> None:
+    """Every readable message arrives in each of its queues, in order, and what arrives is a message of the queue."""
+    for queue in good.queues:
+        found = consumed.get(queue)
+        expected = [each.physical_offset for each in readable if queue in each.places]
+        arrived = [] if found is None else list(found.places)
+        assert set(expected) <= set(arrived), (trace, queue, sorted(set(expected) - set(arrived)))
+        known = {each.physical_offset for each in good.of_queue(queue)}
+        assert set(arrived) <= known, (trace, queue, sorted(set(arrived) - known))
+        assert sorted(set(arrived)) == list(dict.fromkeys(arrived)), (trace, queue)
+
+
+@pytest.mark.untraced
+def test_each_kind_of_damage_leaves_every_readable_message(
+    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
+) -> None:
+    came = Counter[str]()
+    shapes = VERSIONS[version]
+    for kind, seed in itertools.product(LOG_KINDS, range(2)):
+        fitting = [name for name in shapes if name in SHAPES_OF.get(kind, shapes)]
+        for name in fitting[seed:] + fitting[:seed]:
+            if (outcome := judge(oracle, goods[name], tmp_path, seed, kind)) != "unfit":
+                came[outcome] += 1
+                break
+    assert came["lost"] > 10
+
+
+@pytest.mark.soak
+@pytest.mark.untraced
+def test_mixtures_of_damage_leave_every_readable_message(
+    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
+) -> None:
+    names = VERSIONS[version]
+    came = Counter(judge(oracle, goods[names[seed % len(names)]], tmp_path, 100 + seed) for seed in range(60))
+    assert came["lost"] + came["whole"] >= 30
+    assert came["lost"] > 10

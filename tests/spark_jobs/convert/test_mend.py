@@ -1,0 +1,205 @@
+"""A damaged store becomes a whole one: nothing moves, holes are filled, what is lost is named, the source stays."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import rocketlens
+from loop_engine import run_jobs_here
+from oracles import read_log
+from protocol.errors import ConfigError, StoreError
+from read_only import state_of
+from spark_jobs.commands.run import run_rescue
+from spark_jobs.commands.show_report import report_lines
+from spark_jobs.convert.mend import MendDetails
+from spark_jobs.convert.rescue_request import RescueRequest
+from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
+from storage.doctor.examine import examine
+from storage.layout.checkpoint import Checkpoint
+from store_writer import StoreWriter, Written
+
+SEGMENT = 8192
+OFFSETS = {"T@g": {0: 3, 1: 2}}
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_jobs_here(monkeypatch)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> StoreWriter:
+    """Five segments and a half of a topic with two queues."""
+    writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT, queue_file_size=20 * 50, index_entries=500)
+    writer.consumer_offsets = OFFSETS
+    number = 0
+    while writer.log.end < 5.5 * SEGMENT:
+        writer.append("T", b"%d" % number * 30, keys=f"k{number}", unique_key=f"u{number}", queue_id=number % 2)
+        number += 1
+    writer.close()
+    return writer
+
+
+def rescue(writer: StoreWriter, out: Path, **options: Any) -> Report[Any]:
+    """Rescue a store, which must stay as it was and become one of which the doctor says nothing."""
+    before = state_of(writer.root)
+    report = run_rescue(RescueRequest(store=str(writer.root), out=str(out), **options), Silence())
+    if not options.get("link"):
+        assert state_of(writer.root) == before
+    wrong = [each for each in examine(out).findings if each.severity != "info"]
+    assert wrong == []
+    return report
+
+
+def details(report: Report[Any]) -> MendDetails:
+    assert report.details.mended is not None
+    return report.details.mended
+
+
+def segment(root: Path, number: int) -> Path:
+    return root / "commitlog" / f"{number * SEGMENT:020d}"
+
+
+def lose(writer: StoreWriter, written: Written) -> None:
+    writer.overwrite(written.physical_offset, bytes(written.size))
+
+
+def places(root: Path) -> list[int]:
+    """Physical offsets of all messages that a consumer could get."""
+    return [each.physical_offset for each in read_log([root / "commitlog"]) if each.topic == "T"]
+
+
+def test_what_is_lost_is_filled_and_named_and_all_else_stays_in_its_place(writer: StoreWriter, tmp_path: Path) -> None:
+    lost = [writer.written[number] for number in (4, 5, 6, 50)]
+    for each in lost:
+        lose(writer, each)
+    report = rescue(writer, tmp_path / "new")
+    assert report.exit_code == 4
+    assert places(tmp_path / "new") == [each.physical_offset for each in writer.written if each not in lost]
+    found = details(report)
+    assert (found.filled_places, found.filled_bytes) == (2, sum(each.size for each in lost))
+    named = {(each.topic, each.queue_id, each.first, each.count) for each in found.losses.listed}
+    assert named == {("T", 0, 2, 2), ("T", 0, 25, 1), ("T", 1, 2, 1)}
+    assert [(each.group, each.count) for each in found.losses.not_consumed] == [("g", 3)]
+    assert found.losses.messages == 4
+    lines = list(report_lines(report))
+    assert any(line.startswith("lost: 2 messages 2 to 3 of T queue 0, from physical offset ") for line in lines)
+    assert "lost: group g had not consumed 3 messages of them in T" in lines
+    assert any(line.startswith("to start a broker: in its configuration storePathRootDir=") for line in lines)
+
+
+def test_a_recorded_store_that_was_not_damaged_stays_what_it_is(g1_store: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    outcome = rocketlens("rescue", g1_store, "--out", new, "--json")
+    assert outcome.code == 0, outcome.errors
+    for path in (*(g1_store / "commitlog").iterdir(), *(g1_store / "consumequeue").glob("*/*/*")):
+        assert (new / path.relative_to(g1_store)).read_bytes() == path.read_bytes(), path
+    assert {path.name for path in (new / "config").iterdir()} == {path.name for path in (g1_store / "config").iterdir()}
+
+
+def test_each_lost_unit_is_a_double_of_its_neighbours(writer: StoreWriter, tmp_path: Path) -> None:
+    lose(writer, writer.written[4])
+    rescue(writer, tmp_path / "new")
+    before, after = (
+        min((root / "consumequeue" / "T" / "0").iterdir()).read_bytes() for root in (writer.root, tmp_path / "new")
+    )
+    assert after[:40] == before[:40]
+    assert after[40:60] in (before[20:40], before[60:80])
+    assert after[60:] == before[60:]
+
+
+def test_a_missing_segment_and_one_that_was_cut_are_made_whole(writer: StoreWriter, tmp_path: Path) -> None:
+    segment(writer.root, 1).unlink()
+    os.truncate(segment(writer.root, 3), 3000)
+    report = rescue(writer, tmp_path / "new")
+    assert [path.stat().st_size for path in sorted((tmp_path / "new" / "commitlog").iterdir())] == [SEGMENT] * 6
+    lost = (range(SEGMENT + 1, 2 * SEGMENT + 1), range(3 * SEGMENT + 3001, 4 * SEGMENT + 1))
+    assert places(tmp_path / "new") == [
+        each.physical_offset
+        for each in writer.written
+        if not any(each.physical_offset + each.size in range_ for range_ in lost)
+    ]
+    assert details(report).segments == 6
+
+
+def test_a_last_segment_that_was_cut_and_a_torn_end_are_closed(writer: StoreWriter, tmp_path: Path) -> None:
+    last = writer.written[-1]
+    os.truncate(segment(writer.root, 5), last.physical_offset - 5 * SEGMENT + 40)
+    rescue(writer, tmp_path / "new")
+    data = segment(tmp_path / "new", 5).read_bytes()
+    assert len(data) == SEGMENT
+    assert not any(data[last.physical_offset - 5 * SEGMENT :])
+    assert places(tmp_path / "new") == [each.physical_offset for each in writer.written[:-1]]
+
+
+def test_the_new_store_is_one_of_a_broker_that_stopped(writer: StoreWriter, tmp_path: Path) -> None:
+    (writer.root / "abort").touch()
+    lose(writer, writer.written[4])
+    rescue(writer, tmp_path / "new")
+    assert not (tmp_path / "new" / "abort").exists()
+    checkpoint = Checkpoint.read(tmp_path / "new" / "checkpoint")
+    assert checkpoint is not None
+    assert checkpoint.physic_msg_timestamp == writer.written[-1].store_timestamp
+    assert checkpoint.confirm_physical_offset <= writer.log.end
+
+
+def test_sound_segments_are_links_where_that_was_asked_for(writer: StoreWriter, tmp_path: Path) -> None:
+    lose(writer, writer.written[4])
+    report = rescue(writer, tmp_path / "new", link=True)
+    linked = [number for number in range(6) if segment(writer.root, number).samefile(segment(tmp_path / "new", number))]
+    assert linked == [1, 2, 3, 4]
+    assert details(report).linked == 4
+
+
+def test_times_of_segments_stay(writer: StoreWriter, tmp_path: Path) -> None:
+    lose(writer, writer.written[4])
+    for number in range(6):
+        os.utime(segment(writer.root, number), ns=(number * 10**9, number * 10**9))
+    segment(writer.root, 2).unlink()
+    rescue(writer, tmp_path / "new")
+    times = [segment(tmp_path / "new", number).stat().st_mtime_ns // 10**9 for number in range(6)]
+    assert times == [0, 1, 1, 3, 4, 5]
+
+
+@pytest.mark.parametrize("has_backup", [True, False])
+def test_configuration_that_is_no_json_is_exchanged(writer: StoreWriter, tmp_path: Path, has_backup: bool) -> None:
+    path = writer.root / "config" / "consumerOffset.json"
+    path.write_text('{"offsetTable":{"T@g":{0:3,1:2},"T@other":{0:')
+    if has_backup:
+        path.with_name("consumerOffset.json.bak").write_text(json.dumps({"offsetTable": {"T@g": {"0": 2, "1": 2}}}))
+    report = rescue(writer, tmp_path / "new")
+    table = json.loads((tmp_path / "new" / "config" / "consumerOffset.json").read_text())["offsetTable"]
+    assert table == {"T@g": {"0": 2 if has_backup else 3, "1": 2}}
+    assert any(note.startswith("config/consumerOffset.json was no whole JSON: ") for note in report.notes)
+
+
+def test_segments_of_no_one_size_are_refused(writer: StoreWriter, tmp_path: Path) -> None:
+    segment(writer.root, 3).rename(writer.root / "commitlog" / f"{3 * SEGMENT + 100:020d}")
+    with pytest.raises(StoreError, match="does not start a whole number of segments"):
+        run_rescue(RescueRequest(store=str(writer.root), out=str(tmp_path / "new")), Silence())
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_disk_that_is_too_small_is_named_before_anything_is_written(
+    writer: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.commands.job_plan._free", lambda _: 1000)
+    with pytest.raises(ConfigError, match=r"the disk is too small: .* are missing"):
+        run_rescue(RescueRequest(store=str(writer.root), out=str(tmp_path / "new")), Silence())
+    assert not (tmp_path / "new").exists()
+
+
+def test_more_damage_than_is_listed_is_filled_too(
+    writer: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.scan.segment_walk.MOST_BREAKS", 1)
+    lost = [writer.written[number] for number in (3, 6, 9, 14)]
+    for each in lost:
+        lose(writer, each)
+    report = rescue(writer, tmp_path / "new")
+    assert places(tmp_path / "new") == [each.physical_offset for each in writer.written if each not in lost]
+    assert details(report).filled_places == 4
