@@ -67,7 +67,7 @@ def arrow(
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise ConfigError("rocketlens.arrow needs pyarrow: pip install 'rocketlens[spark]'") from error
+        raise ConfigError("rocketlens.arrow needs pyarrow: pip install 'rocketlens[parquet]'") from error
 
     from spark_jobs.read.arrow_columns import arrow_schema
     from spark_jobs.read.log_ranges import find_ranges

@@ -100,8 +100,8 @@ def check_append(options: JobOptions) -> None:
     _check_options(options)
     if options["format"] not in TABLE_FORMATS:
         raise ConfigError(f"--format {options['format']}: a table is of {', '.join(TABLE_FORMATS)}")
-    extra = options["format"] if options["format"] in LIBRARIES else "spark"
-    for library in ("pyarrow", "fsspec"):
+    extra = options["format"] if options["format"] in LIBRARIES else "parquet"
+    for library in ("fsspec", *(() if options["format"] in ("csv", "jsonl", "ndjson") else ("pyarrow",))):
         if importlib.util.find_spec(library) is None:
             raise ConfigError(f"--to {options['out']}: a table needs {library}: pip install 'rocketlens[{extra}]'")
     if options["format"] != ICEBERG and (options["catalog"] or options["name"]):

@@ -228,7 +228,7 @@ def _rows(output_format: str, path: Path | None) -> Rows:
 
         return ParquetRows(path)
     except ImportError as error:
-        raise ConfigError("--format parquet needs pyarrow: pip install 'rocketlens[spark]'") from error
+        raise ConfigError("--format parquet needs pyarrow: pip install 'rocketlens[parquet]'") from error
     except OSError as error:
         if path is not None:
             with contextlib.suppress(OSError):

@@ -55,7 +55,7 @@ def file_system(url: str, storage: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs  # comes with the extra, and only URLs need it
     except ImportError as error:
-        raise ConfigError("a URL needs fsspec: pip install 'rocketlens[spark]'") from error
+        raise ConfigError("a URL needs fsspec: pip install 'rocketlens[s3]', or [gs], or [hdfs]") from error
     options = json.loads(storage or "{}")
     keep_secrets(options)
     try:

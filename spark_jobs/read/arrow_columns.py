@@ -8,15 +8,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from storage.columns.message_columns import Columns
-from storage.columns.names import KINDS, OPTIONAL, ColumnKind
+from storage.columns.names import FIRST_TIME, KINDS, LAST_TIME, OPTIONAL, ColumnKind
 from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, Texts
 
 MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
-FIRST_TIME: Final = -62_135_424_000_000
-LAST_TIME: Final = 253_402_214_399_999
-"""From 0001-01-03 to 9999-12-30, in ms: what Python has a date for in every time zone. Beyond, a time is null: for one
-message's, which its client chose, Spark, pandas, DuckDB and Polars would fail at all that stands beside it."""
 
 _TYPES: Final[dict[ColumnKind, Any]] = {
     ColumnKind.INT: pa.int32(),

@@ -1,14 +1,11 @@
-"""Read one stretch of the log for Spark: batches of messages, or what of it is damaged."""
+"""Read one stretch of the log: blocks of columns, batches of Arrow, or what of it is damaged."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from protocol.errors import CorruptRecord
 from protocol.printable import one_line
-from spark_jobs.read.arrow_columns import record_batch
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem
 from storage.amounts import counted
 from storage.columns.body_content import BodyContent
@@ -19,6 +16,9 @@ from storage.columns.texts import Texts
 from storage.columns.wanted import Wanted
 from storage.log.damaged_ranges import DamagedRange, reason_of
 from storage.patterns.mask import hidden_sentence
+
+if TYPE_CHECKING:  # an export into other formats than Parquet does without
+    import pyarrow as pa
 
 MOST_REPORTED: Final = 5
 """Places of damage of one stretch that are reported one by one."""
@@ -99,17 +99,19 @@ def _not_split(rows: MessageRows) -> Iterator[tuple[None, MessageRows]]:
 def read_messages(
     range_: LogRange,
     wanted: Wanted,
-    schema: pa.Schema,
+    schema: "pa.Schema",
     *,
     fails_fast: bool,
     masked: Sequence[str] = (),
     notify: Notify | None = None,
     note: Callable[[str], None] | None = None,
-) -> Iterator[pa.RecordBatch]:
+) -> "Iterator[pa.RecordBatch]":
     """Batches of the messages of a stretch, without what rules hide of them (:mod:`protocol.mask`).
 
     Damage that is passed over is named by `notify`, and what had to be hidden whole by `note`; else on stderr.
     """
+    from spark_jobs.read.arrow_columns import record_batch  # as above
+
     mask = read_mask(masked) if masked else None
     names = schema.names if mask is None else mask.reading(schema.names)
     reader = RangeReader(range_, wanted, names, fails_fast=fails_fast)

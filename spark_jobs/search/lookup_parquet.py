@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME, arrow_schema
-from storage.columns.names import JSON_NAMES, KINDS
+from spark_jobs.read.arrow_columns import arrow_schema
+from storage.columns.names import FIRST_TIME, JSON_NAMES, KINDS, LAST_TIME
 
 _MORE: Final = {"found_by": "foundBy", "message_id": "messageId", "offset_message_id": "offsetMessageId"}
 """Columns that an export does not have, and their names in JSON."""

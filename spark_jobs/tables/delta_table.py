@@ -21,7 +21,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from protocol.errors import ConfigError
 from spark_jobs.places.file_systems import said
-from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME, MICROSECONDS, arrow_schema
+from spark_jobs.read.arrow_columns import MICROSECONDS, arrow_schema
 from spark_jobs.tables.compact_files import DATA_DIRECTORY, RunAll
 from spark_jobs.tables.lake_options import delta_options
 from spark_jobs.tables.lake_runs import Winner
@@ -34,6 +34,7 @@ from spark_jobs.tables.table import (
     read_commit,
 )
 from spark_jobs.tables.table_names import DATE, TOPIC
+from storage.columns.names import FIRST_TIME, LAST_TIME
 
 COMMIT: Final = "rocketlens.commit"
 APPLICATION: Final = "rocketlens"

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from protocol.errors import ConfigError
-from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME
 from spark_jobs.tables.days import DAY_MILLISECONDS, EPOCH
 from spark_jobs.tables.table_names import DATE, TOPIC
 from storage.columns.message_columns import numbers_of, topics_of
+from storage.columns.names import FIRST_TIME, LAST_TIME
 from storage.columns.rows import MessageRows
 from storage.columns.texts import RepeatedTexts, Texts
 

@@ -52,6 +52,11 @@ JSON_NAMES: Final = {
 OPTIONAL: Final = frozenset({"unique_key", "tags", "body", "body_error"})
 """Columns that may be empty."""
 
+FIRST_TIME: Final = -62_135_424_000_000
+LAST_TIME: Final = 253_402_214_399_999
+"""From 0001-01-03 to 9999-12-30, in ms: what Python has a date for in every time zone. Beyond, a time is null: for one
+message's, which its client chose, Spark, pandas, DuckDB and Polars would fail at all that stands beside it."""
+
 PROPERTIES_OF: Final = {"keys": "KEYS", "tags": "TAGS", "unique_key": "UNIQ_KEY"}
 
 

@@ -128,12 +128,14 @@ def test_neither_spark_nor_a_jvm_is_loaded(g1_store: Path) -> None:
     assert ended.stdout == "\n", ended.stderr
 
 
-@pytest.mark.parametrize(("call", "package"), [("arrow('x')", "pyarrow"), ("spark()", "pyspark")])
-def test_what_is_not_installed_is_named(call: str, package: str) -> None:
+@pytest.mark.parametrize(
+    ("call", "package", "extra"), [("arrow('x')", "pyarrow", "parquet"), ("spark()", "pyspark", "spark")]
+)
+def test_what_is_not_installed_is_named(call: str, package: str, extra: str) -> None:
     code = f"import sys; sys.modules[{package!r}] = None; import rocketlens; rocketlens.{call}"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     said = ended.stderr.splitlines()[-1]
-    assert said.endswith(f"needs {package}: pip install 'rocketlens[spark]'")
+    assert said.endswith(f"needs {package}: pip install 'rocketlens[{extra}]'")
 
 
 def test_spark_without_a_session_says_so() -> None:

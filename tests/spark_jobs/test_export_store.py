@@ -213,18 +213,26 @@ class TestTable:
         assert f"pip install 'rocketlens[{format_}]'" in outcome.errors
         assert requests == []
 
-    @pytest.mark.parametrize(("format_", "extra"), [("jsonl", "spark"), ("delta", "delta")])
-    @pytest.mark.parametrize("missing", ["pyarrow", "fsspec"])
+    @pytest.mark.parametrize(
+        ("format_", "extra", "missing"),
+        [
+            ("jsonl", "parquet", "fsspec"),
+            ("parquet", "parquet", "fsspec"),
+            ("parquet", "parquet", "pyarrow"),
+            ("delta", "delta", "fsspec"),
+            ("delta", "delta", "pyarrow"),
+        ],
+    )
     def test_what_every_table_needs_is_named_where_it_is_missing(
-        self, requests: list[TableRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str,
-        format_: str, extra: str,
+        self, requests: list[TableRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str, extra: str,
+        missing: str,
     ) -> None:  # fmt: skip
         monkeypatch.setattr(
             "spark_jobs.export_store.importlib.util.find_spec", lambda name: None if name == missing else name
         )
         outcome = rocketlens("export", tmp_path / "none", "--format", format_, "--to", tmp_path / "table")
         assert outcome.code == 2
-        assert f"a table needs {missing}: pip install 'rocketlens[{extra}]'" in outcome.errors
+        assert f"needs {missing}: pip install 'rocketlens[{extra}]'" in outcome.errors
         assert requests == []
 
     @pytest.mark.parametrize(

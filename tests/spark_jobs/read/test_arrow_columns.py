@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from column_rows import expected_rows
-from spark_jobs.read.arrow_columns import FIRST_TIME, LAST_TIME, MICROSECONDS, arrow_schema, record_batch
+from spark_jobs.read.arrow_columns import MICROSECONDS, arrow_schema, record_batch
 from spark_jobs.read.log_ranges import find_ranges
 from spark_jobs.read.read_range import RangeReader
-from storage.columns.names import KINDS
+from storage.columns.names import FIRST_TIME, KINDS, LAST_TIME
 from storage.columns.texts import RepeatedTexts, Texts
 from storage.columns.wanted import Wanted
 from store_writer import START_TIMESTAMP, StoreWriter
