@@ -66,7 +66,7 @@ COMMANDS: Final = {
     SHUFFLE: ("rebuild", "all", "{store}", "--out", "file://{out}", "--exchange", "shuffle", "--json"),
     EXPORT: ("export", "{store}", "--format", "parquet", "--out", "{out}", "--json"),
     SEARCH: ("search", "{store}", "--contains", "a text that no message has", "--exhaustive"),
-    VERIFY: ("verify", "{store}", "--work", "{work}", "--json"),
+    VERIFY: ("doctor", "{store}", "--deep", "--work", "{work}", "--json"),
 }
 """Each job's command; what is verified has an index and queues, which are then taken away again."""
 

@@ -20,6 +20,8 @@ class Later(NamedTuple):
     """``package.module:attribute``."""
     summary: str
     """Its line in the list of commands."""
+    is_hidden: bool = False
+    """Whether it is an earlier name, which is not listed."""
 
 
 class LazyGroup(click.Group):
@@ -31,7 +33,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, context: click.Context) -> list[str]:
         """All names, in order."""
-        return sorted(self._later)
+        return sorted(name for name, command in self._later.items() if not command.is_hidden)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """The command of a name, None if there is none."""

@@ -20,7 +20,7 @@ COMMANDS = {
     "completion": Later("broker.cli.completion:completion", "Print what a shell reads to complete commands."),
     "convert": Later("spark_jobs.convert_store:convert_store", "Make a plain store of one of DLedger's."),
     "diff": Later("broker.cli.diff:diff", "Compare the messages of two stores."),
-    "doctor": Later("broker.cli.doctor:doctor", "Say what is wrong with a store, and how to fix it."),
+    "doctor": Later("spark_jobs.doctor_store:doctor", "Say what is wrong with a store, and how to fix it."),
     "export": Later("spark_jobs.export_store:export_store", "Write the messages of a store into files."),
     "fetch": Later("spark_jobs.fetch_store:fetch_store", "Bring what was rebuilt behind a URL into a store."),
     "filter": Later("broker.cli.filter:filter_", "List the messages that a consumer with a filter would get."),
@@ -38,7 +38,7 @@ COMMANDS = {
     "space": Later("broker.cli.space:space", "Show what takes the disk, and until when there is room."),
     "tail": Later("broker.cli.tail:tail", "List the newest messages of a topic, and those that come."),
     "topics": Later("broker.cli.topics:topics", "List topics, or the queues of one: counts, offsets and times."),
-    "verify": Later("spark_jobs.verify_store:verify_store", "Check every message, queue unit and index entry."),
+    "verify": Later("spark_jobs.doctor_store:verify_store", "As `doctor --deep`.", is_hidden=True),
     "view": Later("broker.cli.view:view", "Show messages by their ids."),
 }
 """The bulk jobs' commands are defined beside the jobs, for spark-submit."""
@@ -57,7 +57,7 @@ CUT = "rocketlens: a file of the store became shorter, or cannot be read any mor
 @click.version_option(package_name="rocketlens", prog_name="rocketlens")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Find messages in Apache RocketMQ store directories, without a broker; export, rebuild, compact, verify them.
+    """Find messages in Apache RocketMQ store directories, without a broker; export, rebuild, compact, check them.
 
     Only `fetch`, and `rebuild` and `compact` without --out, change a store.
 
@@ -70,8 +70,8 @@ def main(context: click.Context) -> None:
     Exit codes: 0 found (or done, or stopped as asked); 1 not found (or serve cannot listen, or diff found a
     difference); 2 wrong usage, or disk full, or the limits of memory or open files are too low; 3 the store cannot be
     read or is in use by a broker, or the server does not answer, or a rebuild would lead to fewer messages than the
-    files that it replaces; 4 rebuilt, compacted or exported, but the log is damaged (or verify or doctor found
-    something wrong); 130 stopped with Ctrl-C; 141 output pipe closed, as by `| head`.
+    files that it replaces; 4 rebuilt, compacted or exported, but the log is damaged (or doctor found something
+    wrong); 130 stopped with Ctrl-C; 141 output pipe closed, as by `| head`.
     """
     if context.invoked_subcommand != SERVE:
         from storage.kernels.file_map import end_at_cut  # only where a command runs

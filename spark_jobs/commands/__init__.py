@@ -8,6 +8,7 @@ from typing import Final
 DOOR: Final = (
     "command_options",
     "command_run",
+    "show_diagnosis",
     "show_report",
     "time_options",
 )

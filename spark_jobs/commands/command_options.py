@@ -250,6 +250,15 @@ limit_option = click.option(
     help="List at most N findings of one kind in one file; the rest are only counted.",
 )
 
+doctor_options = _together(
+    click.option("--index-slots", type=COUNT, metavar="N", help="Slots of an index file."),
+    click.option("--index-entries", type=COUNT, metavar="N", help="Entries of an index file."),
+    delay_levels_option,
+    limit_option,
+    work_option("a temporary one"),
+    storage_option,
+)
+
 commit_log_option = click.option(
     "--commit-log",
     "commit_log_directories",

@@ -20,7 +20,6 @@ from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run.report import AnyReport
 from spark_jobs.tables.table_request import TableDetails
-from spark_jobs.verify.verify_request import VerifyDetails
 from storage.amounts import bytes_text, count_text, counted, duration_text, rate_text
 from storage.layout.store_layout import COMMIT_LOG, CONSUME_QUEUE
 
@@ -41,7 +40,7 @@ _VERBS: Final = {
     "convert": "converted",
     "rescue": "rescued",
     "fetch": "fetched",
-    "verify": "verified",
+    "verify": "read",
     "export": "exported",
 }
 
@@ -92,9 +91,7 @@ def report_lines(report: AnyReport) -> Iterator[str]:
 def _lines(report: AnyReport) -> Iterator[str]:
     details = report.details
     yield _head(report)
-    if isinstance(details, VerifyDetails):
-        yield from _findings(details)
-    elif isinstance(details, ExportDetails):
+    if isinstance(details, ExportDetails):
         yield f"{counted(details.parts, 'file')} of {details.format}, {bytes_text(details.part_bytes)}, and {MANIFEST}"
     elif isinstance(details, TableDetails):
         yield from _table(details)
@@ -254,15 +251,3 @@ def _damages(report: AnyReport) -> Iterable[str]:
     if count > MOST_REPORTED:
         listed = "" if report.more_damages else "; --json lists all"
         yield f"damage: and {count_text(count - MOST_REPORTED)} more{listed}"
-
-
-def _findings(details: VerifyDetails) -> Iterator[str]:
-    """What a verification found: numbers by kind, then the first places."""
-    if not details.counts:
-        yield "found: nothing that is wrong"
-        return
-    yield "found: " + ", ".join(f"{count_text(count)} {kind}" for kind, count in sorted(details.counts.items()))
-    yield from (f"found: {finding.sentence()}" for finding in details.findings[:MOST_REPORTED])
-    left = len(details.findings) + details.more_findings - MOST_REPORTED
-    if left > 0:
-        yield f"found: and {count_text(left)} more" + ("" if details.more_findings else "; --json lists all")

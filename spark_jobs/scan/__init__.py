@@ -3,6 +3,7 @@
 from typing import Final
 
 DOOR: Final = (
+    "damage",
     "log_end",
     "probe_store",
     "scan_log",

@@ -1,12 +1,15 @@
 """The kinds of damage that a scan finds in a log, each with what was expected there and what is."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from spark_jobs.run.report import Damage
 from storage.doctor.words import damaged_record
 from storage.log.damaged_ranges import ZEROS
 
-__all__ = ["ZEROS", "behind_end", "missing_segment", "total_length", "unreadable"]
+MISSING: Final = "a segment"
+
+__all__ = ["MISSING", "ZEROS", "behind_end", "missing_segment", "total_length", "unreadable"]
 
 
 def unreadable(path: str, physical_offset: int, length: int, code: int) -> Damage:
@@ -16,7 +19,7 @@ def unreadable(path: str, physical_offset: int, length: int, code: int) -> Damag
 
 def missing_segment(path: str, physical_offset: int, length: int) -> Damage:
     """A stretch of the log that no file holds; `path` is the directory."""
-    return Damage(path, physical_offset, length, "a segment", "no file")
+    return Damage(path, physical_offset, length, MISSING, "no file")
 
 
 def behind_end(path: str, physical_offset: int, length: int) -> Damage:

@@ -18,11 +18,12 @@ from spark_jobs.places.remote_tree import local_copy, named_as
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.verify.check_index_shape import CheckedFile
-from spark_jobs.verify.findings import FILE, FINDINGS, MISSING_ENTRY, Discrepancies, FoundAt
 from spark_jobs.verify.index_image import NO_STRETCH, IndexStretch, rebuilt_stretch
+from spark_jobs.verify.left_findings import save_findings
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.match_entries import NO_TIME, Alignment, MatchedFile
 from storage.amounts import counted
+from storage.doctor.finding import Findings, FoundAt, Kind, Known
 from storage.index.index_copy import IndexCopy, count_entries, count_slots
 
 PHASE: Final = "check"
@@ -50,7 +51,7 @@ class CheckIndexTask(msgspec.Struct, frozen=True):
 
 
 class CheckedIndexFile(AttemptRecord):
-    """How many entries of a file are of which sort (`numbers`), and how many findings of which kind (`counts`).
+    """How many entries of a file are of which sort (`numbers`), and how many findings it left (`found`).
 
     Between them are the fields of its :class:`IndexStretch`, whose `ranks` and `offsets` are −1 where it covers no key.
     """
@@ -62,7 +63,7 @@ class CheckedIndexFile(AttemptRecord):
     ordered: bool
     leaves_out: bool
     numbers: dict[str, int]
-    counts: dict[str, int]
+    found: int
 
 
 class GapTask(msgspec.Struct, frozen=True):
@@ -88,10 +89,10 @@ class MissingKeys(msgspec.Struct, frozen=True):
     first: int
     last: int
 
-    def note(self, path: str, findings: Discrepancies, found: str) -> None:
+    def note(self, path: str, findings: Findings, found: str) -> None:
         """Note the finding."""
         expected = f"entries for {counted(self.count, 'key')} of the records at {self.first} to {self.last}"
-        findings.add(MISSING_ENTRY, FoundAt(path, physical_offset=self.first), expected, found, self.count)
+        findings.note(Kind.MISSING_ENTRY, FoundAt(path, physical_offset=self.first), expected, found, self.count)
 
 
 def check_index_file(task: CheckIndexTask) -> CheckedIndexFile:
@@ -99,23 +100,21 @@ def check_index_file(task: CheckIndexTask) -> CheckedIndexFile:
 
     def check(attempt: Attempt, notify: Notify) -> CheckedIndexFile:
         with local_copy(task.path, task.remote) as path:
-            findings = Discrepancies(task.limit, named_as(path, task.path))
+            findings = Findings("index-files", Known.READ, task.limit, named_as(path, task.path))
             stretch, numbers = _check(task, path, LogTable.read(attempt.work), findings)
         notify(numbers["entries"], numbers["entries"])
-        counts = findings.save(attempt.blocks(FINDINGS))
-        return cast("CheckedIndexFile", {"path": task.path, **stretch._asdict(), "numbers": numbers, "counts": counts})
+        found = save_findings(findings.listed(), attempt)
+        return cast("CheckedIndexFile", {"path": task.path, **stretch._asdict(), "numbers": numbers, "found": found})
 
     return run_attempt(task.work, task.name, check)
 
 
-def _check(
-    task: CheckIndexTask, path: Path, log: LogTable, findings: Discrepancies
-) -> tuple[IndexStretch, Counter[str]]:
+def _check(task: CheckIndexTask, path: Path, log: LogTable, findings: Findings) -> tuple[IndexStretch, Counter[str]]:
     try:
         copy = IndexCopy(path)
     except StoreError as error:
         if not (log.is_live and not path.exists()):  # otherwise the broker has just deleted it
-            findings.add(FILE, FoundAt(task.path), "an index file", str(error))
+            findings.note(Kind.FILE, FoundAt(task.path), "an index file", str(error))
         return NO_STRETCH, Counter()
     stretch = None if task.grows else rebuilt_stretch(copy, task.slots, task.previous, log)
     if stretch is not None:
@@ -124,7 +123,7 @@ def _check(
     slots = count_slots(copy, [task.slots])
     if not slots:
         expected = "an index file whose pointers lead from entry to entry"
-        findings.add(FILE, FoundAt(task.path), expected, f"{copy.size} bytes that no slot count explains")
+        findings.note(Kind.FILE, FoundAt(task.path), expected, f"{copy.size} bytes that no slot count explains")
         return NO_STRETCH, Counter()
     counts = count_entries(copy, slots, grows=task.grows)
     aligned = Alignment(MatchedFile(copy, counts, log), log, grows=task.grows)
@@ -143,7 +142,7 @@ def _begin(copy: IndexCopy, matched: MatchedFile) -> int:
     return true if true != NO_TIME and matched.wrong_times(true).size < wrong else said
 
 
-def _list_missing(path: str, aligned: Alignment, findings: Discrepancies) -> None:
+def _list_missing(path: str, aligned: Alignment, findings: Findings) -> None:
     """Note each run of keys that lie within the stretch that the file covers and have no entry."""
     missing = aligned.missing
     for run in np.split(missing, np.flatnonzero(np.diff(missing["rank"]) != 1) + 1):
@@ -151,7 +150,7 @@ def _list_missing(path: str, aligned: Alignment, findings: Discrepancies) -> Non
             offsets = run["physical_offset"]
             MissingKeys(int(run.size), int(offsets[0]), int(offsets[-1])).note(path, findings, "none")
     if aligned.ordered:
-        findings.more(MISSING_ENTRY, aligned.matched.more_unseen)
+        findings.more(Kind.MISSING_ENTRY, aligned.matched.more_unseen)
 
 
 def count_gap(task: GapTask) -> MissingKeys:

@@ -1,14 +1,13 @@
 """Compare header, slots, pointers and times of an index file with what follows from its entries and their records."""
 
 from collections.abc import Collection
-from typing import Final
 
 import numpy as np
 
-from spark_jobs.verify.findings import ENTRY, FILE, HEADER, REPEATED_ENTRY, SLOT, Discrepancies, FoundAt, field_position
 from spark_jobs.verify.log_table import Numbers
 from spark_jobs.verify.match_entries import NO_TIME, Alignment
-from storage.doctor.words import header_field
+from storage.doctor.finding import Findings, FoundAt, Kind
+from storage.doctor.words import HEADER_PLACES, field_position, header_field
 from storage.index.index_copy import IndexCopy, IndexCounts
 from storage.index.index_file import ENTRY_DTYPE
 from storage.kernels.indexes import (
@@ -21,15 +20,6 @@ from storage.kernels.indexes import (
     seconds_between,
 )
 
-HEADER_PLACES: Final = {
-    "begin_timestamp": 0,
-    "end_timestamp": 8,
-    "begin_physical_offset": 16,
-    "end_physical_offset": 24,
-    "slot_count": 32,
-    "index_count": 36,
-}
-
 
 class CheckedFile:
     """One file that is not as a rebuild makes it: its bytes, its counts, and its entries beside the keys of the log."""
@@ -39,7 +29,7 @@ class CheckedFile:
         copy: IndexCopy,
         counts: IndexCounts,
         aligned: Alignment,
-        findings: Discrepancies,
+        findings: Findings,
         previous: tuple[int, int] | None,
     ) -> None:
         """Nothing is checked yet; `previous`: end timestamp (ms) and end physical offset of the file before, if any."""
@@ -57,13 +47,15 @@ class CheckedFile:
 
     # --- entries ------------------------------------------------------------------------------------------------------
 
-    def _report_entry(self, number: int, field: str, expected: object, found: object = None, kind: str = ENTRY) -> None:
+    def _report_entry(
+        self, number: int, field: str, expected: object, found: object = None, kind: Kind = Kind.ENTRY
+    ) -> None:
         """Note that a field of an entry is wrong, or with no field all of it."""
         found = int(self._aligned.entries[field][number]) if found is None else found
         place, at = f"entry {number} {field}".strip(), self._entry_position(number, field)
         self._report(kind, place, at, expected, found, self._aligned.offset_of(number))
 
-    def _some(self, kind: str, numbers: Numbers) -> list[int]:
+    def _some(self, kind: Kind, numbers: Numbers) -> list[int]:
         """Return the numbers of wrong entries that are listed; the others are counted."""
         self._findings.more(kind, max(len(numbers) - self._limit, 0))
         listed: list[int] = numbers[: self._limit].tolist()
@@ -79,16 +71,18 @@ class CheckedFile:
         strays = aligned.strays
         if strays.size and not aligned.numbers["matched"]:
             found = f"{strays.size} of {self._counts.entries} entries, and none that does"
-            self._findings.add(FILE, FoundAt(self._copy.path), "no entry that belongs to no record of this log", found)
-            self._findings.more(ENTRY, int(strays.size) - 1)
+            self._findings.note(
+                Kind.FILE, FoundAt(self._copy.path), "no entry that belongs to no record of this log", found
+            )
+            self._findings.more(Kind.ENTRY, int(strays.size) - 1)
             strays = strays[:0]
-        for number in self._some(ENTRY, strays):
+        for number in self._some(Kind.ENTRY, strays):
             entry = aligned.entries[number]
             found = f"physical offset {entry['physical_offset']} with hash {entry['key_hash']}"
             self._report_entry(number, "", "a key of a record that is there", found)
-        for number in self._some(REPEATED_ENTRY, aligned.repeated):
+        for number in self._some(Kind.REPEATED_ENTRY, aligned.repeated):
             found = f"hash {aligned.entries['key_hash'][number]} once more"
-            self._report_entry(number, "", "each key of a record once", found, REPEATED_ENTRY)
+            self._report_entry(number, "", "each key of a record once", found, Kind.REPEATED_ENTRY)
 
     def _check_times(self, begin: int) -> None:
         """Check the time differences of all entries whose records are there."""
@@ -96,7 +90,7 @@ class CheckedFile:
         if wrong.size > 2 and 2 * wrong.size > self._matched.matches + len(self._aligned.paired):
             self._report_header("begin_timestamp", "a time from which those of the entries count", begin)
             return
-        for number in self._some(ENTRY, wrong):
+        for number in self._some(Kind.ENTRY, wrong):
             self._report_entry(number, "time_difference", seconds_between(begin, int(times[number])))
         self._check_first_time(begin)
 
@@ -128,10 +122,10 @@ class CheckedFile:
         for each in check.noted:
             if each.kind == BAD_SLOT:
                 position = INDEX_HEADER + SLOT_BYTES * each.number
-                self._report(SLOT, f"slot {each.number}", position, each.expected, each.found)
+                self._report(Kind.SLOT, f"slot {each.number}", position, each.expected, each.found)
             else:
                 self._report_entry(each.number, "previous", each.expected, each.found)
-        self._findings.more(SLOT, check.wrong - len(check.noted))
+        self._findings.more(Kind.SLOT, check.wrong - len(check.noted))
 
     def _recompute(self, wrong: Collection[int]) -> PointerCheck:
         """Find the wrong slots and pointers, taking the hashes of some entries for wrong, too."""
@@ -201,20 +195,20 @@ class CheckedFile:
         copy, slots, entries = self._copy, self._counts.slots, self._counts.entries
         if (copy.size - INDEX_HEADER - SLOT_BYTES * slots) % ENTRY_BYTES:
             expected = f"{INDEX_HEADER} bytes, {slots} slots and a number of whole entries"
-            self._findings.add(FILE, FoundAt(copy.path), expected, f"{copy.size} bytes")
+            self._findings.note(Kind.FILE, FoundAt(copy.path), expected, f"{copy.size} bytes")
         position = copy.first_data(self._entry_position(0), self._entry_position(1))
         if position >= 0 and not self._is_marked():
-            self._report(ENTRY, "entry 0", position, "zeros, or the mark of a compacted file", "other bytes")
+            self._report(Kind.ENTRY, "entry 0", position, "zeros, or the mark of a compacted file", "other bytes")
         position = copy.first_data(self._entry_position(entries + 1), copy.size)
         if position >= 0 and not self._aligned.grows:
-            self._report(ENTRY, "behind the last entry", position, "zeros", "other bytes")
+            self._report(Kind.ENTRY, "behind the last entry", position, "zeros", "other bytes")
 
     def _is_marked(self) -> bool:
         """Whether entry 0 is the mark of this file; its checksum may be wrong where an entry is that it is for."""
         mark = self._copy.mark(self._counts.slots)
         if mark is None or mark.entries > self._counts.entries:
             return False
-        return self._findings.counts[ENTRY] > 0 or self._copy.is_marked_truly(self._counts.slots)
+        return self._findings.counts[Kind.ENTRY] > 0 or self._copy.is_marked_truly(self._counts.slots)
 
     def _entry_position(self, number: int, field: str = "") -> int:
         start = INDEX_HEADER + SLOT_BYTES * self._counts.slots + ENTRY_BYTES * number
@@ -225,7 +219,7 @@ class CheckedFile:
         number = {"begin": 1, "end": self._counts.entries}.get(field.partition("_")[0], 0)
         has_record = 0 < number <= self._counts.entries and self._aligned.ordered
         offset = self._aligned.offset_of(number) if has_record else -1
-        self._report(HEADER, header_field(field), HEADER_PLACES[field], expected, found, offset)
+        self._report(Kind.HEADER, header_field(field), HEADER_PLACES[field], expected, found, offset)
 
-    def _report(self, kind: str, place: str, position: int, expected: object, found: object, offset: int = -1) -> None:
-        self._findings.add(kind, FoundAt(self._copy.path, place, position, offset), expected, found)
+    def _report(self, kind: Kind, place: str, position: int, expected: object, found: object, offset: int = -1) -> None:
+        self._findings.note(kind, FoundAt(self._copy.path, place, position, offset), expected, found)

@@ -22,12 +22,13 @@ from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.verify.clean_front import CleanFront, FrontCheck
 from spark_jobs.verify.diagnose_queue import QueueDiagnosis
 from spark_jobs.verify.ext_units import ExtUnits
-from spark_jobs.verify.findings import FILE, FINDINGS, Discrepancies, FoundAt
+from spark_jobs.verify.left_findings import save_findings
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.unit_compare import UnitComparison
 from spark_jobs.verify.unit_files import UnitFiles
 from storage.build.queue_file_writer import QueueFileWriter
 from storage.build.queue_plan import QueueKey
+from storage.doctor.finding import Finding, Findings, FoundAt, Kind, Known
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
@@ -87,10 +88,10 @@ class CheckQueuesTask(msgspec.Struct, frozen=True):
 
 
 class CheckedQueues(AttemptRecord):
-    """The queues of a bundle: tree, topic, queue id and numbers of each; `counts` of what is wrong, by kind."""
+    """The queues of a bundle: tree, topic, queue id and numbers of each, and how many findings it left (`found`)."""
 
     queues: list[list[Any]]
-    counts: dict[str, int]
+    found: int
 
 
 def check_queue_units(task: CheckQueuesTask) -> CheckedQueues:
@@ -104,11 +105,11 @@ def check_queue_units(task: CheckQueuesTask) -> CheckedQueues:
             copy = HollowCopy(task.tree, root)
         elif task.tree is not None:
             task.tree.fetch(root)
-        findings = Discrepancies(task.limit, named_as(root, task.store))
+        findings: list[Finding] = []
         places = QueuePlaces(root, attempt.partial, copy)
         queues = _check_bundle(task, places, LogTable.read(attempt.work), findings, notify)
         shutil.rmtree(attempt.partial)
-        return {"queues": queues, "counts": findings.save(attempt.blocks(FINDINGS))}
+        return {"queues": queues, "found": save_findings(findings, attempt)}
 
     return run_attempt(task.work, task.name, check)
 
@@ -127,14 +128,14 @@ class QueuePlaces(NamedTuple):
 
 
 def _check_bundle(
-    task: CheckQueuesTask, places: QueuePlaces, log: LogTable, findings: Discrepancies, notify: Notify
+    task: CheckQueuesTask, places: QueuePlaces, log: LogTable, findings: list[Finding], notify: Notify
 ) -> list[list[Any]]:
     """Check the queues of a bundle side by side."""
     queues: dict[QueueKey, QueueCheck] = {}
 
     def queue_of(key: QueueKey) -> QueueCheck:
         if key not in queues:
-            queues[key] = QueueCheck(task, places, key, log, findings)
+            queues[key] = QueueCheck(task, places, key, log)
         return queues[key]
 
     units = held = 0
@@ -150,18 +151,19 @@ def _check_bundle(
         notify(units, units)
     for names in task.existing:
         queue_of(QueueKey(*names))
-    return [[key.tree, key.topic, key.queue_id, queues[key].finish()] for key in sorted(queues)]
+    numbers = [[key.tree, key.topic, key.queue_id, queues[key].finish()] for key in sorted(queues)]
+    findings += (each for key in sorted(queues) for each in queues[key].findings.listed())
+    return numbers
 
 
 class QueueCheck:
     """One queue: its messages as they come, held against its files."""
 
-    def __init__(
-        self, task: CheckQueuesTask, places: QueuePlaces, key: QueueKey, log: LogTable, findings: Discrepancies
-    ) -> None:
+    def __init__(self, task: CheckQueuesTask, places: QueuePlaces, key: QueueKey, log: LogTable) -> None:
         """Nothing is checked yet."""
+        self.findings = Findings("queues", Known.READ, task.limit, named_as(places.root, task.store))
         self._root, self._kept = places.root, places.kept / key.path
-        self._task, self._key, self._log, self._findings = task, key, log, findings
+        self._task, self._key, self._log = task, key, log
         self._is_batch = key.tree == BATCH_CONSUME_QUEUE
         kind = (BATCH_UNIT_DTYPE, UNITS_OF_BATCHES) if self._is_batch else (UNIT_DTYPE, UNITS_OF_PLAIN)
         self.files = UnitFiles(places.root / key.path, *kind, places.fill)
@@ -200,7 +202,7 @@ class QueueCheck:
         if self._task.ext and not (self._is_batch or is_light):
             extension = ExtUnits(Path(self._root, CONSUME_QUEUE_EXT, self._key.topic, str(self._key.queue_id)))
         comparison = UnitComparison(
-            self.files, extension, self._log, self._findings, is_schedule=self._key.topic == SCHEDULE_TOPIC
+            self.files, extension, self._log, self.findings, is_schedule=self._key.topic == SCHEDULE_TOPIC
         )
         diagnosis = QueueDiagnosis(
             UnitFiles(self._kept, self._message, ""),
@@ -215,5 +217,5 @@ class QueueCheck:
         for files in (self.files, *([extension.files] if extension else [])):
             for (path, expected), found in files.problems.items():
                 if not self._log.is_live or os.path.exists(path):  # else a broker has just deleted it
-                    self._findings.add(FILE, FoundAt(path), expected, found)
+                    self.findings.note(Kind.FILE, FoundAt(path), expected, found)
         return {**numbers, "ext_units": comparison.ext_units, "other_delays": comparison.other_delays}

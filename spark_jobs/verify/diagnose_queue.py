@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 
 from spark_jobs.verify.clean_front import CleanFront
-from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, STRAY_UNIT, UNIT, FoundAt
 from spark_jobs.verify.log_table import Flags, Numbers
 from spark_jobs.verify.numbering import check_batches, check_numbers
 from spark_jobs.verify.unit_compare import UnitComparison
 from spark_jobs.verify.unit_files import UnitFiles, Units, are_zeros, runs_of
 from storage.amounts import counted
+from storage.doctor.finding import FoundAt, Kind
 from storage.doctor.words import LEFT_OVER_UNIT, MISPLACED_UNIT
 from storage.queue.unit_struct import FILLER_SIZE
 
@@ -165,7 +165,7 @@ class QueueDiagnosis:
             return
         at = FoundAt(self._files.directory, physical_offset=offset)
         expected = f"{counted(count, 'unit')} from queue offset {number} on"
-        self._findings.add(MISSING_UNIT, at, expected, "none", count)
+        self._findings.note(Kind.MISSING_UNIT, at, expected, "none", count)
 
     def _judge_strays(self, start: int, stop: int, before: Units, following: Units, *, is_tail: bool = False) -> None:
         """Judge the units without a message from one place to another: count the sound ones, report the others.
@@ -191,12 +191,12 @@ class QueueDiagnosis:
                 explained |= flags
             for number, count in runs_of(zeros & ~explained) if not is_tail else ():
                 at = self._files.found_at(first + number, -1, count=count)
-                self._findings.add(UNIT, at, "units, for others follow", "zeros", count)
+                self._findings.note(Kind.UNIT, at, "units, for others follow", "zeros", count)
             words = LEFT_OVER_UNIT if is_tail else MISPLACED_UNIT
             for i in np.flatnonzero(~explained & ~zeros).tolist():
                 at = self._files.found_at(first + i, int(offsets[i]))
                 found = f"{words.found} (size {units['size'][i]}, tags code {units['tags_code'][i]})"
-                self._findings.add(STRAY_UNIT, at, words.expected, found)
+                self._findings.note(Kind.STRAY_UNIT, at, words.expected, found)
                 if len(self._strays) < MOST_NAMED:
                     self._strays.add(first + i)
 
@@ -252,7 +252,7 @@ class QueueDiagnosis:
             if shift and (goes_on or self._is_light):
                 at = self._files.found_at(place, int(self._offsets[message]))
                 expected, found = f"the message of queue offset {place}", f"that of queue offset {number}"
-                self._findings.add(SHIFTED_UNIT, at, expected, found)
+                self._findings.note(Kind.SHIFTED_UNIT, at, expected, found)
             self._shift = shift if goes_on else self._shift
 
     def _judge_numbers(self) -> None:

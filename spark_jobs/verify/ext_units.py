@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spark_jobs.verify.findings import field_position
 from spark_jobs.verify.log_table import Numbers
 from spark_jobs.verify.unit_files import UnitFiles, Units
 from storage.build.queue_ext_builder import END_MARKER
+from storage.doctor.words import field_position
 from storage.queue.consume_queue_ext import ADDRESS_BASE, HEAD, HEAD_DTYPE
 
 BYTE_DTYPE: Final = np.dtype([("byte", "u1")])

@@ -8,9 +8,9 @@ from pathlib import Path
 from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.verify.check_index_file import CheckedIndexFile, GapTask, count_gap
-from spark_jobs.verify.findings import FILE, REPEATED_ENTRY, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_request import IndexNumbers
+from storage.doctor.finding import Findings, FoundAt, Kind
 from storage.doctor.words import INDEX_DIRECTORY
 
 
@@ -20,7 +20,7 @@ def judge_index(
     directory: Path,
     summaries: Sequence[CheckedIndexFile],
     log: LogTable,
-    findings: Discrepancies,
+    findings: Findings,
 ) -> IndexNumbers:
     """Report what is wrong between the files of a directory; return the sums for the report."""
     sums = Counter[str]()
@@ -65,7 +65,7 @@ def _excused(beside: Sequence[CheckedIndexFile]) -> int:
     return min(each["numbers"].get("matched", 0) for each in beside)
 
 
-def _report_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Discrepancies) -> None:
+def _report_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Findings) -> None:
     """Report entries that are in two files.
 
     Only those of one record may be: a broker that recovers puts the entries of the last record once more.
@@ -84,15 +84,15 @@ def _report_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], 
                     expected = f"entries of records behind physical offset {last}"
                     found = f"{count} that {Path(before['path']).name} has, too"
                     at = FoundAt(summary["path"], physical_offset=offset)
-                    findings.add(REPEATED_ENTRY, at, expected, found, count)
+                    findings.note(Kind.REPEATED_ENTRY, at, expected, found, count)
         before = summary
 
 
-def _report_directories(directory: Path, findings: Discrepancies) -> None:
+def _report_directories(directory: Path, findings: Findings) -> None:
     """Report directories whose names are numbers: with one among its files a broker does not load the index."""
     try:
         found = [entry.path for entry in os.scandir(directory) if entry.name.isdecimal() and entry.is_dir()]
     except OSError:
         return
     for path in sorted(found):
-        findings.add(FILE, FoundAt(path), *INDEX_DIRECTORY)
+        findings.note(Kind.FILE, FoundAt(path), *INDEX_DIRECTORY)

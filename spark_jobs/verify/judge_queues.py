@@ -10,12 +10,12 @@ from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
 from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask
-from spark_jobs.verify.findings import FILE, MISSING_UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.queue_parts import Parts, queue_entries
 from spark_jobs.verify.verify_request import QueueNumbers
 from storage.amounts import counted
 from storage.build.queue_plan import QueueKey, QueuePlan
+from storage.doctor.finding import Findings, FoundAt, Kind
 from storage.layout.store_layout import CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 MOST_NAMED: Final = 20
@@ -75,7 +75,7 @@ def deal_tree(tree: RemoteTree, bundles: int, apart: Collection[QueueName]) -> l
 
 
 def judge_queues(
-    plan: QueuePlan, summaries: Sequence[CheckedQueues], log: LogTable, findings: Discrepancies
+    plan: QueuePlan, summaries: Sequence[CheckedQueues], log: LogTable, findings: Findings
 ) -> tuple[QueueNumbers, list[str]]:
     """Report what queues lack at their ends; return the sums for the report, and notes."""
     queues = [(QueueKey(*names), Counter[str](counts)) for summary in summaries for *names, counts in summary["queues"]]
@@ -93,10 +93,10 @@ def judge_queues(
         elif missing:
             at = FoundAt(plan.root / key.path, physical_offset=counts["first_missing"])
             found = "the end of the queue" if key in plan.existing else "no such queue"
-            findings.add(MISSING_UNIT, at, f"{counted(missing, 'unit')} at the end", found, missing)
+            findings.note(Kind.MISSING_UNIT, at, f"{counted(missing, 'unit')} at the end", found, missing)
     for key in sorted(plan.misplaced):
         expected = "a queue of the kind that topics.json gives its topic, as a broker needs to start"
-        findings.add(FILE, FoundAt(plan.root / key.path), expected, f"one in {key.tree}")
+        findings.note(Kind.FILE, FoundAt(plan.root / key.path), expected, f"one in {key.tree}")
     sums.update(queues=len(queues), deleted_topics=unknown.total())
     numbers = QueueNumbers(**{name: sums[name] for name in QueueNumbers.__struct_fields__})
     return numbers, list(_notes(sums, unknown))

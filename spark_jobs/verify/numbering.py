@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spark_jobs.verify.findings import QUEUE_OFFSET, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable, Numbers
 from spark_jobs.verify.unit_files import Units
+from storage.doctor.finding import Findings, FoundAt, Kind
 
 PIECE: Final = 1 << 16
 
@@ -24,11 +24,11 @@ class OutOfOrder(NamedTuple):
     found: int
     is_sure: bool
 
-    def note(self, log: LogTable, findings: Discrepancies) -> None:
+    def note(self, log: LogTable, findings: Findings) -> None:
         """Note the finding."""
         path, position = log.where(self.physical_offset)
         at = FoundAt(path, "record", position, self.physical_offset)
-        findings.add(QUEUE_OFFSET, at, f"queue offset {self.expected}", str(self.found))
+        findings.note(Kind.QUEUE_OFFSET, at, f"queue offset {self.expected}", str(self.found))
 
 
 def check_numbers(
@@ -56,7 +56,7 @@ def check_numbers(
 
 
 def check_batches(
-    read: Callable[[int, int], Units], count: int, following: int, before: int, log: LogTable, findings: Discrepancies
+    read: Callable[[int, int], Units], count: int, following: int, before: int, log: LogTable, findings: Findings
 ) -> None:
     """Check batches, whose messages `read` gives: each begins where the one before ends, or the queue starts over."""
     for first in range(0, count, PIECE):

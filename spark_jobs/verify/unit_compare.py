@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 
 from spark_jobs.verify.ext_units import ExtUnits
-from spark_jobs.verify.findings import EXT_UNIT, UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import Flags, LogTable, Numbers
 from spark_jobs.verify.unit_files import UnitFiles, Units, are_zeros, runs_of
+from storage.doctor.finding import Findings, FoundAt, Kind
 from storage.doctor.words import lost_units, unit_name
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 
@@ -26,7 +26,7 @@ class UnitComparison:
         files: UnitFiles,
         extension: ExtUnits | None,
         log: LogTable,
-        findings: Discrepancies,
+        findings: Findings,
         *,
         is_schedule: bool = False,
     ) -> None:
@@ -59,7 +59,7 @@ class UnitComparison:
         """All units have been seen: delivery times that differ alike follow from other delay levels."""
         for place, offset, expected, found in self._delayed:
             if self._delays[found - expected] == 1 and self._compared > 1:
-                self.findings.add(UNIT, self.files.found_at(place, offset, "tags_code"), expected, found)
+                self.findings.note(Kind.UNIT, self.files.found_at(place, offset, "tags_code"), expected, found)
         self.other_delays = sum(count for count in self._delays.values() if count >= 2 or self._compared == 1)
 
     def _are_other_delays(self, place: int, expected: Units, found: Units) -> Flags:
@@ -88,7 +88,7 @@ class UnitComparison:
                 continue
             offset = int(expected["physical_offset"][i])
             at = FoundAt(wrong.path, f"of {unit_name(place + i)}, {wrong.field}", wrong.position, offset)
-            self.findings.add(EXT_UNIT, at, wrong.expected, wrong.found)
+            self.findings.note(Kind.EXT_UNIT, at, wrong.expected, wrong.found)
         return are_addresses
 
     def _report_zeros(self, place: int, expected: Units, zeros: Flags) -> None:
@@ -96,7 +96,7 @@ class UnitComparison:
             zeros = zeros & (expected["physical_offset"] >= self.log.expired_below())
         for first, count in runs_of(zeros):
             at = self.files.found_at(place + first, int(expected["physical_offset"][first]), count=count)
-            self.findings.add(UNIT, at, *lost_units(count), count)
+            self.findings.note(Kind.UNIT, at, *lost_units(count), count)
 
     def _report(self, place: int, field: str, unit: np.void, expected: int, found: int) -> None:
-        self.findings.add(UNIT, self.files.found_at(place, int(unit["physical_offset"]), field), expected, found)
+        self.findings.note(Kind.UNIT, self.files.found_at(place, int(unit["physical_offset"]), field), expected, found)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import StoreError
-from spark_jobs.verify.findings import FoundAt, field_position
-from storage.doctor.words import file_faults, unit_name
+from storage.doctor.finding import FoundAt
+from storage.doctor.words import field_position, file_faults, unit_name
 from storage.files.mapped_file import list_segment_files, open_read_only
 from storage.index.index_copy import data_extents
 

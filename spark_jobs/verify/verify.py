@@ -42,9 +42,9 @@ from spark_jobs.verify.check_index_file import (
     check_index_file,
 )
 from spark_jobs.verify.check_queue_units import REST, CheckedQueues, CheckQueuesTask, check_queue_units
-from spark_jobs.verify.findings import FINDINGS, TOTAL_LIMIT, Discrepancies, load_findings
 from spark_jobs.verify.judge_index import judge_index
 from spark_jobs.verify.judge_queues import CheckOptions, check_tasks, judge_queues
+from spark_jobs.verify.left_findings import FINDINGS, TOTAL_LIMIT, load_findings
 from spark_jobs.verify.queue_parts import (
     CheckedPart,
     CheckPartTask,
@@ -57,6 +57,7 @@ from spark_jobs.verify.verify_log import judge_log, scan_readable
 from spark_jobs.verify.verify_request import LogNumbers, VerifyDetails, VerifyRequest
 from storage.amounts import counted
 from storage.build.queue_plan import QueuePlan
+from storage.doctor.finding import Finding, Findings, Known, capped, counts_of
 from storage.files.own_directories import temporary_directory
 from storage.layout.delay_levels import parse_delay_levels
 
@@ -118,7 +119,9 @@ class Verification:
         last_base, index_tasks = self._probe()
         scans = self._scan(last_base)
         verdict = judge_log(self._run, self._work, source, scans, request.limit)
-        log, findings = verdict.table, verdict.findings
+        log = verdict.table
+        of_index = Findings("index-files", Known.READ, request.limit, source.named)
+        of_queues = Findings("queues", Known.READ, request.limit, source.named)
         log.write(self._work)
         bundles = bundle_count(source.size)
         scanned = verdict.scans if self._is_compared else []
@@ -132,12 +135,11 @@ class Verification:
         first, behind = len(index_tasks), len(index_tasks) + len(queue_tasks)
         rests = rest_tasks(queue_tasks, parts, cast("list[CheckedPart]", done[behind:]), trees)
         joined = self._run_phase(Phase(REST, len(rests), "entries"), rests, check_queue_units) if rests else []
-        files, of_queues = cast("list[CheckedIndexFile]", done[:first]), cast("list[CheckedQueues]", done[first:behind])
-        of_queues += joined
-        checked: list[CheckedIndexFile | CheckedQueues] = [*files, *of_queues]
+        files = cast("list[CheckedIndexFile]", done[:first])
+        checked_queues = [*cast("list[CheckedQueues]", done[first:behind]), *joined]
         self._work.enter("gaps")
-        index = judge_index(self._run, self._work, source.layout.index, files, log, findings)
-        queues, notes = judge_queues(self._plan, of_queues, log, findings)
+        index = judge_index(self._run, self._work, source.layout.index, files, log, of_index)
+        queues, notes = judge_queues(self._plan, checked_queues, log, of_queues)
         if not self._is_compared:
             notes.insert(0, "no queue files: queues of RocksDB are not compared")
         if index.dropped:
@@ -146,7 +148,8 @@ class Verification:
                 f"compacted index files have no entry for up to {counted(index.dropped, 'key')}: repeated keys, or "
                 "those of topics that were left out",
             )
-        counts = self._collect(checked, findings)
+        of_driver = [each for found in (verdict.findings, of_index, of_queues) for each in found.listed()]
+        findings = capped([*of_driver, *self._left_by([*files, *checked_queues])], TOTAL_LIMIT)
         return Report(
             command="verify",
             store=request.store,
@@ -157,7 +160,7 @@ class Verification:
             units=queues.matched,
             steady_seconds=time.monotonic() - began,
             details=VerifyDetails(
-                clean=not counts,
+                clean=not findings,
                 log=LogNumbers(
                     segments=len(scans),
                     minimum=log.minimum,
@@ -169,9 +172,8 @@ class Verification:
                 ),
                 queues=queues,
                 index=index,
-                counts=counts,
-                findings=findings.listed[:TOTAL_LIMIT],
-                more_findings=sum(counts.values()) - len(findings.listed[:TOTAL_LIMIT]),
+                counts=dict(counts_of(findings)),
+                findings=findings,
             ),
             notes=[*source.problems, *map(source.named, self._plan.problems), *notes],
         )
@@ -232,12 +234,8 @@ class Verification:
         files = any(key.topic.startswith(LIGHT_PREFIX) for key in self._plan.existing)
         return self._plan.lmq if self._source.layout.rocksdb_queues is None else files
 
-    def _collect(
-        self, summaries: Sequence[CheckedIndexFile | CheckedQueues], findings: Discrepancies
-    ) -> dict[str, int]:
-        """Add what all tasks found to the findings, as far as it is listed; how much of each kind there is."""
+    def _left_by(self, summaries: Sequence[CheckedIndexFile | CheckedQueues]) -> Iterator[Finding]:
+        """What the tasks have found."""
         for summary in summaries:
-            findings.counts.update(summary["counts"])
-            if len(findings.listed) < TOTAL_LIMIT and summary["counts"]:
-                findings.listed += load_findings(block_file(self._work, summary, FINDINGS))
-        return dict(+findings.counts)
+            if summary["found"]:
+                yield from load_findings(block_file(self._work, summary, FINDINGS))

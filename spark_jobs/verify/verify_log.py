@@ -17,12 +17,13 @@ from spark_jobs.build.place_queues import log_extent
 from spark_jobs.places.remote_file import RemoteReadError
 from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.damage import MISSING
 from spark_jobs.scan.log_end import find_log_end
 from spark_jobs.scan.scan_segment import ScanSummary, ScanTask, scan_segment
 from spark_jobs.scan.segment_window import SegmentWindow
 from spark_jobs.scan.source import StoreSource
-from spark_jobs.verify.findings import FILE, RECORD, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
+from storage.doctor.finding import Findings, FoundAt, Kind, Known
 from storage.kernels import records as codes
 
 GROWING_SEGMENTS: Final = 2
@@ -84,7 +85,7 @@ class LogVerdict(msgspec.Struct, frozen=True):
     """
 
     table: LogTable
-    findings: Discrepancies
+    findings: Findings
     lag: int
     scans: Sequence[ScanSummary]
 
@@ -93,7 +94,7 @@ def judge_log(
     run: RunTasks, work: WorkDirectory, source: StoreSource, scans: Sequence[ScanSummary], limit: int
 ) -> LogVerdict:
     """Judge the summaries of all segments, in order."""
-    findings = Discrepancies(limit, source.named)
+    findings = Findings("log-end", Known.READ, limit, source.named)
     if source.is_live:  # a broker may have deleted the first segments, read before or not; one at least remains
         scans = scans[next((n for n, scan in enumerate(scans) if os.path.exists(scan["path"])), len(scans) - 1) :]
     log_end = find_log_end(scans, None)
@@ -102,15 +103,16 @@ def judge_log(
     damages = [damage for damage in log_end.damages if damage.physical_offset < end or not source.is_live]
     unreadable = {scan["path"]: scan["problem"] for scan in scans if scan["problem"]}
     for path, problem in unreadable.items():
-        findings.add(FILE, FoundAt(path), "a segment", problem)
+        findings.note(Kind.FILE, FoundAt(path), MISSING, problem)
     bases = {scan["path"]: scan["base"] for scan in scans}
     for damage in damages:
         offset = damage.physical_offset
         if damage.path not in unreadable:
             at = FoundAt(damage.path, position=offset - bases.get(damage.path, offset + 1), physical_offset=offset)
             found = f"{damage.found} ({damage.length} bytes passed over)"
-            findings.add(RECORD, at, damage.expected, found)
-    findings.more(RECORD, log_end.more_damages)
+            kind = Kind.HOLE if damage.expected == MISSING else Kind.RECORD
+            findings.note(kind, at, damage.expected, found)
+    findings.more(Kind.RECORD, log_end.more_damages)
     table = LogTable(
         minimum=scans[0]["base"],
         end=end,

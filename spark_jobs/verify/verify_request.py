@@ -4,7 +4,7 @@ import msgspec
 
 from spark_jobs.run.engine import EngineOptions
 from spark_jobs.run.report import Details
-from spark_jobs.verify.findings import Discrepancy
+from storage.doctor.finding import Finding, Kind
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS
 
 
@@ -76,15 +76,14 @@ class IndexNumbers(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class VerifyDetails(Details, kw_only=True):
-    """The result of a verification: `counts` of findings by kind, of which `more_findings` are not listed."""
+    """The result of a verification: its findings, and how many there are of each kind in all."""
 
     clean: bool
     log: LogNumbers
     queues: QueueNumbers
     index: IndexNumbers
-    counts: dict[str, int]
-    findings: list[Discrepancy]
-    more_findings: int
+    counts: dict[Kind, int]
+    findings: list[Finding]
 
     @property
     def exit_code(self) -> int:

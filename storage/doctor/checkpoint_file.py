@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from protocol.errors import StoreError
-from storage.doctor.finding import CLEARED_BY_A_START, CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import CLEARED_BY_A_START, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.next_start import NextStart
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
@@ -17,24 +17,23 @@ MARGIN_MS = 60_000
 HARMLESS = "no fix is needed to serve the store"
 
 
-def check_checkpoint(
-    store: OpenedStore, samples: Sequence[Sample], start: NextStart | None = None
-) -> list[DoctorFinding]:
+def check_checkpoint(store: OpenedStore, samples: Sequence[Sample], start: NextStart | None = None) -> list[Finding]:
     """Check that the checkpoint exists, is complete, and is not ahead of log, queues or index.
 
     Where the next `start` would cut the log without a checkpoint, none is advised to remove it.
     """
-    findings, path = CheckFindings.of("checkpoint"), store.layout.checkpoint
+    findings, path = Findings("checkpoint"), store.layout.checkpoint
     try:
         checkpoint = Checkpoint.read(path)
     except StoreError as error:
         found = str(error).partition(": ")[2] or str(error)
         meaning = "a broker that starts here cannot know what was flushed"
-        findings.add(Severity.WARNING, path, found, meaning, _start_anew(store, start), position=0)
+        at, remedy = FoundAt(path, position=0), _start_anew(store, start)
+        findings.add(Kind.CHECKPOINT, Severity.WARNING, at, found, meaning, remedy)
         return findings.listed()
     if checkpoint is None:
         meaning = "after a crash a broker reads its whole log again, and deletes all index files"
-        findings.add(Severity.WARNING, path, "is missing", meaning, store.command("rebuild index"))
+        findings.add(Kind.CHECKPOINT, Severity.WARNING, path, "is missing", meaning, store.command("rebuild index"))
         return findings.listed()
     if samples:
         _check_times(store, checkpoint, max(sample.store_timestamp for sample in samples), start, findings)
@@ -51,7 +50,7 @@ def _start_anew(store: OpenedStore, start: NextStart | None) -> str:
 
 
 def _check_times(
-    store: OpenedStore, checkpoint: Checkpoint, newest: int, start: NextStart | None, findings: CheckFindings
+    store: OpenedStore, checkpoint: Checkpoint, newest: int, start: NextStart | None, findings: Findings
 ) -> None:
     """Report times that are later than the newest message's, or that are 0."""
     stated = {
@@ -63,18 +62,16 @@ def _check_times(
         if timestamp > newest + MARGIN_MS:
             found = f"{name} is {format_timestamp(timestamp)}, the newest message was stored {format_timestamp(newest)}"
             meaning = "it belongs to another log, or the log was cut: a broker's recovery may start too late"
-            _add(store, findings, Severity.WARNING, found, meaning, _start_anew(store, start), 8 * number)
+            _add(store, findings, found, meaning, _start_anew(store, start), 8 * number)
         elif timestamp < 0:
             found, meaning = (
                 f"{name} is {timestamp}",
                 "it is not a time: a broker's recovery starts at the first message",
             )
-            _add(store, findings, Severity.WARNING, found, meaning, HARMLESS, 8 * number)
+            _add(store, findings, found, meaning, HARMLESS, 8 * number)
 
 
-def _check_offsets(
-    store: OpenedStore, checkpoint: Checkpoint, start: NextStart | None, findings: CheckFindings
-) -> None:
+def _check_offsets(store: OpenedStore, checkpoint: Checkpoint, start: NextStart | None, findings: Findings) -> None:
     """Report physical offsets behind the end of the log."""
     stated = {
         "confirm_physical_offset": (checkpoint.confirm_physical_offset, 32),
@@ -87,17 +84,10 @@ def _check_offsets(
                 "the log was cut, or the checkpoint belongs to another one: a broker's recovery may start too late"
             )
             remedy = CLEARED_BY_A_START if store.state.has_crashed else _start_anew(store, start)
-            _add(store, findings, Severity.WARNING, found, meaning, remedy, position)
+            _add(store, findings, found, meaning, remedy, position)
 
 
-def _add(
-    store: OpenedStore,
-    findings: CheckFindings,
-    severity: Severity,
-    found: str,
-    meaning: str,
-    remedy: str,
-    position: int,
-) -> None:
+def _add(store: OpenedStore, findings: Findings, found: str, meaning: str, remedy: str, position: int) -> None:
     assert position < CHECKPOINT.size
-    findings.add(severity, store.layout.checkpoint, found, meaning, remedy, position=position)
+    at = FoundAt(store.layout.checkpoint, position=position)
+    findings.add(Kind.CHECKPOINT, Severity.WARNING, at, found, meaning, remedy)

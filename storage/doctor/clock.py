@@ -4,7 +4,7 @@ import itertools
 import time
 from collections.abc import Sequence
 
-from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import Finding, Findings, FoundAt, Kind, Known, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
 from storage.times import format_timestamp
@@ -16,9 +16,9 @@ AHEAD_MS = 24 * 60 * 60 * 1000
 REMEDY = "no fix is needed to serve the store: every message's own time is compared"
 
 
-def check_clock(store: OpenedStore, samples: Sequence[Sample]) -> list[DoctorFinding]:
+def check_clock(store: OpenedStore, samples: Sequence[Sample]) -> list[Finding]:
     """Report steps back between neighbouring samples, and times in the future."""
-    findings = CheckFindings.of("clock")
+    findings = Findings("clock", Known.SAMPLED)
     for before, after in itertools.pairwise(samples):
         step = before.store_timestamp - after.store_timestamp
         if step > TOLERATED_MS:
@@ -35,15 +35,9 @@ def check_clock(store: OpenedStore, samples: Sequence[Sample]) -> list[DoctorFin
     return findings.listed()
 
 
-def _add(store: OpenedStore, findings: CheckFindings, sample: Sample, found: str, meaning: str) -> None:
+def _add(store: OpenedStore, findings: Findings, sample: Sample, found: str, meaning: str) -> None:
     segment = store.commit_log.segment_of(sample.physical_offset)
     if segment is not None:
-        findings.add(
-            Severity.WARNING,
-            segment.file.path,
-            found,
-            meaning,
-            REMEDY,
-            position=sample.physical_offset - segment.base_offset,
-            physical_offset=sample.physical_offset,
-        )
+        position = sample.physical_offset - segment.base_offset
+        at = FoundAt(segment.file.path, position=position, physical_offset=sample.physical_offset)
+        findings.add(Kind.CLOCK, Severity.WARNING, at, found, meaning, REMEDY)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from protocol.errors import StoreError
 from storage.amounts import counted
-from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import Finding, Findings, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
 
 FILES = (
@@ -19,24 +19,25 @@ MOST_OFFSETS = 50_000
 """Consumer offsets that are looked at."""
 
 
-def check_config(store: OpenedStore) -> list[DoctorFinding]:
+def check_config(store: OpenedStore) -> list[Finding]:
     """Report files that are missing or cannot be read, topics without an entry, and offsets beyond their queues."""
-    findings, directory = CheckFindings.of("config"), store.layout.config
+    findings, directory = Findings("config"), store.layout.config
     if not directory.is_dir():
         meaning = "topics are taken from the queues, and groups start where their clients say"
-        findings.add(Severity.WARNING, directory, "is missing", meaning, "copy it from a slave or a backup")
+        remedy = "copy it from a slave or a backup"
+        findings.add(Kind.CONFIG, Severity.WARNING, directory, "is missing", meaning, remedy)
         return findings.listed()
     for problem in store.config.problems:
         path = _path_in(problem, directory)
         meaning = "its content is not known here, and a broker that starts reads the same file"
         remedy = "replace it with its .bak file, or copy it from a slave or a backup"
-        findings.add(Severity.WARNING, path, problem.removeprefix(path).lstrip(":, "), meaning, remedy)
+        findings.add(Kind.CONFIG, Severity.WARNING, path, problem.removeprefix(path).lstrip(":, "), meaning, remedy)
     unknown = [topic for topic in store.queues.topics() if topic not in store.config.topics]
     if unknown and store.config.topics:
         shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
         found = f"{counted(len(unknown), 'topic has', 'topics have')} queues but no entry: {shown}"
         meaning = "deleted topics, or light queues; they are served as they are"
-        findings.add(Severity.INFO, directory / "topics.json", found, meaning, "no fix is needed")
+        findings.add(Kind.CONFIG, Severity.INFO, directory / "topics.json", found, meaning, "no fix is needed")
     _check_offsets(store, findings)
     return findings.listed()
 
@@ -47,7 +48,7 @@ def _path_in(problem: str, directory: Path) -> str:
     return next((path for name in names if problem.startswith(path := str(directory / name))), str(directory))
 
 
-def _check_offsets(store: OpenedStore, findings: CheckFindings) -> None:
+def _check_offsets(store: OpenedStore, findings: Findings) -> None:
     """Groups that have consumed more than a queue ever had."""
     path = store.layout.config / "consumerOffset.json"
     left = MOST_OFFSETS
@@ -61,7 +62,8 @@ def _check_offsets(store: OpenedStore, findings: CheckFindings) -> None:
                 found = f"group {group} is at offset {offset} of {topic} {queue_id}, which ends at {end}"
                 meaning = "the queue lost messages, or the file is newer than the queues: the group is set back"
                 severity = Severity.INFO if store.state.is_live else Severity.WARNING
-                findings.add(severity, path, found, meaning, "mqadmin resetOffsetByTime, once a broker runs")
+                remedy = "mqadmin resetOffsetByTime, once a broker runs"
+                findings.add(Kind.CONSUMER_OFFSET, severity, path, found, meaning, remedy)
 
 
 def _end_of(store: OpenedStore, topic: str, queue_id: int) -> int | None:

@@ -7,17 +7,20 @@ log ended for the rebuild where a broker's start would cut it, as long as `abort
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from storage.doctor.finding import DoctorFinding
+from msgspec.structs import replace
+
+from storage.doctor.finding import INDEX as REBUILD_INDEX
+from storage.doctor.finding import QUEUES as REBUILD_QUEUES
+from storage.doctor.finding import Finding
 from storage.doctor.opened_store import OpenedStore
 from storage.layout.backup_names import replaced_at
 from storage.layout.store_layout import CONSUME_QUEUE, INDEX
 
-MADE_BY: Final = {"rebuild queues": CONSUME_QUEUE, "rebuild index": INDEX}
+MADE_BY: Final = {REBUILD_QUEUES: CONSUME_QUEUE, REBUILD_INDEX: INDEX}
 """What each command replaces in a store."""
 
 OF_THE_LOG: Final = ("liveness", "index-reach", "queue-reach")
@@ -27,7 +30,7 @@ TOLERATED_SECONDS: Final = 1.0
 """Names of backups are whole seconds."""
 
 
-def without_repeated_advice(store: OpenedStore, findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
+def without_repeated_advice(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:
     """Exchange the remedy of findings that a rebuild has just left; all others stay as they are."""
     done = {
         store.command(command): moment

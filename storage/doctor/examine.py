@@ -1,21 +1,23 @@
 """The whole examination: open a store, run every check, put the findings in order."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from storage.doctor.checkpoint_file import check_checkpoint
 from storage.doctor.clock import check_clock
 from storage.doctor.config_files import check_config
 from storage.doctor.coverage import Coverage, picture_coverage
 from storage.doctor.done_before import without_repeated_advice
-from storage.doctor.finding import DoctorFinding, Severity
+from storage.doctor.finding import Finding, Known, Severity, with_command
 from storage.doctor.index_health import IndexFileHealth, check_index_files, measure_index_files
 from storage.doctor.index_reach import check_index_reach, indexed_ranges, measure_index_reach
 from storage.doctor.liveness import check_liveness
 from storage.doctor.log_end import check_log_end
-from storage.doctor.next_start import check_next_start, foretell_start, safe_advice
+from storage.doctor.next_start import NextStart, check_next_start, foretell_start, safe_advice
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.queue_reach import check_queue_reach, measure_reach
 from storage.doctor.queues import check_queues
@@ -47,13 +49,47 @@ class Diagnosis:
     next_starts: tuple[LogOutcome, ...]
     index_files: tuple[IndexFileHealth, ...]
     coverage: Coverage
-    findings: tuple[DoctorFinding, ...]
+    findings: tuple[Finding, ...]
     seconds: float
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing needs anybody's attention."""
-        return all(finding.severity is Severity.INFO for finding in self.findings)
+        return is_clean(self.findings)
+
+
+def is_clean(findings: Iterable[Finding]) -> bool:
+    """Whether none of some findings needs anybody's attention."""
+    return all(finding.severity is Severity.INFO for finding in findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """A store that was looked at: the diagnosis, and what the advice on findings depends on."""
+
+    store: OpenedStore
+    next_start: NextStart | None
+    diagnosis: Diagnosis
+
+    def joined(self, read: Sequence[Finding]) -> tuple[Finding, ...]:
+        """The findings of the look together with those of a reading of everything, the worst first.
+
+        What both have found stands there once, with what the look says of it.
+        """
+        seen = {finding.identity for finding in read}
+        known = [
+            replace(each, known=Known.READ) if each.identity in seen and not each.more else each
+            for each in self.diagnosis.findings
+        ]
+        before = {finding.identity for finding in known if not finding.more}
+        new = [with_command(each, self.store.command) for each in read if each.more or each.identity not in before]
+        return _advised(self.store, self.next_start, [*known, *new])
+
+
+def _advised(store: OpenedStore, next_start: NextStart | None, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings with advice that is safe and not in vain, the worst first."""
+    advised = without_repeated_advice(store, safe_advice(store, next_start, findings))
+    return tuple(sorted(advised, key=lambda finding: ORDER.index(finding.severity)))
 
 
 def examine(
@@ -62,7 +98,17 @@ def examine(
     vouched: tuple[int, int] | None = None,
     begin_step: Callable[[int], None] = lambda _number: None,
 ) -> Diagnosis:
-    """Examine a store; raises NotAStore, or StoreError where there is no log. Reads only. Waits for the disk.
+    """Examine a store as :func:`look_at` does; what it finds."""
+    return look_at(root, commit_log_directories, vouched, begin_step).diagnosis
+
+
+def look_at(
+    root: Path,
+    commit_log_directories: tuple[Path, ...] = (),
+    vouched: tuple[int, int] | None = None,
+    begin_step: Callable[[int], None] = lambda _number: None,
+) -> Examination:
+    """Look at a store for seconds; raises NotAStore, or StoreError without a log. Reads only. Waits for the disk.
 
     `begin_step` is called with the number of each of `STEPS` before it; what it raises ends the examination.
     """
@@ -93,9 +139,8 @@ def examine(
         *check_checkpoint(store, samples, next_start),
         *check_config(store),
     ]
-    advised = without_repeated_advice(store, safe_advice(store, next_start, findings))
     log = store.commit_log
-    return Diagnosis(
+    diagnosis = Diagnosis(
         store=str(root),
         state="live" if store.state.is_live else "crashed" if store.state.has_crashed else "stopped",
         segments=len(log.segments),
@@ -112,6 +157,7 @@ def examine(
             indexed_ranges(store, index_reach),
             samples,
         ),
-        findings=tuple(sorted(advised, key=lambda finding: ORDER.index(finding.severity))),
+        findings=_advised(store, next_start, findings),
         seconds=time.monotonic() - started,
     )
+    return Examination(store, next_start, diagnosis)

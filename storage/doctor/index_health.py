@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from protocol.errors import StoreError
-from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import ADVICE, INDEX, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
-from storage.doctor.words import INDEX_DIRECTORY, Words, header_field
+from storage.doctor.words import HEADER_PLACES, INDEX_DIRECTORY, header_field
 from storage.files.mapped_file import MappedFile
 from storage.index.index_examination import KEYS_LEFT_OUT
 from storage.index.index_file import (
@@ -32,7 +32,6 @@ MOST_MEASURED = 8
 LONG_CHAIN = 100_000
 """Entries in one slot above which look-ups in it take milliseconds."""
 
-REBUILD = "rebuild index"
 COMPLETE = "compact index --from-log"
 
 
@@ -60,9 +59,9 @@ def measure_index_files(store: OpenedStore) -> list[IndexFileHealth]:
     return [_measure(store, file.index, counted=file.index.name in newest) for file in store.index.files]
 
 
-def check_index_files(store: OpenedStore, measured: list[IndexFileHealth]) -> list[DoctorFinding]:
+def check_index_files(store: OpenedStore, measured: list[IndexFileHealth]) -> list[Finding]:
     """Report what is wrong with each index file by itself."""
-    findings = CheckFindings.of("index-files")
+    findings = Findings("index-files")
     sound = {file.index.file.path for file in store.index.files}
     for path in _paths(store.layout.index):
         if path not in sound:
@@ -80,28 +79,31 @@ def _paths(directory: Path) -> list[Path]:
         return []
 
 
-def _report_useless(store: OpenedStore, path: Path, findings: CheckFindings) -> None:
+def _report_useless(store: OpenedStore, path: Path, findings: Findings) -> None:
     """Name a file that covers nothing: no index file, an empty one, or one that does not hold together."""
     if not is_index_name(path.name):
         meaning = "it is ignored here; a broker tries to read it as an index file"
-        findings.add(Severity.WARNING, path, "is no index file", meaning, f"move it out of {path.parent}")
+        findings.add(Kind.FILE, Severity.WARNING, path, "is no index file", meaning, f"move it out of {path.parent}")
         return
     if os.path.isdir(path):
         meaning = "it is ignored here; a broker that finds it does not load the index"
-        findings.add(Severity.WARNING, path, INDEX_DIRECTORY.sentence(), meaning, f"move it out of {path.parent}")
+        expected, found = INDEX_DIRECTORY
+        remedy = f"move it out of {path.parent}"
+        findings.add(Kind.FILE, Severity.WARNING, path, found, meaning, remedy, expected=expected)
         return
     lost = "keys in its range are looked for in the log instead, which takes memory; a broker does not find them"
     problem = next((text for text in store.index.problems if str(path) in text), "")
     if not problem:  # a broker has just made it
-        findings.add(Severity.INFO, path, "has no entries yet", "it covers nothing", "no fix is needed", position=40)
+        at = FoundAt(path, position=HEADER.size)
+        findings.add(Kind.FILE, Severity.INFO, at, "has no entries yet", "it covers nothing", "no fix is needed")
         return
     if KEYS_LEFT_OUT in problem:
         meaning = "its range is scanned from the log at each start; a broker does not find what was left out"
-        findings.add(Severity.WARNING, path, KEYS_LEFT_OUT, meaning, store.command(COMPLETE))
+        findings.add(Kind.MISSING_ENTRY, Severity.WARNING, path, KEYS_LEFT_OUT, meaning, store.command(COMPLETE))
         return
     position, what = _first_fault(store, path)
     found = f"is not sound: {what or problem.partition(': ')[2] or problem}"
-    findings.add(Severity.ERROR, path, found, lost, store.command(REBUILD), position=position)
+    findings.add(Kind.FILE, Severity.ERROR, FoundAt(path, position=position), found, lost, store.command(INDEX))
 
 
 def _first_fault(store: OpenedStore, path: Path) -> tuple[int, str]:
@@ -126,7 +128,7 @@ def _first_fault(store: OpenedStore, path: Path) -> tuple[int, str]:
     return position, f"entry {bad} of {entries}: its hash is negative, or it does not point to the one before it"
 
 
-def _check_header(store: OpenedStore, index: IndexFile, health: IndexFileHealth, findings: CheckFindings) -> None:
+def _check_header(store: OpenedStore, index: IndexFile, health: IndexFileHealth, findings: Findings) -> None:
     """A header says what the entries do; brokers trust it."""
     header = index.header
     is_last = index is store.index.files[-1].index
@@ -142,36 +144,28 @@ def _check_header(store: OpenedStore, index: IndexFile, health: IndexFileHealth,
         del stated["end_physical_offset"]
     if health.used_slots >= 0:
         stated["slot_count"] = header.slot_count, health.used_slots
-    wrong = [
-        f"{header_field(name)}: {Words(str(should), str(has)).sentence()}"
-        for name, (has, should) in stated.items()
-        if has != should
-    ]
-    if wrong:
-        meaning = "answers here do not depend on it; a broker uses it to look for keys and to continue the file"
-        findings.add(Severity.WARNING, health.path, "; ".join(wrong), meaning, store.command(REBUILD), position=0)
+    severity, meaning, remedy = ADVICE["index-files"][Kind.HEADER]
+    for name, (has, should) in stated.items():
+        if has != should:
+            at = FoundAt(health.path, header_field(name), HEADER_PLACES[name])
+            findings.add(Kind.HEADER, severity, at, str(has), meaning, store.command(remedy), expected=str(should))
     if header.begin_timestamp > header.end_timestamp:
         found = f"its header begins at {header.begin_timestamp} ms and ends before, at {header.end_timestamp} ms"
         meaning = "the clock was set back while it was filled: a broker misses keys in searches by time"
-        findings.add(Severity.WARNING, health.path, found, meaning, "no fix is needed to serve the store", position=0)
+        at = FoundAt(health.path, position=0)
+        findings.add(Kind.CLOCK, Severity.WARNING, at, found, meaning, "no fix is needed to serve the store")
 
 
-def _check_health(store: OpenedStore, health: IndexFileHealth, findings: CheckFindings) -> None:
+def _check_health(store: OpenedStore, health: IndexFileHealth, findings: Findings) -> None:
     if health.beyond_log > 0:
         found = f"{health.beyond_log} of {health.entries} entries point beyond the log's end at {store.commit_log.end}"
         meaning = "the log was cut under the index: a broker indexes nothing that is written there anew"
-        findings.add(
-            Severity.WARNING,
-            health.path,
-            found,
-            meaning,
-            store.command(REBUILD),
-            physical_offset=health.last_physical_offset,
-        )
+        at = FoundAt(health.path, physical_offset=health.last_physical_offset)
+        findings.add(Kind.ENTRY, Severity.WARNING, at, found, meaning, store.command(INDEX))
     if health.longest_chain > LONG_CHAIN:
         found = f"one slot holds {health.longest_chain} of {health.entries} entries"
         meaning = "a look-up of a key in that slot reads all of them; if they are not in memory that takes long"
-        findings.add(Severity.INFO, health.path, found, meaning, store.command("compact index"))
+        findings.add(Kind.CHAIN, Severity.INFO, health.path, found, meaning, store.command("compact index"))
 
 
 def _measure(store: OpenedStore, index: IndexFile, *, counted: bool) -> IndexFileHealth:

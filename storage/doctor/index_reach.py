@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import INDEX, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.index.tail_index import scan_ranges
 from storage.kernels.records import tag_entry_hash
@@ -18,7 +18,6 @@ SCANNED_BYTES = 256 * 1024 * 1024
 """Bytes of uncovered log that are scanned; the rest is assumed to hold keys."""
 
 CHAIN_LIMIT = 1_000_000
-REBUILD = "rebuild index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +54,23 @@ def measure_index_reach(store: OpenedStore) -> IndexReach:
     return IndexReach(tuple(ranges), messages, budget > 0)
 
 
-def check_index_reach(store: OpenedStore, reach: IndexReach) -> list[DoctorFinding]:
+def check_index_reach(store: OpenedStore, reach: IndexReach) -> list[Finding]:
     """Report the ranges of the log without index entries."""
-    findings = CheckFindings.of("index-reach")
+    findings = Findings("index-reach")
     last = reach.uncovered[-1] if reach.uncovered else None
     for start, stop in reach.uncovered:
         lags = store.state.is_live and (start, stop) == last
         where = "behind the last index file" if (start, stop) == last else "between index files"
         if not store.index.files:
             where = "in the whole log: no index file can be used"
-        meaning = (
-            f"keys are looked for in the log there: nothing is missing here, but {stop - start} bytes are scanned "
-            "at each start; a broker does not find them by key"
-        )
         findings.add(
+            Kind.LAG if lags else Kind.MISSING_ENTRY,
             Severity.INFO if lags else Severity.WARNING,
-            store.layout.index,
-            f"messages at physical offsets {start} to {stop} have no index entries, {where}",
-            meaning,
-            "nothing while a broker runs" if lags else store.command(REBUILD),
-            physical_offset=start,
-            kind=f"messages without index entries {where}",
+            FoundAt(store.layout.index, physical_offset=start),
+            f"messages at physical offsets {start} to {stop} have no index entries, {where} ({stop - start} bytes)",
+            "keys are looked for in the log there: nothing is missing here, but these bytes are scanned at each "
+            "start; a broker does not find them by key",
+            "nothing while a broker runs" if lags else store.command(INDEX),
         )
     return findings.listed()
 

@@ -2,9 +2,9 @@
 
 import itertools
 
-from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import LOST, NO_COMMAND, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.next_start import NextStart
-from storage.doctor.opened_store import NO_COMMAND, OpenedStore
+from storage.doctor.opened_store import OpenedStore
 from storage.doctor.words import damaged_record
 from storage.kernels import records as codes
 from storage.layout.dledger import CHECKPOINT, uncommitted_from
@@ -15,12 +15,11 @@ WALKED_BYTES = 2 * 1024 * 1024 * 1024
 """Bytes at the end of the log whose records are read one by one; the rest is read by `--deep`."""
 
 MOST_RANGES = 1000
-LOST = "the messages there are lost; all others are served"
 
 
-def check_log_end(store: OpenedStore, start: NextStart | None) -> tuple[list[DoctorFinding], list[Range]]:
+def check_log_end(store: OpenedStore, start: NextStart | None) -> tuple[list[Finding], list[Range]]:
     """Findings, and the ranges of physical offsets in which messages are damaged; `start` is the next one, foretold."""
-    findings = CheckFindings.of("log-end")
+    findings = Findings("log-end")
     log = store.commit_log
     damaged: list[Range] = []
     budget = WALKED_BYTES
@@ -31,14 +30,16 @@ def check_log_end(store: OpenedStore, start: NextStart | None) -> tuple[list[Doc
         found = find_damaged_ranges(segment.file, segment.base_offset, 0, segment.valid_length, segment.boundary)
         for damage in itertools.islice(found, MOST_RANGES):
             damaged.append((damage.start, damage.stop))
+            words = damaged_record(damage.code)
+            position = damage.start - segment.base_offset
             findings.add(
+                Kind.RECORD,
                 Severity.ERROR,
-                segment.file.path,
-                f"{damaged_record(damage.code).sentence()} ({damage.length} bytes passed over)",
+                FoundAt(segment.file.path, position=position, physical_offset=damage.start),
+                f"{words.found} ({damage.length} bytes passed over)",
                 _meaning(start, damage),
                 _remedy(store, damage),
-                position=damage.start - segment.base_offset,
-                physical_offset=damage.start,
+                expected=words.expected,
             )
     _check_torn_end(store, findings)
     _check_committed(store, findings)
@@ -59,33 +60,33 @@ def _remedy(store: OpenedStore, damage: DamagedRange) -> str:
     return f"{NO_COMMAND}; to see what is left of the first: {store.command('view --damaged')} {damage.start}"
 
 
-def _check_committed(store: OpenedStore, findings: CheckFindings) -> None:
+def _check_committed(store: OpenedStore, findings: Findings) -> None:
     """Report entries that a DLedger group had not agreed on; a running broker writes down a little late what it has."""
     for ledger in () if store.state.is_live else store.layout.ledgers:
         start = uncommitted_from(ledger)
         if start is not None and start < store.commit_log.end:
             findings.add(
+                Kind.UNCOMMITTED,
                 Severity.INFO,
-                ledger.parent / CHECKPOINT,
+                FoundAt(ledger.parent / CHECKPOINT, physical_offset=start),
                 f"entries from physical offset {start} on lie behind its committedIndex",
                 "they are served; a DLedger group may drop them when it elects again",
                 "no fix is needed; where it matters, look at the store of another member",
-                physical_offset=start,
             )
 
 
-def _check_torn_end(store: OpenedStore, findings: CheckFindings) -> None:
+def _check_torn_end(store: OpenedStore, findings: Findings) -> None:
     """Report bytes that are behind the end of the log."""
     log = store.commit_log
     if log.torn_end is None:
         return
     torn, last = log.torn_end, log.segments[-1]
+    position = torn.physical_offset - last.base_offset
     findings.add(
+        Kind.TORN_END,
         Severity.INFO if store.state.is_live else Severity.ERROR,
-        last.file.path,
+        FoundAt(last.file.path, position=position, physical_offset=torn.physical_offset),
         torn.sentence(),
         "a message was cut short, mostly by a crash, or old ones are there; a broker that starts here cuts that off",
         "nothing to do: here it is not served, and a broker that starts writes over it",
-        position=torn.physical_offset - last.base_offset,
-        physical_offset=torn.physical_offset,
     )

@@ -8,13 +8,15 @@ the recovery ends.
 import os
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from protocol.errors import RocketLensError, StoreError
 from storage.amounts import count_text, counted
-from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import Finding, Findings, FoundAt, Kind, Known, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.files.own_directories import HeldDirectory
 from storage.layout.backup_names import BACKUP
@@ -85,9 +87,9 @@ def foretell_start(store: OpenedStore) -> NextStart | None:
     )
 
 
-def check_next_start(store: OpenedStore, start: NextStart | None) -> list[DoctorFinding]:
+def check_next_start(store: OpenedStore, start: NextStart | None) -> list[Finding]:
     """Report that a start would cut the log, or that not all was read that it reads."""
-    findings = CheckFindings.of("next-start")
+    findings = Findings("next-start", Known.FORETOLD)
     if start is None:
         return []
     if not start.losing:
@@ -96,25 +98,25 @@ def check_next_start(store: OpenedStore, start: NextStart | None) -> list[Doctor
             found = f"a broker that starts here reads its log from physical offset {unread[0].start} on"
             meaning = "not all of that was looked at: at damage in it the log is cut"
             remedy = store.command("doctor --deep")
-            findings.add(Severity.INFO, store.layout.root, found, meaning, remedy, physical_offset=unread[0].start)
+            at = FoundAt(store.layout.root, physical_offset=unread[0].start)
+            findings.add(Kind.NOT_COMPARED, Severity.INFO, at, found, meaning, remedy)
         return findings.listed()
     worst = start.losing[0]
     gone = f"deletes {counted(len(worst.deleted), 'segment')} behind" if worst.deleted else "writes over what is behind"
     segment = store.commit_log.segment_of(worst.end) or store.commit_log.segments[0]
     findings.add(
+        Kind.NEXT_START,
         Severity.ERROR,
-        segment.file.path,
+        FoundAt(segment.file.path, position=worst.end - segment.base_offset, physical_offset=worst.end),
         _warning(store, start),
         f"it reads the log again from physical offset {worst.start} on, ends it at {worst.end}, where it finds no "
         f"record, and {gone}; here all these messages are served",
         _remedy(store, start, segment.file.path),
-        position=worst.end - segment.base_offset,
-        physical_offset=worst.end,
     )
     return findings.listed()
 
 
-def safe_advice(store: OpenedStore, start: NextStart | None, findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
+def safe_advice(store: OpenedStore, start: NextStart | None, findings: Iterable[Finding]) -> list[Finding]:
     """Exchange advice to start a broker, or to rebuild in place, where a start would cut the log."""
     if start is None or not start.losing:
         return [_with_care(store, start, each) if start and start.needs_checkpoint else each for each in findings]
@@ -133,7 +135,7 @@ def safe_advice(store: OpenedStore, start: NextStart | None, findings: Iterable[
     ]
 
 
-def _with_care(store: OpenedStore, start: NextStart, finding: DoctorFinding) -> DoctorFinding:
+def _with_care(store: OpenedStore, start: NextStart, finding: Finding) -> Finding:
     """Exchange advice to start whatever broker, where only the checkpoint keeps its recovery from the damage."""
     if not finding.remedy.startswith(NOTHING_TO_DO):
         return finding

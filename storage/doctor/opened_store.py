@@ -4,7 +4,6 @@ import shlex
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import StoreError
 from storage.index.index_set import IndexSet
@@ -17,9 +16,6 @@ from storage.queue.queue_place import has_another
 from storage.queue.queue_store import QueueStore
 from storage.store.snapshot import StoreOptions, derived_queues
 from storage.store.store_state import StoreState, read_store_state
-
-NO_COMMAND: Final = "no command fixes this: copy the file from a slave or a backup"
-"""What to do about bytes that are nowhere else in the store."""
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,21 @@ from dataclasses import dataclass, replace
 
 from protocol.errors import StoreError
 from storage.amounts import counted
-from storage.doctor.finding import CLEARED_BY_A_START, CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import (
+    CLEARED_BY_A_START,
+    QUEUES,
+    Finding,
+    Findings,
+    FoundAt,
+    Kind,
+    Known,
+    Severity,
+)
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_files import LOOKED_FOR
 from storage.ranges import Range
-
-REBUILD = "rebuild queues"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +68,22 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
     return QueueReach(max(held, default=store.commit_log.minimum), missing, missing_light)
 
 
-def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[DoctorFinding]:
+def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[Finding]:
     """Report messages without a unit, behind the end of dispatch and before it."""
-    findings = CheckFindings.of("queue-reach")
+    findings = Findings("queue-reach", Known.SAMPLED)
     if store.layout.lacks_queues:
         return []
     behind = [sample for sample in reach.missing if sample.physical_offset >= reach.end]
     if behind:
         lag = store.commit_log.end - reach.end
         findings.add(
+            Kind.LAG,
             Severity.INFO if store.state.is_live else Severity.WARNING,
-            store.layout.consume_queue,
+            FoundAt(store.layout.consume_queue, physical_offset=behind[0].physical_offset),
             f"no queue has the last {lag} bytes of the log, from message {behind[0].physical_offset} on",
             "these messages are found by offset and key, but nobody can consume them before a broker starts here",
             "nothing while a broker runs" if store.state.is_live else CLEARED_BY_A_START,
-            physical_offset=behind[0].physical_offset,
+            known=Known.LOOKED_AT,
         )
     before = [sample for sample in (*reach.missing, *reach.missing_light) if sample.physical_offset < reach.end]
     for topic, queue_id, first, count in _by_queue(before):
@@ -83,7 +91,7 @@ def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[DoctorFindi
     return findings.listed()
 
 
-def _report_missing(store: OpenedStore, findings: CheckFindings, first: Sample, queue: str, count: int) -> None:
+def _report_missing(store: OpenedStore, findings: Findings, first: Sample, queue: str, count: int) -> None:
     known = first.topic in store.config.topics or not store.queues.absence_of(first.topic)
     if not known:
         found = f"{counted(count, 'sampled message')} of topic {first.topic}, which has no queues"
@@ -95,7 +103,8 @@ def _report_missing(store: OpenedStore, findings: CheckFindings, first: Sample, 
         meaning = LOOKED_FOR if is_there else "nobody can consume them"
         severity = Severity.ERROR
     path = store.layout.consume_queue / first.topic / str(first.queue_id)
-    findings.add(severity, path, found, meaning, store.command(REBUILD), physical_offset=first.physical_offset)
+    at = FoundAt(path, physical_offset=first.physical_offset)
+    findings.add(Kind.MISSING_UNIT, severity, at, found, meaning, store.command(QUEUES))
 
 
 def _by_queue(samples: Iterable[Sample]) -> list[tuple[str, int, Sample, int]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from protocol.errors import StoreError
-from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
+from storage.doctor.finding import NOWHERE, QUEUES, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.words import LEFT_OVER_UNIT, file_faults, lost_units, unit_name
 from storage.files.mapped_file import list_segment_files
@@ -21,7 +21,8 @@ from storage.queue.queue_files import LOOKED_FOR, UNITS_OF_BATCHES, UNITS_OF_PLA
 MOST_QUEUES = 10_000
 """Queues that are looked into; a store can have a hundred thousand."""
 
-REBUILD = "rebuild queues"
+NOBODY = "nobody can consume from {}"
+UNREADABLE = "chmod or fsck"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +42,23 @@ class _Directory:
         return UNIT.size if self.tree == CONSUME_QUEUE else BATCH_UNIT.size
 
 
-def check_queues(store: OpenedStore) -> list[DoctorFinding]:
+def check_queues(store: OpenedStore) -> list[Finding]:
     """Report wrong sizes and gaps of files, units that are lost, and units behind the end of a queue."""
-    findings = CheckFindings.of("queues")
+    findings = Findings("queues")
     for problem in store.queues.problems:
-        findings.add(Severity.ERROR, store.layout.consume_queue, problem, "nobody can consume from it", "chmod or fsck")
+        findings.add(Kind.FILE, Severity.ERROR, store.layout.consume_queue, problem, NOBODY.format("it"), UNREADABLE)
     if not store.has_queue_files:
         found = "all queues are in RocksDB, which is not compared with the log"
         meaning = "they are derived from the log"
-        findings.add(
-            Severity.INFO, store.layout.rocksdb_queues or store.layout.consume_queue, found, meaning, "nothing"
-        )
+        place = store.layout.rocksdb_queues or store.layout.consume_queue
+        findings.add(Kind.NOT_COMPARED, Severity.INFO, place, found, meaning, "nothing")
         return findings.listed()
     if store.layout.lacks_queues:
-        meaning = "messages are found by offset and key, but nobody can consume them"
-        findings.add(Severity.ERROR, store.layout.consume_queue, "there are no queues", meaning, store.command(REBUILD))
+        _report_none(store, "there are no queues", findings)
         return findings.listed()
     missed = store.queues.why_unknown()
     if missed is not None and not store.queues.problems:
-        meaning = "messages are found by offset and key, but nobody can consume them"
-        findings.add(Severity.ERROR, store.layout.consume_queue, missed, meaning, store.command(REBUILD))
+        _report_none(store, missed, findings)
     directories = list(_directories(store, findings))
     sizes = {
         tree: Counter(size for each in directories if each.tree == tree for _, size, _ in each.files)
@@ -73,14 +71,19 @@ def check_queues(store: OpenedStore) -> list[DoctorFinding]:
     return findings.listed()
 
 
-def _directories(store: OpenedStore, findings: CheckFindings) -> Iterator[_Directory]:
+def _report_none(store: OpenedStore, found: str, findings: Findings) -> None:
+    meaning, place = "messages are found by offset and key, but nobody can consume them", store.layout.consume_queue
+    findings.add(Kind.MISSING_UNIT, Severity.ERROR, place, found, meaning, store.command(QUEUES))
+
+
+def _directories(store: OpenedStore, findings: Findings) -> Iterator[_Directory]:
     """Queues of all topics, as far as they are looked into."""
     left = MOST_QUEUES
     for topic in store.queues.topics():
         try:
             ids = store.queues.queue_ids(topic)
         except StoreError as error:
-            findings.add(Severity.ERROR, topic, str(error), "nobody can consume this topic", "chmod or fsck")
+            findings.add(Kind.FILE, Severity.ERROR, topic, str(error), NOBODY.format("this topic"), UNREADABLE)
             continue
         for queue_id in ids:
             for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
@@ -90,30 +93,30 @@ def _directories(store: OpenedStore, findings: CheckFindings) -> Iterator[_Direc
                     if left < 0:
                         found = f"more than {MOST_QUEUES} queues"
                         meaning = "the others were not checked"
-                        findings.add(
-                            Severity.INFO, store.layout.root / tree, found, meaning, store.command("doctor --deep")
-                        )
+                        at, remedy = store.layout.root / tree, store.command("doctor --deep")
+                        findings.add(Kind.NOT_COMPARED, Severity.INFO, at, found, meaning, remedy)
                         return
                     yield from _list(tree, topic, queue_id, path, findings)
 
 
-def _list(tree: str, topic: str, queue_id: int, path: Path, findings: CheckFindings) -> Iterator[_Directory]:
+def _list(tree: str, topic: str, queue_id: int, path: Path, findings: Findings) -> Iterator[_Directory]:
     try:
         found, foreign = list_segment_files(path)
         files = tuple((start, os.stat(file).st_size, file) for start, file in found)
     except StoreError as error:
-        findings.add(Severity.ERROR, path, str(error), "nobody can consume from this queue", "chmod or fsck")
+        findings.add(Kind.FILE, Severity.ERROR, path, str(error), NOBODY.format("this queue"), UNREADABLE)
     except FileNotFoundError:  # expired meanwhile
         return
     else:
         yield _Directory(tree, topic, queue_id, path, files, tuple(foreign))
 
 
-def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int], findings: CheckFindings) -> None:
+def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int], findings: Findings) -> None:
     """Report wrong names, sizes and gaps of one queue's files."""
     for path in directory.foreign:
         meaning = "it is ignored here; a broker fails to start on a name that is no number"
-        findings.add(Severity.WARNING, path, "is no file of a queue", meaning, "move it out of the queue's directory")
+        remedy = "move it out of the queue's directory"
+        findings.add(Kind.FILE, Severity.WARNING, path, "is no file of a queue", meaning, remedy)
     common = sizes.most_common(1)[0][0] if sizes else 0
     named = UNITS_OF_PLAIN if directory.tree == CONSUME_QUEUE else UNITS_OF_BATCHES
     for fault in file_faults(directory.path, directory.files, directory.unit_size, common, named):
@@ -121,35 +124,36 @@ def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int],
         if fault.is_lost:
             severity = Severity.ERROR
             meaning = LOOKED_FOR if fault.path == directory.path else "no unit can be placed in it: it is ignored"
-        found = fault.words.sentence()
-        findings.add(severity, fault.path, found, meaning, store.command(REBUILD), position=fault.position)
+        at, words = FoundAt(fault.path, position=fault.position), fault.words
+        findings.add(Kind.FILE, severity, at, words.found, meaning, store.command(QUEUES), expected=words.expected)
 
 
-def _check_end(store: OpenedStore, directory: _Directory, findings: CheckFindings) -> None:
+def _check_end(store: OpenedStore, directory: _Directory, findings: Findings) -> None:
     """Report units of a plain queue that are lost between others, and units behind its end."""
     try:
         queue = store.queues.queue(directory.topic, directory.queue_id)
         first = None if queue is None else _first_unit_from(directory, queue.max_offset)
         lost = [] if queue is None else list(_lost_units(directory, queue.max_offset))
     except StoreError as error:
-        findings.add(Severity.ERROR, directory.path, str(error), "nobody can consume this queue", "chmod or fsck")
+        findings.add(Kind.FILE, Severity.ERROR, directory.path, str(error), NOBODY.format("this queue"), UNREADABLE)
         return
     for queue_offset, count, path in lost:
-        found = f"{unit_name(queue_offset, count)}: {lost_units(count).sentence()}"
-        meaning = f"{LOOKED_FOR}, and its recovery cuts the queue there"
-        position = queue_offset * UNIT.size - int(path.name)
-        findings.add(Severity.ERROR, path, found, meaning, store.command(REBUILD), position=position)
+        words, meaning = lost_units(count), f"{LOOKED_FOR}, and its recovery cuts the queue there"
+        at = FoundAt(path, unit_name(queue_offset, count), queue_offset * UNIT.size - int(path.name))
+        advice = meaning, store.command(QUEUES)
+        findings.add(Kind.UNIT, Severity.ERROR, at, words.found, *advice, expected=words.expected, count=count)
     if queue is None or first is None:
         return
     queue_offset, physical_offset, path = first
+    position = queue_offset * UNIT.size - int(path.name)
     findings.add(
+        Kind.STRAY_UNIT,
         Severity.INFO if store.state.is_live else Severity.WARNING,
-        path,
-        f"{unit_name(queue_offset)}: {LEFT_OVER_UNIT.sentence()}",
+        FoundAt(path, unit_name(queue_offset), position, max(physical_offset, NOWHERE)),
+        LEFT_OVER_UNIT.found,
         "left over from a log that was cut, or damaged; it is ignored here, a broker may take it for valid",
-        store.command(REBUILD),
-        position=queue_offset * UNIT.size - int(path.name),
-        physical_offset=max(physical_offset, -1),
+        store.command(QUEUES),
+        expected=LEFT_OVER_UNIT.expected,
     )
 
 

@@ -1,8 +1,10 @@
-"""The words for what is wrong with a store, in one place: `doctor` and `verify` use the same for one finding."""
+"""The words for what is wrong with a store: a quick look and a reading of everything use the same for one finding."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from storage.amounts import counted
 from storage.kernels.records import BAD_NUMBER
@@ -15,15 +17,20 @@ class Words(NamedTuple):
     expected: str
     found: str
 
-    def sentence(self) -> str:
-        """One clause for people."""
-        return f"expected {self.expected}, found {self.found}"
-
 
 INDEX_DIRECTORY: Final = Words("an index file", "a directory")
 STRAY_UNIT: Final = "a unit that points to no message of this queue"
 LEFT_OVER_UNIT: Final = Words("the end of the queue", STRAY_UNIT)
 MISPLACED_UNIT: Final = Words("a message of this queue", STRAY_UNIT)
+HEADER_PLACES: Final = {
+    "begin_timestamp": 0,
+    "end_timestamp": 8,
+    "begin_physical_offset": 16,
+    "end_physical_offset": 24,
+    "slot_count": 32,
+    "index_count": 36,
+}
+"""Where the fields of an index file's header lie."""
 
 
 def damaged_record(code: int) -> Words:
@@ -80,3 +87,8 @@ def file_faults(
         elif start < end:
             yield FileFault(path, Words(f"a file that starts at byte {end}", f"one that starts at {start}"), False, 0)
         end = start + size
+
+
+def field_position(dtype: np.dtype[Any], field: str) -> int:
+    """Where a field begins in a record, or with no name the record itself."""
+    return int(dtype.fields[field][1]) if field and dtype.fields else 0

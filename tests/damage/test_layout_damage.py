@@ -176,6 +176,6 @@ def test_the_doctor_names_each_damaged_unit_and_entry(kind: str, writer: StoreWr
     looked_at = 0
     for case in damaged_stores(places, highest_bit, 2):
         looked_at += 1
-        told = [finding.place for finding in examine(writer.root).findings]
+        told = [finding.where for finding in examine(writer.root).findings]
         assert any(str(case.place.path.parent) in place for place in told), f"{case}: {told}"
     assert looked_at > 5

@@ -81,7 +81,7 @@ def check(store: Damaged, *, without_units: Iterable[Written] = (), names: str |
     check_by_queue(opened, disk, store.writer.written, missing=missing)
     findings = examine(store.root, directories).findings
     if names:
-        assert any(str(names) in finding.place for finding in findings), [finding.place for finding in findings]
+        assert any(str(names) in finding.where for finding in findings), [finding.where for finding in findings]
 
 
 def put(path: Path, position: int, data: bytes) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from interop.official_broker import official_broker
 from storage.doctor.examine import examine
-from storage.doctor.finding import CLEARED_BY_A_START, DoctorFinding
+from storage.doctor.finding import CLEARED_BY_A_START, Finding
 from store_writer import StoreWriter
 
 pytestmark = pytest.mark.interop
@@ -37,7 +37,7 @@ def cleared(root: Path) -> set[tuple[str, str, int]]:
     return {place(finding) for finding in examine(root).findings if finding.remedy == CLEARED_BY_A_START}
 
 
-def place(finding: DoctorFinding) -> tuple[str, str, int]:
+def place(finding: Finding) -> tuple[str, str, int]:
     return finding.check, finding.path, finding.position
 
 

@@ -93,7 +93,7 @@ def judge(damaged: Damaged, *, every: int = 1) -> Verdict:
             with contextlib.closing(TrialClient(address, 0.3)) as client:
                 verdict += Judge(client, damaged.good, disk).judge_offsets()
     if verdict.excused:
-        places = [finding.place for finding in examine(damaged.root).findings]
+        places = [finding.where for finding in examine(damaged.root).findings]
         for topic, queue_id in verdict.excused:
             if not any(f"{topic}/{queue_id}" in place or f"{topic} {queue_id}" in place for place in places):
                 verdict.other += 1

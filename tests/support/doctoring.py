@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storage.doctor.examine import Diagnosis, examine
-from storage.doctor.finding import DoctorFinding, Severity
+from storage.doctor.finding import Finding, Severity
 from store_writer import StoreWriter, Written
 
 SEGMENT = 16384
@@ -30,13 +30,13 @@ def make_store(root: Path, count: int = 200, **options: object) -> tuple[StoreWr
     return writer, written
 
 
-def findings_of(diagnosis: Diagnosis, check: str, *severities: Severity) -> list[DoctorFinding]:
+def findings_of(diagnosis: Diagnosis, check: str, *severities: Severity) -> list[Finding]:
     """The findings of one check, of all severities or of some."""
     chosen = severities or tuple(Severity)
     return [finding for finding in diagnosis.findings if finding.check == check and finding.severity in chosen]
 
 
-def only(root: Path, check: str, *, directories: Sequence[Path] = ()) -> DoctorFinding:
+def only(root: Path, check: str, *, directories: Sequence[Path] = ()) -> Finding:
     """The one finding of a check."""
     diagnosis = examine(root, tuple(directories))
     (finding,) = findings_of(diagnosis, check)

@@ -14,9 +14,9 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import opened_source
-from spark_jobs.verify.findings import Discrepancy
 from spark_jobs.verify.verify import Verification
 from spark_jobs.verify.verify_request import VerifyDetails, VerifyRequest
+from storage.doctor.finding import Finding
 
 
 def run_here(name: str, tasks: Sequence[Any], function: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
@@ -74,14 +74,17 @@ def named_as(report: Report[VerifyDetails], url: str, store: Path) -> Report[Ver
     return report
 
 
-def findings_of(report: Report[VerifyDetails]) -> list[Discrepancy]:
+def findings_of(report: Report[VerifyDetails]) -> list[Finding]:
     """What a report lists."""
-    return report.details.findings
+    return [finding for finding in report.details.findings if not finding.more]
 
 
 def told(report: Report[VerifyDetails]) -> str:
     """All of it, for the message of an assertion."""
-    return "\n".join([*(finding.sentence() for finding in findings_of(report)), *report.notes]) or "nothing"
+    return (
+        "\n".join([*(f"{finding.where}: {finding.what}" for finding in findings_of(report)), *report.notes])
+        or "nothing"
+    )
 
 
 def assert_clean(report: Report[VerifyDetails]) -> None:

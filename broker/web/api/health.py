@@ -26,10 +26,12 @@ class HealthQuestion(Question):
 
 
 class FindingLine(msgspec.Struct, rename="camel", kw_only=True):
-    """One finding of an examination: where it is, what is there, what it means, and how to fix it."""
+    """One finding of an examination: its kind, how it is known, where it is, what is there, and how to fix it."""
 
     severity: Literal["error", "warning", "info"]
     check: str
+    kind: str
+    known: str
     place: str
     found: str
     meaning: str
@@ -138,8 +140,10 @@ def _outcome(diagnosis: Diagnosis) -> Outcome:
             FindingLine(
                 severity=finding.severity.value,
                 check=finding.check,
-                place=finding.place,
-                found=finding.found,
+                kind=finding.kind.value,
+                known=finding.known.value,
+                place=finding.where,
+                found=finding.what,
                 meaning=finding.meaning,
                 remedy=finding.remedy,
                 physical_offset=finding.physical_offset if finding.physical_offset >= 0 else None,

@@ -81,7 +81,7 @@ COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], dict[str, dict[s
         WRITING | EXCHANGED | INDEX | FROM_OFFSET | QUEUES,
     ),
     "compact index": (CompactRequest, {}, WRITING | EXCHANGED | INDEX | COMPACT),
-    "verify": (VerifyRequest, {}, SHARED | VERIFY),
+    "doctor --deep": (VerifyRequest, {}, SHARED | VERIFY),
 }
 
 PUBLISHING = {"--drop-backup", "--allow-fewer", "--fresh"}
@@ -169,7 +169,7 @@ def test_every_field_of_a_request_has_an_option(command: str) -> None:
         "rebuild index": set().union(*QUEUES.values()),
         "rebuild queues": set().union(*(INDEX | FROM_OFFSET).values()),
     }
-    unused = {"index", "queues"} | others.get(command, set()) | ({"fresh"} if command == "verify" else set())
+    unused = {"index", "queues"} | others.get(command, set()) | ({"fresh"} if command == "doctor --deep" else set())
     assert set(kind.__struct_fields__) - unused <= told
 
 
@@ -185,12 +185,12 @@ def test_every_field_of_a_request_has_an_option(command: str) -> None:
         (["rebuild", "index", "/store", "--from-offset", "-1"], "-1 is not in the range"),
         (["rebuild", "index", "/store", "--tz", "Mars/Phobos"], "neither a time zone like Asia/Shanghai nor an offset"),
         (["rebuild", "all", "/store", "--delay-levels", "1s 5x"], "level 2 is '5x'"),
-        (["verify", "/store", "--delay-levels", ""], "level 1"),
-        (["verify", "/store", "--conf", "spark.a"], "'spark.a', expected a Spark property"),
-        (["verify", "/store", "--conf", "a=b"], "'a=b', expected a Spark property"),
-        (["verify", "/store", "--commit-log", "/a,,/b"], "'/a,,/b' has an empty directory name"),
-        (["verify", "/store", "--work", "/store/config"], "--work /store/config lies inside the store"),
-        (["verify", "/store", "--commit-log", "/a,/log", "--work", "/log/w"], "--work /log/w lies inside /log"),
+        (["doctor", "--deep", "/store", "--delay-levels", ""], "level 1"),
+        (["doctor", "--deep", "/store", "--conf", "spark.a"], "'spark.a', expected a Spark property"),
+        (["doctor", "--deep", "/store", "--conf", "a=b"], "'a=b', expected a Spark property"),
+        (["doctor", "--deep", "/store", "--commit-log", "/a,,/b"], "'/a,,/b' has an empty directory name"),
+        (["doctor", "--deep", "/store", "--work", "/store/config"], "--work /store/config lies inside the store"),
+        (["doctor", "/store", "--deep", "--commit-log", "/a,/l", "--work", "/l/w"], "--work /l/w lies inside /l"),
         (["rebuild", "all", "/store", "--out", "/store"], "--out is the store itself"),
         (["rebuild", "all", "/store", "--out", "/a/../store/new"], "--out /a/../store/new lies inside the store"),
         (["compact", "index", "/store", "--out", "/o", "--drop-backup"], "--drop-backup and --out cannot be combined"),
@@ -203,7 +203,7 @@ def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: lis
 
 
 URLS = ("s3://bucket/place", "hdfs://name:8020/place", "file:///srv/place")
-BESIDE = {"rebuild all": ("--work",), "compact index": ("--work",), "verify": ("--work",)}
+BESIDE = {"rebuild all": ("--work",), "compact index": ("--work",), "doctor --deep": ("--work",)}
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -225,7 +225,7 @@ def test_a_url_where_a_path_belongs_is_told_in_a_sentence_before_anything_starts
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_store_may_be_a_url(job: StandIn, command: str) -> None:
-    out = [] if command == "verify" else ["--out", "/out"]
+    out = [] if command == "doctor --deep" else ["--out", "/out"]
     asked = {"s3://bucket/place": "s3://bucket/place", "file:///srv/the%20place": "/srv/the place"}
     for url, store in asked.items():
         rocketlens(*command.split(), url, *out)
@@ -235,7 +235,7 @@ def test_the_store_may_be_a_url(job: StandIn, command: str) -> None:
     assert "storage_options: expected a JSON object" in outcome.errors
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "verify"])
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "doctor --deep"])
 def test_a_store_behind_a_url_is_never_written_to(job: StandIn, command: str) -> None:
     outcome = rocketlens(*command.split(), "s3://bucket/place")
     assert (outcome.code, job.requests) == (2, [])
@@ -262,12 +262,12 @@ def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest
 
 def test_without_java_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    outcome = rocketlens("verify", "/store", "--engine", "spark")
+    outcome = rocketlens("doctor", "--deep", "/store", "--engine", "spark")
     assert outcome.code == 2
     assert f"JAVA_HOME is {tmp_path}, which has no bin/java" in outcome.errors
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "there is none in PATH" in rocketlens("verify", "/store", "--engine", "spark").errors
+    assert "there is none in PATH" in rocketlens("doctor", "--deep", "/store", "--engine", "spark").errors
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_an_error_is_one_line_and_an_exit_code(job: StandIn, error: BaseExceptio
 
 def test_a_verification_that_was_stopped_does_not_go_on(job: StandIn) -> None:
     job.error = KeyboardInterrupt()
-    outcome = rocketlens("verify", "/store")
+    outcome = rocketlens("doctor", "--deep", "/store")
     assert (outcome.code, outcome.errors) == (130, "rocketlens: working\nrocketlens: stopped\n")
 
 
@@ -335,7 +335,7 @@ def test_damage_is_told_and_makes_exit_code_4(job: StandIn) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["rebuild", "--help"], ["rebuild", "index", "--help"], ["verify"], ["rebuild", "all"]]
+    "arguments", [["--help"], ["rebuild", "--help"], ["rebuild", "index", "--help"], ["doctor"], ["rebuild", "all"]]
 )
 def test_help_and_usage_errors_import_neither_numpy_nor_spark(arguments: list[str]) -> None:
     code = (

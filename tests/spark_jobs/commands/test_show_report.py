@@ -9,8 +9,6 @@ from spark_jobs.build.place_queues import QueueDetails
 from spark_jobs.commands.show_report import MOST_REPORTED, report_json, report_lines
 from spark_jobs.commands.store_report import StoreDetails
 from spark_jobs.run.report import AnyReport, Damage
-from spark_jobs.verify.findings import Discrepancy
-from spark_jobs.verify.verify_request import IndexNumbers, LogNumbers, QueueNumbers, VerifyDetails
 
 ZEROS = "expected an intact record, found zeros (10 bytes skipped)"
 INDEX = {"slots": 97, "entries": 150, "profile": "5.5", "kept": ["1", "2"], "built": ["3"], "reasons": ["3: not full"]}
@@ -18,16 +16,6 @@ INDEX = {"slots": 97, "entries": 150, "profile": "5.5", "kept": ["1", "2"], "bui
 
 def report(**fields: Any) -> AnyReport:
     return AnyReport(**{"command": "rebuild", "store": "/store", "out": "/store", "details": StoreDetails(), **fields})
-
-
-def verified(counts: dict[str, int], findings: list[Discrepancy], more: int) -> VerifyDetails:
-    """What a verification says that found as much, its other numbers all 0."""
-    log, queues, index = (
-        kind(**dict.fromkeys(kind.__struct_fields__, 0)) for kind in (LogNumbers, QueueNumbers, IndexNumbers)
-    )
-    return VerifyDetails(
-        clean=not counts, log=log, queues=queues, index=index, counts=counts, findings=findings, more_findings=more
-    )
 
 
 def damages(count: int) -> list[Damage]:
@@ -101,29 +89,6 @@ def test_nothing_in_a_report_reaches_the_terminal_unescaped() -> None:
     told = report(store="/\x1b[2J", notes=["a\nb\x07"])
     assert [line for line in report_lines(told) if "[2J" in line]
     assert all(line.isprintable() for line in report_lines(told))
-
-
-def test_a_clean_verification() -> None:
-    told = report(command="verify", out="", seconds=1, details=verified({}, [], 0))
-    assert list(report_lines(told)) == [
-        "verified /store in 1.0 s: 0 bytes of log, 0 messages",
-        "found: nothing that is wrong",
-    ]
-    assert told.exit_code == 0
-
-
-def test_findings_are_counted_by_kind_and_the_first_are_listed() -> None:
-    finding = Discrepancy("unit", "/store/consumequeue/T/0/0", "unit 3", 60, 1234, "tags code 5", "tags code 6")
-    told = report(command="verify", out="", details=verified({"unit": 25, "entry": 1200}, [finding] * 25, 1200))
-    lines = list(report_lines(told))
-    assert lines[1] == "found: 1,200 entry, 25 unit"
-    assert lines[2] == (
-        "found: /store/consumequeue/T/0/0, unit 3 (byte 60), physical offset 1234: "
-        "expected tags code 5, found tags code 6"
-    )
-    assert len(lines) == 2 + MOST_REPORTED + 1
-    assert lines[-1] == "found: and 1,205 more"
-    assert told.exit_code == 4
 
 
 def test_json_holds_the_exit_code() -> None:

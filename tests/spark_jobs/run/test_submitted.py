@@ -32,7 +32,7 @@ def scripts() -> set[str]:
 
 def test_every_script_of_a_job_stands_in_the_documentation() -> None:
     assert set(documented()) == scripts()
-    assert {"rebuild_all", "verify_store", "export_store"} < scripts()
+    assert {"rebuild_all", "doctor_store", "export_store"} < scripts()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.run.report import Report
 from spark_jobs.verify import check_queue_units, diagnose_queue
-from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, UNIT
+from storage.doctor.finding import Kind
 from store_writer import StoreWriter
 from verifying import assert_clean, findings_of, told, verify_here
 
@@ -108,17 +108,17 @@ def test_every_damaged_unit_is_named_and_no_other(
     units.put(1000, damaged)
     report = verify_here(good.root, tmp_path / "work")
     wrong = {1000 + at // 20 for at in range(0, len(whole), 20) if damaged[at : at + 20] != whole[at : at + 20]}
-    assert places(report, UNIT) == wrong, told(report)[:2000]
-    others = Counter(finding.kind for finding in findings_of(report) if finding.kind != UNIT)
-    assert others == (Counter({MISSING_UNIT: 1, SHIFTED_UNIT: 1}) if is_shifted else Counter())
+    assert places(report, Kind.UNIT) == wrong, told(report)[:2000]
+    others = Counter(finding.kind for finding in findings_of(report) if finding.kind != Kind.UNIT)
+    assert others == (Counter({Kind.MISSING_UNIT: 1, Kind.SHIFTED_UNIT: 1}) if is_shifted else Counter())
 
 
 @pytest.mark.parametrize("count", [1, 5000])
 def test_all_messages_without_units_are_counted(count: int, good: StoreWriter, units: Units, tmp_path: Path) -> None:
     units.lose(1000, count)
     findings = findings_of(verify_here(good.root, tmp_path / "work"))
-    assert {finding.kind for finding in findings} == {MISSING_UNIT, SHIFTED_UNIT}
-    missing = [finding for finding in findings if finding.kind == MISSING_UNIT]
+    assert {finding.kind for finding in findings} == {Kind.MISSING_UNIT, Kind.SHIFTED_UNIT}
+    missing = [finding for finding in findings if finding.kind == Kind.MISSING_UNIT]
     assert sum(finding.count for finding in missing) == count
     assert missing[0].physical_offset == good.written[1000 + 1000 // 7 + 1].physical_offset
 
@@ -131,8 +131,8 @@ def test_a_copy_of_another_unit_is_not_where_the_queue_goes_on(
     units.put(10, bytes(20))
     units.put(place, unit)
     report = verify_here(good.root, tmp_path / "work")
-    assert places(report, UNIT) == {10, place}, told(report)[:2000]
-    assert {finding.kind for finding in findings_of(report)} == {UNIT}
+    assert places(report, Kind.UNIT) == {10, place}, told(report)[:2000]
+    assert {finding.kind for finding in findings_of(report)} == {Kind.UNIT}
 
 
 def test_an_earlier_life_of_any_length_is_nothing_wrong(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.verify import numbering as module
-from spark_jobs.verify.findings import QUEUE_OFFSET, Discrepancies
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.numbering import check_batches, check_numbers
+from storage.doctor.finding import Findings, Kind
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_DTYPE
 
 DISTANCE = 100
@@ -28,12 +28,14 @@ def log_of(lost: Iterable[int] = (), minimum: int = 0) -> LogTable:
 
 def said(numbers: Sequence[int], *, lost: Iterable[int] = (), minimum: int = 0) -> list[tuple[int, str, int]]:
     """What is said of a queue: (place of the message, expected, found)."""
-    findings, log = Discrepancies(), log_of(lost, minimum)
+    findings, log = Findings("queues"), log_of(lost, minimum)
     offsets = DISTANCE * np.arange(len(numbers))
     for wrong in check_numbers(np.array(numbers, np.int64), offsets, -1, log.minimum, log):
         wrong.note(log, findings)
-    assert all((finding.kind, finding.place) == (QUEUE_OFFSET, "record") for finding in findings.listed)
-    return [(finding.physical_offset // DISTANCE, finding.expected, int(finding.found)) for finding in findings.listed]
+    assert all((finding.kind, finding.place) == (Kind.QUEUE_OFFSET, "record") for finding in findings.listed())
+    return [
+        (finding.physical_offset // DISTANCE, finding.expected, int(finding.found)) for finding in findings.listed()
+    ]
 
 
 # --- as a broker counts ---------------------------------------------------------------------------------------------
@@ -100,12 +102,14 @@ def test_any_numbers_are_judged_once_each_at_most(numbers: list[int]) -> None:
 
 def said_of_batches(batches: Sequence[tuple[int, int]], lost: Iterable[int] = ()) -> list[tuple[int, str, int]]:
     """What is said of batches of (first number, messages)."""
-    findings, log = Discrepancies(), log_of(lost)
+    findings, log = Findings("queues"), log_of(lost)
     messages = np.zeros(len(batches), [("unit", BATCH_DTYPE)])
     messages["unit"]["physical_offset"] = DISTANCE * np.arange(len(batches))
     messages["unit"]["base_offset"], messages["unit"]["batch_size"] = zip(*batches, strict=True)
     check_batches(lambda first, count: messages[first : first + count], len(batches), -1, log.minimum, log, findings)
-    return [(finding.physical_offset // DISTANCE, finding.expected, int(finding.found)) for finding in findings.listed]
+    return [
+        (finding.physical_offset // DISTANCE, finding.expected, int(finding.found)) for finding in findings.listed()
+    ]
 
 
 @pytest.fixture(params=[1, 2, 1 << 16])

@@ -12,7 +12,7 @@ from spark_jobs.build import split_queues
 from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree
 from spark_jobs.run.report import Report
 from spark_jobs.verify import queue_parts
-from spark_jobs.verify.findings import UNIT
+from storage.doctor.finding import Kind
 from store_writer import StoreWriter
 from verifying import assert_clean, damaged, findings_of, replaced, told, verify_here, verify_in_memory
 
@@ -95,7 +95,7 @@ def test_a_damaged_unit_is_named_wherever_it_is(store: Path, tmp_path: Path, che
     with damaged(path, unit * 20 % FILE + 12, b"\x01\x02"):
         report = both(store, tmp_path)
     [finding] = findings_of(report)
-    assert (finding.kind, finding.path, finding.position) == (UNIT, str(path), unit * 20 % FILE + 12)
+    assert (finding.kind, finding.path, finding.position) == (Kind.UNIT, str(path), unit * 20 % FILE + 12)
     assert checked.count(False) == 2, "one part of the queue on the disk, and one of that behind the URL"
 
 
@@ -121,7 +121,7 @@ def test_of_a_queue_behind_a_url_each_task_fetches_what_it_reads(
         path = files_of(store)[unit * 20 // FILE]
         with damaged(path, unit * 20 % FILE, b"\x01\x02"):
             [finding] = findings_of(verify_in_memory(store, tmp_path))
-        assert finding.kind == UNIT
+        assert finding.kind == Kind.UNIT
         behind = names[unit * 20 // FILE :]
     assert set(fetched) == set(names)
     assert len(checked) > 2

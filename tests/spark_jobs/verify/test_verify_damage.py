@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import BLANK_MAGIC, Record, packed, property_crc_holds, read_log, read_record, signed
-from spark_jobs.verify.findings import ENTRY, EXT_UNIT, HEADER, RECORD, SLOT, STRAY_UNIT, UNIT, Discrepancy
+from storage.doctor.finding import Finding, Kind
 from store_writer import StoreWriter
 from verifying import assert_clean, damaged, findings_of, flipped, told, verify_here
 
@@ -62,7 +62,7 @@ class Made:
     def root(self) -> Path:
         return self.writer.root
 
-    def findings(self) -> list[Discrepancy]:
+    def findings(self) -> list[Finding]:
         report = verify_here(self.root, self.work)
         assert report.details.clean == (report.exit_code == 0) == (report.details.findings == [])
         return findings_of(report)
@@ -191,7 +191,7 @@ def check_record_flip(made: Made, position: int, bit: int) -> None:
             assert finding.physical_offset in may_be_named(made, record, finding), findings
 
 
-def may_be_named(made: Made, record: Record, finding: Discrepancy) -> set[int]:
+def may_be_named(made: Made, record: Record, finding: Finding) -> set[int]:
     """The record itself; for its number who follows in its queue; for an entry too few or too many who is beside it."""
     offset = record.physical_offset
     if finding.kind == "queue-offset":
@@ -257,7 +257,7 @@ def test_a_property_crc_covers_what_nothing_else_repeats(made: Made, made_with_c
         written = store.writer.written[3]
         with flipped(segment_of(store), written.physical_offset + inside, 5):
             kinds = [finding.kind for finding in store.findings()]
-        assert kinds == ([RECORD] if found else [])
+        assert kinds == ([Kind.RECORD] if found else [])
 
 
 def test_a_flipped_name_of_a_checksum_makes_a_record_without_one(made_with_crc: Made) -> None:
@@ -273,7 +273,7 @@ def test_bytes_behind_the_end_of_the_log_matter_where_the_next_record_starts(mad
     end = made.writer.log.end
     with flipped(segment_of(made), end + behind, bit):
         assert [(finding.kind, finding.physical_offset) for finding in made.findings()] == (
-            [(RECORD, end)] if behind < 8 else []
+            [(Kind.RECORD, end)] if behind < 8 else []
         )
 
 
@@ -288,7 +288,7 @@ def test_what_follows_the_head_of_a_blank_is_padding(tmp_path: Path) -> None:
     segment = writer.log.segments[0]
     for position, found in ((8, False), (100, False), (4, True), (7, True), (0, True), (3, True)):
         with flipped(segment, blank + position, 2):
-            assert [finding.kind for finding in made.findings()] == [RECORD] * found, position
+            assert [finding.kind for finding in made.findings()] == [Kind.RECORD] * found, position
 
 
 @pytest.mark.parametrize("size", [None, 0, 8, -1, 131072])
@@ -305,7 +305,7 @@ def test_a_false_blank_is_named_and_its_bytes_are_lost_ones(tmp_path: Path, size
         report = verify_here(made.root, tmp_path / "work")
     assert (report.exit_code, report.messages) == (4, 39)
     assert report.details.log.lost_bytes == victim.size
-    (finding,) = [finding for finding in findings_of(report) if finding.kind == RECORD]
+    (finding,) = [finding for finding in findings_of(report) if finding.kind == Kind.RECORD]
     assert finding.physical_offset == victim.physical_offset
     assert "it is a BLANK, which closes a segment, but its size does not lead to the segment's end" in finding.found
 
@@ -337,10 +337,10 @@ def check_unit_flip(made: Made, path: Path, position: int, bit: int, fields: dic
         (finding,) = made.findings()
     assert Path(finding.path) == path
     if was_written:
-        assert (finding.kind, finding.place, finding.position) == (UNIT, f"unit {first + number} {name}", start)
+        assert (finding.kind, finding.place, finding.position) == (Kind.UNIT, f"unit {first + number} {name}", start)
     else:
         unit = number * sum(fields.values())
-        assert (finding.kind, finding.place, finding.position) == (STRAY_UNIT, f"unit {first + number}", unit)
+        assert (finding.kind, finding.place, finding.position) == (Kind.STRAY_UNIT, f"unit {first + number}", unit)
 
 
 @settings(max_examples=40)
@@ -370,7 +370,7 @@ def test_every_field_of_an_extension_unit(made_with_ext: Made, field: str, numbe
     for byte, bit in ((0, 7 if field != "bitmap_size" else 6), (EXT_FIELDS[field] - 1, 2)):
         with flipped(path, position + byte, bit):
             (finding,) = made_with_ext.findings()
-        assert (finding.kind, finding.place) == (EXT_UNIT, f"of unit {number}, {told_as}")
+        assert (finding.kind, finding.place) == (Kind.EXT_UNIT, f"of unit {number}, {told_as}")
         assert Path(finding.path) == path
         assert finding.position == 22 * number + (0 if told_as == "size" else position - 22 * number)
 
@@ -391,7 +391,7 @@ def test_the_end_marker_of_an_extension_file(tmp_path: Path) -> None:
     assert path.read_bytes()[88:90] == b"\xff\xff"
     with flipped(path, 89, 0):
         (finding,) = made.findings()
-    assert (finding.kind, finding.position, finding.place) == (EXT_UNIT, 88, "of unit 4, end marker before it")
+    assert (finding.kind, finding.position, finding.place) == (Kind.EXT_UNIT, 88, "of unit 4, end marker before it")
 
 
 @settings(max_examples=25)
@@ -418,15 +418,15 @@ def check_index_flip(made: Made, path: Path, position: int, bit: int) -> None:
     assert Path(finding.path) == path
     if position < 40:
         _, name, start = place_of(position, HEADER_FIELDS)
-        expected = HEADER, f"header {name}", start
+        expected = Kind.HEADER, f"header {name}", start
     elif position < first_entry:
         slot = (position - 40) // 4
-        expected = SLOT, f"slot {slot}", 40 + 4 * slot
+        expected = Kind.SLOT, f"slot {slot}", 40 + 4 * slot
     else:
         number, name, start = place_of(position - first_entry, ENTRY_FIELDS)
-        expected = ENTRY, f"entry {number} {name}", first_entry + start
+        expected = Kind.ENTRY, f"entry {number} {name}", first_entry + start
         if number == 0 or number > entries:
-            expected = ENTRY, "entry 0" if number == 0 else "behind the last entry", position
+            expected = Kind.ENTRY, "entry 0" if number == 0 else "behind the last entry", position
     assert (finding.kind, finding.place, finding.position) == expected
 
 

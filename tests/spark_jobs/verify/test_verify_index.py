@@ -12,7 +12,7 @@ import pytest
 from compacting import compact_in_place
 from oracles import IndexImage, index_hash, index_keys, packed
 from spark_jobs.run.report import Report
-from spark_jobs.verify.findings import ENTRY, FILE, HEADER, MISSING_ENTRY, REPEATED_ENTRY, Discrepancy
+from storage.doctor.finding import Finding, Kind
 from store_files import write_index_file
 from store_writer import StoreWriter
 from verifying import assert_clean, findings_of, told, verify_here, verify_in_memory
@@ -52,7 +52,7 @@ def kinds(report: Report) -> Counter[str]:
     return Counter(finding.kind for finding in findings_of(report))
 
 
-def only(report: Report) -> Discrepancy:
+def only(report: Report) -> Finding:
     findings = findings_of(report)
     assert len(findings) == 1, told(report)
     assert report.exit_code == 4
@@ -203,7 +203,7 @@ def test_a_lost_file_among_compacted_ones_with_repeated_keys(tmp_path: Path, ver
     entries = int.from_bytes(lost.read_bytes()[36:40]) - 1
     lost.unlink()
     finding = only(verify())
-    assert finding.kind == MISSING_ENTRY
+    assert finding.kind == Kind.MISSING_ENTRY
     assert finding.count >= entries
 
 
@@ -229,7 +229,7 @@ def test_a_wrong_mark_of_a_compacted_file(tmp_path: Path, verify: Verify, place:
     data[FIRST_ENTRY + place] ^= 2
     path.write_bytes(data)
     finding = only(verify())
-    assert (finding.kind, finding.path, finding.place) == (ENTRY, str(path), "entry 0")
+    assert (finding.kind, finding.path, finding.place) == (Kind.ENTRY, str(path), "entry 0")
 
 
 def test_what_a_compaction_left_out_is_a_note(tmp_path: Path, verify: Verify) -> None:
@@ -257,7 +257,7 @@ def test_a_damaged_entry_of_a_compacted_file(tmp_path: Path, verify: Verify, fie
     data[place] ^= 2
     path.write_bytes(data)
     finding = only(verify())
-    assert (finding.kind, finding.place) == (ENTRY, f"entry 17 {field}")
+    assert (finding.kind, finding.place) == (Kind.ENTRY, f"entry 17 {field}")
     assert finding.position == place - {"physical_offset": 7}.get(field, 3)
 
 
@@ -295,7 +295,7 @@ def test_lost_files_are_gaps_with_their_keys_counted(tmp_path: Path, verify: Ver
     for number in lost:
         paths[number].unlink()
     finding = only(verify())
-    assert finding.kind == MISSING_ENTRY
+    assert finding.kind == Kind.MISSING_ENTRY
     assert finding.count == sum(len(writer.index.files[number].entries) for number in lost)
     first = writer.index.files[lost[0]]
     assert finding.physical_offset == first.entries[0][1]
@@ -309,7 +309,7 @@ def test_a_message_that_was_never_indexed(tmp_path: Path, verify: Verify) -> Non
     fill(writer, 20)
     writer.close()
     finding = only(verify())
-    assert (finding.kind, finding.count, finding.physical_offset) == (MISSING_ENTRY, 2, left_out.physical_offset)
+    assert (finding.kind, finding.count, finding.physical_offset) == (Kind.MISSING_ENTRY, 2, left_out.physical_offset)
 
 
 def test_after_a_crash_what_the_tail_lacks_is_lag_and_at_rest_it_is_not(tmp_path: Path, verify: Verify) -> None:
@@ -340,8 +340,8 @@ def test_an_index_file_of_another_store(tmp_path: Path, verify: Verify) -> None:
     target = writer.index_paths()[1]
     target.write_bytes(other.index_paths()[0].read_bytes())
     report = verify()
-    assert {Path(finding.path) for finding in findings_of(report) if finding.kind == FILE} == {target}
-    assert kinds(report)[MISSING_ENTRY] == 1
+    assert {Path(finding.path) for finding in findings_of(report) if finding.kind == Kind.FILE} == {target}
+    assert kinds(report)[Kind.MISSING_ENTRY] == 1
 
 
 def test_two_files_with_the_same_entries(tmp_path: Path, verify: Verify) -> None:
@@ -351,7 +351,7 @@ def test_two_files_with_the_same_entries(tmp_path: Path, verify: Verify) -> None
     copy = paths[4].with_name(str(int(paths[4].name) + 1))
     copy.write_bytes(paths[1].read_bytes())
     report = verify()
-    assert kinds(report)[REPEATED_ENTRY] == 1
+    assert kinds(report)[Kind.REPEATED_ENTRY] == 1
     assert Path(findings_of(report)[0].path) == copy
 
 
@@ -363,7 +363,7 @@ def test_the_same_entry_twice_in_a_file(tmp_path: Path, verify: Verify) -> None:
     image.put(index_keys(twice)[0], image.entries[-1][1], image.end_timestamp)  # of the wrong record
     rewrite(writer.index_paths()[0], image)
     finding = only(verify())
-    assert (finding.kind, finding.place) == (ENTRY, f"entry {len(image.entries)}")
+    assert (finding.kind, finding.place) == (Kind.ENTRY, f"entry {len(image.entries)}")
 
 
 @pytest.mark.parametrize("page", [0, 1, 3])
@@ -378,8 +378,8 @@ def test_a_lost_page_is_told_as_what_it_held(tmp_path: Path, verify: Verify, pag
     report = verify()
     places = {finding.position // 4096 for finding in findings_of(report)}
     assert places <= ({page, page - 1} if page else {0})  # an entry may begin in the page before
-    assert kinds(report)[MISSING_ENTRY] == 0
-    assert not page or kinds(report)[HEADER] == 0
+    assert kinds(report)[Kind.MISSING_ENTRY] == 0
+    assert not page or kinds(report)[Kind.HEADER] == 0
 
 
 @pytest.mark.parametrize("size", [0, 1, 39, 40, 41, 59, 60, 100, 300])
@@ -390,7 +390,7 @@ def test_files_of_impossible_sizes(tmp_path: Path, verify: Verify, size: int) ->
     path.write_bytes(path.read_bytes()[:size])
     findings = findings_of(verify())
     assert any(Path(finding.path) == path for finding in findings)
-    assert sum(finding.count for finding in findings if finding.kind == MISSING_ENTRY) >= 27
+    assert sum(finding.count for finding in findings if finding.kind == Kind.MISSING_ENTRY) >= 27
 
 
 @pytest.mark.parametrize("content", [b"\xff" * 900, b"\0" * 892, bytes(range(256)) * 4, b"\x7f" * 4096])
@@ -399,7 +399,7 @@ def test_files_of_any_bytes(tmp_path: Path, verify: Verify, content: bytes) -> N
     writer.close()
     writer.index_paths()[1].write_bytes(content)
     findings = findings_of(verify())
-    assert sum(finding.count for finding in findings if finding.kind == MISSING_ENTRY) == 39
+    assert sum(finding.count for finding in findings if finding.kind == Kind.MISSING_ENTRY) == 39
 
 
 def test_foreign_names_and_directories(tmp_path: Path, verify: Verify) -> None:
@@ -412,8 +412,8 @@ def test_foreign_names_and_directories(tmp_path: Path, verify: Verify) -> None:
     (directory / "readable").mkdir()
     report = verify()
     assert {(finding.kind, Path(finding.path).name) for finding in findings_of(report)} == {
-        (FILE, "20260101000000999"),
-        (FILE, "1"),
+        (Kind.FILE, "20260101000000999"),
+        (Kind.FILE, "1"),
     }
     assert any("notes.txt" in note for note in report.notes)
 
@@ -427,6 +427,5 @@ def test_findings_are_listed_up_to_a_limit_and_counted_beyond(tmp_path: Path, ve
         data[FIRST_ENTRY + 20 * number + 12] ^= 0x40
     path.write_bytes(data)
     report = verify(limit=7)
-    assert len(report.details.findings) == 7
-    assert report.details.more_findings == 8
-    assert report.details.counts == {ENTRY: 15}
+    assert [each.more for each in report.details.findings] == [0] * 7 + [8]
+    assert report.details.counts == {Kind.ENTRY: 15}

@@ -11,17 +11,7 @@ import pytest
 from oracles import packed
 from queue_rebuild import Rebuilt
 from spark_jobs.run.report import Report
-from spark_jobs.verify.findings import (
-    EXT_UNIT,
-    FILE,
-    MISSING_UNIT,
-    QUEUE_OFFSET,
-    RECORD,
-    SHIFTED_UNIT,
-    STRAY_UNIT,
-    UNIT,
-    Discrepancy,
-)
+from storage.doctor.finding import Finding, Kind
 from store_files import PRE_BLANK
 from store_writer import StoreWriter
 from verifying import assert_clean, findings_of, told, verify_here, verify_in_memory
@@ -60,7 +50,7 @@ def edit(path: Path, position: int, data: bytes) -> None:
     path.write_bytes(before[:position] + data + before[position + len(data) :])
 
 
-def only(report: Report) -> Discrepancy:
+def only(report: Report) -> Finding:
     """The one finding that there is."""
     findings = findings_of(report)
     assert len(findings) == 1, told(report)
@@ -207,7 +197,7 @@ def test_other_delay_levels_are_a_hint_and_a_damaged_delivery_time_is_a_finding(
     path = queue_path(writer, queue="SCHEDULE_TOPIC_XXXX/1")
     edit(path, 2 * 20 + 12, packed(1_700_000_000_000, 8))
     finding = only(verify(delay_levels="7s 8s 9s"))
-    assert (finding.kind, finding.place, finding.position) == (UNIT, "unit 2 tags_code", 52)
+    assert (finding.kind, finding.place, finding.position) == (Kind.UNIT, "unit 2 tags_code", 52)
 
 
 @pytest.mark.parametrize("start", [0, 3, 17])
@@ -225,7 +215,7 @@ def test_what_a_rebuild_puts_in_the_place_of_lost_messages_is_as_it_should_be(
     shutil.rmtree(writer.root / "consumequeue")
     shutil.copytree(rebuilt.work.staged / "consumequeue", writer.root / "consumequeue")
     report = verify()
-    assert {finding.kind for finding in findings_of(report)} <= {RECORD}, told(report)
+    assert {finding.kind for finding in findings_of(report)} <= {Kind.RECORD}, told(report)
     numbers, built = report.details.queues, rebuilt.details
     assert numbers.matched == built.units == 90 - len(lost)
     assert (numbers.stand_ins, numbers.fillers) == (built.repeated + built.unreadable, built.pre_blank)
@@ -240,9 +230,9 @@ def test_a_missing_unit_makes_all_that_follow_stand_elsewhere(writer: StoreWrite
     offsets = fill(writer, 5)
     writer.close()
     missing, shifted = findings_of(verify())
-    assert missing.kind == MISSING_UNIT
+    assert missing.kind == Kind.MISSING_UNIT
     assert missing.physical_offset == writer.written[30].physical_offset
-    assert (shifted.kind, shifted.place, shifted.physical_offset) == (SHIFTED_UNIT, "unit 30", offsets[0])
+    assert (shifted.kind, shifted.place, shifted.physical_offset) == (Kind.SHIFTED_UNIT, "unit 30", offsets[0])
     assert Path(shifted.path) == queue_path(writer, 600)
 
 
@@ -252,7 +242,7 @@ def test_a_queue_that_ends_early_in_a_store_at_rest(writer: StoreWriter, verify:
     writer.append("T", queue=False)
     writer.close()
     finding = only(verify())
-    assert (finding.kind, finding.count) == (MISSING_UNIT, 2)
+    assert (finding.kind, finding.count) == (Kind.MISSING_UNIT, 2)
     assert finding.physical_offset == writer.written[5].physical_offset > offsets[-1]
 
 
@@ -262,7 +252,7 @@ def test_after_a_crash_a_queue_that_ends_before_others_do_is_no_lag(writer: Stor
     writer.append("Other")
     writer.crash()
     finding = only(verify())
-    assert (finding.kind, finding.count) == (MISSING_UNIT, 1)
+    assert (finding.kind, finding.count) == (Kind.MISSING_UNIT, 1)
 
 
 def test_a_queue_that_is_not_there(writer: StoreWriter, verify: Verify) -> None:
@@ -271,7 +261,7 @@ def test_a_queue_that_is_not_there(writer: StoreWriter, verify: Verify) -> None:
     writer.close()
     shutil.rmtree(writer.root / "consumequeue" / "T" / "1")
     finding = only(verify())
-    assert (finding.kind, finding.count, finding.found) == (MISSING_UNIT, 5, "no such queue")
+    assert (finding.kind, finding.count, finding.found) == (Kind.MISSING_UNIT, 5, "no such queue")
     assert Path(finding.path) == writer.root / "consumequeue" / "T" / "1"
 
 
@@ -283,9 +273,9 @@ def test_a_missing_file_is_named_with_the_messages_that_lack_units(
     writer.close()
     queue_path(writer, lost).unlink()
     findings = findings_of(verify())
-    missing = sum(finding.count for finding in findings if finding.kind in (MISSING_UNIT, UNIT))
+    missing = sum(finding.count for finding in findings if finding.kind in (Kind.MISSING_UNIT, Kind.UNIT))
     assert missing == min(25 - lost // 20, UNITS)
-    assert [finding.kind for finding in findings].count(FILE) == (lost == 200)
+    assert [finding.kind for finding in findings].count(Kind.FILE) == (lost == 200)
 
 
 def test_zeroed_units_are_one_finding(writer: StoreWriter, verify: Verify) -> None:
@@ -293,7 +283,7 @@ def test_zeroed_units_are_one_finding(writer: StoreWriter, verify: Verify) -> No
     writer.close()
     edit(queue_path(writer, 200), 40, bytes(60))
     finding = only(verify())
-    assert (finding.kind, finding.place, finding.position, finding.count) == (UNIT, "units 12 to 14", 40, 3)
+    assert (finding.kind, finding.place, finding.position, finding.count) == (Kind.UNIT, "units 12 to 14", 40, 3)
     assert finding.physical_offset == offsets[12]
 
 
@@ -302,14 +292,14 @@ def test_stale_units_behind_the_end_that_point_into_the_log(writer: StoreWriter,
     writer.close()
     edit(queue_path(writer), 100, packed(offsets[2], 8) + packed(100, 4) + packed(0, 8))
     finding = only(verify())
-    assert (finding.kind, finding.place, finding.physical_offset) == (STRAY_UNIT, "unit 5", offsets[2])
+    assert (finding.kind, finding.place, finding.physical_offset) == (Kind.STRAY_UNIT, "unit 5", offsets[2])
 
 
 def test_a_filler_that_is_not_in_front(writer: StoreWriter, verify: Verify) -> None:
     offsets = fill(writer, 5)
     writer.close()
     edit(queue_path(writer), 40, PRE_BLANK)
-    assert {(finding.kind, finding.physical_offset) for finding in findings_of(verify())} == {(UNIT, offsets[2])}
+    assert {(finding.kind, finding.physical_offset) for finding in findings_of(verify())} == {(Kind.UNIT, offsets[2])}
 
 
 def test_a_record_with_a_number_out_of_order(writer: StoreWriter, verify: Verify) -> None:
@@ -318,7 +308,7 @@ def test_a_record_with_a_number_out_of_order(writer: StoreWriter, verify: Verify
     writer.append("T", queue_offset=5)
     writer.close()
     finding = only(verify())
-    assert (finding.kind, finding.physical_offset) == (QUEUE_OFFSET, odd.physical_offset)
+    assert (finding.kind, finding.physical_offset) == (Kind.QUEUE_OFFSET, odd.physical_offset)
     assert (finding.expected, finding.found) == ("queue offset 5", "3")
 
 
@@ -327,7 +317,7 @@ def test_numbers_that_are_missing_where_the_log_is_whole(writer: StoreWriter, ve
     behind = [writer.append("T", queue_offset=offset) for offset in (8, 9, 10)]
     writer.close()
     number, shifted = findings_of(verify())
-    assert {number.kind, shifted.kind} == {QUEUE_OFFSET, SHIFTED_UNIT}
+    assert {number.kind, shifted.kind} == {Kind.QUEUE_OFFSET, Kind.SHIFTED_UNIT}
     assert {number.physical_offset, shifted.physical_offset} == {behind[0].physical_offset}
 
 
@@ -337,7 +327,7 @@ def test_units_of_a_damaged_record_are_not_to_blame(writer: StoreWriter, verify:
     writer.overwrite(offsets[7] + 88, b"B")
     report = verify()
     finding = only(report)
-    assert (finding.kind, finding.physical_offset) == (RECORD, offsets[7])
+    assert (finding.kind, finding.physical_offset) == (Kind.RECORD, offsets[7])
     assert queues(report) == {"queues": 1, "matched": 19, "lost": 1}
 
 
@@ -348,7 +338,7 @@ def test_a_missing_segment_is_one_finding_and_its_units_are_lost(writer: StoreWr
     writer.log.segments[base].unlink()
     report = verify()
     finding = only(report)
-    assert (finding.kind, finding.physical_offset, finding.expected) == (RECORD, base, "a segment")
+    assert (finding.kind, finding.physical_offset, finding.expected) == (Kind.HOLE, base, "a segment")
     assert queues(report)["matched"] + queues(report)["lost"] == 90
 
 
@@ -359,15 +349,15 @@ def test_an_extension_that_is_gone(tmp_path: Path, verify: Verify) -> None:
     assert_clean(verify())
     (writer.root / "consumequeue_ext" / "T" / "0" / f"{128:020d}").unlink()
     findings = findings_of(verify())
-    assert {finding.kind for finding in findings} <= {EXT_UNIT, FILE}
-    assert sum(finding.kind == EXT_UNIT for finding in findings) >= 5
+    assert {finding.kind for finding in findings} <= {Kind.EXT_UNIT, Kind.FILE}
+    assert sum(finding.kind == Kind.EXT_UNIT for finding in findings) >= 5
 
 
 def test_a_queue_in_the_tree_of_the_other_kind(writer: StoreWriter, verify: Verify) -> None:
     fill(writer, 3)
     writer.close()
     (writer.root / "batchconsumequeue" / "T" / "0").mkdir(parents=True)
-    assert only(verify()).kind == FILE
+    assert only(verify()).kind == Kind.FILE
 
 
 @pytest.mark.parametrize("size", [0, 19, 21, 100])
@@ -377,4 +367,4 @@ def test_a_file_of_the_wrong_length(writer: StoreWriter, verify: Verify, size: i
     path = queue_path(writer, 400)
     path.write_bytes(path.read_bytes()[:size])
     findings = findings_of(verify())
-    assert any(finding.kind == FILE and Path(finding.path) == path for finding in findings), findings
+    assert any(finding.kind == Kind.FILE and Path(finding.path) == path for finding in findings), findings

@@ -1,42 +1,97 @@
-"""Findings and their places."""
+"""Findings: their places, how they are counted, and which of them are alike."""
 
+from collections import Counter
+
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from storage.doctor.finding import NOWHERE, CheckFindings, DoctorFinding, Severity, grouped
+from storage.doctor.finding import (
+    ADVICE,
+    NOWHERE,
+    Finding,
+    Findings,
+    FoundAt,
+    Kind,
+    Known,
+    Severity,
+    capped,
+    counts_of,
+    grouped,
+)
 
 
 @pytest.mark.parametrize(
-    ("path", "position", "offset", "place"),
+    ("at", "where"),
     [
-        ("/s/a", 12, 4096, "/s/a, byte 12, physical offset 4096"),
-        ("/s/a", 0, NOWHERE, "/s/a, byte 0"),
-        ("", NOWHERE, 7, "physical offset 7"),
-        ("", NOWHERE, NOWHERE, ""),
+        (FoundAt("/s/a", "unit 3", 12, 4096), "/s/a, unit 3, byte 12, physical offset 4096"),
+        (FoundAt("/s/a", position=0), "/s/a, byte 0"),
+        (FoundAt("", physical_offset=7), "physical offset 7"),
+        (FoundAt(""), ""),
     ],
 )
-def test_a_place_says_what_is_known_of_it(path: str, position: int, offset: int, place: str) -> None:
-    finding = DoctorFinding(Severity.INFO, "x", path, "found", "meaning", "", position, offset)
-    assert finding.place == place
+def test_a_place_says_what_is_known_of_it(at: FoundAt, where: str) -> None:
+    findings = Findings("x")
+    findings.add(Kind.FILE, Severity.INFO, at, "found", "meaning", "")
+    (finding,) = findings.listed()
+    assert (finding.where, finding.known) == (where, Known.LOOKED_AT)
+    assert (finding.position, finding.physical_offset) == (at.position, at.physical_offset)
+    assert NOWHERE == -1
 
 
 def test_each_severity_is_counted_by_itself() -> None:
-    findings = CheckFindings.of("x")
+    findings = Findings("x")
     for number in range(25):
-        findings.add(Severity.ERROR, f"/e{number}", "f", "m", "r")
-    findings.add(Severity.WARNING, "/w", "f", "m", "r")
+        findings.add(Kind.FILE, Severity.ERROR, f"/e{number}", "f", "m", "r")
+    findings.add(Kind.FILE, Severity.WARNING, "/w", "f", "m", "r")
     listed = findings.listed()
     assert [finding.severity for finding in listed].count(Severity.ERROR) == 21
     assert listed[20].path == "/w"
-    assert (listed[-1].severity, listed[-1].found) == (Severity.ERROR, "5 more like these")
+    assert (listed[-1].severity, listed[-1].found, listed[-1].more) == (Severity.ERROR, "5 more like these", 5)
+    assert findings.counts == {Kind.FILE: 26}
 
 
-def test_each_kind_is_counted_by_itself_and_makes_one_group() -> None:
-    findings = CheckFindings.of("x")
+def test_what_one_remedy_mends_makes_one_group() -> None:
+    findings = Findings("x")
     for number in range(21):
-        findings.add(Severity.WARNING, f"/a{number}", f"{number} bytes", "it is short", "rebuild")
-        findings.add(Severity.WARNING, f"/b{number}", "f", f"{number} are lost", "rebuild", kind="lost")
-    findings.add(Severity.ERROR, "/c", "f", "it is short", "rebuild")
+        findings.add(Kind.FILE, Severity.WARNING, f"/a{number}", f"{number} bytes", "it is short", "rebuild")
+        findings.add(Kind.UNIT, Severity.WARNING, f"/b{number}", f"{number} are lost", "it is short", "rebuild")
+    findings.add(Kind.FILE, Severity.WARNING, "/d", "1 byte", "it is empty", "rm /d")
+    findings.add(Kind.FILE, Severity.WARNING, "/e", "1 byte", "it is empty", "rm /e")
+    findings.add(Kind.FILE, Severity.ERROR, "/c", "f", "it is short", "rebuild")
     groups = grouped(findings.listed())
     shape = [(group.findings[0].severity.value, group.findings[0].path, group.count) for group in groups]
-    assert shape == [("warning", "/a0", 21), ("warning", "/b0", 21), ("error", "/c", 1)]
-    assert [len(group.findings) for group in groups] == [20, 20, 1]
+    assert shape == [
+        ("warning", "/a0", 21),
+        ("warning", "/b0", 21),
+        ("warning", "/d", 1),
+        ("warning", "/e", 1),
+        ("error", "/c", 1),
+    ]
+    assert [len(group.findings) for group in groups] == [20, 20, 1, 1, 1]
+
+
+@given(st.lists(st.sampled_from(sorted(ADVICE["queues"]))), st.integers(1, 5), st.integers(0, 20))
+def test_what_is_not_listed_is_counted(kinds: list[Kind], limit: int, in_all: int) -> None:
+    findings = Findings("queues", Known.READ, limit)
+    for number, kind in enumerate(kinds):
+        findings.note(kind, FoundAt("/q", f"unit {number}"), "a", "b")
+        findings.more(kind, number % 3)
+    expected = Counter(kinds)
+    for number, kind in enumerate(kinds):
+        expected[kind] += number % 3
+    assert findings.counts == counts_of(capped(findings.listed(), in_all)) == expected
+    kept = capped(findings.listed(), in_all)
+    assert sum(not each.more for each in kept) <= in_all
+    assert all(sum(each.kind == kind and not each.more for each in kept) <= limit for kind in kinds)
+
+
+def test_every_advice_where_everything_is_read_has_its_words_and_a_packed_finding_is_the_same() -> None:
+    for check, kinds in ADVICE.items():
+        findings = Findings(check, Known.READ)
+        for kind, (severity, meaning, remedy) in kinds.items():
+            assert (severity is not Severity.INFO, bool(meaning), bool(remedy)) == (True, True, True)
+            findings.note(kind, FoundAt("/p"), "a", "b")
+        packed = msgspec.msgpack.encode(findings.listed())
+        assert msgspec.msgpack.decode(packed, type=list[Finding]) == findings.listed()

@@ -26,7 +26,7 @@ def test_a_damaged_record_in_an_earlier_segment_is_named_where_it_starts(tmp_pat
     assert (finding.severity, finding.path) == (Severity.ERROR, str(path))
     assert finding.position == finding.physical_offset == written[10].physical_offset
     said = "expected an intact record, found a damaged record: its body does not match its CRC"
-    assert finding.found == f"{said} ({written[10].size} bytes passed over)"
+    assert finding.what == f"{said} ({written[10].size} bytes passed over)"
     assert finding.remedy.endswith(f": rocketlens view --damaged {tmp_path} {finding.physical_offset}")
     (left, right) = examine(tmp_path).coverage.log
     assert (left[1], right[0]) == (written[10].physical_offset, written[11].physical_offset)
@@ -63,7 +63,7 @@ def test_a_false_blank_is_named_in_whichever_segment_it_lies(tmp_path: Path, num
     assert (finding.severity, finding.physical_offset) == (Severity.ERROR, written[number].physical_offset)
     blank = "it is a BLANK, which closes a segment, but its size does not lead to the segment's end"
     passed = f" ({written[number].size} bytes passed over)" if number < 199 else ""  # else the log ends there
-    assert finding.found.endswith(blank + passed)
+    assert finding.what.endswith(blank + passed)
 
 
 def test_a_segment_that_starts_with_a_blank_must_be_blank_to_its_end(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import golden_store
 from doctoring import HOLD, SEGMENT, findings_of, make_store, put
 from spark_jobs.publish.new_checkpoint import write_checkpoint
 from storage.doctor.examine import Diagnosis, examine
-from storage.doctor.finding import CLEARED_BY_A_START, DoctorFinding, Severity
+from storage.doctor.finding import CLEARED_BY_A_START, Finding, Severity
 from store_writer import Written
 
 WORDS = "do not start a broker on this store: its recovery will cut"
@@ -49,7 +49,7 @@ def behind(written: list[Written], number: int) -> list[Written]:
     return [each for each in written if each.physical_offset >= SEGMENT * number + SEGMENT // 2 + 2000]
 
 
-def first(diagnosis: Diagnosis) -> DoctorFinding:
+def first(diagnosis: Diagnosis) -> Finding:
     assert [finding.check for finding in diagnosis.findings].count("next-start") == 1
     finding = diagnosis.findings[0]
     assert (finding.check, finding.severity) == ("next-start", Severity.ERROR)

@@ -7,7 +7,7 @@ import pytest
 
 from doctoring import findings_of, make_store, only, put
 from storage.doctor.examine import examine
-from storage.doctor.finding import Severity
+from storage.doctor.finding import Kind, Severity
 from store_writer import Written
 
 UNIT = 20
@@ -40,7 +40,7 @@ def test_no_queues_at_all_are_an_error_that_rebuilding_mends(root: Path) -> None
 def test_a_missing_file_is_a_gap_of_queue_offsets(root: Path, queue: Path) -> None:
     (queue / f"{FILE:020d}").unlink()
     finding = only(root, "queues")
-    assert (finding.path, finding.found) == (
+    assert (finding.path, finding.what) == (
         str(queue),
         "expected a file that holds queue offsets 50 to 99, found none",
     )
@@ -58,7 +58,7 @@ def test_a_file_of_another_size_is_named_where_it_ends(root: Path, queue: Path, 
 def test_a_file_that_starts_inside_a_unit_is_named(root: Path, queue: Path) -> None:
     (queue / f"{FILE:020d}").rename(queue / f"{FILE + 1:020d}")
     findings = findings_of(examine(root), "queues")
-    assert any("found one that starts inside a unit" in finding.found for finding in findings)
+    assert any("one that starts inside a unit" in finding.found for finding in findings)
 
 
 def test_foreign_files_are_named(root: Path, queue: Path) -> None:
@@ -88,8 +88,9 @@ def test_units_that_are_lost_inside_the_queue_are_named(root: Path, queue: Path,
     assert finding.severity is Severity.ERROR
     assert (finding.path, finding.position) == (str(queue / f"{3 * FILE:020d}"), 10 * UNIT)
     count = len(data) // UNIT
-    units = "unit 160: expected units of 1 message" if count == 1 else "units 160 to 162: expected units of 3 messages"
-    assert finding.found == f"{units}, found bytes that are no units"
+    assert (finding.kind, finding.count, finding.found) == (Kind.UNIT, count, "bytes that are no units")
+    units = ("unit 160", "units of 1 message") if count == 1 else ("units 160 to 162", "units of 3 messages")
+    assert (finding.place, finding.expected) == units
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
@@ -98,5 +99,5 @@ def test_units_that_are_lost_in_any_file_are_named(root: Path, queue: Path, numb
     finding = only(root, "queues")
     assert (finding.path, finding.position) == (str(queue / f"{number * FILE:020d}"), 0)
     last, count = (50 * number + 49, 50) if number < 3 else (198, 49)
-    units = f"units {50 * number} to {last}: expected units of {count} messages"
-    assert finding.found == f"{units}, found bytes that are no units"
+    assert (finding.place, finding.count) == (f"units {50 * number} to {last}", count)
+    assert finding.what == f"expected units of {count} messages, found bytes that are no units"

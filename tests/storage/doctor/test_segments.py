@@ -53,7 +53,7 @@ def test_a_segment_that_lies_twice_is_named_where_it_is_not_used(root: Path) -> 
     (other / segment(root, 1).name).write_bytes(segment(root, 1).read_bytes())
     finding = only(root, "segments", directories=[root / "commitlog", other])
     assert finding.path == str(other / segment(root, 1).name)
-    assert str(segment(root, 1)) in finding.meaning
+    assert str(segment(root, 1)) in finding.found
 
 
 def test_an_overlap_is_named_at_the_byte_where_it_begins(root: Path) -> None:

@@ -37,8 +37,10 @@ def test_a_program_gets_one_object(g1_crashed_store: Path) -> None:
     assert (report["state"], report["isClean"], report["exitCode"]) == ("crashed", False, 4)
     (finding,) = report["findings"]
     assert finding["severity"] == "warning"
-    named = {"severity", "check", "path", "position", "physicalOffset", "found", "meaning", "remedy", "kind", "more"}
-    assert set(finding) == named
+    assert finding["kind"] == "broker"
+    place = {"check", "path", "place", "position", "physicalOffset"}
+    said = {"severity", "kind", "known", "expected", "found", "meaning", "remedy", "count", "more"}
+    assert set(finding) == place | said
     assert report["coverage"]["index"] == [[0, 156014]]
     assert {file["longestChain"] for file in report["indexFiles"]} > {-1}
 
@@ -55,21 +57,73 @@ def test_half_of_the_counts_is_a_usage_error(g1_store: Path) -> None:
     assert "give both or neither" in outcome.errors
 
 
-@pytest.mark.parametrize("as_json", [True, False])
-def test_deep_verifies_too(g1_store: Path, tmp_path: Path, as_json: bool) -> None:
-    root = tmp_path / "store"
+def with_a_wrong_time(g1_store: Path, root: Path) -> Path:
+    """A store in which only a reading of everything finds something: the time of an index entry."""
     shutil.copytree(g1_store, root)
     index = sorted((root / "index").iterdir())[3]
     content = bytearray(index.read_bytes())
-    content[40 + 4 * 97 + 20 * 5 + 15] ^= 1  # the time of an entry, which only `verify` compares
+    content[40 + 4 * 97 + 20 * 5 + 15] ^= 1
     index.write_bytes(content)
+    return index
+
+
+@pytest.mark.parametrize("command", [("doctor", "--deep"), ("verify",)], ids=["doctor --deep", "verify"])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_deep_reads_every_entry(g1_store: Path, tmp_path: Path, as_json: bool, command: tuple[str, ...]) -> None:
+    root = tmp_path / "store"
+    index = with_a_wrong_time(g1_store, root)
     assert rocketlens("doctor", root).code == 0
-    outcome = rocketlens("doctor", root, "--deep", *(["--json"] if as_json else []))
+    outcome = rocketlens(*command, root, *(["--json"] if as_json else []))
     assert outcome.code == 4
     if as_json:
-        assert json.loads(outcome.output)["verify"]["details"]["counts"] == {"entry": 1}
+        report = json.loads(outcome.output)
+        (finding,) = report["findings"]
+        assert (finding["kind"], finding["known"], finding["path"]) == ("entry", "read", str(index))
+        assert finding["remedy"] == f"rocketlens rebuild index {root}"
+        assert (report["isClean"], report["exitCode"]) == (False, 4)
+        assert report["verify"]["details"]["counts"] == {"entry": 1}
+        assert "findings" not in report["verify"]["details"]
     else:
-        assert "found: 1 entry" in outcome.text
+        assert f"error   index-files: {index}, entry 5 time_difference, byte" in outcome.text
+        assert f"        fix: rocketlens rebuild index {root}\n" in outcome.text
+        assert outcome.text.endswith("1 error, 0 warnings, 0 notes\n")
+
+
+def test_what_both_a_look_and_a_reading_find_is_said_once(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096)
+    written = [writer.append("T", b"x" * 50, keys=f"k{number}") for number in range(60)]
+    writer.close()
+    writer.overwrite(written[30].physical_offset + 90, b"\xff\xff")
+    looked = json.loads(rocketlens("doctor", writer.root, "--json").output)
+    read = json.loads(rocketlens("doctor", writer.root, "--deep", "--json").output)
+    (record,) = (each for each in looked["findings"] if each["kind"] == "record")
+    assert [each for each in read["findings"] if each["kind"] == "record"] == [record | {"known": "read"}]
+    text = rocketlens("doctor", writer.root, "--deep").text
+    assert text.count("expected an intact record") == 1
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_what_ends_the_reading_leaves_what_was_found_before_it(
+    g1_crashed_store: Path, tmp_path: Path, as_json: bool
+) -> None:
+    work = tmp_path / "file" / "work"  # it cannot be made
+    work.parent.touch()
+    outcome = rocketlens("doctor", g1_crashed_store, "--deep", "--work", work, *(["--json"] if as_json else []))
+    assert outcome.code == 2
+    assert outcome.errors.startswith("rocketlens: ")
+    if as_json:
+        report = json.loads(outcome.output)
+        assert [each["kind"] for each in report["findings"]] == ["broker"]
+        assert (report["verify"], report["isClean"], report["exitCode"]) == (None, False, 2)
+    else:
+        assert f"warning liveness: {g1_crashed_store}/abort\n" in outcome.text
+        assert outcome.text.endswith("0 errors, 1 warning, 0 notes; not everything was read\n")
+
+
+def test_a_store_behind_a_url_is_only_read(tmp_path: Path) -> None:
+    outcome = rocketlens("doctor", "s3://bucket/store")
+    assert outcome.code == 2
+    assert "only --deep reads a store there" in outcome.errors
 
 
 def test_a_topic_that_is_no_utf_8_stands_in_json_by_its_bytes(tmp_path: Path) -> None:
@@ -95,7 +149,7 @@ def test_a_directory_with_a_number_among_the_index_files_is_a_finding(tmp_path: 
     outcome = rocketlens("doctor", writer.root, "--json")
     assert (outcome.code, outcome.errors) == (4, "")
     (finding,) = json.loads(outcome.output)["findings"]
-    assert (finding["path"], finding["found"]) == (str(directory), "expected an index file, found a directory")
+    assert (finding["path"], finding["expected"], finding["found"]) == (str(directory), "an index file", "a directory")
     assert finding["remedy"] == f"move it out of {directory.parent}"
     assert rocketlens("query", writer.root, "--topic", "T", "--key", "k").code == 0
 
@@ -113,10 +167,10 @@ def test_what_is_alike_in_a_thousand_queues_is_one_block(tmp_path: Path) -> None
     end = written[1000].physical_offset
     block = outcome.text[outcome.text.index("warning queues: ") :].splitlines()[:7]
     queue = writer.root / "consumequeue" / "T"
-    unit = "unit 1: expected the end of the queue, found a unit that points to no message of this queue"
+    unit = "expected the end of the queue, found a unit that points to no message of this queue"
     assert block[:2] == [
         "warning queues: in 1,000 places",
-        f"        {queue}/0/{0:020d}, byte 20, physical offset {end}: {unit}",
+        f"        {queue}/0/{0:020d}, unit 1, byte 20, physical offset {end}: {unit}",
     ]
     assert block[4:] == [
         "        and 997 more like these; --json names 20",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.cli.coverage_picture import draw_coverage
+from spark_jobs.commands.coverage_picture import draw_coverage
 from storage.doctor.coverage import Coverage
 from storage.ranges import Ranges
 
