@@ -20,8 +20,9 @@ from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.verify.check_index_shape import CheckedFile
 from spark_jobs.verify.index_image import NO_STRETCH, IndexStretch, rebuilt_stretch
 from spark_jobs.verify.left_findings import save_findings
+from spark_jobs.verify.left_over_entries import LeftOver
 from spark_jobs.verify.log_table import LogTable
-from spark_jobs.verify.match_entries import NO_TIME, Alignment, MatchedFile
+from spark_jobs.verify.match_entries import NO_TIME, MatchedFile
 from storage.amounts import counted
 from storage.doctor.finding import Findings, FoundAt, Kind, Known
 from storage.index.index_copy import IndexCopy, count_entries, count_slots
@@ -126,10 +127,10 @@ def _check(task: CheckIndexTask, path: Path, log: LogTable, findings: Findings) 
         findings.note(Kind.FILE, FoundAt(task.path), expected, f"{copy.size} bytes that no slot count explains")
         return NO_STRETCH, Counter()
     counts = count_entries(copy, slots, grows=task.grows)
-    aligned = Alignment(MatchedFile(copy, counts, log), log, grows=task.grows)
-    CheckedFile(copy, counts, aligned, findings, task.previous).check(_begin(copy, aligned.matched))
-    _list_missing(task.path, aligned, findings)
-    return aligned.stretch(), aligned.numbers + Counter(entries=counts.entries)
+    left = LeftOver(MatchedFile(copy, counts, log), log, grows=task.grows)
+    CheckedFile(copy, counts, left, findings, task.previous).check(_begin(copy, left.matched))
+    _list_missing(task.path, left, findings)
+    return left.stretch(), left.numbers + Counter(entries=counts.entries)
 
 
 def _begin(copy: IndexCopy, matched: MatchedFile) -> int:
@@ -142,15 +143,15 @@ def _begin(copy: IndexCopy, matched: MatchedFile) -> int:
     return true if true != NO_TIME and matched.wrong_times(true).size < wrong else said
 
 
-def _list_missing(path: str, aligned: Alignment, findings: Findings) -> None:
+def _list_missing(path: str, left: LeftOver, findings: Findings) -> None:
     """Note each run of keys that lie within the stretch that the file covers and have no entry."""
-    missing = aligned.missing
+    missing = left.missing
     for run in np.split(missing, np.flatnonzero(np.diff(missing["rank"]) != 1) + 1):
         if run.size:
             offsets = run["physical_offset"]
             MissingKeys(int(run.size), int(offsets[0]), int(offsets[-1])).note(path, findings, "none")
-    if aligned.ordered:
-        findings.more(Kind.MISSING_ENTRY, aligned.matched.more_unseen)
+    if left.ordered:
+        findings.more(Kind.MISSING_ENTRY, left.matched.more_unseen)
 
 
 def count_gap(task: GapTask) -> MissingKeys:

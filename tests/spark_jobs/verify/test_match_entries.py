@@ -171,8 +171,7 @@ class TestMatchedFile:
         assert found.ranks[1:].tolist() == expected["ranks"]
         assert found.timestamps[1:].tolist() == expected["times"]
         assert found.wrong_times(begin).tolist() == expected["late"]
-        for name in ("matches", "lowest", "highest"):
-            assert getattr(found, name) == expected[name], name
+        assert (found.matches, found.rank_span()) == (expected["matches"], expected["span"])
         known = [rank for rank in expected["ranks"] if rank >= 0]
         assert found.is_ordered == (known == sorted(known))
 
@@ -228,7 +227,7 @@ def match_by_loop(entries: Sequence[Entry], blocks: Sequence[Sequence[Keyed]], b
             late.append(number)
     return {
         "ranks": ranks, "late": sorted(late), "times": times, "matches": len(taken),
-        "lowest": min(taken, default=-1), "highest": max(taken, default=-1),
+        "span": (min(taken, default=-1), max(taken, default=-1)),
     }  # fmt: skip
 
 
