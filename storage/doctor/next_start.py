@@ -32,6 +32,9 @@ from storage.recovery.log_outcome import LogForecast, LogOutcome
 from storage.recovery.queue_ends import recovered_queues_end
 from storage.recovery.start_place import SPARED, Broker, StartFacts
 
+LONGEST_V1_TOPIC: Final = 127
+"""Bytes of the longest topic name that a record of the first version holds."""
+
 REBUILT: Final = (CONSUME_QUEUE_EXT, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT)
 """What `rebuild all` makes anew, or leaves out since it is of no use beside what it makes."""
 
@@ -69,7 +72,8 @@ def foretell_start(store: OpenedStore) -> NextStart | None:
         queues_end = recovered_queues_end(store.layout.root, log.segments[-1].base_offset)
     except (StoreError, FileNotFoundError):  # named by the checks of queues, or expired meanwhile
         return None
-    forecast = LogForecast(log, store.layout.commit_log_directories)
+    has_long_names = any(len(topic.encode("utf-8", "replace")) > LONGEST_V1_TOPIC for topic in store.queues.topics())
+    forecast = LogForecast(log, store.layout.commit_log_directories, has_v2=has_long_names)
 
     def cuts(facts: StartFacts) -> tuple[LogOutcome, ...]:
         return tuple(forecast.outcome(facts, broker) for broker in Broker)

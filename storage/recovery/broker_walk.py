@@ -3,17 +3,23 @@
 A broker takes less and more for a record than we do (store-format §2.8). It does not ask whether a record lies where
 it says, nor whether the property with a checksum of the whole record is right, and it goes on in the next segment at
 any BLANK that does not reach beyond the end of its file. But a property that must be a number and is none ends its log.
+
+Brokers differ (:class:`Rules`): those before 5.3.2 believe a BLANK of any size, and those of 4.x know no records of the
+second version, nor the numbers of batches. Proven with the store classes of 5.5.0 and 4.9.8.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from protocol.message_layout import V2_MAGIC, locate
+from protocol.system_topics import SCHEDULE_TOPIC
 from storage.build.dispatch_scan import DispatchOptions, DispatchScan, Reason, Step
 from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes
 from storage.kernels.records import check_intact, check_shape, store_timestamp
 from storage.log.commit_log import Segment
-from storage.recovery.start_place import SegmentHead
+from storage.recovery.start_place import Broker, SegmentHead
 
 MOST_WALKED: Final = 12 * 1024 * 1024 * 1024
 """Bytes that are read: more than a broker from 5.5 on reads of segments of a broker's default size."""
@@ -27,6 +33,30 @@ LARGEST_SHIFTED: Final = 1 << 62
 """Physical offsets beyond it are not computed with."""
 
 
+class Rules(NamedTuple):
+    """What a broker takes for the next step.
+
+    `bounds_sizes`: nothing, a BLANK neither, reaches beyond its file. `knows_v2`: records for topics with long names.
+    `parses_batches`: the numbers of inner batches must be some; those of delays in the schedule topic always.
+    """
+
+    bounds_sizes: bool = True
+    knows_v2: bool = True
+    parses_batches: bool = True
+
+
+NEWEST: Final = Rules()
+RULES: Final = {
+    Broker.FROM_5_5: NEWEST,
+    Broker.FROM_5_3_1: NEWEST,
+    Broker.FROM_5_0: Rules(bounds_sizes=False),
+    Broker.UP_TO_4_9: Rules(bounds_sizes=False, knows_v2=False, parses_batches=False),
+}
+"""The size is bounded from 5.3.2 on, and records of the second version are known from 5.1.0 on."""
+
+V2_MARK: Final = re.compile(re.escape(V2_MAGIC.to_bytes(4)))
+
+
 class WalkEnd(NamedTuple):
     """Where the walk over a segment ended; `goes_on`: there a broker turns to the next segment."""
 
@@ -37,9 +67,15 @@ class WalkEnd(NamedTuple):
 class BrokerWalk:
     """The walks over all segments of a log, as far as they were asked for. Not for several threads at once."""
 
-    def __init__(self, segments: Sequence[Segment], most_bytes: int) -> None:
-        """Walk over these segments: all files of the log in order, those that hold nothing as well."""
+    def __init__(
+        self, segments: Sequence[Segment], most_bytes: int, rules: Rules = NEWEST, *, has_v2: bool = True
+    ) -> None:
+        """Walk over these segments: all files of the log in order, those that hold nothing as well.
+
+        `has_v2`: there may be records of the second version.
+        """
         self.segments = tuple(segments)
+        self._rules, self._has_v2 = rules, has_v2
         self.is_complete = True
         """Whether all that was asked for was read; else what is beyond a limit was taken for sound."""
         self._left = most_bytes
@@ -66,15 +102,26 @@ class BrokerWalk:
             is_record = broker_step(file, 0) > 0 and not self._has_bad_number(segment, 0)
         else:
             magic = int.from_bytes(file.view[codes.MAGIC : codes.MAGIC + 4], signed=True)
-            is_record = magic in (codes.MAGIC_V1, codes.MAGIC_V2)
+            is_record = magic == codes.MAGIC_V1 or (magic == codes.MAGIC_V2 and self._rules.knows_v2)
         if not is_record:
             return SegmentHead(segment.base_offset, 0)
         return SegmentHead(stated_offset(file, 0), store_timestamp(file.region, 0))
 
     def _end(self, number: int) -> WalkEnd:
         if number not in self._ends:
-            self._ends[number] = self._walk(self.segments[number])
+            self._ends[number] = self._first_unknown(self.segments[number], self._walk(self.segments[number]))
         return self._ends[number]
+
+    def _first_unknown(self, segment: Segment, end: WalkEnd) -> WalkEnd:
+        """Where the first record of the second version ends a walk for a broker that knows none."""
+        if self._rules.knows_v2 or not self._has_v2:
+            return end
+        file = segment.file
+        for found in V2_MARK.finditer(file.view, codes.MAGIC, end.physical_offset - segment.base_offset):
+            position = found.start() - codes.MAGIC
+            if check_shape(file.region, position, file.size, segment.base_offset + position) > 0:
+                return WalkEnd(segment.base_offset + position, False)
+        return end
 
     def _walk(self, segment: Segment) -> WalkEnd:
         """Walk over a segment from its first byte on."""
@@ -104,9 +151,10 @@ class BrokerWalk:
 
     def _size_of_doubtful(self, segment: Segment, position: int, step: Step) -> int:
         """Size of what a broker takes for a record where we do not, NEXT_SEGMENT for a BLANK, or NO_RECORD."""
-        if step.reason == Reason.DAMAGE and step.code == codes.BAD_NUMBER:
+        is_number = step.reason == Reason.DAMAGE and step.code == codes.BAD_NUMBER
+        if is_number and self._rules.parses_batches:
             return NO_RECORD
-        size = broker_step(segment.file, position)
+        size = broker_step(segment.file, position, bounds_blank=self._rules.bounds_sizes)
         return NO_RECORD if size > 0 and self._has_bad_number(segment, position) else size
 
     def _has_bad_number(self, segment: Segment, position: int) -> bool:
@@ -114,8 +162,16 @@ class BrokerWalk:
         shift = stated_offset(segment.file, position) - segment.base_offset - position
         if not 0 <= shift + segment.base_offset < LARGEST_SHIFTED:
             return False
+        if not self._rules.parses_batches and not self._is_scheduled(segment.file, position):
+            return False
         step = self._run(self._single, segment, position, position + 1, shift)
         return step.reason == Reason.DAMAGE and step.code == codes.BAD_NUMBER
+
+    @staticmethod
+    def _is_scheduled(file: MappedFile, position: int) -> bool:
+        """Whether a record of sound shape is of the schedule topic, whose delays every broker parses."""
+        places = locate(file.view[position:])
+        return bytes(file.view[position + places.topic :][: places.topic_length]) == SCHEDULE_TOPIC.encode()
 
     @staticmethod
     def _run(scan: DispatchScan, segment: Segment, position: int, limit: int, shift: int) -> Step:
@@ -126,17 +182,23 @@ class BrokerWalk:
         return step
 
 
-def broker_step(file: MappedFile, position: int) -> int:
+def broker_step(file: MappedFile, position: int, *, bounds_blank: bool = True) -> int:
     """Size of what a broker's check takes for a record, NEXT_SEGMENT for a BLANK, NO_RECORD (store-format §2.8).
 
     Whether its properties are the numbers that they must be is not looked at.
     """
     left = file.size - position
     head = bytes(file.view[position : position + codes.HEAD])
-    if left < codes.HEAD or int.from_bytes(head[: codes.MAGIC], signed=True) > left:
+    if left < codes.HEAD:
         return NO_RECORD
-    if int.from_bytes(head[codes.MAGIC :], signed=True) == codes.MAGIC_BLANK:
+    is_blank, reaches_beyond = (
+        int.from_bytes(head[codes.MAGIC :], signed=True) == codes.MAGIC_BLANK,
+        int.from_bytes(head[: codes.MAGIC], signed=True) > left,
+    )
+    if is_blank and not (bounds_blank and reaches_beyond):
         return NEXT_SEGMENT
+    if reaches_beyond:
+        return NO_RECORD
     size = check_intact(file.region, position, file.size, -1)
     if size == codes.BAD_PROPERTY_CRC:
         size = check_shape(file.region, position, file.size, -1)

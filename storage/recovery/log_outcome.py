@@ -16,7 +16,7 @@ from storage.files.mapped_file import MappedFile
 from storage.kernels.records import AT_DAMAGE, Sums, find_record, walk_records
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.segment_list import boundaries, list_segments
-from storage.recovery.broker_walk import MOST_WALKED, BrokerWalk
+from storage.recovery.broker_walk import MOST_WALKED, RULES, BrokerWalk, Rules
 from storage.recovery.start_place import Broker, StartFacts, first_walked
 
 MOST_COUNTED: Final = 2 * 1024 * 1024 * 1024
@@ -46,20 +46,25 @@ class LogOutcome:
 class LogForecast:
     """Foretells starts on one log; what was read for one is not read again for another."""
 
-    def __init__(self, log: CommitLog, directories: Iterable[Path]) -> None:
-        """``directories`` are those of the log, of which files count as well that hold nothing."""
+    def __init__(self, log: CommitLog, directories: Iterable[Path], *, has_v2: bool = True) -> None:
+        """``directories`` are those of the log, of which files count as well that hold nothing.
+
+        `has_v2`: there may be records of the second version, which topics with names of more than 127 bytes need.
+        """
         self._log = log
-        self._walk = BrokerWalk(list(_all_segments(log, directories)), MOST_WALKED)
+        self._segments = tuple(_all_segments(log, directories))
+        self._has_v2 = has_v2
+        self._walks: dict[Rules, BrokerWalk] = {}
         self._counted: dict[int, int] = {}
 
     @property
     def segments(self) -> tuple[Segment, ...]:
         """All files of the log, also those behind its end."""
-        return self._walk.segments
+        return self._segments
 
     def outcome(self, facts: StartFacts, broker: Broker) -> LogOutcome:
         """Foretell the start of one kind of broker. Waits for the disk."""
-        walk, is_checked = self._walk, broker is Broker.FROM_5_5
+        walk, is_checked = self._walk_by(RULES[broker]), broker is Broker.FROM_5_5
         number = first_walked(len(walk.segments), lambda each: walk.head(each, is_checked=is_checked), facts, broker)
         end = walk.end_from(number)
         cut = max(self._log.end - end, 0)
@@ -74,6 +79,11 @@ class LogForecast:
             deleted=tuple(str(each.file.path) for each in walk.segments if each.base_offset > end),
             is_complete=walk.is_complete,
         )
+
+    def _walk_by(self, rules: Rules) -> BrokerWalk:
+        if rules not in self._walks:
+            self._walks[rules] = BrokerWalk(self._segments, MOST_WALKED, rules, has_v2=self._has_v2)
+        return self._walks[rules]
 
 
 def count_messages(log: CommitLog, start: int, most_bytes: int = MOST_COUNTED) -> int:

@@ -24,10 +24,15 @@ class Broker(StrEnum):
 
     FROM_5_5 = "5.5"
     FROM_5_3_1 = "5.3.1 to 5.4"
-    UP_TO_5_3_0 = "4.x to 5.3.0"
+    FROM_5_0 = "5.0 to 5.3.0"
+    UP_TO_4_9 = "4.x"
 
 
-SPARED: Final = (Broker.FROM_5_5, Broker.FROM_5_3_1)
+CHECKED_BACK: Final = (Broker.FROM_5_5, Broker.FROM_5_3_1)
+"""The brokers that look for where to begin after a clean stop too."""
+
+
+SPARED: Final = CHECKED_BACK
 """The brokers none of which is to cut what a rebuild in place leads to."""
 
 
@@ -52,7 +57,7 @@ def first_walked(count: int, head: Callable[[int], SegmentHead], facts: StartFac
     `head` gives the head of a segment by its number; it is asked from the last one on.
     """
     most = MOST_SEGMENTS if broker is Broker.FROM_5_5 else count
-    if broker is Broker.UP_TO_5_3_0 and not facts.has_crashed:
+    if broker not in CHECKED_BACK and not facts.has_crashed:
         return max(count - LAST_SEGMENTS, 0)
     earliest = max(count - most, 0)
     for number in range(count - 1, earliest, -1):

@@ -1,6 +1,6 @@
 """Where the official broker's recovery ends a log, and which segments it deletes, is what was foretold.
 
-The judge is the store of broker 5.5.0, loaded as at a start, on damage of every kind in every state.
+The judges are the stores of brokers 5.5.0 and 4.9.8, loaded as at a start, on damage of every kind in every state.
 """
 
 import itertools
@@ -13,32 +13,45 @@ import pytest
 
 from damaged_stores import SHAPES_OF
 from foretold_starts import LOG_KINDS, draw_store, whole_messages
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
 from storage.doctor.next_start import foretell_start
 from storage.doctor.opened_store import OpenedStore
-from trial_stores import SHAPES, GoodStore
+from storage.recovery.start_place import Broker
+from trial_stores import SHAPES, GoodStore, old
 
 pytestmark = pytest.mark.interop
 
-SHORT_SHAPES = ("small", "ext", "classic", "recut", "expired")
+SHAPES_BY = {SERVER_VERSION: ("small", "ext", "classic", "recut", "expired"), OLD_CLIENT_VERSION: ("old",)}
+"""The shapes of stores that a broker of each version writes."""
+
+FORETOLD = {SERVER_VERSION: Broker.FROM_5_5, OLD_CLIENT_VERSION: Broker.UP_TO_4_9}
+
+
+@pytest.fixture(params=SHAPES_BY)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture
-def oracle(tmp_path: Path) -> Iterator[RecoveryOracle]:
+def oracle(tmp_path: Path, version: str) -> Iterator[RecoveryOracle]:
     """One for each test: a store leaves some threads behind in it."""
     home = tmp_path / "oracle"
     home.mkdir()
-    with recovery_oracle(home) as running:
+    with recovery_oracle(home, version) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def goods(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GoodStore]:
     folder = tmp_path_factory.mktemp("good")
-    return {name: SHAPES[name](folder / name) for name in SHORT_SHAPES}
+    shapes = SHAPES | {"old": old}
+    return {name: shapes[name](folder / name) for names in SHAPES_BY.values() for name in names}
 
 
-def judge(oracle: RecoveryOracle, good: GoodStore, root: Path, seed: int, kind: str = "") -> str:
+def judge(
+    oracle: RecoveryOracle, good: GoodStore, root: Path, seed: int, kind: str = "", version: str = SERVER_VERSION
+) -> str:
     """Foretell the start on one damaged store, have it loaded, and compare; what came of it, in a word."""
     noted = draw_store(good, root, seed, kind)
     start = None if noted is None else foretell_start(OpenedStore.open(root))
@@ -51,7 +64,7 @@ def judge(oracle: RecoveryOracle, good: GoodStore, root: Path, seed: int, kind: 
     shutil.rmtree(root)
     if not left.is_loaded:
         return "refused"
-    (outcome, *_) = start.outcomes
+    (outcome,) = (each for each in start.outcomes if each.broker is FORETOLD[version])
     kept = tuple(name for name in before if name not in {Path(path).name for path in outcome.deleted})
     assert (outcome.end, kept) == (left.end, left.segments), (good.shape, seed, noted)
     most, least = (sum(each.physical_offset >= left.end for each in found) for found in (good.messages, whole))
@@ -62,13 +75,14 @@ def judge(oracle: RecoveryOracle, good: GoodStore, root: Path, seed: int, kind: 
 
 @pytest.mark.untraced
 def test_each_kind_of_damage_ends_the_log_where_it_was_foretold(
-    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore]
+    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
 ) -> None:
     came = Counter[str]()
+    shapes = SHAPES_BY[version]
     for kind, seed in itertools.product(LOG_KINDS, range(4)):
-        fitting = [name for name in SHORT_SHAPES if name in SHAPES_OF.get(kind, SHORT_SHAPES)]
+        fitting = [name for name in shapes if name in SHAPES_OF.get(kind, shapes)]
         for good in (goods[name] for name in fitting[seed:] + fitting[:seed]):
-            if (outcome := judge(oracle, good, tmp_path / "store", seed, kind)) in ("cut", "kept"):
+            if (outcome := judge(oracle, good, tmp_path / "store", seed, kind, version)) in ("cut", "kept"):
                 came[outcome] += 1
                 break
     assert came["cut"] > 10
@@ -77,11 +91,15 @@ def test_each_kind_of_damage_ends_the_log_where_it_was_foretold(
 
 @pytest.mark.soak
 @pytest.mark.untraced
-@pytest.mark.parametrize("shape", list(SHAPES))
+@pytest.mark.parametrize(
+    ("version", "shape"),
+    [*((SERVER_VERSION, shape) for shape in SHAPES), (OLD_CLIENT_VERSION, "old")],
+    ids=lambda value: value,
+)
 def test_hundreds_of_mixtures_end_the_log_where_it_was_foretold(
-    tmp_path: Path, oracle: RecoveryOracle, shape: str
+    tmp_path: Path, oracle: RecoveryOracle, version: str, shape: str
 ) -> None:
-    good = SHAPES[shape](tmp_path / shape)
-    came = Counter(judge(oracle, good, tmp_path / "store", seed) for seed in range(150))
+    good = (SHAPES | {"old": old})[shape](tmp_path / shape)
+    came = Counter(judge(oracle, good, tmp_path / "store", seed, version=version) for seed in range(150))
     assert came["cut"] > 10
     assert came["kept"] > 30

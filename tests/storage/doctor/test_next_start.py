@@ -156,8 +156,8 @@ def test_brokers_that_recover_differently_are_told_apart(tmp_path: Path) -> None
     written = make_damaged(tmp_path, 6, crashed=False)
     diagnosis = examine(tmp_path)
     finding = first(diagnosis)
-    assert [each.cut_messages for each in diagnosis.next_starts] == [0, 0, len(behind(written, 6))]
-    assert finding.found.endswith("messages (brokers 4.x to 5.3.0); a broker 5.5 or 5.3.1 to 5.4 cuts nothing")
+    assert [each.cut_messages for each in diagnosis.next_starts] == [0, 0, *[len(behind(written, 6))] * 2]
+    assert finding.found.endswith("messages (brokers 5.0 to 5.3.0 and 4.x); a broker 5.5 or 5.3.1 to 5.4 cuts nothing")
     assert finding.remedy.startswith("start none but a broker 5.5 or 5.3.1 to 5.4, else copy ")
 
 
@@ -218,7 +218,7 @@ def test_what_only_an_old_broker_cuts_may_be_rebuilt_in_place_for_others(tmp_pat
     make_damaged(root, 6, crashed=False)
     no_index(root)
     diagnosis = examine(root)
-    assert [bool(each.cut_bytes) for each in diagnosis.next_starts] == [False, False, True]
+    assert [bool(each.cut_bytes) for each in diagnosis.next_starts] == [False, False, True, True]
     assert {each.remedy for each in findings_of(diagnosis, "index-reach")} == {f"rocketlens rebuild index {root}"}
 
 
@@ -292,7 +292,7 @@ def test_a_sound_store_whose_broker_crashed_may_be_started(tmp_path: Path) -> No
     make_damaged(tmp_path)
     diagnosis = examine(tmp_path)
     assert [finding.remedy for finding in diagnosis.findings] == [CLEARED_BY_A_START]
-    assert [each.cut_bytes for each in diagnosis.next_starts] == [0, 0, 0]
+    assert [each.cut_bytes for each in diagnosis.next_starts] == [0] * 4
 
 
 def test_what_is_not_read_is_not_called_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

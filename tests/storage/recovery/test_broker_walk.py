@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from oracles import BLANK_MAGIC, packed
+from oracles import BLANK_MAGIC, V2_MAGIC, packed
 from storage.log.commit_log import CommitLog
-from storage.recovery.broker_walk import BrokerWalk
-from storage.recovery.start_place import SegmentHead
+from storage.recovery.broker_walk import RULES, BrokerWalk
+from storage.recovery.start_place import Broker, SegmentHead
 from store_writer import StoreWriter, Written
 
 SEGMENT = 8192
@@ -26,6 +26,10 @@ def writer(tmp_path: Path) -> StoreWriter:
     writer.close()
     assert len(writer.log.segments) == 4
     return writer
+
+
+def walk_of(root: Path, broker: Broker) -> BrokerWalk:
+    return BrokerWalk(CommitLog.open([root / "commitlog"]).segments, 1 << 30, RULES[broker])
 
 
 def in_segment(writer: StoreWriter, number: int) -> list[Written]:
@@ -152,3 +156,33 @@ def test_no_more_doubtful_records_are_looked_at_than_take_no_time(
     walked = walk(writer.root)
     assert walked.end_from(0) >= writer.log.end
     assert not walked.is_complete
+
+
+@pytest.mark.parametrize(("broker", "goes_on"), [(Broker.FROM_5_5, False), (Broker.FROM_5_0, True)])
+def test_old_brokers_believe_a_blank_that_reaches_beyond_its_file(
+    writer: StoreWriter, broker: Broker, goes_on: bool
+) -> None:
+    damaged = in_segment(writer, 1)[4]
+    writer.overwrite(damaged.physical_offset, packed(2**31 - 1, 4) + BLANK_MAGIC.to_bytes(4, "big"))
+    assert walk_of(writer.root, broker).end_from(0) == (writer.log.end if goes_on else damaged.physical_offset)
+
+
+def test_a_broker_of_4_x_knows_no_record_of_the_second_version(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=SEGMENT)
+    for number in range(100):
+        writer.append("T", b"body" * 8, magic=V2_MAGIC if number == 70 else None)
+    writer.close()
+    assert walk_of(tmp_path, Broker.UP_TO_4_9).end_from(0) == writer.written[70].physical_offset
+    assert walk_of(tmp_path, Broker.FROM_5_0).end_from(0) == writer.log.end
+
+
+def test_a_broker_of_4_x_parses_delays_and_no_numbers_of_batches(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=SEGMENT)
+    writer.append("T", b"first")
+    batch = writer.append("T", b"x", properties={"INNER_NUM": "many", "INNER_BASE": "0"})
+    delayed = writer.append("SCHEDULE_TOPIC_XXXX", b"x", properties={"DELAY": "1"})
+    writer.append("T", b"last")
+    writer.close()
+    writer.overwrite(delayed.physical_offset + delayed.record.index(b"DELAY\x01") + len("DELAY "), b"x")
+    assert walk_of(tmp_path, Broker.FROM_5_0).end_from(0) == batch.physical_offset
+    assert walk_of(tmp_path, Broker.UP_TO_4_9).end_from(0) == delayed.physical_offset

@@ -68,4 +68,4 @@ def test_brokers_from_5_5_on_walk_ten_segments_at_most(count: int, first: int, c
 @pytest.mark.parametrize(("count", "first"), [(1, 0), (2, 0), (3, 0), (4, 1), (25, 22)])
 def test_brokers_up_to_5_3_0_walk_the_last_three_segments_after_a_clean_stop(count: int, first: int) -> None:
     heads = [SegmentHead(1000 * number, 99) for number in range(count)]
-    assert start(heads, crashed=False, brokers=(Broker.UP_TO_5_3_0,)) == 1000 * first
+    assert start(heads, crashed=False, brokers=(Broker.FROM_5_0, Broker.UP_TO_4_9)) == 1000 * first
