@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from protocol.errors import StoreError
 from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, seed_behind
+from spark_jobs.build.build_queues import BuildQueuesTask
 from spark_jobs.build.exchange import SURVEY, BlockStep, BuildTask, Built, Made, Task, build, take
 from spark_jobs.build.place_entries import (
     EntryBlock,
@@ -35,11 +36,11 @@ from spark_jobs.build.place_entries import (
 )
 from spark_jobs.build.routes import BundleRoute, EntryRange, PartRoute, Routes
 from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, join_extents, survey_queues
-from spark_jobs.build.unit_blocks import UnitList
+from spark_jobs.build.unit_blocks import UnitList, has_bundle
 from spark_jobs.places.placed_run import PlacedAttempt, PlacedRecord, PlacedRun, run_placed
 from spark_jobs.run.attempt import block_file, run_phase
 from spark_jobs.run.blocks import BlockWriter
-from spark_jobs.run.kept_rows import KeptRows, Row, Rows
+from spark_jobs.run.kept_rows import KeptRows, Rows
 from spark_jobs.run.local_work import local_work
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.work_directory import VERSION, JobIdentity, WorkDirectory
@@ -49,6 +50,7 @@ from spark_jobs.scan.scan_segment import ENTRIES, UNITS, ScanSummary
 from spark_jobs.scan.scanned_rows import (
     NumberedScan,
     RowKind,
+    check_came,
     land,
     land_some,
     read_summary,
@@ -80,13 +82,15 @@ class ReceiveTask(msgspec.Struct, frozen=True):
     """A task to be run with the rows that it is sent.
 
     `ranges` are the entries [first, stop) of segments that go into an index file, by the number of the segment;
-    `wanted` is the file of that name of a task that builds queues. With a `run` the files are sent to its URL, as the
-    placed task `name`; one of the attempts `found` may have done so before.
+    `wanted` is the file of that name of a task that builds queues, and `senders` the number of segments that have units
+    for it. With a `run` the files are sent to its URL, as the placed task `name`; one of the attempts `found` may have
+    done so before.
     """
 
     task: BuildTask
     ranges: dict[int, tuple[int, int]] = {}
     wanted: bytes = b""
+    senders: int = 0
     run: PlacedRun | None = None
     name: str = ""
     found: tuple[str, ...] = ()
@@ -104,6 +108,7 @@ class ShuffleExchange:
         self._routes = Routes({}, {})
         self._files: dict[str, int] = {}
         self._with_units: list[int] = []
+        self._bundles: list[bytes] = []
         self._sent: list[PlacedRecord] = []
 
     def scan(self, source: StoreSource, options: ScanOptions) -> list[ScanSummary]:
@@ -118,6 +123,7 @@ class ShuffleExchange:
             str(block_file(self._work, summary, ENTRIES)): number for number, summary in enumerate(summaries)
         }
         self._with_units = [number for number, summary in enumerate(summaries) if summary["unit_table"] >= 0]
+        self._bundles = [summary["unit_bundles"] for summary in summaries]
         return summaries
 
     def make(self, step: BlockStep[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
@@ -255,27 +261,33 @@ class ShuffleExchange:
             else:
                 if task.wanted not in wanted:
                     wanted[task.wanted] = Path(task.wanted).read_bytes()
-                each = ReceiveTask(task, wanted=wanted[task.wanted])
+                each = ReceiveTask(task, wanted=wanted[task.wanted], senders=self._senders(task))
             received.append(each if self._target is None else _sent(each, self._target))
         return received
+
+    def _senders(self, task: BuildQueuesTask) -> int:
+        """How many of the segments that a task reads have units of its bundle."""
+        segments = self._with_units[task.units.start : task.units.stop]
+        return sum(has_bundle(self._bundles[segment], task.bundle) for segment in segments)
 
 
 def _without_rows(received: ReceiveTask) -> Built:
     """Stand for :func:`receive` where functions of tasks have no rows."""
-    return receive(received, iter(()))
+    return next(receive(received, iter(())))
 
 
-def receive(received: ReceiveTask, rows: Rows) -> Built:
+def receive(received: ReceiveTask, rows: Rows) -> Iterator[Built]:
     """Build one thing of the rows that have come for it; the record, as of the task without a shuffle."""
     with local_work() as work:
         if received.run is None:
-            return build(_landed(received, rows, work))
+            yield build(_landed(received, rows, work))
+            return
 
         def make(attempt: PlacedAttempt) -> PlacedRecord:
             task = replace(_landed(received, rows, work), work=str(work.root))
             return _send_built(task, build(task), work, attempt)
 
-        return cast("Built", run_placed(received.run, received.name, received.found, make))
+        yield cast("Built", run_placed(received.run, received.name, received.found, make))
 
 
 def _landed(received: ReceiveTask, rows: Rows, work: WorkDirectory) -> BuildTask:
@@ -283,7 +295,7 @@ def _landed(received: ReceiveTask, rows: Rows, work: WorkDirectory) -> BuildTask
     task = received.task
     if isinstance(task, BuildIndexTask):
         with BlockWriter(work.blocks / ENTRIES, task.path) as writer:
-            landed = land_some(rows, RowKind.ENTRIES, writer)
+            landed = land_some(rows, {RowKind.ENTRIES}, writer)
         pieces = []
         for head, position in landed:
             first, stop = received.ranges[head.segment]
@@ -299,7 +311,8 @@ def _landed(received: ReceiveTask, rows: Rows, work: WorkDirectory) -> BuildTask
     wanted = work.root / UNITS
     wanted.write_bytes(received.wanted)
     with BlockWriter(work.blocks / UNITS, task.name) as writer:
-        landed = land_some(rows, RowKind.UNITS, writer)
+        landed = land_some(rows, {RowKind.UNITS}, writer)
+        check_came(task.name, "segments", received.senders, len({head.segment for head, _ in landed}))
         units = UnitList.of_bundle(work, writer, task.bundle, [position for _, position in landed])
     return replace(task, wanted=str(wanted), units=units)
 
@@ -329,13 +342,13 @@ def _sent(received: ReceiveTask, target: Target) -> ReceiveTask:
     return replace(received, task=task, run=target.run, name=name, found=tuple(target.found.get(name, ())))
 
 
-def _make_first(step: BlockStep[Task, Made], numbered: tuple[int, Task]) -> Iterator[Row]:
+def _make_first(step: BlockStep[Task, Made], numbered: tuple[int, Task]) -> Rows:
     """Do a task that reads nothing but the store; its rows."""
     with local_work() as work:
         yield from _leave(step, numbered, work)
 
 
-def _make_of_rows(step: BlockStep[Task, Made], numbered: tuple[int, Task], rows: Rows) -> Iterator[Row]:
+def _make_of_rows(step: BlockStep[Task, Made], numbered: tuple[int, Task], rows: Rows) -> Rows:
     """Do a task with the rows that have come for it; the rows that it makes of them."""
     assert step.land is not None, "a task that reads nothing but the store is sent no rows"
     number, task = numbered
@@ -343,7 +356,7 @@ def _make_of_rows(step: BlockStep[Task, Made], numbered: tuple[int, Task], rows:
         yield from _leave(step, (number, step.land(task, rows, work)), work)
 
 
-def _leave(step: BlockStep[Task, Made], numbered: tuple[int, Task], work: WorkDirectory) -> Iterator[Row]:
+def _leave(step: BlockStep[Task, Made], numbered: tuple[int, Task], work: WorkDirectory) -> Rows:
     """Do a task in a work directory; its record, then the blocks that it has left."""
     number, task = numbered
     made = step.run(cast("Task", replace(cast("Any", task), work=str(work.root))))

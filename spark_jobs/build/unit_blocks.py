@@ -107,6 +107,11 @@ def used_bundles(segments: Sequence[ScanSummary]) -> list[int]:
     return numbers
 
 
+def has_bundle(unit_bundles: bytes, bundle: int) -> bool:
+    """Whether a summary's bits of bundles have the one of a number."""
+    return bundle // 8 < len(unit_bundles) and bool(unit_bundles[bundle // 8] & 0x80 >> bundle % 8)
+
+
 def unit_count(segments: Iterable[ScanSummary]) -> int:
     """Units that a scan found."""
     return sum(summary["units"] for summary in segments)

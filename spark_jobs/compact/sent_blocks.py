@@ -22,11 +22,11 @@ from spark_jobs.compact.merge_entries import CellTable, MergeSummary, MergeTask
 from spark_jobs.compact.order_entries import OrderSummary, OrderTask, ordered_file
 from spark_jobs.compact.split_index_file import SplitSummary
 from spark_jobs.run.attempt import block_file
-from spark_jobs.run.blocks import BlockWriter, list_of, read_list, unpack_block
+from spark_jobs.run.blocks import BlockWriter, read_list
 from spark_jobs.run.kept_rows import Row, Rows
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ENTRIES
-from spark_jobs.scan.scanned_rows import RowHead, RowKind, block_of, entry_heads, land_some
+from spark_jobs.scan.scanned_rows import RowHead, RowKind, check_came, entry_heads, land_some
 
 _LANDED: Final = "landed"
 _ENTRIES: Final = 3
@@ -44,7 +44,7 @@ class SegmentRoute(msgspec.Struct, frozen=True):
     def __call__(self, rows: Rows) -> Iterator[tuple[int, Row]]:
         """The rows, each behind the number of the task that gets it."""
         for row in rows:
-            head = RowHead.of(row)
+            head: RowHead = row.head
             if head.kind in _SENT:
                 yield self.tasks[head.bundle if self.of_splits else head.segment], row
 
@@ -76,8 +76,9 @@ def _split_heads(work: WorkDirectory, number: int, summary: SplitSummary) -> Ite
     if summary["cell_table"] < 0:
         return
     rows = read_list(_split_file(work, summary), summary["cell_table"])
+    blocks = np.bincount(rows[:, 3]).tolist()
     for block, (position, start, entries, segment) in enumerate(rows[np.argsort(rows[:, 0])].tolist()):
-        yield position, RowHead(RowKind.CELLS, number, block, segment, base=start, entries=entries)
+        yield position, RowHead(RowKind.CELLS, number, block, segment, blocks[segment], base=start, entries=entries)
     yield summary["cell_table"], RowHead(RowKind.CELL_TABLE, number)
 
 
@@ -97,7 +98,8 @@ def _land_merge(task: MergeTask, rows: Rows, work: WorkDirectory) -> MergeTask:
     """Write down what has come for a segment, and have the task read it from there."""
     with BlockWriter(work.blocks / _LANDED, task.path) as writer:
         if task.cells:
-            landed = land_some(rows, RowKind.CELLS, writer)
+            landed = land_some(rows, {RowKind.CELLS}, writer)
+            check_came(task.path, "index files", len(task.cells), len({head.segment for head, _ in landed}))
             cells = [(position, head.base, head.entries, head.bundle) for head, position in landed]
             return replace(task, cells=(CellTable(str(writer.path), writer.write_list(cells)),))
         tables = _land_tables(rows, writer)
@@ -114,6 +116,7 @@ def _land_order(task: OrderTask, rows: Rows, work: WorkDirectory) -> OrderTask:
     """Write down what has come for a group, and have the task read it from there."""
     with BlockWriter(work.blocks / _LANDED, task.name) as writer:
         positions = [position for _, (position, _) in sorted(_land_tables(rows, writer).items())]
+    check_came(task.name, "segments", len(task.tables), len(positions))
     by_log = sorted(task.tables, key=lambda table: table.first)
     landed = {
         table.first: replace(table, path=str(writer.path), position=position)
@@ -127,17 +130,16 @@ def _land_tables(rows: Rows, writer: BlockWriter) -> dict[int, tuple[int, int]]:
 
     They are by the numbers of segments. A table says where its blocks are now.
     """
-    blocks: dict[int, list[tuple[int, int]]] = {}
+    blocks: dict[int, list[int]] = {}
     tables: dict[int, np.ndarray] = {}
-    for row in rows:
-        head = RowHead.of(row)
+    for head, position in land_some(rows, {RowKind.ENTRIES, RowKind.ENTRY_TABLE}, writer):
         if head.kind == RowKind.ENTRIES:
-            blocks.setdefault(head.segment, []).append((head.number, writer.add(block_of(row))))
-        elif head.kind == RowKind.ENTRY_TABLE:
-            tables[head.segment] = list_of(unpack_block(writer.path, block_of(row)))
+            blocks.setdefault(head.segment, []).append(position)
+        else:
+            tables[head.segment] = read_list(writer.path, position)
     landed = {}
     for segment, table in tables.items():
-        positions = [position for _, position in sorted(blocks[segment])]
-        moved = np.column_stack([positions, table[:, 1:]])
+        check_came(writer.path, "blocks of entries", len(table), len(blocks[segment]))
+        moved = np.column_stack([blocks[segment], table[:, 1:]])
         landed[segment] = (writer.write_list(moved.tolist()), int(moved[:, _ENTRIES].sum()))
     return landed

@@ -75,6 +75,19 @@ class BlockWriter:
         self._write_all(block)
         return position
 
+    def reserve(self, size: int) -> int:
+        """Leave room for a packed block, whose pieces are going to be :meth:`put` there; its position in the file."""
+        position = self.size
+        self.size += size
+        return position
+
+    def put(self, position: int, piece: bytes | memoryview) -> None:
+        """Write a piece of a packed block to its place."""
+        view = memoryview(piece)
+        while len(view):
+            written = os.pwrite(self._file.fileno(), view, position)
+            position, view = position + written, view[written:]
+
     def write_table(self, columns: Mapping[str, np.ndarray]) -> int:
         """Append the table of the blocks before it; its position, for :func:`read_block_at`."""
         return self.write(0, 0, columns)
@@ -84,10 +97,7 @@ class BlockWriter:
         return self.write(0, 0, {_ROWS: np.array(rows, np.int64).reshape(-1)}, width=len(rows[0]))
 
     def _write_all(self, piece: memoryview) -> None:
-        while len(piece):
-            written = self._file.write(piece)
-            self.size += written
-            piece = piece[written:]
+        self.put(self.reserve(len(piece)), piece)
 
 
 def pack_block(facts: Mapping[str, object], columns: Mapping[str, np.ndarray]) -> list[Buffer]:

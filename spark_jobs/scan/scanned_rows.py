@@ -1,42 +1,30 @@
-"""The blocks that a task leaves as rows of bytes, for where no disk is shared between tasks.
+"""The blocks that a task leaves as rows, for where no disk is shared between tasks.
 
-The first row of a scan is the summary of its segment. The others are the blocks of its two files, in their order, and
-behind those of each kind the table. Other tasks that leave blocks of entries make such rows too: then the `segment` of
-a row is the number of its task, and the summary that of the task. So the files can be written anew from all rows of a
-segment (:func:`land`), while a task that builds is sent only the blocks that it needs. In front of each row is its
-head:
-
-ROW_HEAD
-offset  size  type  field    meaning
-0       1     u8    kind     what is in the row, as in :class:`RowKind`
-1       4     u32   segment  number of the segment in the order of the log
-5       4     u32   number   of the block among those of its kind in the segment
-9       4     u32   bundle   of units: that of their queues; of cells: number of the segment that they are of
-13      8     i64   base     of entries and cells: physical offset that those in the block count from
-21      8     i64   first    of entries: how many the segment has before the block
-29      8     i64   entries  of entries: how many the block has
+The first row of a scan is the summary of its segment. The others are the blocks of its two files in pieces, in their
+order, and behind those of each kind the table. Other tasks that leave blocks of entries make such rows too: then the
+`segment` of a row is the number of its task, and the summary that of the task. So the files can be written anew from
+all rows of a segment (:func:`land`), while a task is sent only the blocks that it needs (:func:`land_some`).
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from enum import IntEnum
 from itertools import chain, pairwise
 from pathlib import Path
-from struct import Struct
 from typing import Final, NamedTuple, cast
 
 import msgpack
 import numpy as np
 from msgspec.structs import replace
 
+from protocol.errors import StoreError
 from spark_jobs.run.attempt import AttemptRecord, block_file
 from spark_jobs.run.blocks import BlockWriter, read_block_at, read_into, read_list
-from spark_jobs.run.kept_rows import Row, Rows
+from spark_jobs.run.kept_rows import PIECE_BYTES, Row, Rows
 from spark_jobs.run.local_work import local_work
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ENTRIES, UNITS, ScanSummary, ScanTask, scan_segment
-
-ROW_HEAD: Final = Struct(">BIIIqqq")
 
 
 class RowKind(IntEnum):
@@ -56,24 +44,22 @@ FILES: Final = {ENTRIES: (RowKind.ENTRIES, RowKind.ENTRY_TABLE), UNITS: (RowKind
 
 
 class RowHead(NamedTuple):
-    """The head of a row, as in the module's docstring."""
+    """Which block a row has a piece of.
+
+    `segment` is the number of its segment in the order of the log, `number` that of the block among those of its kind
+    there. `bundle` is of units that of their queues, of cells the number of the segment that they are of; the segment
+    has `together` blocks of it. Entries and cells count from the physical offset `base`; there are `first` entries of
+    the segment before the block, and `entries` in it.
+    """
 
     kind: int
     segment: int
     number: int = 0
     bundle: int = 0
+    together: int = 0
     base: int = 0
     first: int = 0
     entries: int = 0
-
-    @classmethod
-    def of(cls, row: Row) -> "RowHead":
-        """Read the head of a row."""
-        return cls._make(ROW_HEAD.unpack_from(row))
-
-    def pack(self) -> bytes:
-        """The bytes of the head."""
-        return ROW_HEAD.pack(*self)
 
 
 class NumberedScan(NamedTuple):
@@ -83,17 +69,12 @@ class NumberedScan(NamedTuple):
     task: ScanTask
 
 
-def block_of(row: Row) -> memoryview:
-    """The packed block in a row."""
-    return memoryview(row)[ROW_HEAD.size :]
-
-
 def read_summary(row: Row) -> ScanSummary:
     """The summary that is the first row of a segment."""
-    return cast("ScanSummary", msgpack.unpackb(block_of(row), strict_map_key=False))
+    return cast("ScanSummary", msgpack.unpackb(row.data, strict_map_key=False))
 
 
-def scan_rows(scan: NumberedScan) -> Iterator[Row]:
+def scan_rows(scan: NumberedScan) -> Rows:
     """Scan a segment; its summary, and the blocks that were found."""
     with local_work() as work:
         summary = scan_segment(replace(scan.task, work=str(work.root)))
@@ -105,27 +86,50 @@ def scan_rows(scan: NumberedScan) -> Iterator[Row]:
 
 def summary_row(number: int, summary: AttemptRecord) -> Row:
     """The first row of a task of a number."""
-    return b"".join([RowHead(RowKind.SUMMARY, number).pack(), msgpack.packb(summary)])
+    data: bytes = msgpack.packb(summary)
+    return Row(RowHead(RowKind.SUMMARY, number), len(data), 0, data)
 
 
 def land(rows: Rows, work: WorkDirectory, kind: str) -> ScanSummary:
-    """Write one of the files of blocks of a segment, of which all rows are given; the summary, which names the file."""
+    """Write one of the files of blocks of a segment, of which all rows are given, in order.
+
+    The summary, which names the file.
+    """
     summary = read_summary(next(rows))
     with BlockWriter(block_file(work, summary, kind), summary["attempt"]) as writer:
         for row in rows:
-            if RowHead.of(row).kind in FILES[kind]:
-                writer.add(block_of(row))
+            if row.head.kind in FILES[kind]:
+                writer.add(memoryview(row.data))
     return summary
 
 
-def land_some(rows: Rows, kind: RowKind, writer: BlockWriter) -> list[tuple[RowHead, int]]:
-    """Write the blocks of a kind; heads and positions, put in the order of the log however they have come."""
-    landed = []
+def land_some(rows: Rows, kinds: Collection[RowKind], writer: BlockWriter) -> list[tuple[RowHead, int]]:
+    """Write the blocks of some kinds; heads and positions, put in the order of the log however they have come.
+
+    Raises StoreError where a block has not come as a whole, or not all that a segment has `together`.
+    """
+    places: dict[RowHead, int] = {}
+    missing: Counter[RowHead] = Counter()
     for row in rows:
-        head = RowHead.of(row)
-        if head.kind == kind:
-            landed.append((head, writer.add(block_of(row))))
-    return sorted(landed)
+        head: RowHead = row.head
+        if head.kind in kinds:
+            if head not in places:
+                places[head] = writer.reserve(row.size)
+                missing[head] = row.size
+            writer.put(places[head] + row.start, row.data)
+            missing[head] -= len(row.data)
+    blocks = Counter((head.segment, head.bundle) for head in places)
+    for head in places:
+        check_came(writer.path, "bytes of a block that are missing", 0, missing[head])
+        if head.together:
+            check_came(writer.path, "blocks of a segment", head.together, blocks[head.segment, head.bundle])
+    return sorted(places.items())
+
+
+def check_came(path: Path | str, what: str, expected: int, found: int) -> None:
+    """Raise StoreError where a task did not get as much as was sent to it."""
+    if found != expected:
+        raise StoreError(path, expected=expected, found=found, what=f"what was sent to a task breaks off, {what}")
 
 
 def entry_heads(path: Path, segment: int, entry_table: Sequence[int]) -> Iterator[tuple[int, RowHead]]:
@@ -149,24 +153,30 @@ def _unit_heads(work: WorkDirectory, segment: int, summary: ScanSummary) -> Iter
     if table < 0:
         return
     columns = read_block_at(block_file(work, summary, UNITS), table).columns
-    bundles = np.repeat(np.arange(columns["starts"].size - 1), np.diff(columns["starts"]))
+    counts = np.diff(columns["starts"])
+    bundles = np.repeat(np.arange(counts.size), counts)
     order = np.argsort(columns["positions"])
     blocks = zip(columns["positions"][order].tolist(), bundles[order].tolist(), strict=True)
     for number, (position, bundle) in enumerate(blocks):
-        yield position, RowHead(RowKind.UNITS, segment, number, bundle)
+        yield position, RowHead(RowKind.UNITS, segment, number, bundle, int(counts[bundle]))
     yield table, RowHead(RowKind.UNIT_TABLE, segment)
 
 
-def rows_of_file(path: Path, heads: Iterator[tuple[int, RowHead]]) -> Iterator[Row]:
+def rows_of_file(path: Path, heads: Iterator[tuple[int, RowHead]]) -> Rows:
     """The blocks of a file, which follow one another without gaps, one in memory at a time."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
         for (position, head), (end, _) in pairwise(chain(heads, [(size, None)])):
             assert head is not None
-            row = bytearray(ROW_HEAD.size + end - position)
-            ROW_HEAD.pack_into(row, 0, *head)
-            read_into(path, descriptor, position, block_of(row))
-            yield row
+            block = bytearray(end - position)
+            read_into(path, descriptor, position, memoryview(block))
+            yield from pieces(head, block)
     finally:
         os.close(descriptor)
+
+
+def pieces(head: RowHead, block: bytes | bytearray) -> Rows:
+    """A packed block as rows."""
+    for start in range(0, len(block), PIECE_BYTES):
+        yield Row(head, len(block), start, bytes(memoryview(block)[start : start + PIECE_BYTES]))
