@@ -127,18 +127,20 @@ def spark_context(
             _abandon(started, launch)
             raise _no_answer(master, seconds, work / SPARK_LOG)
         context = started.result()
-        with in_group(name), _watched(context, notify):
+        with in_group(name), _watched(context, notify, work / SPARK_LOG if launch is not None else None):
             yield context
     finally:
         with contextlib.suppress(Exception):
             call_apart(lambda: _stop(launch)).result()
 
 
-def _watched(context: "SparkContext", notify: Callable[[str], None] | None) -> contextlib.AbstractContextManager[None]:
+def _watched(
+    context: "SparkContext", notify: Callable[[str], None] | None, log: Path | None
+) -> contextlib.AbstractContextManager[None]:
     """Notify the person who waits for a cluster's executors; the embedded session is its own executor."""
     if notify is None or is_local(context.master or ""):
         return contextlib.nullcontext()
-    return watched_executors(Executors(context), notify)
+    return watched_executors(Executors(context, log), notify)
 
 
 def start_seconds(master: str, settings: dict[str, str]) -> float:
@@ -219,12 +221,12 @@ def _start(
             conf.set(f"spark.executorEnv.{warm_workers.MODULE}", warm)
         gateway = launch.connect(work / SPARK_LOG) if launch is not None else SparkContext._gateway
         context = SparkContext(conf=conf, gateway=gateway)
+        context.setLogLevel("ERROR")
+        send_packages(context)
     except Exception as error:
         if launch is not None and launch.has_ended:  # who ended it says why
             raise
         raise spark_failure("Spark does not start", error, _kept(work / SPARK_LOG)) from error
-    context.setLogLevel("ERROR")
-    send_packages(context)
     return context
 
 
@@ -333,11 +335,11 @@ def run_tasks(
 
     def collect() -> list[Result]:
         if len(tasks) <= FEW_TASKS:
-            return context.parallelize(tasks, len(tasks)).map(Guarded(function)).collect()
+            return context.runJob(context.parallelize(tasks, len(tasks)).map(Guarded(function)), list)
         sent = context.broadcast(list(tasks))
         run = Guarded(partial(_run_numbered, sent, function))
         try:
-            return context.parallelize(range(len(tasks)), len(tasks)).map(run).collect()
+            return context.runJob(context.parallelize(range(len(tasks)), len(tasks)).map(run), list)
         finally:
             sent.destroy()
 

@@ -36,6 +36,9 @@ and by which they are cancelled, without those that somebody else runs on the sa
 CANCEL_SECONDS: Final = 20.0
 """How long a cancelled job may take to end; its session ends in any case."""
 
+_CALL_SITE: Final = "callSite.short"
+"""What the UI calls a job and its stages by."""
+
 _ASK_AGAIN_SECONDS: Final = 0.5
 _FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _HOLLOW: Final = ("Error: Could not create the Java Virtual Machine.", "Error: A fatal exception has occurred.")
@@ -47,6 +50,10 @@ _OTHER_PYTHON: Final = re.compile(r"\[PYTHON_VERSION_MISMATCH\] .*?(\d+\.\d+).*?
 _CRASHED: Final = "Python worker exited unexpectedly (crashed)"
 """What Spark says where a signal ended a worker: SIGBUS, as a file was cut under its map, or the kernel's SIGKILL."""
 
+_RECENT: Final = "Most recent failure:"
+"""What Spark says in front of the reason where a task cannot run on any machine that there is."""
+
+_ENDED: Final = re.compile(r"stopped SparkContext|SparkContext (was|has been) shut ?down")
 _DISK_FULL: Final = os.strerror(errno.ENOSPC)
 """As Java says it too, of what Spark writes itself."""
 
@@ -115,18 +122,21 @@ def in_group(name: str) -> Iterator[None]:
 def run_job(context: "SparkContext", name: str, job: Callable[[], Result]) -> Result:
     """Call what submits a job and waits for it; where Ctrl-C ends the waiting the job is cancelled.
 
-    The Spark UI shows the job as `COMMAND: NAME`, in the group of the command (:func:`in_group`). Raises TaskFailed for
-    an error that a task raised on purpose, SparkFailed where no task is to blame.
+    The Spark UI shows the job and its stages as `COMMAND: NAME`, in the group of the command (:func:`in_group`), where
+    the job is that of `SparkContext.runJob`: PySpark names those of an RDD's methods after the line of the call. Raises
+    TaskFailed for an error that a task raised on purpose, SparkFailed where no task is to blame.
     """
     # As pyspark above.
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JError
     from pyspark.errors.exceptions.captured import CapturedException
 
     group = JOB_GROUP.get()
     command = " ".join(group.split()[1:-1])
 
     def submit() -> Result:
-        context.setJobGroup(group, f"{command}: {name}" if command else name)
+        shown = f"{command}: {name}" if command else name
+        context.setJobGroup(group, shown)
+        context.setLocalProperty(_CALL_SITE, shown)  # of this thread, which has no other job
         return job()
 
     future = call_apart(submit)
@@ -135,8 +145,8 @@ def run_job(context: "SparkContext", name: str, job: Callable[[], Result]) -> Re
     except KeyboardInterrupt:
         _cancel(context, group, future)
         raise
-    except (Py4JJavaError, CapturedException) as error:  # the latter where a SparkSession was made in this process
-        text = str(error)
+    except (Py4JError, CapturedException) as error:  # the latter where a SparkSession was made in this process
+        text = _text(error)
         if found := _FAILED.search(text):
             is_full, sentence = json.loads(found[1])
             raise TaskFailed(sentence) from (_no_room() if is_full else None)
@@ -164,12 +174,34 @@ def _no_room() -> OSError:
 
 def spark_failure(what: str, error: Exception, log: Path | None = None) -> SparkFailed:
     """Put a failure of Spark into a sentence; `log` is where there is more."""
+    text = _text(error, short=True)
+    if "JAVA_GATEWAY_EXITED" in text and log is not None:
+        text = _last_words(log) or text
+    return SparkFailed(f"{what}: {_reason(text)}" + (f"; more in {log}" if log is not None and log.exists() else ""))
+
+
+def _text(error: Exception, *, short: bool = False) -> str:
+    """What an error says, of one from the JVM with its traces unless it is to be `short`: py4j asks the JVM for it."""
     java_exception: Any = getattr(error, "java_exception", None)
-    reason = str(java_exception.getMessage() if java_exception is not None else error)
-    if "JAVA_GATEWAY_EXITED" in reason and log is not None:
-        reason = _last_words(log) or reason
-    reason = reason.strip().partition("\n")[0]
-    return SparkFailed(f"{what}: {reason}" + (f"; more in {log}" if log is not None and log.exists() else ""))
+    try:
+        return str(java_exception.getMessage() if short and java_exception is not None else error)
+    except Exception:
+        return "its JVM has ended"
+
+
+def _reason(text: str) -> str:
+    """The lines of what Spark says that are no trace, as one, without what it says in front of a task's failure."""
+    if _ENDED.search(text):
+        return (
+            "the cluster has ended the application: its executors could not be started, or ended again and again "
+            "(their stderr, on the pages of the cluster's workers, says why), or somebody stopped it"
+        )
+    lines: list[str] = []
+    for line in (text.partition(_RECENT)[2] or text).strip().split("\n"):
+        if not line.strip() or _FRAME.match(line) or line.startswith("Driver stacktrace:"):
+            break
+        lines.append(line.strip())
+    return " ".join(lines)
 
 
 def _cancel(context: "SparkContext", group: str, future: "Future[Any]") -> None:

@@ -199,6 +199,33 @@ def test_a_foreign_package_on_the_workers_is_named(
     assert not was_imported(foreign)
 
 
+WHY = {
+    "executors that cannot be started": (
+        {"spark.executorEnv.JAVA_HOME": "/nonexistent"},
+        "the cluster has ended the application: its executors could not be started, or ended again and again",
+    ),
+    "executors that end at once": (
+        {"spark.executor.extraJavaOptions": "-javaagent:/nonexistent.jar"},
+        "ended as soon as they had started, the last one by: Command exited with code 1; their stderr, on the pages",
+    ),
+    "tasks that can run nowhere": (
+        {"spark.pyspark.python": "/nonexistent/python"},
+        'Cannot run program "/nonexistent/python"',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WHY)
+def test_what_fails_on_a_cluster_says_why(
+    tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path, what: str
+) -> None:
+    settings, said = WHY[what]
+    ended = command(cluster, bare, "rebuild", "index", str(store), "--out", str(tmp_path / "out"), **settings)
+    assert ended.returncode == 3, ended.stderr
+    assert said in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr
+
+
 def test_the_data_source_reads_on_a_cluster_in_a_session_that_somebody_else_has_started(
     tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path
 ) -> None:

@@ -1,6 +1,8 @@
 """Waiting for a cluster's executors: said to the person who waits, once, and never where one is there."""
 
+import tempfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from interop.stages import wait_until
 from spark_jobs.run import executors
 from spark_jobs.run.executors import PATIENCE_SECONDS, Executors, watched_executors
+from spark_jobs.run.spark_calls import SparkFailed, call_apart
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -23,16 +26,25 @@ class Counted:
     master = MASTER
 
     def __init__(self, there: int) -> None:
-        self.there, self.questions = there, 0
-        self.was_asked = threading.Event()
+        self.there, self.questions, self.dying = there, 0, 0
+        self.heard: list[bool] = []
+        self.gave_up = threading.Event()
 
-    def __call__(self) -> int:
+    def __call__(self) -> bool | None:
         self.questions += 1
-        self.was_asked.set()
-        return self.there
+        return None if self.questions == 1 else self.there > 0
 
     def clock(self) -> float:
         return self.questions * 10.0
+
+    def listen(self, *, on: bool) -> None:
+        self.heard.append(on)
+
+    def ended(self) -> list[str]:
+        return ["Command exited with code 1"] * (self.dying * self.questions)
+
+    def give_up(self) -> None:
+        self.gave_up.set()
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +56,7 @@ def test_nothing_is_said_where_an_executor_is_there() -> None:
     lines: list[str] = []
     counted = Counted(1)
     with watched_executors(cast("Executors", counted), lines.append, counted.clock):
-        assert counted.was_asked.wait(WAIT_SECONDS)
+        wait_until(lambda: counted.questions >= 3, "a third look", WAIT_SECONDS)
     assert lines == []
 
 
@@ -57,7 +69,8 @@ def test_that_executors_start_is_said_once_and_when_the_first_has_come() -> None
         wait_until(lambda: len(lines) == 3, "the line of the first executor", WAIT_SECONDS)
     assert lines[0] == STARTING
     assert lines[1] == (
-        f"no executor for {PATIENCE_SECONDS:.0f} s: see at {MASTER} whether cores and memory are free for one"
+        f"no executor for {PATIENCE_SECONDS:.0f} s: see at {MASTER} whether cores and memory are free for one, "
+        "and at its workers whether executors start and end at once: their stderr says why"
     )
     assert lines[2].startswith("the first executor is there, after ")
 
@@ -71,5 +84,38 @@ def test_a_job_that_ends_before_there_is_an_executor_is_not_kept() -> None:
     assert not watcher.is_alive()
 
 
-def test_the_driver_is_no_executor(spark: "SparkContext") -> None:
-    assert Executors(spark)() == 0
+def test_executors_that_end_as_soon_as_they_start_end_the_command_with_the_reason() -> None:
+    lines: list[str] = []
+    counted = Counted(0)
+    counted.dying = 3
+
+    def run() -> None:
+        with watched_executors(cast("Executors", counted), lines.append, counted.clock):
+            assert counted.gave_up.wait(WAIT_SECONDS)
+            raise SparkFailed("Spark gave up: Job 0 cancelled part of cancelled job group rebuild")
+
+    with pytest.raises(SparkFailed) as found:
+        run()
+    assert str(found.value) == (
+        f"21 executors of {MASTER} ended as soon as they had started, the last one by: Command exited with code 1; "
+        "their stderr, on the pages of the cluster's workers, says why"
+    )
+    assert counted.heard[0]
+
+
+def test_an_executor_is_there_where_a_task_runs_and_nobody_knows_without_any(spark: "SparkContext") -> None:
+    def wait(path: str) -> None:
+        import pathlib
+        import time
+
+        while not pathlib.Path(path).exists():
+            time.sleep(0.02)
+
+    executors = Executors(spark)
+    assert executors() is None
+    with tempfile.TemporaryDirectory() as directory:
+        job = call_apart(lambda: spark.parallelize([f"{directory}/end"], 1).foreach(wait))
+        wait_until(lambda: executors() is True, "a task that runs", WAIT_SECONDS)
+        Path(directory, "end").touch()
+        job.result(WAIT_SECONDS)
+    wait_until(lambda: executors() is None, "the end of the stage", WAIT_SECONDS)

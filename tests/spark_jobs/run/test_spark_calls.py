@@ -54,8 +54,10 @@ def test_a_stage_shows_its_phase_and_none_of_what_the_driver_adds_to_an_accumula
     job = scala.statusStore().jobsList(None).head()  # the last one
     assert job.jobGroup().get().startswith("rocketlens rebuild ")
     assert job.description().get() == "rebuild: build 408 entries"
+    assert job.name() == "rebuild: build 408 entries"
     stages = job.stageIds()
     assert stages.size() == 1
+    assert scala.statusStore().lastStageAttempt(stages.head()).name() == "rebuild: build 408 entries"
     assert scala.statusStore().lastStageAttempt(stages.head()).accumulatorUpdates().isEmpty()
 
 
@@ -199,6 +201,53 @@ def test_a_call_apart_returns_or_raises_what_the_function_does() -> None:
 def test_what_spark_says_is_told_in_one_line(tmp_path: Path) -> None:
     error = spark_failure("Spark does not start", ValueError("no such master\n\tat somewhere"))
     assert (type(error), str(error)) == (SparkFailed, "Spark does not start: no such master")
+
+
+LOST = (
+    "Lost task 0.1 in stage 3.0 (TID 7) (10.0.0.7 executor 2): java.io.IOException: Cannot run program "
+    '"/opt/python3": error=2, No such file or directory'
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "Job aborted due to stage failure: \nAborting TaskSet 3.0 because task 0 (partition 0)\n"
+            "cannot run anywhere due to node and executor excludeOnFailure.\nMost recent failure:\n"
+            f"{LOST}\n\tat a.B(C.java)\n\nExecutionExclusion behavior can be configured via "
+            "spark.excludeOnFailure.*.\n\nDriver stacktrace:",
+            LOST,
+        ),
+        (
+            f"Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: {LOST}\n"
+            "\tat java.base/java.lang.ProcessBuilder.start(Unknown Source)\n\t... 3 more\nDriver stacktrace:",
+            f"Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: {LOST}",
+        ),
+        (
+            "Job 0 cancelled because SparkContext was shut down",
+            "the cluster has ended the application: its executors could not be started, or ended again and again "
+            "(their stderr, on the pages of the cluster's workers, says why), or somebody stopped it",
+        ),
+    ],
+)
+def test_a_failure_of_a_cluster_is_told_with_its_reason(said: str, told: str) -> None:
+    """The texts are those of Spark's TaskSetManager and DAGScheduler."""
+    assert str(spark_failure("Spark gave up", RuntimeError(said))) == f"Spark gave up: {told}"
+
+
+def test_an_error_of_a_jvm_that_is_gone_is_told_all_the_same() -> None:
+    """py4j asks the JVM for the text of an error."""
+
+    class Gone(Exception):
+        @property
+        def java_exception(self) -> NoReturn:
+            raise AttributeError
+
+        def __str__(self) -> NoReturn:
+            raise ConnectionRefusedError
+
+    assert str(spark_failure("Spark gave up", Gone())) == "Spark gave up: its JVM has ended"
 
 
 @pytest.mark.parametrize(
