@@ -271,8 +271,8 @@ def _run(
         with contextlib.closing(opened) as work, work.named_errors():
             resumed = any((work.root / "done").iterdir())
             with (
-                opened_engine(command, request, work.root, ahead=ahead, tasks=__name__, notify=progress.note) as engine,
                 _sending(command, request, work) as driver,
+                opened_engine(command, request, work.root, ahead=ahead, tasks=__name__, notify=progress.note) as engine,
             ):
                 finish = make(source, work, engine, driver)
                 if lock is None:

@@ -188,7 +188,8 @@ class Driver:
         driver = cls(place, run, command, committed)
         driver._enter()
         if not fresh:
-            driver.found = finished_attempts(place)
+            with _removed_on_error(place, f"{run.directory}/{RUN}"):
+                driver.found = finished_attempts(place)
         return driver
 
     @classmethod
@@ -237,6 +238,7 @@ class Driver:
             committed = self.committed()
             if committed is not None:
                 self.sweep(committed)
+        with contextlib.suppress(StoreError, OSError):
             self.place.remove([f"{self.run.directory}/{RUN}"])
 
     def _remove_unnamed(self, names: Iterable[str], committed: Committed) -> None:
@@ -279,17 +281,31 @@ def enter(place: OutputPlace, run: PlacedRun, command: str) -> None:
     """Say who makes a run, and see by it that nothing is created twice; raises ConfigError where it is."""
     name = f"{run.directory}/{RUN}"
     who = Committed(command=command, run=run.token, host=this_process(), written=_now())
-    if place.read(name) is None:
-        place.create(name, msgspec.json.encode(who))
-    before = place.read(name)
-    with contextlib.suppress(StoreError):
-        place.create(name, b"{}")
-    if place.read(name) != before:
-        place.remove([name])
-        raise ConfigError(
-            f"{run.url}: this object store ignores If-None-Match, so two runs could each believe to be "
-            "the only one: write elsewhere"
-        )
+    with _removed_on_error(place, name):
+        if place.read(name) is None:
+            place.create(name, msgspec.json.encode(who))
+        before = place.read(name)
+        with contextlib.suppress(StoreError):
+            place.create(name, b"{}")
+        if place.read(name) != before:
+            raise ConfigError(
+                f"{run.url}: this object store ignores If-None-Match, so two runs could each believe to be "
+                "the only one: write elsewhere"
+            )
+
+
+@contextlib.contextmanager
+def _removed_on_error(place: OutputPlace, name: str) -> Iterator[None]:
+    """Remove an object where the body fails; where that fails, too, the body's error says that it is still there."""
+    try:
+        yield
+    except BaseException as error:
+        try:
+            place.remove([name])
+        except (StoreError, OSError) as left:
+            if isinstance(error, ConfigError):
+                raise ConfigError(f"{error}; {place.path(name)} stays there: {left}") from error
+        raise
 
 
 def check_url(url: str, storage: str, *, fresh: bool, run: str | None = None) -> tuple[OutputPlace, Committed | None]:

@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -289,6 +290,68 @@ def test_a_place_that_replaces_what_was_created_is_refused(new_place: Fresh, mon
     with pytest.raises(ConfigError, match="ignores If-None-Match"):
         start(place)
     assert place.objects("") == {}
+
+
+def test_a_refusal_is_told_though_nothing_can_be_removed_there(
+    objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what is left there, and why."""
+    place = OutputPlace(f"s3://stores/{tmp_path.name}/kept", objects.options)
+
+    def create(self: OutputPlace, name: str, data: bytes) -> None:
+        with contextlib.closing(self.new_object(name)) as new:
+            new.write(data)
+            new.commit()
+
+    def refuse(self: OutputPlace, names: object) -> None:
+        raise StoreError(self.url, what="cannot be used: MissingContentMD5")
+
+    monkeypatch.setattr(OutputPlace, "create", create)
+    monkeypatch.setattr(OutputPlace, "remove", refuse)
+    with pytest.raises(ConfigError, match="ignores If-None-Match") as found:
+        start(place)
+    (left,) = place.objects("")
+    assert f"; {place.path(left)} stays there: {place.url}: cannot be used: MissingContentMD5" in str(found.value)
+
+
+def test_objects_are_removed_one_by_one_where_many_at_once_are_refused(
+    objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = OutputPlace(f"s3://stores/{tmp_path.name}/one-by-one", objects.options)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("MissingContentMD5")
+
+    for name in ("a", "b"):
+        place.create(name, b"x")
+    monkeypatch.setattr(type(place._system), "rm", refuse)
+    place.remove(["a", "gone", "b"])
+    assert place.objects("") == {}
+
+
+@pytest.mark.parametrize("operation", ["read", "create", "objects"])
+def test_a_run_that_cannot_begin_or_end_leaves_nothing(
+    new_place: Fresh, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """Whichever of its requests fails, even one that has done its work."""
+    place, done, errors = new_place(), getattr(OutputPlace, operation), 0
+    for failing in range(6):
+        calls = itertools.count()
+
+        def fail(*arguments: Any, failing: int = failing, calls: Iterator[int] = calls) -> Any:
+            answer = done(*arguments)
+            if next(calls) == failing:
+                raise StoreError(place.url, what="cannot be used: 503")
+            return answer
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OutputPlace, operation, fail)
+            try:
+                start(place).leave()
+            except StoreError as error:
+                errors += "503" in str(error)
+        assert place.objects("") == {}, failing
+    assert errors
 
 
 class TestPlaces:
