@@ -1,26 +1,20 @@
-"""The class of the format `rocketlens` that a session keeps; it and what it calls first are pickled by value.
+"""The class of the format `rocketlens` that a session keeps; it and what it calls first are sent by value.
 
 Spark's workers unpickle it before anything of ours is imported, so that it can say why that is not possible.
 """
 
 import importlib
-import sys
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from spark_jobs.run import arrival
-from spark_jobs.run.arrival import have_packages_found, installed_version
+from spark_jobs.run.arrival import by_value, have_packages_found, installed_version
 
 VERSION: Final = installed_version()
 
-_pickling: Any = cloudpickle
-_pickling.register_pickle_by_value(sys.modules[__name__])
-_pickling.register_pickle_by_value(arrival)
 
-
+@by_value
 class RocketLensDataSource(DataSource):
     """The format; Spark makes one for each `load`."""
 
@@ -31,22 +25,35 @@ class RocketLensDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that the options name, else all."""
-        columns: StructType = module("data_source").schema_of(self._read_options())
+        table = module("catalog_table")
+        options = module("source_options").read_options(table.given_options(self.options))
+        columns: StructType = table.keep_options(module("data_source").schema_of(options), self.options)
         return columns
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of columns that the schema names."""
-        reader: DataSourceReader = module("data_source").reader_of(self._read_options(), schema)
+        reader: DataSourceReader = module("data_source").reader_of(self._read_options(schema), schema)
         return reader
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 — pyspark's name
         """A reader that follows a store."""
-        return module("stream_reader").stream_reader_of(self._read_options(), schema)
+        return module("stream_reader").stream_reader_of(self._read_options(schema), schema)
 
-    def _read_options(self) -> Any:
-        return module("source_options").read_options(self.options)
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Refuse to write, with a sentence."""
+        module("catalog_table").refuse_writing()
+        raise AssertionError
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802 — as above
+        """Refuse to write, with a sentence."""
+        module("catalog_table").refuse_writing()
+        raise AssertionError
+
+    def _read_options(self, schema: StructType) -> Any:
+        return module("source_options").read_options(module("catalog_table").kept_options(schema, self.options))
 
 
+@by_value
 def module(name: str) -> Any:
     """A module beside this one, imported in the worker. Raises ImportError, with a sentence, where we cannot run."""
     have_packages_found(VERSION)

@@ -1,8 +1,8 @@
 """How our objects get into Spark's workers, where our packages may be missing, or others of their names be found.
 
 A session of a cluster sends our packages along as an archive, which Spark unpacks into the directory of each executor.
-An object that travels (`Travelling`) arrives by the functions of this module, which are pickled by value: so they run
-before anything of ours is imported, have the packages found, and check that they are ours and fit the machine.
+An object that travels (`Travelling`) arrives by the functions of this module, which are sent by value (`by_value`): so
+they run before anything of ours is imported, have the packages found, and check that they are ours and fit the machine.
 """
 
 import gc
@@ -13,7 +13,9 @@ import pickle
 import platform
 import sys
 import sysconfig
-from typing import Any, Final
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, Final, TypeVar
 
 from rocketlens.origins import CANNOT_RUN  # a text, which travels with the functions
 
@@ -24,19 +26,35 @@ DISTRIBUTION: Final = "rocketlens"
 A_KERNEL: Final = "storage.kernels.region"
 
 
+Thing = TypeVar("Thing", bound=Callable[..., Any])
+
+
+def by_value(thing: Thing) -> Thing:
+    """Have PySpark send a function, or a class with its methods, as what a script defines that is run by its name.
+
+    No worker can import that, so it is sent itself, with those of our functions that it calls.
+    """
+    thing.__module__ = "__main__"
+    for each in vars(thing).values() if isinstance(thing, type) else ():
+        method = getattr(each, "__func__", each)
+        if isinstance(method, FunctionType):
+            method.__module__ = "__main__"
+    return thing
+
+
 class Travelling:
     """Mixed into a class whose objects are sent to Spark's workers; with the object comes all that it takes there."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the object for a worker in which nothing of ours was imported yet."""
-        from pyspark import cloudpickle  # it takes long to import, and only a session needs it
+        from pyspark import serializers  # it takes long to import, and only a session needs it
 
-        pickling: Any = cloudpickle
-        pickling.register_pickle_by_value(sys.modules[__name__])
-        packed = pickling.dumps((type(self), vars(self)))
+        pickling: Any = serializers
+        packed = pickling.CloudPickleSerializer().dumps((type(self), vars(self)))
         return arrive, (installed_version(), this_python(), packed)
 
 
+@by_value
 def arrive(version: str, sender: str, packed: bytes) -> Any:
     """The object that was packed. Raises ImportError, with a sentence, where this Python cannot run us.
 
@@ -61,6 +79,7 @@ def arrive(version: str, sender: str, packed: bytes) -> Any:
     return arrived
 
 
+@by_value
 def have_packages_found(version: str) -> None:
     """Make our packages importable: those of this Python if they are of the version, else those that were sent.
 
@@ -85,6 +104,7 @@ def have_packages_found(version: str) -> None:
     origins.require_own_packages()
 
 
+@by_value
 def installed_version() -> str:
     """The version that this Python has installed; empty where it runs from the sources, or not at all."""
     try:
@@ -93,6 +113,7 @@ def installed_version() -> str:
         return ""
 
 
+@by_value
 def this_python() -> str:
     """Return what must be equal for compiled modules to load: kind of Python, of machine and of C library."""
     try:

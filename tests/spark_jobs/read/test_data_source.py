@@ -180,6 +180,57 @@ class TestOptions:
             load(session, tmp_path).count()
 
 
+class TestCatalog:
+    """A table of a catalog has its options for good, however it names the store."""
+
+    @pytest.fixture(autouse=True)
+    def dropped(self, session: "SparkSession") -> Iterator[None]:
+        yield
+        session.sql("DROP TABLE IF EXISTS messages")
+
+    @pytest.mark.parametrize(
+        "create",
+        [
+            "CREATE TABLE messages USING rocketlens OPTIONS (path '{store}')",
+            "CREATE TABLE messages USING rocketlens LOCATION '{store}' COMMENT 'of ours' TBLPROPERTIES (team = 'ours')",
+            "CREATE TEMPORARY VIEW messages USING rocketlens OPTIONS (path '{store}')",
+        ],
+    )
+    def test_a_table_is_the_store(self, session: "SparkSession", store: StoreWriter, create: str) -> None:
+        session.sql(create.format(store=store.root))
+        try:
+            assert rows_of(session.table("messages")) == expected_rows(store.records)
+        finally:
+            session.sql("DROP VIEW IF EXISTS messages") if "VIEW" in create else None
+
+    def test_options_of_a_table_choose_like_those_of_a_frame(self, session: "SparkSession", store: StoreWriter) -> None:
+        options = "(Topic 'Orders', columns 'topic,physical_offset')"
+        session.sql(f"CREATE TABLE messages USING rocketlens OPTIONS {options} LOCATION '{store.root}'")
+        expected = rows_of(load(session, store.root, topic="Orders", columns="topic,physical_offset"))
+        assert len(expected) == 40
+        assert rows_of(session.table("messages")) == expected
+        assert session.sql("SELECT DISTINCT topic FROM messages").collect() == [("Orders",)]
+
+    def test_an_option_that_cannot_be_is_refused_when_the_table_is_made(
+        self, session: "SparkSession", store: StoreWriter
+    ) -> None:
+        with pytest.raises(Exception, match="no option 'topics': expected some of"):
+            session.sql(f"CREATE TABLE messages USING rocketlens OPTIONS (topics 'a') LOCATION '{store.root}'")
+
+    def test_a_table_whose_columns_were_given_says_how_to_make_it(
+        self, session: "SparkSession", store: StoreWriter
+    ) -> None:
+        session.sql(f"CREATE TABLE messages (topic string) USING rocketlens LOCATION '{store.root}'")
+        with pytest.raises(Exception, match="create it without a list of columns"):
+            session.table("messages").count()
+
+    @pytest.mark.parametrize("mode", ["append", "overwrite"])
+    def test_writing_is_refused_with_a_sentence(self, session: "SparkSession", tmp_path: Path, mode: str) -> None:
+        with pytest.raises(Exception, match="the format rocketlens reads stores, and never writes to one"):
+            session.range(3).write.format("rocketlens").mode(mode).save(str(tmp_path))
+        assert os.listdir(tmp_path) == []
+
+
 class TestDamage:
     @pytest.fixture(scope="class")
     def damaged(self, store: StoreWriter, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
