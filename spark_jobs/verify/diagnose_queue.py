@@ -58,6 +58,7 @@ class QueueDiagnosis:
         self._cursor, self._message, self._shift = front.end, 0, 0 if by_offset else front.start
         self._previous = front.last
         self._strays: set[int] = set()
+        self._gaps: set[int] = set()  # queue offsets of stand-ins for messages that the log does not have
         self._unitless: set[int] = set()
         self.counts = Counter[str](matched=front.end - front.start, first_missing=-1, last_matched=-1)
         if front.last.size:
@@ -94,6 +95,8 @@ class QueueDiagnosis:
             units = self._files.read(first - 1, min(PIECE, self._files.end - first) + 2)
             offsets = units["physical_offset"].astype(np.int64)
             offsets[(units["size"] <= 0) | (units["size"] == FILLER_SIZE) | (offsets >= self._log.end)] = -1
+            if not self._by_offset:  # behind a batch stands what stands in for those that are lost
+                offsets[1:] = np.where(offsets[1:] == offsets[:-1], -1, offsets[1:])
             before, here, behind = offsets[:-2], offsets[1:-1], offsets[2:]
             places = np.flatnonzero((here >= 0) & (before < here) & ((behind < 0) | (here < behind)))
             messages = np.searchsorted(self._offsets, here[places])
@@ -120,18 +123,21 @@ class QueueDiagnosis:
         Messages stand by the shift of those behind them, or of those before them, if that is in between.
         """
         at, before = self._cursor, self._previous
+        # Where messages to both sides stand alike, the log has none of the numbers between that no message bears.
+        is_numbered_gap = self._by_offset and shift == self._shift and not is_tail
         for first, count in self._number_runs(message):
             number = int(self._numbers[first])
             places = (number + each for each in (shift, self._shift))
             place = next((place for place in places if at <= place < stop), stop)
             taken = min(count, stop - place)
             if taken:
-                self._judge_strays(at, place, before, self._unit(first))
+                self._judge_strays(at, place, before, self._unit(first), is_numbered_gap=is_numbered_gap)
                 self._compare(place, first, taken)
                 at, before = place + taken, self._unit(first + taken - 1)
             self._note_missing(first + taken, count - taken, is_tail=is_tail)
         following = before[:0] if is_tail else self._unit(message)
-        self._judge_strays(at, min(stop, self._files.end), before, following, is_tail=is_tail)
+        stop = min(stop, self._files.end)
+        self._judge_strays(at, stop, before, following, is_tail=is_tail, is_numbered_gap=is_numbered_gap)
 
     def _number_runs(self, stop: int) -> Iterator[tuple[int, int]]:
         """Messages before one that have consecutive numbers: the first, and how many; without those without a unit.
@@ -167,10 +173,20 @@ class QueueDiagnosis:
         expected = f"{counted(count, 'unit')} from queue offset {number} on"
         self._findings.note(Kind.MISSING_UNIT, at, expected, "none", count)
 
-    def _judge_strays(self, start: int, stop: int, before: Units, following: Units, *, is_tail: bool = False) -> None:
+    def _judge_strays(
+        self,
+        start: int,
+        stop: int,
+        before: Units,
+        following: Units,
+        *,
+        is_tail: bool = False,
+        is_numbered_gap: bool = False,
+    ) -> None:
         """Judge the units without a message from one place to another: count the sound ones, report the others.
 
-        `before` and `following` are the units of messages beside them, or none.
+        `before` and `following` are the units of messages beside them, or none. `is_numbered_gap`: the log lacks the
+        messages that bear the numbers between, though nothing of it is lost, as in one that was converted.
         """
         is_front = not before.size
         for first in range(start, stop, PIECE):
@@ -182,13 +198,16 @@ class QueueDiagnosis:
                 "expired": written & (offsets < self._log.minimum) & is_front,
                 "fillers": filler & is_front,
                 "lost": written & self._log.are_lost(offsets),
-                "stand_ins": self._stand_ins(units, offsets, before, following),
+                "stand_ins": self._stand_ins(units, offsets, before, following, is_numbered_gap=is_numbered_gap),
                 "beyond": written & (offsets >= self._log.end) & is_tail,
             }
             explained, zeros = np.zeros(len(units), np.bool_), are_zeros(units)
             for name, flags in kinds.items():
                 self.counts[name] += int((flags & ~explained).sum())
                 explained |= flags
+            if is_numbered_gap or not self._by_offset:
+                stood_in = np.flatnonzero(kinds["stand_ins"])[: MOST_NAMED - len(self._gaps)]
+                self._gaps.update((stood_in + first if self._by_offset else units["base_offset"][stood_in]).tolist())
             for number, count in runs_of(zeros & ~explained) if not is_tail else ():
                 at = self._files.found_at(first + number, -1, count=count)
                 self._findings.note(Kind.UNIT, at, "units, for others follow", "zeros", count)
@@ -200,13 +219,21 @@ class QueueDiagnosis:
                 if len(self._strays) < MOST_NAMED:
                     self._strays.add(first + i)
 
-    def _stand_ins(self, units: Units, offsets: Numbers, before: Units, following: Units) -> Flags:
+    def _stand_ins(
+        self, units: Units, offsets: Numbers, before: Units, following: Units, *, is_numbered_gap: bool
+    ) -> Flags:
         """Which units stand in for lost messages, as a rebuild writes them (:mod:`storage.build.queue_units`)."""
         log, is_front = self._log, not before.size
+        if not self._by_offset:
+            return _stand_for_batches(units, before, following)
         start = int(before["physical_offset"][0]) if before.size else log.minimum
         stop = int(following["physical_offset"][0]) if following.size else log.end
         found: Flags = np.zeros(len(units), np.bool_)
-        if log.loses_between(start, stop) or (is_front and log.minimum < log.segment_size):
+        if (
+            (is_numbered_gap and not is_front)
+            or log.loses_between(start, stop)
+            or (is_front and log.minimum < log.segment_size)
+        ):
             found |= (units["physical_offset"] == 0) & (units["size"] == FILLER_SIZE) & (not is_front)
             for neighbour in (*before, *following):
                 found |= units == neighbour
@@ -256,22 +283,38 @@ class QueueDiagnosis:
             self._shift = shift if goes_on else self._shift
 
     def _judge_numbers(self) -> None:
-        """Report numbers that are out of order, unless findings of units show it already.
+        """Report numbers that are out of order, unless units show it already: findings, or stand-ins for lost messages.
 
         A record that left a gap in the numbers bears another queue if the units in its place point to no message of
         this one; of two with one number it is the one without unit that does not belong here.
         """
         before = int(self._front.last["physical_offset"][0]) if self._front.last.size else self._log.minimum
         if not self._by_offset:
-            check_batches(self._messages.read, self._count, self._front.next_number, before, self._log, self._findings)
+            first = self._front.next_number
+            check_batches(self._messages.read, self._count, first, before, self._gaps, self._log, self._findings)
             return
         if self._is_light:
             return
+        known = self._strays | self._gaps
         for wrong in check_numbers(self._numbers, self._offsets, self._front.next_number, before, self._log):
-            gap = range(wrong.expected, min(wrong.found, wrong.expected + len(self._strays) + 1))
-            is_reported = all(place in self._strays for place in gap) if gap else wrong.found in self._unitless
+            gap = range(wrong.expected, min(wrong.found, wrong.expected + len(known) + 1))
+            is_reported = all(place in known for place in gap) if gap else wrong.found in self._unitless
             if wrong.is_sure or not is_reported:
                 wrong.note(self._log, self._findings)
+
+
+def _stand_for_batches(units: Units, before: Units, following: Units) -> Flags:
+    """Which units repeat the batch before them under the queue offsets up to the following one."""
+    found: Flags = np.zeros(len(units), np.bool_)
+    if before.size:
+        first = int(before["base_offset"][0]) + int(before["batch_size"][0])
+        bases = units["base_offset"].astype(np.int64)
+        found = (bases >= first) & (units["batch_size"] > 0)
+        if following.size:
+            found &= bases + units["batch_size"] <= int(following["base_offset"][0])
+        for field in set(units.dtype.names or ()) - {"base_offset", "batch_size"}:
+            found &= units[field] == before[field]
+    return found
 
 
 def _ascending(runs: Numbers) -> Numbers:

@@ -4,7 +4,7 @@ A broker counts a queue's messages from 0. The log may begin anywhere; where mes
 too; a topic that was deleted and made again starts over at 0. Everything else is a record with a wrong number.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -56,9 +56,18 @@ def check_numbers(
 
 
 def check_batches(
-    read: Callable[[int, int], Units], count: int, following: int, before: int, log: LogTable, findings: Findings
+    read: Callable[[int, int], Units],
+    count: int,
+    following: int,
+    before: int,
+    stood_in: Collection[int],
+    log: LogTable,
+    findings: Findings,
 ) -> None:
-    """Check batches, whose messages `read` gives: each begins where the one before ends, or the queue starts over."""
+    """Check batches, whose messages `read` gives: each begins where the one before ends, or the queue starts over.
+
+    Units that stand in for lost batches begin at the numbers `stood_in`.
+    """
     for first in range(0, count, PIECE):
         units = read(first, min(PIECE, count - first))["unit"]
         bases, offsets = units["base_offset"].astype(np.int64), units["physical_offset"].astype(np.int64)
@@ -66,6 +75,7 @@ def check_batches(
         expected = np.concatenate([[following], ends[:-1]])
         earlier = np.concatenate([[before], offsets[:-1]])
         for i in np.flatnonzero((bases != expected) & (expected >= 0) & (bases != 0)).tolist():
-            if bases[i] < expected[i] or not log.loses_between(int(earlier[i]), int(offsets[i])):
+            is_lost = log.loses_between(int(earlier[i]), int(offsets[i])) or int(expected[i]) in stood_in
+            if bases[i] < expected[i] or not is_lost:
                 OutOfOrder(int(offsets[i]), int(expected[i]), int(bases[i]), True).note(log, findings)
         following, before = int(ends[-1]), int(offsets[-1])

@@ -106,7 +106,9 @@ def said_of_batches(batches: Sequence[tuple[int, int]], lost: Iterable[int] = ()
     messages = np.zeros(len(batches), [("unit", BATCH_DTYPE)])
     messages["unit"]["physical_offset"] = DISTANCE * np.arange(len(batches))
     messages["unit"]["base_offset"], messages["unit"]["batch_size"] = zip(*batches, strict=True)
-    check_batches(lambda first, count: messages[first : first + count], len(batches), -1, log.minimum, log, findings)
+    check_batches(
+        lambda first, count: messages[first : first + count], len(batches), -1, log.minimum, (), log, findings
+    )
     return [
         (finding.physical_offset // DISTANCE, finding.expected, int(finding.found)) for finding in findings.listed()
     ]
