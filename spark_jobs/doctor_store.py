@@ -27,11 +27,17 @@ if TYPE_CHECKING:  # a usage error must not wait for what examines a store
 
 @click.command("doctor")
 @click.option("--deep", is_flag=True, help="Also read every record, queue unit and index entry; this may take minutes.")
+@click.option(
+    "--since-last",
+    is_flag=True,
+    help="As --deep, but only what came since the last reading that found nothing wrong; how far that was is kept in "
+    "the user's state directory.",
+)
 @store_argument
 @doctor_options
 @timezone_option
 @job_options
-def doctor(deep: bool, **options: Any) -> None:
+def doctor(deep: bool, since_last: bool, **options: Any) -> None:
     """Say what is wrong with the store in STORE: where it is, what it means, and how to fix it.
 
     This takes seconds: it looks at files, ends and checkpoints, at every index file, and at samples of messages and
@@ -43,7 +49,7 @@ def doctor(deep: bool, **options: Any) -> None:
 
     Exit code 0: nothing is wrong. 4: something is wrong. 3: STORE is not a store that can be read.
     """
-    _run(deep=deep, **options)
+    _run(deep=deep or since_last, since_last=since_last, **options)
 
 
 @click.command("verify", hidden=True)
@@ -53,7 +59,7 @@ def doctor(deep: bool, **options: Any) -> None:
 @job_options
 def verify_store(**options: Any) -> None:
     """Do the same as `rocketlens doctor --deep`, whose earlier name this is; it goes with the next release."""
-    _run(deep=True, **options)
+    _run(deep=True, since_last=False, **options)
 
 
 def _run(
@@ -62,8 +68,8 @@ def _run(
     if (index_slots is None) != (index_entries is None):
         raise click.UsageError("--index-slots and --index-entries: give both or neither")
     store = local_path(store)
-    if is_url(store) and not deep:
-        raise click.UsageError(f"{store} is a URL: only --deep reads a store there")
+    if is_url(store) and (not deep or options["since_last"]):
+        raise click.UsageError(f"{store} is a URL: only --deep reads a store there, and all of it")
     if deep:
         with ending_with_a_line(goes_on=False):
             check_places({"store": store, **options})

@@ -44,6 +44,7 @@ from spark_jobs.verify.check_index_file import (
 from spark_jobs.verify.check_queue_units import REST, CheckedQueues, CheckQueuesTask, check_queue_units
 from spark_jobs.verify.judge_index import judge_index
 from spark_jobs.verify.judge_queues import CheckOptions, check_tasks, judge_queues
+from spark_jobs.verify.last_reading import keep_reading, since_last
 from spark_jobs.verify.left_findings import FINDINGS, TOTAL_LIMIT, load_findings
 from spark_jobs.verify.queue_parts import (
     CheckedPart,
@@ -70,11 +71,17 @@ def run_verify(
     """Verify a store; raises a RocketLensError where there is none."""
     started = time.monotonic()
     with (
-        opened_source(request.store, request.commit_log_directories, request.storage) as source,
+        opened_source(request.store, request.commit_log_directories, request.storage) as whole,
         _work_directory(request) as work,
         opened_engine("verify", request, work.root, ahead=ahead, tasks=__name__, notify=progress.note) as engine,
     ):
+        source, read = since_last(whole) if request.since_last else (whole, "")
         report = Verification(request, source, work, engine.run_tasks, progress).run()
+        numbers = report.details
+        if numbers.clean and whole.tree is None:
+            lags = numbers.log.crashed or numbers.queues.lag > 0 or numbers.index.lag > 0
+            keep_reading(whole, numbers.log.end, lags=lags)
+    report.notes[:0] = [read] if read else []
     report.seconds = time.monotonic() - started
     return report
 
@@ -200,7 +207,8 @@ class Verification:
                 grows=source.is_live and path == files[-1][0],
                 limit=self._request.limit,
             )
-            for (path, remote), header in zip(files, headers, strict=False)
+            for (path, remote), header, own in zip(files, headers, headers[1:], strict=False)
+            if own is None or own[3] >= source.segments[0].base_offset or path == files[-1][0]
         ]
 
     def _scan(self, last_base: int) -> list[ScanSummary]:

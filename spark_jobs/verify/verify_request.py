@@ -11,7 +11,8 @@ from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS
 class VerifyRequest(EngineOptions, frozen=True, kw_only=True):
     """Options of a verification. `limit`: findings of one kind that are listed of one file; more are counted.
 
-    `store` is a directory or a URL, `storage` the options of its file system as JSON. `work` is where a directory for
+    `store` is a directory or a URL, `storage` the options of its file system as JSON. `since_last`: only
+    what came since the last reading that found nothing wrong. `work` is where a directory for
     what is half done is made, None for the machine's temporary directory.
     """
 
@@ -20,6 +21,7 @@ class VerifyRequest(EngineOptions, frozen=True, kw_only=True):
     commit_log_directories: tuple[str, ...] = ()
     storage: str = ""
     limit: int = 10_000
+    since_last: bool = False
     fresh: bool = False
     work: str | None = None
 

@@ -35,6 +35,11 @@ def known_state_directory(store: Path) -> Path | None:
     return found[0] if len(found) == 1 and can_be_had(found[0]) else None
 
 
+def readings_directory(store: Path) -> Path:
+    """Where it is kept how far a store was read and found sound. Raises as `default_state_directory` does."""
+    return _default_root() / f"{_place_of(store)}-readings"
+
+
 def _default_root() -> Path:
     root = os.environ.get("XDG_STATE_HOME")
     if not root or not os.path.isabs(root):

@@ -68,6 +68,7 @@ QUEUES = {
 COMPACT = {"--from-log --drop-tags --topic A": {"from_log": True, "drop_tags": True, "topics": ("A",)}}
 VERIFY = {
     "--limit 7": {"limit": 7},
+    "--since-last": {"since_last": True},
     "--delay-levels 1s": {"delay_levels": "1s"},
     "--storage-options {}": {"storage": "{}"},
 }

@@ -1,0 +1,121 @@
+"""A reading of what came since the last one: how much it reads, what it finds, and when it reads everything."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import rocketlens
+from loop_engine import run_jobs_here
+from store_writer import StoreWriter, Written
+
+SEGMENT = 4096
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run_jobs_here(monkeypatch)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+class Growing:
+    """A store that grows: one that was written with more messages takes the place of its files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self._folder = folder / "store", folder
+        self.writer: StoreWriter
+
+    def grow(self, count: int, body: bytes = b"body") -> list[Written]:
+        sizes = {"segment_size": SEGMENT, "index_slots": 13, "index_entries": 40, "queue_file_size": 400}
+        self.writer = StoreWriter(self._folder / f"made-{count}", **sizes)
+        written = [self.writer.append("T", body * 9, keys=f"k{n}", queue_id=n % 2) for n in range(count)]
+        self.writer.close()
+        shutil.copytree(self.writer.root, self.root, dirs_exist_ok=True)
+        return written
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Growing:
+    return Growing(tmp_path)
+
+
+def read(store: Growing, *options: str) -> tuple[int, dict[str, Any], list[str]]:
+    """Exit code, the report of the reading, and the kinds of what was found by it."""
+    outcome = rocketlens("doctor", store.root, *options, "--json")
+    report = json.loads(outcome.output)
+    found = [each["kind"] for each in report["findings"] if each["known"] == "read"]
+    return outcome.code, report["verify"], found
+
+
+def test_only_the_segments_that_came_since_are_read(store: Growing) -> None:
+    store.grow(100)
+    code, first, found = read(store, "--since-last")
+    assert (code, found, first["messages"]) == (0, [], 100)
+    assert "everything was read" in first["notes"][0]
+    store.grow(160)
+    code, second, found = read(store, "--since-last")
+    assert (code, found) == (0, [])
+    assert 60 <= second["messages"] <= 60 + SEGMENT // 100
+    assert second["details"]["log"]["minimum"] > 0
+    assert f"read from physical offset {second['details']['log']['minimum']} on" in second["notes"][0]
+    assert read(store, "--deep")[1]["messages"] == 160
+
+
+@pytest.mark.parametrize("part", ["record", "unit", "entry"])
+def test_what_is_wrong_in_it_is_found_until_it_is_mended(store: Growing, part: str) -> None:
+    store.grow(100)
+    assert read(store, "--deep")[0] == 0
+    late = store.grow(160)[100:]
+    if part == "record":
+        base = late[30].physical_offset // SEGMENT * SEGMENT
+        path, position = store.root / "commitlog" / f"{base:020d}", late[30].physical_offset - base + 90
+    elif part == "unit":
+        path, position = sorted((store.root / "consumequeue" / "T" / "0").iterdir())[-1], 8
+    else:
+        path, position = sorted((store.root / "index").iterdir())[-2], 40 + 4 * 13 + 20 * 7 + 14
+    content = bytearray(path.read_bytes())
+    content[position + 3] ^= 4
+    path.write_bytes(content)
+    for _ in range(2):
+        code, _, found = read(store, "--since-last")
+        assert (code, found) == (4, [part])
+
+
+def test_what_was_damaged_before_it_only_a_deep_look_finds(store: Growing) -> None:
+    early = store.grow(100)
+    assert read(store, "--deep")[0] == 0
+    store.grow(160)
+    path = sorted((store.root / "consumequeue" / "T" / "0").iterdir())[0]
+    content = bytearray(path.read_bytes())
+    content[20 * 3 + 15] ^= 1  # a tag's code, which no sample compares
+    path.write_bytes(content)
+    assert early[6].queue_offset == 3
+    assert read(store, "--since-last")[2] == []
+    assert read(store, "--deep")[2] == ["unit"]
+
+
+@pytest.mark.parametrize("other", ["another log", "an index that was made anew"])
+def test_another_log_or_index_is_read_whole(store: Growing, tmp_path: Path, other: str) -> None:
+    store.grow(100)
+    assert read(store, "--deep")[0] == 0
+    if other == "another log":
+        store.grow(100, b"ydob")
+    else:
+        shutil.copytree(store.root / "index", tmp_path / "index")
+        shutil.rmtree(store.root / "index")
+        os.rename(tmp_path / "index", store.root / "index")
+    code, report, found = read(store, "--since-last")
+    assert (code, found, report["messages"]) == (0, [], 100)
+    assert "are others than at the last reading" in report["notes"][0]
+
+
+def test_a_place_that_cannot_be_written_to_costs_only_the_time_of_the_next_reading(
+    store: Growing, tmp_path: Path
+) -> None:
+    (tmp_path / "state").write_text("no directory")
+    store.grow(50)
+    for _ in range(2):
+        assert read(store, "--since-last")[1]["messages"] == 50
