@@ -1,11 +1,16 @@
 """The files of `config/`, and consumer offsets compared with the queues."""
 
+import shlex
 from pathlib import Path
 
-from protocol.errors import StoreError
+from protocol.errors import RocketLensError, StoreError
+from protocol.fastjson import parse_fastjson
 from storage.amounts import counted
 from storage.doctor.finding import Finding, Findings, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
+from storage.doctor.rescue_line import rescue_line
+from storage.files.mapped_file import read_small_file
+from storage.layout.store_config import LONGEST_FILE
 
 FILES = (
     "topics.json",
@@ -30,7 +35,7 @@ def check_config(store: OpenedStore) -> list[Finding]:
     for problem in store.config.problems:
         path = _path_in(problem, directory)
         meaning = "its content is not known here, and a broker that starts reads the same file"
-        remedy = "replace it with its .bak file, or copy it from a slave or a backup"
+        remedy = _remedy(store, Path(path))
         findings.add(Kind.CONFIG, Severity.WARNING, path, problem.removeprefix(path).lstrip(":, "), meaning, remedy)
     unknown = [topic for topic in store.queues.topics() if topic not in store.config.topics]
     if unknown and store.config.topics:
@@ -40,6 +45,23 @@ def check_config(store: OpenedStore) -> list[Finding]:
         findings.add(Kind.CONFIG, Severity.INFO, directory / "topics.json", found, meaning, "no fix is needed")
     _check_offsets(store, findings)
     return findings.listed()
+
+
+def _remedy(store: OpenedStore, path: Path) -> str:
+    """What makes a damaged file whole: its `.bak`, or else a rescue, which keeps what of it is complete in front."""
+    backup = path.with_name(path.name + ".bak")
+    if store.state.is_live or not (path.is_file() or backup.is_file()):
+        return "copy it from a slave or a backup"
+    if path.is_file() and _is_sound(backup):
+        return shlex.join(["cp", "-p", str(backup), str(path)])
+    return rescue_line(store)
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        return isinstance(parse_fastjson(read_small_file(path, LONGEST_FILE)), dict)
+    except (OSError, RocketLensError):
+        return False
 
 
 def _path_in(problem: str, directory: Path) -> str:

@@ -17,7 +17,7 @@ from storage.doctor.index_health import IndexFileHealth, check_index_files, meas
 from storage.doctor.index_reach import check_index_reach, indexed_ranges, measure_index_reach
 from storage.doctor.liveness import check_liveness
 from storage.doctor.log_end import check_log_end
-from storage.doctor.next_start import NextStart, check_next_start, foretell_start, safe_advice
+from storage.doctor.next_start import NextStart, check_next_start, foretell_start, one_advice, safe_advice
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.queue_reach import check_queue_reach, measure_reach
 from storage.doctor.queues import check_queues
@@ -88,7 +88,7 @@ class Examination:
 
 def _advised(store: OpenedStore, next_start: NextStart | None, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings with advice that is safe and not in vain, the worst first."""
-    advised = without_repeated_advice(store, safe_advice(store, next_start, findings))
+    advised = one_advice(store, without_repeated_advice(store, safe_advice(store, next_start, findings)))
     return tuple(sorted(advised, key=lambda finding: ORDER.index(finding.severity)))
 
 

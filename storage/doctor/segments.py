@@ -7,6 +7,7 @@ from pathlib import Path
 from protocol.errors import StoreError
 from storage.doctor.finding import ADVICE, NO_COMMAND, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
+from storage.doctor.rescue_line import rescue_line
 from storage.files.mapped_file import list_segment_files
 from storage.kernels.records import BAD_SIZE
 from storage.log.commit_log import Segment
@@ -21,7 +22,7 @@ def check_segments(store: OpenedStore) -> list[Finding]:
     """Report problems with the files of the log's directories, and with the first record of each."""
     findings = Findings("segments")
     sizes = _list_files(store, findings)
-    _check_sizes(sizes, findings)
+    _check_sizes(sizes, findings, NO_COMMAND if store.state.is_live else rescue_line(store))
     _check_adjacency(store, findings)
     for path in store.commit_log.unreadable:
         severity, meaning, remedy = ADVICE["log-end"][Kind.FILE]
@@ -61,16 +62,16 @@ def _list_files(store: OpenedStore, findings: Findings) -> dict[Path, int]:
     return sizes
 
 
-def _check_sizes(sizes: dict[Path, int], findings: Findings) -> None:
+def _check_sizes(sizes: dict[Path, int], findings: Findings, remedy: str) -> None:
     """Report segments of another size than the others, gaps and overlaps."""
     whole = segment_size(sorted((int(path.name), size) for path, size in sizes.items()))
     for path, size in sizes.items():
         if not size:
             meaning = "it holds nothing; a broker refuses to start unless it is the last one"
-            findings.add(Kind.FILE, Severity.WARNING, FoundAt(path, position=0), "is empty", meaning, f"rm {path}")
+            findings.add(Kind.FILE, Severity.WARNING, FoundAt(path, position=0), "is empty", meaning, remedy)
         elif size != whole:
             found = f"has {size} bytes, the other segments {whole}"
-            findings.add(Kind.FILE, Severity.WARNING, FoundAt(path, position=size), found, REFUSES, NO_COMMAND)
+            findings.add(Kind.FILE, Severity.WARNING, FoundAt(path, position=size), found, REFUSES, remedy)
 
 
 def _check_adjacency(store: OpenedStore, findings: Findings) -> None:

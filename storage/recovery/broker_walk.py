@@ -4,15 +4,14 @@ A broker takes less and more for a record than we do (store-format §2.8). It do
 it says, nor whether the property with a checksum of the whole record is right, and it goes on in the next segment at
 any BLANK that does not reach beyond the end of its file. But a property that must be a number and is none ends its log.
 
-Brokers differ (:class:`Rules`): those before 5.3.2 believe a BLANK of any size, and those of 4.x know no records of the
-second version, nor the numbers of batches. Proven with the store classes of 5.5.0 and 4.9.8.
+Brokers differ (:class:`Rules`): those before 5.3.2 believe a BLANK of any size, and those of 4.x parse no numbers of
+batches. Proven with the store classes of 5.5.0 and 4.9.8.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from protocol.message_layout import V2_MAGIC, locate
+from protocol.message_layout import locate
 from protocol.system_topics import SCHEDULE_TOPIC
 from storage.build.dispatch_scan import DispatchOptions, DispatchScan, Reason, Step
 from storage.files.mapped_file import MappedFile
@@ -36,12 +35,11 @@ LARGEST_SHIFTED: Final = 1 << 62
 class Rules(NamedTuple):
     """What a broker takes for the next step.
 
-    `bounds_sizes`: nothing, a BLANK neither, reaches beyond its file. `knows_v2`: records for topics with long names.
+    `bounds_sizes`: nothing, a BLANK neither, reaches beyond its file.
     `parses_batches`: the numbers of inner batches must be some; those of delays in the schedule topic always.
     """
 
     bounds_sizes: bool = True
-    knows_v2: bool = True
     parses_batches: bool = True
 
 
@@ -50,11 +48,9 @@ RULES: Final = {
     Broker.FROM_5_5: NEWEST,
     Broker.FROM_5_3_1: NEWEST,
     Broker.FROM_5_0: Rules(bounds_sizes=False),
-    Broker.UP_TO_4_9: Rules(bounds_sizes=False, knows_v2=False, parses_batches=False),
+    Broker.UP_TO_4_9: Rules(bounds_sizes=False, parses_batches=False),
 }
-"""The size is bounded from 5.3.2 on, and records of the second version are known from 5.1.0 on."""
-
-V2_MARK: Final = re.compile(re.escape(V2_MAGIC.to_bytes(4)))
+"""The size is bounded from 5.3.2 on. Records of the second version, which 4.x does not know, make it none of 4.x's."""
 
 
 class WalkEnd(NamedTuple):
@@ -67,15 +63,10 @@ class WalkEnd(NamedTuple):
 class BrokerWalk:
     """The walks over all segments of a log, as far as they were asked for. Not for several threads at once."""
 
-    def __init__(
-        self, segments: Sequence[Segment], most_bytes: int, rules: Rules = NEWEST, *, has_v2: bool = True
-    ) -> None:
-        """Walk over these segments: all files of the log in order, those that hold nothing as well.
-
-        `has_v2`: there may be records of the second version.
-        """
+    def __init__(self, segments: Sequence[Segment], most_bytes: int, rules: Rules = NEWEST) -> None:
+        """Walk over these segments: all files of the log in order, those that hold nothing as well."""
         self.segments = tuple(segments)
-        self._rules, self._has_v2 = rules, has_v2
+        self._rules = rules
         self.is_complete = True
         """Whether all that was asked for was read; else what is beyond a limit was taken for sound."""
         self._left = most_bytes
@@ -102,26 +93,15 @@ class BrokerWalk:
             is_record = broker_step(file, 0) > 0 and not self._has_bad_number(segment, 0)
         else:
             magic = int.from_bytes(file.view[codes.MAGIC : codes.MAGIC + 4], signed=True)
-            is_record = magic == codes.MAGIC_V1 or (magic == codes.MAGIC_V2 and self._rules.knows_v2)
+            is_record = magic in (codes.MAGIC_V1, codes.MAGIC_V2)
         if not is_record:
             return SegmentHead(segment.base_offset, 0)
         return SegmentHead(stated_offset(file, 0), store_timestamp(file.region, 0))
 
     def _end(self, number: int) -> WalkEnd:
         if number not in self._ends:
-            self._ends[number] = self._first_unknown(self.segments[number], self._walk(self.segments[number]))
+            self._ends[number] = self._walk(self.segments[number])
         return self._ends[number]
-
-    def _first_unknown(self, segment: Segment, end: WalkEnd) -> WalkEnd:
-        """Where the first record of the second version ends a walk for a broker that knows none."""
-        if self._rules.knows_v2 or not self._has_v2:
-            return end
-        file = segment.file
-        for found in V2_MARK.finditer(file.view, codes.MAGIC, end.physical_offset - segment.base_offset):
-            position = found.start() - codes.MAGIC
-            if check_shape(file.region, position, file.size, segment.base_offset + position) > 0:
-                return WalkEnd(segment.base_offset + position, False)
-        return end
 
     def _walk(self, segment: Segment) -> WalkEnd:
         """Walk over a segment from its first byte on."""

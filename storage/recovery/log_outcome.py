@@ -46,14 +46,10 @@ class LogOutcome:
 class LogForecast:
     """Foretells starts on one log; what was read for one is not read again for another."""
 
-    def __init__(self, log: CommitLog, directories: Iterable[Path], *, has_v2: bool = True) -> None:
-        """``directories`` are those of the log, of which files count as well that hold nothing.
-
-        `has_v2`: there may be records of the second version, which topics with names of more than 127 bytes need.
-        """
+    def __init__(self, log: CommitLog, directories: Iterable[Path]) -> None:
+        """``directories`` are those of the log, of which files count as well that hold nothing."""
         self._log = log
         self._segments = tuple(_all_segments(log, directories))
-        self._has_v2 = has_v2
         self._walks: dict[Rules, BrokerWalk] = {}
         self._counted: dict[int, int] = {}
 
@@ -82,7 +78,7 @@ class LogForecast:
 
     def _walk_by(self, rules: Rules) -> BrokerWalk:
         if rules not in self._walks:
-            self._walks[rules] = BrokerWalk(self._segments, MOST_WALKED, rules, has_v2=self._has_v2)
+            self._walks[rules] = BrokerWalk(self._segments, MOST_WALKED, rules)
         return self._walks[rules]
 
 

@@ -16,12 +16,13 @@ import pytest
 from damaged_stores import SHAPES_OF
 from foretold_starts import LOG_KINDS, draw_store, whole_messages
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
-from interop.recovery_oracle import Consumed, RecoveryOracle, Sizes, recovery_oracle
+from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
+from interop.rescued import compare
 from loop_engine import run_jobs_here
 from spark_jobs.commands.run import run_rescue
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
-from trial_stores import SHAPES, GoodStore, Message, old
+from trial_stores import SHAPES, GoodStore, old
 
 pytestmark = pytest.mark.interop
 
@@ -87,18 +88,6 @@ def judge(oracle: RecoveryOracle, good: GoodStore, folder: Path, seed: int, kind
     finally:
         shutil.rmtree(root, ignore_errors=True)
         shutil.rmtree(new, ignore_errors=True)
-
-
-def compare(good: GoodStore, readable: list[Message], consumed: dict[tuple[str, int], Consumed], trace: object) -> None:
-    """Every readable message arrives in each of its queues, in order, and what arrives is a message of the queue."""
-    for queue in good.queues:
-        found = consumed.get(queue)
-        expected = [each.physical_offset for each in readable if queue in each.places]
-        arrived = [] if found is None else list(found.places)
-        assert set(expected) <= set(arrived), (trace, queue, sorted(set(expected) - set(arrived)))
-        known = {each.physical_offset for each in good.of_queue(queue)}
-        assert set(arrived) <= known, (trace, queue, sorted(set(arrived) - known))
-        assert sorted(set(arrived)) == list(dict.fromkeys(arrived)), (trace, queue)
 
 
 @pytest.mark.untraced

@@ -18,7 +18,6 @@ from storage.doctor.finding import CLEARED_BY_A_START, Finding, Severity
 from store_writer import Written
 
 WORDS = "do not start a broker on this store: its recovery will cut"
-COPY = "copy {} from a slave, or wait with the start"
 
 
 def segment(root: Path, number: int) -> Path:
@@ -71,18 +70,26 @@ def test_abort_before_damage_is_first_of_all_a_warning_not_to_start(tmp_path: Pa
         assert outcome.deleted == tuple(str(segment(root, number)) for number in (5, 6, 7, 8))
 
 
-def test_a_log_behind_the_damage_is_made_whole_by_a_rebuild_beside_the_store(tmp_path: Path) -> None:
-    root = tmp_path / "my store"
-    make_damaged(root, 4)
-    remedy = first(examine(root)).remedy
-    assert remedy.startswith(
-        f"rocketlens rebuild all '{root}' --out '{root}-rebuilt'; test -d '{root}-rebuilt'/index && "
+def line_for(root: Path, *, gives: bool = False) -> str:
+    """The line that rescues a store and lets what was made take its place."""
+    given = f"chown -Rh --reference='{root}' '{root}-rescued' && " if gives else ""
+    return (
+        f"rocketlens rescue '{root}' --out '{root}-rescued'; test -d '{root}-rescued'/commitlog && {given}"
+        f"mv -T '{root}' '{root}-damaged' && mv -T '{root}-rescued' '{root}'"
     )
-    assert remedy.endswith(f" && mv '{root}-rebuilt'/* '{root}'/ && mv -T '{root}'/abort '{root}'/abort.bak")
+
+
+@pytest.mark.parametrize("damaged", [(4,), (6,), (7,), (2, 7)])
+def test_a_damaged_log_is_made_whole_by_a_rescue_wherever_the_damage_is(
+    tmp_path: Path, damaged: tuple[int, ...]
+) -> None:
+    root = tmp_path / "my store"
+    make_damaged(root, *damaged)
+    assert first(examine(root)).remedy == line_for(root)
 
 
 @pytest.mark.parametrize("owned", [True, False])
-def test_the_line_moves_in_what_was_made_and_keeps_what_was_there(
+def test_the_line_lets_what_was_made_take_the_place_of_what_was_there(
     tmp_path: Path, owned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "store"
@@ -91,24 +98,35 @@ def test_the_line_moves_in_what_was_made_and_keeps_what_was_there(
         monkeypatch.setattr(os, "geteuid", lambda: root.stat().st_uid + 1)
     remedy = first(examine(root)).remedy
     assert ("chown -Rh --reference=" in remedy) is not owned
-    # The owner of the store may have planted where the names of backups lead: root must move nothing there.
-    (tmp_path / "elsewhere").mkdir()
-    (root / "abort.bak").symlink_to(tmp_path / "elsewhere")
     command = tmp_path / "bin" / "rocketlens"
     command.parent.mkdir()
-    command.write_text('#!/bin/sh\n[ "$*" = "$EXPECTED" ] && mkdir -p "$5/index/new" "$5/consumequeue/new"; exit 4\n')
+    command.write_text('#!/bin/sh\n[ "$*" = "$EXPECTED" ] && mkdir -p "$4/commitlog"; exit 4\n')
     command.chmod(0o755)
-    expected = f"rebuild all {root} --out {root}-rebuilt"
+    expected = f"rescue {root} --out {root}-rescued"
     environment = {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}", "EXPECTED": expected}
     for _ in range(2 if owned else 1):  # a second time it does nothing, and says so
         subprocess.run(["sh", "-c", remedy], env=environment, check=False, capture_output=True)
-        assert [path.name for path in (root / "index").iterdir()] == ["new"]
-        assert [path.name for path in (root / "consumequeue").iterdir()] == ["new"]
-        names = sorted(path.name.partition("-")[0] for path in root.iterdir() if ".bak" in path.name)
-        assert names == ["abort.bak", "checkpoint.bak", "consumequeue.bak", "index.bak"]
-        assert not (root / "abort").exists()
-        assert not list((tmp_path / "elsewhere").iterdir())
-        environment["EXPECTED"] = "no rebuild"
+        assert [path.name for path in root.iterdir()] == ["commitlog"]
+        assert segment(root.with_name("store-damaged"), 4).exists()
+        assert not root.with_name("store-rescued").exists()
+        environment["EXPECTED"] = "no rescue"
+
+
+def test_of_names_that_are_taken_the_next_is_used(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_damaged(root, 4)
+    (tmp_path / "store-rescued").mkdir()
+    (tmp_path / "store-damaged").symlink_to("nowhere")
+    remedy = first(examine(root)).remedy
+    assert f" --out {root}-rescued-2; " in remedy
+    assert f" mv -T {root} {root}-damaged-2 && " in remedy
+
+
+def test_a_mount_point_is_rescued_and_not_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "store"
+    make_damaged(root, 4)
+    monkeypatch.setattr("os.path.ismount", lambda path: Path(path) == root)
+    assert first(examine(root)).remedy == f"rocketlens rescue {root} --out {root}-rescued"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
@@ -120,36 +138,24 @@ def test_what_the_owner_could_exchange_between_two_steps_is_moved_as_the_owner(t
         os.chown(path, 65534, 65534)
     remedy = first(examine(root)).remedy
     assert remedy.startswith("setpriv --reuid=65534 --regid=65534 --clear-groups sh -c ")
-    line = shlex.split(remedy)[-1]
-    assert line.startswith(f"rocketlens rebuild all '{root}' --out '{root}-rebuilt'; ")
-    assert "chown" not in line
+    assert shlex.split(remedy)[-1] == line_for(root)
     os.chown(parent, 0, 0)
-    assert first(examine(root)).remedy == line.replace(
-        " && T=$(date -u +%Y%m%d%H%M%S) && ",
-        f" && T=$(date -u +%Y%m%d%H%M%S) && chown -Rh --reference='{root}' '{root}-rebuilt' && ",
-    )
+    assert first(examine(root)).remedy == line_for(root, gives=True)
 
 
-def test_nothing_is_moved_where_the_rebuild_fails(tmp_path: Path) -> None:
+def test_nothing_is_moved_where_the_rescue_fails(tmp_path: Path) -> None:
     root = tmp_path / "store"
     make_damaged(root, 4)
-    before = sorted(root.rglob("*"))
+    before = sorted(tmp_path.rglob("*"))
     subprocess.run(["sh", "-c", first(examine(root)).remedy], env={"PATH": "/usr/bin:/bin"}, check=False)
-    assert sorted(root.rglob("*")) == before
-
-
-@pytest.mark.parametrize("damaged", [(6,), (7,), (2, 7)])
-def test_damage_in_the_last_three_segments_is_left_to_a_slave(tmp_path: Path, damaged: tuple[int, ...]) -> None:
-    """The segment made in advance is the last one, so the seventh and eighth are the others."""
-    make_damaged(tmp_path, *damaged)
-    assert first(examine(tmp_path)).remedy == COPY.format(segment(tmp_path, damaged[0]))
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_after_a_clean_stop_damage_where_the_queues_end_is_warned_of(tmp_path: Path) -> None:
-    written = make_damaged(tmp_path, 7, crashed=False)
-    finding = first(examine(tmp_path))
+    written = make_damaged(tmp_path / "my store", 7, crashed=False)
+    finding = first(examine(tmp_path / "my store"))
     assert finding.found.endswith(f"about {len(behind(written, 7))} messages")
-    assert finding.remedy == COPY.format(segment(tmp_path, 7))
+    assert finding.remedy == line_for(tmp_path / "my store")
 
 
 def test_brokers_that_recover_differently_are_told_apart(tmp_path: Path) -> None:
@@ -158,7 +164,7 @@ def test_brokers_that_recover_differently_are_told_apart(tmp_path: Path) -> None
     finding = first(diagnosis)
     assert [each.cut_messages for each in diagnosis.next_starts] == [0, 0, *[len(behind(written, 6))] * 2]
     assert finding.found.endswith("messages (brokers 5.0 to 5.3.0 and 4.x); a broker 5.5 or 5.3.1 to 5.4 cuts nothing")
-    assert finding.remedy.startswith("start none but a broker 5.5 or 5.3.1 to 5.4, else copy ")
+    assert finding.remedy.startswith("rocketlens rescue ")
 
 
 def test_after_a_clean_stop_damage_far_before_the_end_is_not_met(tmp_path: Path) -> None:
@@ -174,7 +180,7 @@ def test_queues_that_are_gone_have_a_broker_read_its_log_from_farther_back(tmp_p
     make_damaged(root, 3, crashed=False)
     shutil.rmtree(root / "consumequeue")
     (root / "consumequeue").mkdir()
-    assert first(examine(root)).remedy.startswith(f"rocketlens rebuild all {root} --out ")
+    assert first(examine(root)).remedy.startswith(f"rocketlens rescue {root} --out ")
 
 
 def test_a_checkpoint_behind_the_damage_keeps_a_recovery_from_it(tmp_path: Path) -> None:
@@ -210,16 +216,25 @@ def test_abort_before_damage_is_never_nothing_to_do(tmp_path: Path) -> None:
     (abort,) = findings_of(diagnosis, "liveness")
     assert abort.severity is Severity.WARNING
     assert "messageIndexSafe=true reads more, meets damage" in abort.meaning
-    assert abort.remedy.startswith(f"rocketlens rebuild all {root} --out {root}-rebuilt; ")
+    assert abort.remedy.startswith(f"rocketlens rescue {root} --out {root}-rescued; ")
 
 
-def test_what_only_an_old_broker_cuts_may_be_rebuilt_in_place_for_others(tmp_path: Path) -> None:
+def test_what_only_an_old_broker_cuts_is_rescued_too(tmp_path: Path) -> None:
     root = tmp_path / "store"
     make_damaged(root, 6, crashed=False)
     no_index(root)
     diagnosis = examine(root)
     assert [bool(each.cut_bytes) for each in diagnosis.next_starts] == [False, False, True, True]
-    assert {each.remedy for each in findings_of(diagnosis, "index-reach")} == {f"rocketlens rebuild index {root}"}
+    assert all("first finding" in each.remedy for each in findings_of(diagnosis, "index-reach"))
+
+
+def test_one_rebuild_is_advised_where_queues_and_index_are_wrong(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_damaged(root, crashed=False)
+    no_index(root)
+    short_queue(root)
+    remedies = {each.remedy for each in examine(root).findings if "rebuild" in each.remedy}
+    assert remedies == {f"rocketlens rebuild all {root}"}
 
 
 def test_a_broker_that_runs_is_not_to_be_restarted_before_damage(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oracles import BLANK_MAGIC, V2_MAGIC, packed
+from oracles import BLANK_MAGIC, packed
 from storage.log.commit_log import CommitLog
 from storage.recovery.broker_walk import RULES, BrokerWalk
 from storage.recovery.start_place import Broker, SegmentHead
@@ -165,15 +165,6 @@ def test_old_brokers_believe_a_blank_that_reaches_beyond_its_file(
     damaged = in_segment(writer, 1)[4]
     writer.overwrite(damaged.physical_offset, packed(2**31 - 1, 4) + BLANK_MAGIC.to_bytes(4, "big"))
     assert walk_of(writer.root, broker).end_from(0) == (writer.log.end if goes_on else damaged.physical_offset)
-
-
-def test_a_broker_of_4_x_knows_no_record_of_the_second_version(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-    for number in range(100):
-        writer.append("T", b"body" * 8, magic=V2_MAGIC if number == 70 else None)
-    writer.close()
-    assert walk_of(tmp_path, Broker.UP_TO_4_9).end_from(0) == writer.written[70].physical_offset
-    assert walk_of(tmp_path, Broker.FROM_5_0).end_from(0) == writer.log.end
 
 
 def test_a_broker_of_4_x_parses_delays_and_no_numbers_of_batches(tmp_path: Path) -> None:
