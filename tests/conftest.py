@@ -167,18 +167,18 @@ def g1_crashed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkContext]":
     """An embedded session of two cores on the loopback address; jobs that are run meanwhile use it."""
-    from spark_classes import quick_jvm, quick_python
+    from spark_classes import QUICK, quick_python
     from spark_jobs.run.session import spark_context
 
-    quick_jvm(tmp_path_factory)  # else this one's JVM would make the archive, as it ends, when all wait for it
     events = tmp_path_factory.mktemp("spark-events")
     settings = {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
+        "spark.driver.extraJavaOptions": " ".join(QUICK),
         "spark.pyspark.python": str(quick_python(tmp_path_factory.mktemp("python") / "venv")),
     }
-    with spark_context("tests", "local[2]", events, settings, warm="spark_jobs.commands.run") as context:
+    with spark_context("tests", "local[2]", events, settings) as context:
         yield context
 
 

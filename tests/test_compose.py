@@ -22,7 +22,7 @@ from compose import COMPOSE_FILE, ROOT, STOP_SECONDS, Composition, dockerfile_st
 from interop.jars import jars
 from interop.official_broker import CALM_INTERVALS, NO_FLOW_CONTROL, OPEN_MODULES, QUICK_JVM, WITHOUT_TLS, class_archive
 from interop.wire import ask
-from spark_classes import quick_jvm
+from spark_classes import QUICK
 
 VIEW_MESSAGE_BY_ID = 33
 GET_ROUTE_INFO_BY_TOPIC = 105
@@ -215,7 +215,7 @@ def test_executors_of_the_spark_worker_have_numpy_and_our_packages(
 ) -> None:
     composition = Composition(tmp_path, {"STORE": str(g1_store)})
     environment = {"SPARK_LOCAL_HOSTNAME": "127.0.0.1", "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOG_DIR": str(tmp_path)}
-    options = " ".join(quick_jvm(tmp_path_factory))
+    options = " ".join(QUICK)
     environment |= dict.fromkeys(("SPARK_DAEMON_JAVA_OPTS", "SPARK_SUBMIT_OPTS"), options)
     with (
         composition.running("spark-master", environment) as master,

@@ -315,7 +315,7 @@ def _ahead(options: JobOptions, tasks: str, progress: "JobProgress") -> Iterator
     if uses_spark(engine or AUTO, master or "", settings, shuffles=options.get("exchange") == SHUFFLE):
         check_spark()
         if SUBMITTED not in os.environ:
-            progress.note(f"starting Spark ({master or 'local[*]'}), some seconds")
+            progress.note(f"starting Spark ({master or 'local[*]'}), a few seconds")
         yield None
     elif not (is_url(options["store"]) or Path(options["store"]).is_dir()):
         yield None

@@ -1,7 +1,7 @@
 """The Spark session of a bulk job: embedded by default, or a cluster's.
 
 Jobs are RDD jobs over small task descriptions; Spark decides where a task runs, and what it finds goes through files.
-So everything here is about starting quickly, on the right interpreter and with our packages at hand.
+So everything here is about starting on the right interpreter and with our packages at hand, and about ending.
 """
 
 import contextlib
@@ -10,7 +10,6 @@ import os
 import sys
 import tempfile
 import threading
-import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import spark_jobs
 from protocol.errors import ConfigError
-from spark_jobs.run import warm_workers
 from spark_jobs.run.arrival import DIRECTORY
 from spark_jobs.run.engine_names import SUBMITTED
 from spark_jobs.run.executors import Executors, watched_executors
@@ -97,17 +95,13 @@ def spark_context(
     work: Path,
     settings: dict[str, str] | None = None,
     *,
-    launch: Launch | None = None,
-    warm: str = "",
     notify: Callable[[str], None] | None = None,
 ) -> Iterator["SparkContext"]:
     """A context for one job; `settings` are Spark's own and win. A context that runs already is used and left running.
 
     Without `master` it is the one that spark-submit was given, or `local[*]`. `local[...]` stays on the loopback
     address. Executors of a cluster get our packages as an archive, and need what those import on their image.
-    `launch`: what :func:`launch_ahead` returned. `warm`: the module that workers of an embedded session import once,
-    before they are forked. `notify` gets the lines for the person who waits while a cluster has no executor
-    for the job yet.
+    `notify` gets the lines for the person who waits while a cluster has no executor for the job yet.
     """
     from pyspark import SparkContext
 
@@ -118,12 +112,11 @@ def spark_context(
             yield running
         return
     seconds = start_seconds(master, settings or {})
-    launch = launch or launch_ahead(master, settings or {})
-    # The JVM has been starting all the while; but what has kept us meanwhile may have kept it too.
-    left = seconds if launch is None else max(seconds - (time.monotonic() - launch.began), seconds / 2)
-    started = call_apart(lambda: _start(name, master, work, settings or {}, launch, warm))
+    # None where somebody has started a JVM already: spark-submit, or who had a session before us.
+    launch = Launch() if SUBMITTED not in os.environ and SparkContext._gateway is None else None
+    started = call_apart(lambda: _start(name, master, work, settings or {}, launch))
     try:
-        if not wait_for(started, left):
+        if not wait_for(started, seconds):
             _abandon(started, launch)
             raise _no_answer(master, seconds, work / SPARK_LOG)
         context = started.result()
@@ -194,32 +187,12 @@ def _no_answer(master: str, seconds: float, log: Path) -> SparkFailed:
     )
 
 
-def launch_ahead(master: str, settings: dict[str, str]) -> Launch | None:
-    """Start a JVM for the context to come, unless there is one already or spark-submit has started it.
-
-    Raises SparkFailed where that cannot be done. It ends with the context, or with :meth:`Launch.end`.
-    """
-    from pyspark import SparkContext
-
-    if SparkContext._gateway is not None or SUBMITTED in os.environ:
-        return None
-    try:
-        return Launch(_configuration("", master, settings))
-    except OSError as error:
-        raise spark_failure("Spark does not start", error) from error
-
-
-def _start(
-    name: str, master: str, work: Path, settings: dict[str, str], launch: Launch | None, warm: str
-) -> "SparkContext":
+def _start(name: str, master: str, work: Path, settings: dict[str, str], launch: Launch | None) -> "SparkContext":
     from pyspark import SparkContext
 
     try:
         conf = _configuration(name, master, settings)
-        if warm and is_local(conf.get("spark.master") or ""):
-            conf.setIfMissing("spark.python.daemon.module", warm_workers.__name__)
-            conf.set(f"spark.executorEnv.{warm_workers.MODULE}", warm)
-        gateway = launch.connect(work / SPARK_LOG) if launch is not None else SparkContext._gateway
+        gateway = launch.gateway(conf, work / SPARK_LOG) if launch is not None else SparkContext._gateway
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("ERROR")
         send_packages(context)
@@ -248,21 +221,11 @@ def _stop(launch: Launch | None) -> None:
     context = SparkContext._active_spark_context
     try:
         if context is not None:
-            _leave_accumulators(context)
             context.stop()
     finally:
         if launch is not None:
             SparkContext._gateway = SparkContext._jvm = None
             launch.end()
-
-
-def _leave_accumulators(context: "SparkContext") -> None:
-    """Do not wait for the server that adds up accumulators: it looks once a second whether it is to end."""
-    server: Any = context._accumulatorServer
-    if server is not None:
-        context._accumulatorServer = None  # type: ignore[assignment]
-        server.handle_error = lambda *_: None  # the JVM hangs up on it
-        call_apart(server.shutdown)
 
 
 def _configuration(name: str, master: str, settings: dict[str, str]) -> "SparkConf":

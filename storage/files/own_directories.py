@@ -335,23 +335,6 @@ def remove_path(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def user_cache() -> Path | None:
-    """The directory of ours in the user's cache, made if need be; None where there is none that is safe.
-
-    What is kept there is code that will run as us (classes of a JVM, compiled modules that came in an archive), so it
-    must be our own, and nobody else may write to it.
-    """
-    root = os.environ.get("XDG_CACHE_HOME")
-    try:
-        name = (Path(root) if root else Path("~/.cache").expanduser()) / "rocketlens"
-        with HeldDirectory.own(name) as held:
-            # What is kept there is found by its name later, whatever is held now.
-            is_safe = held.exposure is None or held.exposure.to_group
-            return name if is_safe and os.access(name, os.W_OK | os.X_OK) else None
-    except (OSError, RuntimeError, PlantedFile):
-        return None
-
-
 def is_writable(directory: Path) -> bool:
     """Whether the directory is there or can be made, and takes files."""
     try:

@@ -14,7 +14,7 @@ import pytest
 from interop.stages import wait_until
 from planted import imported, plant
 from process import COMMAND, ROOT
-from spark_classes import QUICK, quick_jvm, quick_python
+from spark_classes import QUICK, quick_python
 from store_writer import StoreWriter
 
 SECONDS = 180
@@ -113,7 +113,7 @@ def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(
         "PYSPARK_PYTHON": str(quick_python(tmp_path_factory.mktemp("python"))),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    environment |= {"SPARK_LAUNCHER_OPTS": " ".join(QUICK), "SPARK_SUBMIT_OPTS": " ".join(quick_jvm(tmp_path_factory))}
+    environment |= {"SPARK_LAUNCHER_OPTS": " ".join(QUICK), "SPARK_SUBMIT_OPTS": " ".join(QUICK)}
     ended = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
     )

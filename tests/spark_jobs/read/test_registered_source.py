@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foreign import plant_foreign, was_imported
-from spark_classes import QUICK, quick_jvm, quick_python
+from spark_classes import QUICK, quick_python
 
 SESSION = """
 import sys
@@ -38,7 +38,7 @@ def test_workers_name_a_foreign_package_of_the_folder_that_a_session_was_started
         [sys.executable, str(script), str(g1_store)],
         env=environment
         | {"PYSPARK_PYTHON": str(quick_python(tmp_path / "python")), "SPARK_LOCAL_IP": "127.0.0.1"}
-        | {"SPARK_LAUNCHER_OPTS": " ".join(QUICK), "SPARK_SUBMIT_OPTS": " ".join(quick_jvm(tmp_path_factory))},
+        | {"SPARK_LAUNCHER_OPTS": " ".join(QUICK), "SPARK_SUBMIT_OPTS": " ".join(QUICK)},
         cwd=here,
         capture_output=True,
         text=True,

@@ -30,7 +30,7 @@ from interop.stages import wait_until
 from oracles import build_index, read_log, signed
 from planted import imported, plant
 from process import COMMAND
-from spark_classes import QUICK, find_no_archives, quick_jvm
+from spark_classes import QUICK, find_no_archives
 from spark_cluster import LOOPBACK, SparkCluster, spark_cluster
 from spark_events import SparkEvents
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -103,7 +103,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """A cluster of two workers."""
     work = tmp_path_factory.mktemp("cluster")
-    with spark_cluster(work, workers=2, jvm_options=quick_jvm(tmp_path_factory)) as cluster:
+    with spark_cluster(work, workers=2, jvm_options=QUICK) as cluster:
         yield cluster
 
 

@@ -1,8 +1,8 @@
-"""The JVM of a session: started ahead, quick from the second time on, and gone when it is no longer wanted."""
+"""The JVM of a session: no secret is among its arguments, and it is gone when it is no longer wanted."""
 
+import contextlib
 import os
 import re
-import subprocess
 import time
 from pathlib import Path
 
@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interop.stages import wait_until
 from read_only import reachable_directory
 from read_only_guard import NOBODY
 from rights import as_user
 from spark_jobs.run import launch
-from spark_jobs.run.launch import Launch, SparkWords
+from spark_jobs.run.launch import Launch
 from spark_jobs.run.session import _configuration
-from spark_jobs.run.spark_calls import SparkFailed, spark_failure
+from spark_jobs.run.spark_calls import SparkFailed, call_apart, spark_failure
 
 WAIT_SECONDS = 180
 
@@ -28,7 +29,6 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))  # an option with a blank is one option
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     # The session of other tests, whose settings its JVM would tell.
     monkeypatch.setattr("pyspark.SparkContext._jvm", None)
@@ -39,26 +39,6 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_the_second_jvm_takes_sparks_classes_from_what_the_first_one_left_below_a_name_with_a_blank(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    first = Launch(_configuration("", "local[1]", {}))
-    assert first.connect(tmp_path / "first.log").jvm.java.lang.Math.abs(-7) == 7
-    assert list((tmp_path / "temporary").iterdir()) == []
-    first.end()
-    assert not is_running(first._process.pid)
-    (archive,) = (tmp_path / "a cache" / "rocketlens").iterdir()
-
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", f"-Xlog:class+load:file={tmp_path}/classes-%p")
-    second = Launch(_configuration("", "local[1]", {}))
-    second.connect(tmp_path / "second.log")
-    loaded = (tmp_path / f"classes-{second._process.pid}").read_text().splitlines()
-    second.end()
-    (source,) = (line for line in loaded if " org.apache.spark.SparkConf source:" in line)
-    assert source.endswith("shared objects file (top)")
-    assert [archive] == list((tmp_path / "a cache" / "rocketlens").iterdir())
 
 
 HOSTILE = {
@@ -78,13 +58,16 @@ HOSTILE = {
 
 def test_a_setting_is_nothing_but_the_value_of_its_name_and_no_argument_of_a_process(tmp_path: Path) -> None:
     settings = {f"spark.rocketlens.{number}": value for number, value in enumerate(HOSTILE.values())}
-    started = Launch(_configuration("", "local[1]", settings))
-    found = started.connect(tmp_path / "log").jvm.org.apache.spark.SparkConf()
+    started = Launch()
+    gateway = started.gateway(_configuration("", "local[1]", settings), tmp_path / "log")
+    found = gateway.jvm.org.apache.spark.SparkConf()
     # Spark takes away blanks around what is in a file; the context is given them once more.
     assert {name: found.get(name) for name in settings} == {name: value.strip() for name, value in settings.items()}
     assert not [each for each in found.getAll() if "injected" in each._1()]
-    assert HOSTILE["secret"].encode() not in Path(f"/proc/{started._process.pid}/cmdline").read_bytes()
+    assert HOSTILE["secret"].encode() not in Path(f"/proc/{gateway.proc.pid}/cmdline").read_bytes()
     started.end()
+    assert not is_running(gateway.proc.pid)
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 @given(name=st.text(max_size=20), value=st.text(max_size=200))
@@ -98,79 +81,38 @@ def test_a_line_of_properties_is_read_as_it_was_written(name: str, value: str) -
 
 
 def test_a_jvm_that_is_not_needed_after_all_is_ended_and_leaves_nothing(tmp_path: Path) -> None:
-    started = Launch(_configuration("", "local[1]", {}))
+    started = Launch()
+    starting = call_apart(lambda: started.gateway(_configuration("", "local[1]", {}), tmp_path / "log"))
+    wait_until(lambda: bool(of_launch(started)), "Spark's script", WAIT_SECONDS)
     started.end()
     started.end()
-    assert not is_running(started._process.pid)
+    with pytest.raises(Exception, match="JAVA_GATEWAY_EXITED"):
+        starting.result(WAIT_SECONDS)
+    assert of_launch(started) == []
     assert list((tmp_path / "temporary").iterdir()) == []
-    assert list((tmp_path / "a cache" / "rocketlens").iterdir()) == []
+
+
+def of_launch(launch: Launch) -> list[str]:
+    """The processes that have the settings of a launch."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if bytes(launch._directory) in (process / "cmdline").read_bytes():
+                found.append(process.name)
+    return found
 
 
 def test_a_jvm_that_does_not_start_is_told_by_its_last_words(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
-    started = Launch(_configuration("", "local[1]", {"spark.driver.memory": "1 parsec"}))
+    started = Launch()
     with pytest.raises(Exception, match="JAVA_GATEWAY_EXITED") as ended:
-        started.connect(log)
+        started.gateway(_configuration("", "local[1]", {"spark.driver.memory": "1 parsec"}), log)
     started.end()
     failure = spark_failure("Spark does not start", ended.value, log)
     assert isinstance(failure, SparkFailed)
     assert "parsec" in str(failure)
     assert "JAVA_GATEWAY_EXITED" not in str(failure)
     assert list((tmp_path / "temporary").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("settings", "variables"),
-    [
-        ({"spark.driver.extraJavaOptions": "-Xshare:off"}, {}),
-        ({"spark.driver.defaultJavaOptions": "-Xshare:off"}, {}),
-        ({}, {"SPARK_SUBMIT_OPTS": "-Xshare:off"}),
-    ],
-)
-def test_who_tunes_the_jvm_tunes_it_alone(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], variables: dict[str, str]
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    told: list[dict[str, str]] = []
-
-    def refuse(_command: list[str], *, env: dict[str, str], **_: object) -> None:
-        told.append(env)
-        raise FileNotFoundError("no such script")
-
-    monkeypatch.setattr(launch.subprocess, "Popen", refuse)
-    with pytest.raises(FileNotFoundError):
-        Launch(_configuration("", "local[1]", settings))
-    with pytest.raises(FileNotFoundError):
-        Launch(_configuration("", "local[1]", {}))
-    assert told[0].get("SPARK_SUBMIT_OPTS") == variables.get("SPARK_SUBMIT_OPTS")
-    assert ("-XX:TieredStopAtLevel=1" in told[1]["SPARK_SUBMIT_OPTS"]) is not bool(variables)
-
-
-def test_what_spark_says_before_there_is_a_log_is_in_the_log(tmp_path: Path) -> None:
-    words, log = SparkWords(), tmp_path / "spark.log"
-    command = ["sh", "-c", "echo early; read -r _; echo late; echo last >&2"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=words.written, stderr=words.written, text=True
-    ) as process:
-        words.start()
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not words._early and time.monotonic() < deadline:
-            time.sleep(0.01)
-        words.go_to(log)
-        assert log.read_text() == "early\n"
-        process.communicate("go on\n")
-    words.join(WAIT_SECONDS)
-    assert log.read_text() == "early\nlate\nlast\n"
-
-
-def test_a_log_may_come_after_the_last_word(tmp_path: Path) -> None:
-    words = SparkWords()
-    subprocess.run(["echo", "all"], stdout=words.written, check=True)
-    words.start()
-    words.join(WAIT_SECONDS)
-    words.go_to(tmp_path / "spark.log")
-    assert (tmp_path / "spark.log").read_text() == "all\n"
 
 
 def status_of(pid: str, name: str) -> list[str]:
@@ -199,11 +141,12 @@ def test_no_child_of_a_job_that_runs_with_less_has_more(monkeypatch: pytest.Monk
     with reachable_directory() as directory:
         os.chown(directory, NOBODY, NOBODY)
         monkeypatch.setattr("tempfile.tempdir", str(directory))
-        monkeypatch.setenv("XDG_CACHE_HOME", str(directory))
         monkeypatch.setenv("HOME", str(directory))
         configuration = _configuration("", "local[1]", {})
         with as_user():
-            started = Launch(configuration)
+            started = Launch()
+            starting = call_apart(lambda: started.gateway(configuration, directory / "log"))
+            wait_until(lambda: bool(of_launch(started) or starting.done()), "Spark's script", WAIT_SECONDS)
         deadline = time.monotonic() + WAIT_SECONDS
         while not any(names == ["java"] for names, _, _ in seen.values()):
             assert time.monotonic() < deadline, seen

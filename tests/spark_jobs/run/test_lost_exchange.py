@@ -22,7 +22,7 @@ from held_tasks import APART, VARIABLE, HeldTasks, is_alive, parent_of, write_li
 from interop.stages import wait_until
 from oracles import build_index, read_log, signed
 from process import COMMAND
-from spark_classes import quick_jvm, quick_python
+from spark_classes import QUICK, quick_python
 from spark_events import SparkEvents
 from store_writer import StoreWriter
 
@@ -124,7 +124,7 @@ def start(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         (tmp_path / name).mkdir()
     write_listener(tmp_path / "listener")
     runs: list[Run] = []
-    options_of_jvms = " ".join(quick_jvm(tmp_path_factory))
+    options_of_jvms = " ".join(QUICK)
     python = quick_python(tmp_path / "python")
 
     def begin(job: str, store: Path) -> Run:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from spark_classes import QUICK, quick_jvm, quick_python
+from spark_classes import QUICK, quick_python
 from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[3]
@@ -55,7 +55,7 @@ def test_the_documented_line_runs(name: str, tmp_path: Path, tmp_path_factory: p
         **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LAUNCHER_OPTS": " ".join(QUICK),
         "PYSPARK_PYTHON": str(quick_python(tmp_path / "python")),
     }  # fmt: skip
-    options = ["--master", "local[1]", "--driver-java-options", " ".join(quick_jvm(tmp_path_factory))]
+    options = ["--master", "local[1]", "--driver-java-options", " ".join(QUICK)]
     command = [str(home / "bin" / "spark-submit"), *options, f"spark_jobs/{name}.py", *arguments]
     ended = subprocess.run(
         command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=SUBMIT_SECONDS, check=False
