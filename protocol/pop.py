@@ -49,7 +49,7 @@ class Pop(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class PopCheckpoint:
     """The messages of one pop, by queue offset, and when those of them come back that nobody acknowledges (ms).
 
     `acknowledged` are those that were, before the checkpoint was stored.
@@ -69,7 +69,7 @@ class Acknowledgement:
     offsets: tuple[int, ...]
 
 
-def decode_checkpoint(body: bytes | memoryview) -> Checkpoint | None:
+def decode_checkpoint(body: bytes | memoryview) -> PopCheckpoint | None:
     """The checkpoint in the body of a record; None where there is none."""
     values = _decoded(body)
     pop = _pop(values)
@@ -82,7 +82,7 @@ def decode_checkpoint(body: bytes | memoryview) -> Checkpoint | None:
     bits = _number(values, "bm") or 0
     offsets = tuple(pop.start_offset + place for place in places)
     done = tuple(offset for number, offset in enumerate(offsets[:_BITS]) if bits >> number & 1)
-    return Checkpoint(pop, pop.pop_timestamp + invisible, offsets, done)
+    return PopCheckpoint(pop, pop.pop_timestamp + invisible, offsets, done)
 
 
 def decode_acknowledgement(body: bytes | memoryview) -> Acknowledgement | None:

@@ -166,7 +166,7 @@ def kind_of(topic: str) -> str:
 GroupAndTopic: TypeAlias = tuple[str, str]
 
 
-class Stored(Protocol):
+class OriginSource(Protocol):
     """A record, as far as its origin is in it."""
 
     @property
@@ -204,7 +204,7 @@ class Origin:
 _NAMING: Final = (REAL_TOPIC, RETRY_TOPIC, ORIGIN_GROUP, DLQ_ORIGIN_TOPIC)
 
 
-def origin_of(message: Stored, readings: Readings = lambda _name: ()) -> Origin:
+def origin_of(message: OriginSource, readings: Readings = lambda _name: ()) -> Origin:
     """Where a message was sent to, by the names that its record has and, where these are not enough, by `readings`.
 
     It is not known where one of these names is masked. Copies of popped messages in retry topics say their group since
@@ -226,7 +226,7 @@ def origin_of(message: Stored, readings: Readings = lambda _name: ()) -> Origin:
     return _origin_of_retry(topic.removeprefix(RETRY_PREFIX), group, message, readings)
 
 
-def _origin_of_retry(name: str, group: str | None, message: Stored, readings: Readings) -> Origin:
+def _origin_of_retry(name: str, group: str | None, message: OriginSource, readings: Readings) -> Origin:
     """Where a message was sent to that is, was or is to be in the retry topic `%RETRY%name`."""
     properties = message.properties
     for owner in filter(None, (group, properties.get(ORIGIN_GROUP))):

@@ -15,7 +15,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.places.file_systems import has_scheme, local_path
-from spark_jobs.places.output_place import OutputPlace, Stored
+from spark_jobs.places.output_place import ListedObject, OutputPlace
 from spark_jobs.places.place_names import ATTEMPTS, JOURNAL, LOCK, MANIFEST, PART, WORK
 from spark_jobs.places.placed_run import Committed, read_manifest
 from storage.files.own_directories import HeldDirectory, open_regular
@@ -87,7 +87,7 @@ def clean(where: str, storage: str, older_than: float, now: float, *, delete: bo
     return left
 
 
-def _ours(place: OutputPlace, there: list[str], local: Path | None) -> Iterator[tuple[str, str, Stored]]:
+def _ours(place: OutputPlace, there: list[str], local: Path | None) -> Iterator[tuple[str, str, ListedObject]]:
     """Everything that jobs have written but the manifest, with the ids of uploads."""
     for directory in (ATTEMPTS, WORK) if local is not None else (ATTEMPTS,):
         if directory in there:
@@ -95,7 +95,7 @@ def _ours(place: OutputPlace, there: list[str], local: Path | None) -> Iterator[
     if local is not None:
         for name in filter(PART.fullmatch, there):
             status = (local / name).stat()
-            yield name, "", Stored(status.st_size, status.st_mtime)
+            yield name, "", ListedObject(status.st_size, status.st_mtime)
     yield from ((name, upload, stored) for (name, upload), stored in place.uploads(ATTEMPTS).items())
     yield from ((name, upload, stored) for (name, upload), stored in place.uploads(MANIFEST).items())
 

@@ -41,7 +41,7 @@ class _Creation(Enum):
     RENAMES = ("hdfs", "webhdfs", "arrow_hdfs")
 
 
-class Stored(NamedTuple):
+class ListedObject(NamedTuple):
     """What a listing says of an object: its size, and when it was written, in s since 1970, None if it does not say."""
 
     size: int
@@ -79,7 +79,7 @@ class OutputPlace:
                 return []
             return sorted(name for each in found if (name := self._relative(each)) != below)
 
-    def objects(self, below: str) -> dict[str, Stored]:
+    def objects(self, below: str) -> dict[str, ListedObject]:
         """All objects whose names begin with that of a directory, by name."""
         with self._named(below):
             self._system.invalidate_cache()
@@ -87,7 +87,7 @@ class OutputPlace:
                 found = self._system.find(self._inner(below), detail=True)
             except FileNotFoundError:
                 return {}
-            return {self._relative(path): Stored(info["size"] or 0, _time(info)) for path, info in found.items()}
+            return {self._relative(path): ListedObject(info["size"] or 0, _time(info)) for path, info in found.items()}
 
     def size(self, name: str) -> int | None:
         """The size of an object, None if there is none."""
@@ -207,12 +207,12 @@ class OutputPlace:
             for name in every:
                 self._remove_empty(os.path.dirname(name))
 
-    def uploads(self, below: str) -> dict[tuple[str, str], Stored]:
+    def uploads(self, below: str) -> dict[tuple[str, str], ListedObject]:
         """Uploads below a name that were begun and never finished, by name and id: they take room and are not seen.
 
         S3 alone keeps them until they are aborted.
         """
-        found: dict[tuple[str, str], Stored] = {}
+        found: dict[tuple[str, str], ListedObject] = {}
         bucket, _, prefix = self._inner(below).partition("/")
         more: dict[str, str] = {}
         while self._kind is _Creation.OBJECTS and hasattr(self._system, "call_s3"):
@@ -220,7 +220,7 @@ class OutputPlace:
                 answer = self._system.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **more)
             for each in answer.get("Uploads", ()):
                 name = self._relative(f"{bucket}/{each['Key']}")
-                found[name, each["UploadId"]] = Stored(0, _time({"LastModified": each["Initiated"]}))
+                found[name, each["UploadId"]] = ListedObject(0, _time({"LastModified": each["Initiated"]}))
             if not answer.get("IsTruncated"):
                 break
             more = {"KeyMarker": answer["NextKeyMarker"], "UploadIdMarker": answer["NextUploadIdMarker"]}

@@ -78,7 +78,7 @@ class Properties:
     def _no_utf8(self) -> list[int]:
         """Blocks that Java decodes otherwise than they stand there."""
         found = np.empty(len(self._sizes), np.int64)
-        count = kernel.find_non_ascii(*self._blocks.parts, found)
+        count = kernel.find_holding(*self._blocks.parts, None, found)
         return [row for row in found[:count].tolist() if not _is_utf8(self._blocks.text(row))]
 
     def _with_parsed(self, odd: list[int]) -> TextMaps:

@@ -121,7 +121,7 @@ class TextPlaces:
     def as_utf8(self) -> "TextPlaces":
         """These texts, those that are no UTF-8 replaced by what Java decodes them to."""
         found = np.empty(len(self.lengths), np.int64)
-        count = kernel.find_non_ascii(*self.parts, found)
+        count = kernel.find_holding(*self.parts, None, found)
         rows, texts = [], []
         for row in found[:count].tolist():
             data = self.text(row)

@@ -13,8 +13,11 @@ from storage.filter.base import MessageFilter
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
 
-def group_of_retry_topic(topic: str) -> str | None:
-    """The consumer group of a retry topic, None for other topics."""
+def group_of_retry_filter(topic: str) -> str | None:
+    """The consumer group whose filters a broker asks on a retry topic, None for other topics.
+
+    Its rule for filters alone: whose retries a message is, :mod:`protocol.system_topics` says.
+    """
     if not topic.startswith(RETRY_PREFIX):
         return None
     name = topic.removeprefix(RETRY_PREFIX)

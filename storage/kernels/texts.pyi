@@ -33,13 +33,10 @@ def copy_texts(
 ) -> None:
     """Copy each text to its offset in `data`."""
 
-def find_non_ascii(region: Region, others: Region, positions: _Numbers, lengths: _Numbers, found: _Numbers) -> int:
-    """Note which texts have a byte of 0x80 or above; how many have."""
-
 def find_holding(
-    region: Region, others: Region, positions: _Numbers, lengths: _Numbers, needle: bytes, found: _Numbers
+    region: Region, others: Region, positions: _Numbers, lengths: _Numbers, needle: bytes | None, found: _Numbers
 ) -> int:
-    """Note which texts hold some bytes; how many do."""
+    """Note which texts hold some bytes, or, where these are None, one byte of 0x80 or above; how many do."""
 
 def split_keys(
     region: Region,

@@ -108,39 +108,28 @@ cdef inline bint is_ascii(const Text *text) noexcept nogil:
     return bits & <uint64_t>0x8080808080808080 == 0
 
 
-def find_non_ascii(Region region not None, Region others not None, positions, lengths, found):
+cdef inline bint holds(const Text *text, const uint8_t *needle, int64_t size) noexcept nogil:
+    """Whether a text holds some bytes, or, where these are NULL, one of 0x80 or above."""
+    if needle == NULL:
+        return not is_ascii(text)
+    return text.length >= size and memmem(text.start, text.length, needle, size) != NULL
+
+
+def find_holding(Region region not None, Region others not None, positions, lengths, bytes needle, found):
     cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
     cdef Room found_room = Room(found, sizeof(int64_t))
     cdef int64_t *rows = <int64_t *>found_room.items
-    cdef int64_t row = 0, count = 0
+    cdef const uint8_t *wanted = NULL
+    cdef int64_t size = 0, row = 0, count = 0
     cdef Source source
     cdef Text text
+    if needle is not None:
+        wanted, size = needle, len(needle)
     open_source(&source, region, others, position_column, length_column)
     expect_room("rows", found_room.count, source.count)
     with nogil:
         while row < source.count and find_text(&source, row, &text):
-            if not is_ascii(&text):
-                rows[count] = row
-                count += 1
-            row += 1
-    if row < source.count:
-        refuse(&source, row)
-    return count
-
-
-def find_holding(Region region not None, Region others not None, positions, lengths, bytes needle not None, found):
-    cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
-    cdef Room found_room = Room(found, sizeof(int64_t))
-    cdef int64_t *rows = <int64_t *>found_room.items
-    cdef const uint8_t *wanted = <const uint8_t *>needle
-    cdef int64_t size = len(needle), row = 0, count = 0
-    cdef Source source
-    cdef Text text
-    open_source(&source, region, others, position_column, length_column)
-    expect_room("rows", found_room.count, source.count)
-    with nogil:
-        while row < source.count and find_text(&source, row, &text):
-            if text.length >= size and memmem(text.start, text.length, wanted, size) != NULL:
+            if holds(&text, wanted, size):
                 rows[count] = row
                 count += 1
             row += 1

@@ -24,8 +24,8 @@ from protocol.message import Message, decode_message
 from protocol.pop import (
     ACKNOWLEDGEMENT_TAGS,
     CHECKPOINT_TAG,
-    Checkpoint,
     Pop,
+    PopCheckpoint,
     decode_acknowledgement,
     decode_checkpoint,
 )
@@ -94,7 +94,7 @@ class PopLog:
         """Read the notes of all messages, or of those of some topics alone."""
         self._store = store
         self._needles = [f'"{topic}"'.encode() for topic in topics]
-        self._newest: dict[_Place, Checkpoint] = {}
+        self._newest: dict[_Place, PopCheckpoint] = {}
         self._acknowledged: dict[Pop, set[int]] = {}
         self._taken: set[tuple[Pop, int]] = set()
         self._revive_offsets_known = not store.config.has_unknown_offsets
@@ -121,7 +121,7 @@ class PopLog:
         states = (self._state(place, checkpoint) for place, checkpoint in self._newest.items())
         return (state for state in states if state.is_out)
 
-    def _state(self, place: _Place, checkpoint: Checkpoint) -> Popped:
+    def _state(self, place: _Place, checkpoint: PopCheckpoint) -> Popped:
         offset, pop = place.queue_offset, checkpoint.pop
         acknowledged = offset in checkpoint.acknowledged or offset in self._acknowledged.get(pop, ())
         taken = (pop, checkpoint.revive_timestamp) in self._taken
@@ -164,7 +164,7 @@ class PopLog:
         """Whether a note may be of the topics that were asked for; spares decoding most of those that are not."""
         return not self._needles or any(needle in record for needle in self._needles)
 
-    def _note(self, checkpoint: Checkpoint, message: Message) -> None:
+    def _note(self, checkpoint: PopCheckpoint, message: Message) -> None:
         pop = checkpoint.pop
         if message.topic.startswith(REVIVE_TOPIC_PREFIX):
             offsets = self._store.config.consumer_offsets.get((REVIVE_GROUP, message.topic), {})

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from broker.service.processors import pull_message
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from damage_oracle import Disk
-from damage_trials import KINDS, Trial, Trials, each_kind, judge, random_trials
+from damage_trials import KINDS, Trial, Trials, each_kind, few_and_many, judge, random_trials
 from damaged_stores import Damaged, Unfit
 from protocol.codes import ResponseCode
 from protocol.errors import StoreError
@@ -218,34 +219,22 @@ def test_all_that_is_whole_is_answered_after_damage_of_many_kinds(trials: Trials
 # --- doctor and verify ------------------------------------------------------------------------------------------------
 
 
-def examine(trials: Trials, chosen: Iterator[Trial], work: Path) -> int:
-    """Have doctor and verify look at damaged stores: they end as documented, and what they print can be read."""
+@pytest.mark.parametrize(("chosen", "least"), few_and_many(SEED + 1, 15, VARIANTS))
+def test_doctor_and_verify_end_as_documented(chosen: list[Trial], least: int, trials: Trials, tmp_path: Path) -> None:
+    """What they print can be read."""
     count = 0
-    for trial in chosen:
-        try:
-            root = trials.damaged(trial).root
-        except Unfit:
-            continue
+    for trial, damaged in trials.all_damaged(chosen):
+        root = damaged.root
         outcome = rocketlens("doctor", root, "--json")
         assert outcome.code in (0, 4), f"{trial}: {outcome.errors}"
         report = json.loads(outcome.output)
         assert report["exitCode"] == outcome.code, str(trial)
         assert report["isClean"] == (outcome.code == 0), str(trial)
         with contextlib.suppress(StoreError):  # exit code 3, and a sentence
-            found = verify_here(root, work)
+            found = verify_here(root, tmp_path)
             assert found.exit_code == (0 if found.details.clean else 4), str(trial)
         count += 1
-    return count
-
-
-def test_doctor_and_verify_end_as_documented(trials: Trials, tmp_path: Path) -> None:
-    few = [trial for number, trial in enumerate(each_kind(SEED)) if number % 15 == 0]
-    assert examine(trials, iter(few), tmp_path) > 4
-
-
-@pytest.mark.soak
-def test_doctor_and_verify_end_as_documented_whatever_is_damaged(trials: Trials, tmp_path: Path) -> None:
-    assert examine(trials, random_trials(SEED + 1, VARIANTS), tmp_path) > 0.7 * VARIANTS
+    assert count >= least
 
 
 # --- rebuilds ---------------------------------------------------------------------------------------------------------
@@ -268,14 +257,9 @@ def rebuilt(damaged: Damaged, root: Path) -> Damaged:
 def test_what_is_made_anew_of_a_damaged_log_holds_all_that_is_whole(trials: Trials, tmp_path: Path) -> None:
     count, verdict = 0, Verdict()
     names = {name for name, kind in KINDS.items() if kind.__module__ == damage_of_logs.__name__}
-    for number, trial in enumerate(trial for trial in random_trials(SEED + 2, 800) if names >= set(trial.kinds)):
-        if count == REBUILDS:
-            break
-        try:
-            damaged = trials.damaged(trial)
-        except Unfit:
-            continue
-        found = judge(rebuilt(damaged, tmp_path / str(number)))
+    chosen = (trial for trial in random_trials(SEED + 2, 800) if names >= set(trial.kinds))
+    for trial, damaged in islice(trials.all_damaged(chosen), REBUILDS):
+        found = judge(rebuilt(damaged, tmp_path / str(count)))
         verdict += replace(found, failures=[f"{trial} ({'; '.join(damaged.noted)}): {each}" for each in found.failures])
         count += 1
     print(verdict.line(count))

@@ -11,8 +11,7 @@ from types import FrameType
 import pytest
 
 from command_line import rocketlens
-from damage_trials import Trial, Trials, each_kind, random_trials
-from damaged_stores import Unfit
+from damage_trials import Trial, Trials, few_and_many
 
 SEED = 37
 VARIANTS = 300
@@ -29,8 +28,6 @@ JOBS: dict[str, tuple[tuple[str, ...], frozenset[int]]] = {
     "export": (("--json", "--format", "ndjson", "--out"), frozenset({0, NOTHING, UNREADABLE, DAMAGED})),
 }
 """Options of each job, and the exit codes that it may end with on a store that is damaged (docs/cli.md)."""
-
-pytestmark = pytest.mark.usefixtures("spark")
 
 
 class Hangs(BaseException):
@@ -58,16 +55,16 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
     return Trials(tmp_path_factory.mktemp("trials"))
 
 
-def run_jobs(trials: Trials, chosen: Iterator[Trial], folder: Path) -> int:
-    """Have each job run on damaged stores; how many there were. An exception that is no exit fails the test."""
+@pytest.mark.parametrize(("chosen", "least"), few_and_many(SEED, 12, VARIANTS))
+def test_each_job_ends_as_documented_on_a_damaged_store(
+    chosen: list[Trial], least: int, trials: Trials, tmp_path: Path
+) -> None:
+    """An exception that is no exit fails the test."""
     count = 0
-    for trial in chosen:
-        try:
-            root = trials.damaged(trial).root
-        except Unfit:
-            continue
+    for trial, damaged in trials.all_damaged(chosen):
+        root = damaged.root
         for job, (options, codes) in JOBS.items():
-            out = [folder / job] if options[-1] == "--out" else []
+            out = [tmp_path / job] if options[-1] == "--out" else []
             with limited(f"{trial}: {job}"):
                 outcome = rocketlens(*job.split(), root, *options, *out)
             assert outcome.code in codes, f"{trial}: {job}: {outcome.code}: {outcome.errors}"
@@ -78,16 +75,6 @@ def run_jobs(trials: Trials, chosen: Iterator[Trial], folder: Path) -> int:
                 report = json.loads(outcome.output)
                 command = report["verify"] and "doctor" if job == "doctor" else report["command"]
                 assert command == job.split()[0], f"{trial}: {job}"
-            shutil.rmtree(folder / job, ignore_errors=True)
+            shutil.rmtree(tmp_path / job, ignore_errors=True)
         count += 1
-    return count
-
-
-def test_each_job_ends_as_documented_on_a_damaged_store(trials: Trials, tmp_path: Path) -> None:
-    few = [trial for number, trial in enumerate(each_kind(SEED)) if number % 12 == 0]
-    assert run_jobs(trials, iter(few), tmp_path) > 4
-
-
-@pytest.mark.soak
-def test_each_job_ends_as_documented_whatever_is_damaged(trials: Trials, tmp_path: Path) -> None:
-    assert run_jobs(trials, random_trials(SEED, VARIANTS), tmp_path) > 0.7 * VARIANTS
+    assert count >= least

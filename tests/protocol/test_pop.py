@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pop import Acknowledgement, Checkpoint, Pop, decode_acknowledgement, decode_checkpoint
+from protocol.pop import Acknowledgement, Pop, PopCheckpoint, decode_acknowledgement, decode_checkpoint
 
 # Bodies of the store A1-A2-B1-pop, written by a broker 5.5.0.
 CHECKPOINT = (
@@ -18,7 +18,7 @@ POP = Pop("orders", "g1", 0, 0, 1795694868695)
 
 
 def test_what_a_broker_wrote_is_read() -> None:
-    assert decode_checkpoint(CHECKPOINT) == Checkpoint(POP, 1795694871695, (0, 1, 2))
+    assert decode_checkpoint(CHECKPOINT) == PopCheckpoint(POP, 1795694871695, (0, 1, 2))
     assert decode_acknowledgement(ACKNOWLEDGEMENT) == Acknowledgement(POP, (0,))
 
 

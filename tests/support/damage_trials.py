@@ -10,9 +10,12 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[2])]
@@ -74,6 +77,12 @@ class Trials:
         self._made = [*self._made[-8:], self.root / f"damaged-{next(self._numbers)}"]
         return damage(self.good(trial.shape), self._made[-1], *trial.kinds, seed=trial.seed)
 
+    def all_damaged(self, chosen: Iterable[Trial]) -> Iterator[tuple[Trial, Damaged]]:
+        """The damaged stores of those trials that have something to damage."""
+        for trial in chosen:
+            with contextlib.suppress(Unfit):
+                yield trial, self.damaged(trial)
+
     def run(self, trial: Trial, *, thorough: bool = False) -> Verdict:
         """What comes of a trial; the failures say how to do it again."""
         damaged = self.damaged(trial)
@@ -116,6 +125,13 @@ def random_trials(seed: int, count: int) -> Iterator[Trial]:
         shapes = sorted(set.intersection(*fitting)) if fitting else COMMON
         if shapes:
             yield Trial(rng.choice(shapes), seed * 1_000_000 + number, kinds)
+
+
+def few_and_many(seed: int, step: int, count: int) -> list[Any]:
+    """Parameters of a test: trials, and the least of them that do damage: some kinds once, in the soak mixtures."""
+    few = [trial for number, trial in enumerate(each_kind(seed)) if number % step == 0]
+    many = pytest.param(list(random_trials(seed, count)), int(0.7 * count), id="many", marks=pytest.mark.soak)
+    return [pytest.param(few, 5, id="few"), many]
 
 
 def main(arguments: Sequence[str]) -> int:

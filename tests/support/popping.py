@@ -30,7 +30,7 @@ class Delivered:
 
 
 @dataclass
-class Checkpoint:
+class OpenPop:
     """A checkpoint, the records it is of, and when their time is over; `acknowledged` are queue offsets."""
 
     pop: tuple[str, int, int]
@@ -48,7 +48,7 @@ class PoppingBroker:
         self.now = START_TIMESTAMP
         self.queues: dict[str, list[Delivered]] = {topic: [], self.retry_topic: []}
         self.next: dict[str, int] = {}
-        self.checkpoints: dict[tuple[str, int, int], Checkpoint] = {}
+        self.checkpoints: dict[tuple[str, int, int], OpenPop] = {}
         self._timer: list[tuple[int, str, dict[str, object]]] = []
         self._revive: list[tuple[str, dict[str, object]]] = []
         self._revived = 0
@@ -78,7 +78,7 @@ class PoppingBroker:
     def _check(self, records: list[Delivered], start: int, invisible: int) -> None:
         self.now += 1
         pop = (records[0].topic, start, self.now)
-        self.checkpoints[pop] = Checkpoint(pop, list(records), self.now + invisible)
+        self.checkpoints[pop] = OpenPop(pop, list(records), self.now + invisible)
         for record in records:
             record.state, record.until, record.pop = "out", self.now + invisible, (start, self.now)
         differences = [record.queue_offset - start for record in records]

@@ -19,7 +19,7 @@ from protocol.errors import FilterSyntaxError
 from storage.files.waiting import Lookup
 from storage.filter.base import MessageFilter
 from storage.filter.expression import Evaluations, ExpressionFilter, bits_of_subscription
-from storage.filter.retry import RetryFilter, group_of_retry_topic
+from storage.filter.retry import RetryFilter, group_of_retry_filter
 from storage.filter.tag import EVERYTHING, is_tag_type
 from storage.layout.store_config import ConsumerFilter
 from storage.store.message_store import MessageStore
@@ -138,7 +138,7 @@ class Subscriptions:
 
     def _on_retries(self, topic: str, chosen: MessageFilter) -> MessageFilter:
         """The filter that is used on a retry topic instead of an expression, if retry topics are to be filtered."""
-        group = group_of_retry_topic(topic) if self._supports_retry and isinstance(chosen, ExpressionFilter) else None
+        group = group_of_retry_filter(topic) if self._supports_retry and isinstance(chosen, ExpressionFilter) else None
         return chosen if group is None else RetryFilter(partial(self._registered, group))
 
     def _registered(self, group: str, topic: str) -> MessageFilter | None:

@@ -5,7 +5,7 @@ import pytest
 from protocol.properties import encode_properties
 from storage.filter.base import MessageFilter
 from storage.filter.expression import ExpressionFilter
-from storage.filter.retry import RetryFilter, group_of_retry_topic
+from storage.filter.retry import RetryFilter, group_of_retry_filter
 from storage.filter.sql92 import parse
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
@@ -50,6 +50,6 @@ def test_no_bitmap_rules_a_message_out() -> None:
         ("Topic", None),
     ],
 )
-def test_a_retry_topic_bears_the_name_of_its_group(topic: str, group: str | None) -> None:
+def test_a_retry_topic_is_filtered_for_the_group_that_a_broker_reads_in_its_name(topic: str, group: str | None) -> None:
     """As RocketMQ's KeyBuilder takes it apart."""
-    assert group_of_retry_topic(topic) == group
+    assert group_of_retry_filter(topic) == group

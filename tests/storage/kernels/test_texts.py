@@ -64,7 +64,7 @@ def text_of(places: Placed, position: int, length: int) -> bytes:
 @given(st.lists(st.binary(max_size=20), max_size=6))
 def test_texts_with_bytes_beyond_ascii_are_found(texts: list[bytes]) -> None:
     found = np.zeros(len(texts), np.int64)
-    count = kernel.find_non_ascii(*placed([*texts]), found)
+    count = kernel.find_holding(*placed([*texts]), None, found)
     assert found[:count].tolist() == [row for row, text in enumerate(texts) if not text.isascii()]
 
 
@@ -162,7 +162,7 @@ def test_texts_outside_their_region_are_refused(position: int, length: int) -> N
     codes, offsets, data = np.empty(2, np.int32), np.array([0, 3, 5], np.int32), np.zeros(5, np.uint8)
     for call in (
         lambda: kernel.copy_texts(*places, offsets, data),
-        lambda: kernel.find_non_ascii(*places, room(2)),
+        lambda: kernel.find_holding(*places, None, room(2)),
         lambda: kernel.find_holding(*places, b"a", room(2)),
         lambda: kernel.split_keys(*places, room(2), room(9), room(9)),
         lambda: kernel.code_texts(*places, MULTIPLIER, codes, room(2), room(2)),
@@ -204,13 +204,11 @@ def test_too_little_room_is_refused() -> None:
     with pytest.raises(ValueError, match="room for 2 keys, expected 3"):
         kernel.split_keys(*places, room(2), room(2), room(3))
     with pytest.raises(ValueError, match="room for 1 rows, expected 2"):
-        kernel.find_non_ascii(*places, room(1))
-    with pytest.raises(ValueError, match="room for 1 rows, expected 2"):
         kernel.find_holding(*places, b"a", room(1))
     with pytest.raises(ValueError, match="room for 1 codes, expected 2"):
         kernel.code_texts(*places, MULTIPLIER, codes[:1], room(9), room(9))
     with pytest.raises(ValueError, match="2 positions and 1 lengths"):
-        kernel.find_non_ascii(*places._replace(lengths=numbers(1)), room(2))
+        kernel.find_holding(*places._replace(lengths=numbers(1)), b"a", room(2))
     with pytest.raises(ValueError, match="room for 31 bytes of texts, expected 32"):
         kernel.write_hosts(Region(bytes(8)), numbers(0), np.zeros(31, np.uint8), room(1))
     block, pairs = Region(BEFORE + b"a\1b\2c\1d"), (np.empty(1, np.int32), room(2), room(2))
