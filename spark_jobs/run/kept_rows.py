@@ -22,8 +22,8 @@ Task = TypeVar("Task")
 Other = TypeVar("Other")
 Result = TypeVar("Result")
 
-PIECE_BYTES: Final = 1 << 16
-"""Bytes of a block that one row has at most."""
+PIECE_BYTES: Final = 1 << 18
+"""Bytes of a block that one row has at most. The C library takes less than 128 KiB from its heap, which keeps holes."""
 
 
 class Row(NamedTuple):
