@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_jobs.run.private_pyspark import start_gateway
 from storage.child_process import child_environment, child_ids
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
@@ -42,16 +43,13 @@ class Launch:
 
         Raises OSError, and PySparkRuntimeError of the class JAVA_GATEWAY_EXITED where it ends at once.
         """
-        from pyspark.java_gateway import launch_gateway
-
         settings = self._directory / "settings"
         settings.write_text("".join(map(_property_line, conf.getAll())), "ascii")
         ids = child_ids()
-        launch: Any = launch_gateway
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         with os.fdopen(descriptor, "ab") as said, _environment(settings):
             how = {"stdout": said, "stderr": said, "process_group": 0, "user": ids.user, "group": ids.group}
-            self._gateway = launch(popen_kwargs=how)
+            self._gateway = start_gateway(how)
         return self._gateway
 
     def end(self) -> None:

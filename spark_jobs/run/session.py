@@ -4,9 +4,11 @@ Jobs are RDD jobs over small task descriptions; Spark decides where a task runs,
 So everything here is about starting on the right interpreter and with our packages at hand, and about ending.
 """
 
+import atexit
 import contextlib
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -24,6 +26,7 @@ from spark_jobs.run.arrival import DIRECTORY
 from spark_jobs.run.engine_names import SUBMITTED
 from spark_jobs.run.executors import Executors, watched_executors
 from spark_jobs.run.launch import Launch
+from spark_jobs.run.private_pyspark import forget_gateway, running_context, running_gateway
 from spark_jobs.run.spark_calls import Guarded, SparkFailed, call_apart, in_group, run_job, spark_failure, wait_for
 from storage.child_process import SAFE_PATH
 
@@ -56,6 +59,9 @@ START_SETTING: Final = "spark.rocketlens.startSeconds"
 
 FEW_TASKS: Final = 64
 """Up to this number, tasks are sent one by one, which takes less time than a broadcast of them all."""
+
+_CONNECTED: Final = ("spark.rocketlens.connected", "true")
+"""Any property: to set one connects this process with the JVM of spark-submit, whose options are seen from then on."""
 
 PYTHON: Final = "PYSPARK_PYTHON"
 _QUIET: Final = {
@@ -103,9 +109,7 @@ def spark_context(
     address. Executors of a cluster get our packages as an archive, and need what those import on their image.
     `notify` gets the lines for the person who waits while a cluster has no executor for the job yet.
     """
-    from pyspark import SparkContext
-
-    running = SparkContext._active_spark_context
+    running = running_context()
     if running is not None:
         send_packages(running)
         with in_group(name):
@@ -113,7 +117,7 @@ def spark_context(
         return
     seconds = start_seconds(master, settings or {})
     # None where somebody has started a JVM already: spark-submit, or who had a session before us.
-    launch = Launch() if SUBMITTED not in os.environ and SparkContext._gateway is None else None
+    launch = Launch() if SUBMITTED not in os.environ and running_gateway() is None else None
     started = call_apart(lambda: _start(name, master, work, settings or {}, launch))
     try:
         if not wait_for(started, seconds):
@@ -156,7 +160,7 @@ def _submitted(name: str) -> str | None:
         return None
     from pyspark import SparkConf, SparkContext
 
-    SparkContext._ensure_initialized()
+    SparkContext.setSystemProperty(*_CONNECTED)
     return SparkConf().get(name)
 
 
@@ -192,7 +196,7 @@ def _start(name: str, master: str, work: Path, settings: dict[str, str], launch:
 
     try:
         conf = _configuration(name, master, settings)
-        gateway = launch.gateway(conf, work / SPARK_LOG) if launch is not None else SparkContext._gateway
+        gateway = launch.gateway(conf, work / SPARK_LOG) if launch is not None else running_gateway()
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("ERROR")
         send_packages(context)
@@ -216,15 +220,13 @@ def _kept(log: Path) -> Path:
 
 def _stop(launch: Launch | None) -> None:
     """End the context and the JVM that was started for it, and with that all workers: nobody writes from here on."""
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context
+    context = running_context()
     try:
         if context is not None:
             context.stop()
     finally:
         if launch is not None:
-            SparkContext._gateway = SparkContext._jvm = None
+            forget_gateway()
             launch.end()
 
 
@@ -232,7 +234,7 @@ def _configuration(name: str, master: str, settings: dict[str, str]) -> "SparkCo
     from pyspark import SparkConf, SparkContext
 
     if SUBMITTED in os.environ:
-        SparkContext._ensure_initialized()  # else the options of spark-submit are not seen
+        SparkContext.setSystemProperty(*_CONNECTED)  # else the options of spark-submit are not seen
     conf = SparkConf()
     master = master or conf.get("spark.master") or LOCAL
     for key, value in {**_QUIET, **_SAFE, **_where(master)}.items():
@@ -318,7 +320,9 @@ def send_packages(context: "SparkContext") -> None:
     """Have the executors of a cluster find our packages, compiled modules included, if that is not done yet."""
     if is_local(context.master or "") or any(path.endswith(f"#{DIRECTORY}") for path in context.listArchives):
         return
-    archive = pack_packages(Path(context._temp_dir or tempfile.gettempdir()) / "rocketlens-packages.zip")
+    directory = tempfile.mkdtemp(prefix="rocketlens-")  # executors that start later have it sent, too
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    archive = pack_packages(Path(directory) / "rocketlens-packages.zip")
     context.addArchive(f"{archive}#{DIRECTORY}")
 
 
