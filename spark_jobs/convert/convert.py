@@ -38,6 +38,7 @@ from spark_jobs.scan.log_end import find_log_end
 from spark_jobs.scan.probe_store import SegmentPlace
 from spark_jobs.scan.scan_log import Probed, probe_source, total
 from spark_jobs.scan.source import StoreSource
+from storage.build.queue_plan import LARGEST_FILE
 from storage.layout.dledger import is_ledger, uncommitted_from
 from storage.layout.store_layout import COMMIT_LOG
 from storage.log.segment_list import boundaries
@@ -96,6 +97,9 @@ class Convert:
         files = [(place.base_offset, place.size) for place in self._source.segments]
         limits = [place.base_offset for place in self._source.segments[1:]] + [-1]
         for place, limit, boundary in zip(places, limits, boundaries(files), strict=False):
+            if boundary - place.base_offset > LARGEST_FILE:
+                what = f"claims to be {place.size:,} bytes long, more than a broker can map"
+                raise StoreError(place.path, what=what)
             is_last = place.base_offset >= probed.last_base
             yield ConvertTask(
                 work=str(self._work.root),

@@ -21,6 +21,7 @@ Source: store-format §9.2, other-formats §7. The library that reads a database
 is shown a directory of links to the database's files instead.
 """
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -54,6 +55,11 @@ _JSON: Final = 1
 _SEPARATOR: Final = b"\x01"
 _LEFT_ALONE: Final = ("LOCK", "LOG")
 """Files of a database that say nothing about its content, and that a reader would write."""
+
+_LONGEST_NAME: Final = 4096
+"""Bytes of CURRENT and IDENTITY, which the library reads as a whole, and each of which holds one name."""
+_LONG: Final = 1 << 30
+"""Bytes from which on a file must be there for the most part: the library reads through holes, a terabyte for hours."""
 
 Table = dict[object, object]
 Rows = Mapping[bytes, bytes]
@@ -228,6 +234,7 @@ def _read(database: Path) -> dict[str, dict[bytes, bytes]]:
     names = [name for name, _ in _files(database)]
     if "CURRENT" not in names:
         raise StoreError(database, what="is no whole RocksDB: CURRENT is missing")
+    _refuse_giants(database, names)
     with tempfile.TemporaryDirectory(prefix="rocketlens-") as links:
         for name in names:
             os.symlink(os.path.abspath(database / name), os.path.join(links, name))
@@ -246,6 +253,17 @@ def _read(database: Path) -> dict[str, dict[bytes, bytes]]:
         except Exception as error:  # the library has one type for all that RocksDB reports
             text = str(error).replace(links, str(database))
             raise StoreError(database, what=f"is a RocksDB that cannot be read: {text}") from error
+
+
+def _refuse_giants(database: Path, names: list[str]) -> None:
+    """Raise StoreError for a file that claims to be far longer than it can be: memory and time would go by that."""
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(database / name)
+            size, there = status.st_size, status.st_blocks * 512
+            if size > (_LONGEST_NAME if name in ("CURRENT", "IDENTITY") else max(_LONG, 2 * there)):
+                what = f"claims to be {size:,} bytes long, of which {there:,} are there: the RocksDB is not read"
+                raise StoreError(database / name, what=what)
 
 
 def _check_manifest(database: Path, names: list[str], live: set[str]) -> None:

@@ -3,15 +3,17 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from giant_files import make_giant
 from ledger_stores import Ledger
 from loop_engine import run_jobs_here
-from protocol.errors import RocketLensError
+from protocol.errors import RocketLensError, StoreError
 from read_only import state_of
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_convert, run_rebuild
@@ -128,6 +130,29 @@ def check_stand_ins(plain: set[int], batches: set[int], *, ledger: bool) -> None
 @example(set(range(3, 30)), {39})
 def test_what_stands_in_for_lost_messages_is_known_as_that(ledger: bool, plain: set[int], batches: set[int]) -> None:
     check_stand_ins(plain, batches, ledger=ledger)
+
+
+def convert_with_giant(ledger: Path, folder: Path, place: Callable[[Iterable[Path]], Path]) -> Path:
+    """Convert a copy one of whose segments claims to be a terabyte long; the new store."""
+    shutil.copytree(ledger, folder / "store")
+    make_giant(place((folder / "store").glob("*/data/*")))
+    request = ConvertRequest(store=str(folder / "store"), out=str(folder / "new"), slots=20, entries=20)
+    with pytest.MonkeyPatch.context() as patch:
+        run_jobs_here(patch)
+        run_convert(request, Silence())
+    return folder / "new"
+
+
+def test_a_segment_that_is_a_giant_is_as_long_as_the_next_one_says(ledger: Path, tmp_path: Path) -> None:
+    made = convert_with_giant(ledger, tmp_path, min)
+    sizes = {path.stat().st_size for path in (made / "commitlog").iterdir()}
+    assert sizes == {path.stat().st_size for path in ledger.glob("*/data/*")}
+
+
+def test_a_last_segment_that_is_a_giant_is_named_and_nothing_is_converted(ledger: Path, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="more than a broker can map"):
+        convert_with_giant(ledger, tmp_path, max)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.soak

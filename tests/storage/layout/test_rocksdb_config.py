@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
+from giant_files import make_giant
 from golden_store import GOLDEN, unpack
 from protocol.errors import StoreError
 from read_only import reachable_directory
@@ -116,6 +117,22 @@ def test_a_file_of_a_database_that_was_cut_is_named_and_other_tables_are_known(
     os.truncate(tmp_path / "config" / "topics" / cut, size)
     config = StoreConfig.load(tmp_path)
     with pytest.raises(StoreError, match=rf"{tmp_path}/config/topics.*{cut}"):
+        config.refuse_unknown(TOPICS)
+    config.refuse_unknown_offsets()
+    assert len(config.consumer_offsets) >= 5
+
+
+@pytest.mark.parametrize("giant", ["CURRENT", "IDENTITY", "MANIFEST-000005", "000004.log", "000015.sst"])
+def test_a_file_of_a_database_that_is_a_giant_is_named_and_not_read(
+    giant: str, stores: dict[str, Path], tmp_path: Path
+) -> None:
+    """The library would take its apparent size of memory, and end the process, or read for hours."""
+    shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
+    path = tmp_path / "config" / "topics" / giant
+    path.touch()
+    make_giant(path)
+    config = StoreConfig.load(tmp_path)
+    with pytest.raises(StoreError, match=rf"{path}: .*1,099,511,627,776 bytes long"):
         config.refuse_unknown(TOPICS)
     config.refuse_unknown_offsets()
     assert len(config.consumer_offsets) >= 5
