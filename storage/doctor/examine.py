@@ -12,7 +12,7 @@ from storage.doctor.clock import check_clock
 from storage.doctor.config_files import check_config
 from storage.doctor.coverage import Coverage, picture_coverage
 from storage.doctor.done_before import without_repeated_advice
-from storage.doctor.finding import Finding, Known, Severity, with_command
+from storage.doctor.finding import Finding, Kind, Known, Severity, with_command
 from storage.doctor.index_health import IndexFileHealth, check_index_files, measure_index_files
 from storage.doctor.index_reach import check_index_reach, indexed_ranges, measure_index_reach
 from storage.doctor.liveness import check_liveness
@@ -23,8 +23,10 @@ from storage.doctor.queue_reach import check_queue_reach, measure_reach
 from storage.doctor.queues import check_queues
 from storage.doctor.sampling import sample_log
 from storage.doctor.segments import check_segments
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.recovery.log_outcome import LogOutcome
 
+TREES = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 STEPS = ("the log", "the log's end", "index files", "what the index covers", "what queues cover", "everything else")
@@ -74,16 +76,28 @@ class Examination:
     def joined(self, read: Sequence[Finding]) -> tuple[Finding, ...]:
         """The findings of the look together with those of a reading of everything, the worst first.
 
-        What both have found stands there once, with what the look says of it.
+        What both have found stands there once, with what the look says of it; samples of a queue of which the reading
+        names more are left out.
         """
-        seen = {finding.identity for finding in read}
-        known = [
-            replace(each, known=Known.READ) if each.identity in seen and not each.more else each
-            for each in self.diagnosis.findings
-        ]
-        before = {finding.identity for finding in known if not finding.more}
-        new = [with_command(each, self.store.command) for each in read if each.more or each.identity not in before]
-        return _advised(self.store, self.next_start, [*known, *new])
+        seen, queues = {finding.identity for finding in read}, {_queue_of(finding) for finding in read}
+        known: dict[tuple[str | int, ...], Finding] = {}
+        more = [each for each in (*self.diagnosis.findings, *read) if each.more]
+        for each in self.diagnosis.findings:
+            is_sample = each.kind is Kind.MISSING_UNIT and each.known is Known.SAMPLED
+            if not each.more and not (is_sample and _queue_of(each) in queues):
+                known.setdefault(each.identity, replace(each, known=Known.READ) if each.identity in seen else each)
+        for each in read:
+            if not each.more:
+                known.setdefault(each.identity, each)
+        found = (with_command(each, self.store.command) for each in (*known.values(), *more))
+        return _advised(self.store, self.next_start, found)
+
+
+def _queue_of(finding: Finding) -> tuple[str, ...]:
+    """Topic and id of the queue in whose directory, of any tree, a finding is."""
+    parts = finding.path.split("/")
+    number = next((n for n, part in enumerate(parts) if part in TREES), len(parts))
+    return tuple(parts[number + 1 : number + 3])
 
 
 def _advised(store: OpenedStore, next_start: NextStart | None, findings: Iterable[Finding]) -> tuple[Finding, ...]:

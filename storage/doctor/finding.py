@@ -143,8 +143,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def identity(self) -> tuple[str | int, ...]:
         """What two findings of one thing have in common, however each is known."""
-        where = self.position if self.position >= 0 else self.physical_offset
-        return self.kind, self.path, self.place, self.expected if self.kind is Kind.FILE else where
+        kind = Kind.RECORD if self.kind is Kind.TORN_END else self.kind
+        if kind is Kind.FILE:
+            return kind, self.path, self.expected
+        where = max(self.position, self.physical_offset) if self.position < 0 else self.position
+        return kind, self.path, self.place, self.found if where < 0 else where
 
 
 class FoundAt(NamedTuple):
