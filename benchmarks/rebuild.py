@@ -6,9 +6,10 @@
 The Java broker rebuilds by replaying its log after a crash without queues, index and checkpoint; its rate is taken from
 the first entry it writes to the moment it answers, so that neither side's start is in it. Ours is `rocketlens rebuild
 all`; its rate is from the first byte read to the last file published, and that of the whole command is listed beside
-it; so is the CPU time of all its processes for each GB of log, beside that of the broker from its start on, for blocks
-that go through files and through Spark's shuffle. What was built, either way, is compared byte for byte before any
-figure is printed.
+it; so is the CPU time of all its processes for each GB of log, beside that of the broker from its start on: by the
+local engine, by an embedded Spark, and by Spark with blocks that go through its shuffle. What was built, each way, is
+compared byte for byte before any figure is printed. `compact index` and `doctor --deep` of the store that comes of it
+stand beside the same restart of the broker, which is what a user would do instead.
 """
 
 import json
@@ -20,8 +21,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,31 +42,55 @@ SAMPLE_SECONDS = 0.05
 SHUFFLED = "all --exchange shuffle"
 COMPARED = ("index", "consumequeue")
 WRITTEN_BYTES = 1 << 30
+FINDINGS = 4
+"""How `doctor` ends that has something to say, as that the store has no checkpoint."""
+
+LOCAL_ENGINE = "local"
+"""Where a run is that has no master."""
+
+WORKERS = (b"pyspark", b"local_worker")
+"""What is in the command lines of processes that do tasks."""
+
+START = (sys.executable, "-c", "from broker.cli.main import main; main()")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One rebuild of ours; seconds, bytes, and entries a second. `cpu_seconds` are those of all processes."""
+    """One command of ours; seconds, bytes, and entries a second. `cpu_seconds` are those of all processes.
+
+    `master` is that of Spark, or LOCAL_ENGINE. What is 0 the command does not say.
+    """
 
     master: str
     command: str
     whole_seconds: float
-    steady_seconds: float
-    steady_rate: float
     cpu_seconds: float
-    scan_bytes_a_core: float
     peak_task_bytes: int
+    steady_seconds: float = 0
+    steady_rate: float = 0
+    scan_bytes_a_core: float = 0
 
 
 def run_ours(store: Path, out: Path, command_line: str, master: str, entries: int) -> Run:
     """Rebuild into a fresh directory, as `command_line` says: "all", or "all --exchange shuffle"."""
     what, *options = command_line.split()
     shutil.rmtree(out, ignore_errors=True)
-    command = [
-        *(sys.executable, "-c", "from broker.cli.main import main; main()"),
-        *("rebuild", what, str(store), "--out", str(out), "--json"),
-        *("--master", master, *options),
-    ]
+    words = ["rebuild", what, str(store), "--out", str(out), "--json", *options]
+    run, text = run_command(words, master, f"rebuild {command_line}")
+    report = json.loads(text)
+    scan = report["details"]["scan"]
+    return replace(
+        run,
+        steady_seconds=report["steadySeconds"],
+        steady_rate=entries / report["steadySeconds"],
+        scan_bytes_a_core=scan["bytes"] / scan["taskSeconds"],
+    )
+
+
+def run_command(words: Sequence[str], master: str, title: str, codes: Sequence[int] = (0,)) -> tuple[Run, bytes]:
+    """A command on an engine: what it took, and what it printed; raises ClickException for another exit code."""
+    engine = ["--engine", "local"] if master == LOCAL_ENGINE else ["--master", master]
+    command = [*START, *words, *engine]
     began = time.perf_counter()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE)
@@ -76,20 +101,10 @@ def run_ours(store: Path, out: Path, command_line: str, master: str, entries: in
         usage.stop()
         output.seek(0)
         text = output.read()
-    if process.returncode != 0:
+    if process.returncode not in codes:
         raise click.ClickException(f"{' '.join(command)} exits with {process.returncode}: {errors.decode()[-2000:]}")
-    report = json.loads(text)
-    scan = report["details"]["scan"]
-    return Run(
-        master=master,
-        command=f"rebuild {command_line}",
-        whole_seconds=whole,
-        steady_seconds=report["steadySeconds"],
-        steady_rate=entries / report["steadySeconds"],
-        cpu_seconds=sum(usage.cpu_seconds.values()),
-        scan_bytes_a_core=scan["bytes"] / scan["taskSeconds"],
-        peak_task_bytes=max(usage.workers.values(), default=0),
-    )
+    peak = max(usage.workers.values(), default=0)
+    return Run(master, title, whole, sum(usage.cpu_seconds.values()), peak), text
 
 
 class Usage(threading.Thread):
@@ -107,7 +122,7 @@ class Usage(threading.Thread):
             for pid in (self._root, *descendants(self._root)):
                 self.cpu_seconds[pid] = max(self.cpu_seconds.get(pid, 0.0), _cpu_seconds(pid))
                 fields = _status(pid)
-                if b"pyspark" in command_line(pid):
+                if any(name in command_line(pid) for name in WORKERS):
                     held = int(fields.get("RssAnon", "0 kB").split()[0]) * 1024
                     self.workers[pid] = max(self.workers.get(pid, 0), held)
 
@@ -239,16 +254,24 @@ def measure(store: Path, scratch: Path, jars: Path, rounds: int, masters: tuple[
     entries = plan.parameters.count * ENTRIES_A_MESSAGE
     warm_kernel_cache(store)
     java = run_java(store, scratch / "java", jars, plan.end_of_log, entries)
-    for command in ("all", SHUFFLED):
-        run_ours(store, scratch / "ours", command, masters[-1], entries)
+    for command, master in (("all", LOCAL_ENGINE), ("all", masters[-1]), (SHUFFLED, masters[-1])):
+        run_ours(store, scratch / "ours", command, master, entries)
         differing = differing_files(scratch / "ours", scratch / "java")
         if differing:
-            raise click.ClickException(f"rebuild {command}: not the official broker's: {', '.join(differing[:10])}")
+            raise click.ClickException(f"rebuild {command}, {master}: not the broker's: {', '.join(differing[:10])}")
     shutil.rmtree(scratch / "java")
+    whole = whole_store(store, scratch / "whole", entries)
     runs: list[Run] = []
     for _ in range(rounds):
+        runs += [run_ours(store, scratch / "ours", what, LOCAL_ENGINE, entries) for what in ("all", "index")]
         runs += [run_ours(store, scratch / "ours", "all", master, entries) for master in masters]
-        runs += [run_ours(store, scratch / "ours", command, masters[-1], entries) for command in ("index", SHUFFLED)]
+        runs.append(run_ours(store, scratch / "ours", SHUFFLED, masters[-1], entries))
+        for title, words in (
+            ("compact index", ("compact", "index", str(whole), "--out", str(scratch / "compacted"))),
+            ("doctor --deep", ("doctor", str(whole), "--deep")),
+        ):
+            shutil.rmtree(scratch / "compacted", ignore_errors=True)
+            runs.append(run_command(words, LOCAL_ENGINE, title, (0, FINDINGS))[0])
     return {
         "messages": plan.parameters.count,
         "entries": entries,
@@ -259,6 +282,15 @@ def measure(store: Path, scratch: Path, jars: Path, rounds: int, masters: tuple[
         "runs": [asdict(run) for run in runs],
         "disk": disk_write_rates(scratch),
     }
+
+
+def whole_store(store: Path, out: Path, entries: int) -> Path:
+    """A store of the log, with the index and the queues that a rebuild makes of it."""
+    run_ours(store, out, "all", LOCAL_ENGINE, entries)
+    for name in ("commitlog", "config"):
+        if (store / name).exists():
+            (out / name).symlink_to(store / name)
+    return out
 
 
 def markdown(results: Mapping[str, Any]) -> str:
@@ -287,10 +319,12 @@ def markdown(results: Mapping[str, Any]) -> str:
         cpu = statistics.median(run["cpu_seconds"] for run in runs)
         scan = statistics.median(run["scan_bytes_a_core"] for run in runs)
         memory = max(run["peak_task_bytes"] for run in runs)
+        where_run = "processes" if master == LOCAL_ENGINE else f"Spark {master}"
+        steady = f"{rate / 1e6:.2f} M | {rate / java['steady_rate']:.1f}" if rate else "|"
         lines.append(
-            f"| {command}, {master} | {rate / 1e6:.2f} M | {rate / java['steady_rate']:.1f} | {whole:.1f} | "
+            f"| {command}, {where_run} | {steady} | {whole:.1f} | "
             f"{java['whole_seconds'] / whole:.1f} | {cpu / (results['log_bytes'] / 1e9):.2f} | "
-            f"{java['cpu_seconds'] / cpu:.1f} | {scan / 1e9:.2f} | {memory / 1e6:.0f} |"
+            f"{java['cpu_seconds'] / cpu:.1f} | {scan / 1e9 if scan else 0:.2f} | {memory / 1e6:.0f} |"
         )
     disk = results["disk"]
     lines += ["", f"The disk itself: {disk['buffered'] / 1e9:.2f} GB/s written through the page cache and fsynced, "
@@ -302,7 +336,7 @@ def markdown(results: Mapping[str, Any]) -> str:
 @click.option("--store-dir", type=click.Path(path_type=Path), default=DEFAULT_STORE_DIRECTORY, show_default=True)
 @click.option("--count", default=8_000_000, show_default=True, help="Messages.")
 @click.option("--rounds", default=3, show_default=True)
-@click.option("--master", "masters", multiple=True, default=("local[1]", "local[2]"), show_default=True)
+@click.option("--master", "masters", multiple=True, default=("local[2]",), show_default=True)
 @click.option("--jars", type=click.Path(path_type=Path, exists=True), help="The official jars [default: by Maven].")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write every figure here.")
 def main(

@@ -45,7 +45,7 @@ def compact_index(**options: Any) -> None:
 
     Exit code 4: done, but the log is damaged.
     """
-    run_command(compact, check=check_sent, **options)
+    run_command(compact, tasks="spark_jobs.compact.compact", check=check_sent, **options)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def convert_store(**options: Any) -> None:
 
     Exit code 4: done, but the log is damaged; what is damaged is left out.
     """
-    run_command(convert, check=check, **options)
+    run_command(convert, check=check, tasks="spark_jobs.convert.convert", **options)
 
 
 if __name__ == "__main__":

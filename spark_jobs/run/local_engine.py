@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
-from protocol.errors import RocketLensError
+from protocol.errors import ConfigError, RocketLensError
 from spark_jobs.run import local_worker
 from spark_jobs.run.local_worker import NUMBER, STOP_SECONDS, Answer, Order, find_shared
 from spark_jobs.run.spark_calls import TaskFailed
@@ -106,7 +106,8 @@ class LocalEngine:
     def run_tasks(self, name: str, tasks: Sequence[Task], function: Callable[[Task], Result], /) -> list[Result]:
         """Run tasks under a name; their answers, in order.
 
-        Raises TaskFailed for an error that a task expects, WorkerLost where its process ended; no other task runs then.
+        Raises ConfigError where a task does, TaskFailed for another error that it expects, and WorkerLost where its
+        process ended; no other task runs then.
         """
         waiting = deque(enumerate(tasks))
         results = cast("list[Result]", [None] * len(tasks))
@@ -228,11 +229,13 @@ class LocalEngine:
 
 
 def _result(answer: Answer, name: str) -> Any:
-    """What a task returned; raises TaskFailed for an error that it expects."""
+    """What a task returned; raises ConfigError, or else TaskFailed, for an error that it expects."""
     if answer.result is not None:
         return pickle.loads(answer.result)
     if answer.crash:
         raise RuntimeError(f"a task of {name} failed:\n{answer.crash}")
+    if answer.is_usage:
+        raise ConfigError(answer.sentence)
     room = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if answer.is_out_of_room else None
     raise TaskFailed(answer.sentence) from room
 

@@ -24,7 +24,7 @@ from struct import Struct
 from types import FrameType
 from typing import Any, Final, NamedTuple, NoReturn
 
-from protocol.errors import RocketLensError, is_out_of_room
+from protocol.errors import ConfigError, RocketLensError, is_out_of_room
 from spark_jobs.run.spark_calls import sentence_of
 
 NUMBER: Final = Struct(">i")
@@ -50,11 +50,15 @@ class Order(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of a task: its pickled result, or the sentence of an error that it expects, or a traceback."""
+    """What became of a task: its pickled result, or the sentence of an error that it expects, or a traceback.
+
+    `is_usage`: the error is a ConfigError.
+    """
 
     result: bytes | None = None
     sentence: str = ""
     is_out_of_room: bool = False
+    is_usage: bool = False
     crash: str = ""
 
 
@@ -149,6 +153,8 @@ def _answer(order: Order) -> Answer:
         SHARED.update({number: pickle.loads(value) for number, value in order.shared.items()})
         function, task = pickle.loads(order.task)
         return Answer(result=pickle.dumps(function(task), pickle.HIGHEST_PROTOCOL))
+    except ConfigError as error:
+        return Answer(sentence=str(error), is_usage=True)
     except (RocketLensError, OSError) as error:
         return Answer(sentence=sentence_of(error), is_out_of_room=is_out_of_room(error))
     except MemoryError:

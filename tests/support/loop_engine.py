@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pytest
 
-from protocol.errors import RocketLensError, is_out_of_room
+from protocol.errors import ConfigError, RocketLensError, is_out_of_room
 from spark_jobs.run.spark_calls import TaskFailed, sentence_of
 
 
@@ -35,6 +35,8 @@ class LoopEngine:
         """Run one task."""
         try:
             return function(task)
+        except ConfigError:
+            raise
         except (RocketLensError, OSError) as error:
             room = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_out_of_room(error) else None
             raise TaskFailed(sentence_of(error)) from room

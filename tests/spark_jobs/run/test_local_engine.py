@@ -25,7 +25,7 @@ from engine_tasks import (
 )
 from interop.stages import wait_until
 from process import ROOT
-from protocol.errors import StoreError
+from protocol.errors import ConfigError, StoreError
 from spark_jobs.run import local_engine
 from spark_jobs.run.local_engine import LocalEngine, WorkerLost, cores
 from spark_jobs.run.spark_calls import TaskFailed
@@ -91,6 +91,11 @@ def test_an_error_that_a_task_expects_is_its_sentence(engine: LocalEngine, error
     assert str(failed.value) == said
     assert failed.value.__cause__ is None
     assert engine.run_tasks("double", [1], double) == [2]
+
+
+def test_options_that_a_task_refuses_are_refused_as_such(engine: LocalEngine) -> None:
+    with pytest.raises(ConfigError, match=r"^--partition-by topic: no$"):
+        engine.run_tasks("fail", [ConfigError("--partition-by topic: no")], fail)
 
 
 def test_a_full_disk_is_known_for_one(engine: LocalEngine) -> None:
