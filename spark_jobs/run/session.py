@@ -27,7 +27,16 @@ from spark_jobs.run.engine_names import SUBMITTED
 from spark_jobs.run.executors import Executors, watched_executors
 from spark_jobs.run.launch import Launch
 from spark_jobs.run.private_pyspark import forget_gateway, running_context, running_gateway
-from spark_jobs.run.spark_calls import Guarded, SparkFailed, call_apart, in_group, run_job, spark_failure, wait_for
+from spark_jobs.run.spark_calls import (
+    Guarded,
+    SparkFailed,
+    call_apart,
+    cause_of,
+    in_group,
+    run_job,
+    spark_failure,
+    wait_for,
+)
 from storage.child_process import SAFE_PATH
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
@@ -194,6 +203,7 @@ def _no_answer(master: str, seconds: float, log: Path) -> SparkFailed:
 def _start(name: str, master: str, work: Path, settings: dict[str, str], launch: Launch | None) -> "SparkContext":
     from pyspark import SparkContext
 
+    context = None
     try:
         conf = _configuration(name, master, settings)
         gateway = launch.gateway(conf, work / SPARK_LOG) if launch is not None else running_gateway()
@@ -203,7 +213,7 @@ def _start(name: str, master: str, work: Path, settings: dict[str, str], launch:
     except Exception as error:
         if launch is not None and launch.has_ended:  # who ended it says why
             raise
-        raise spark_failure("Spark does not start", error, _kept(work / SPARK_LOG)) from error
+        raise spark_failure("Spark does not start", cause_of(error, context), _kept(work / SPARK_LOG)) from error
     return context
 
 

@@ -164,7 +164,9 @@ def run_job(context: "SparkContext", name: str, job: Callable[[], Result]) -> Re
             ) from error
         if "Traceback" in text:
             raise
-        raise spark_failure("Spark gave up", error) from (_no_room() if _DISK_FULL in text else error)
+        raise spark_failure("Spark gave up", cause_of(error, context)) from (
+            _no_room() if _DISK_FULL in text else error
+        )
 
 
 def _no_room() -> OSError:
@@ -178,6 +180,16 @@ def spark_failure(what: str, error: Exception, log: Path | None = None) -> Spark
     if "JAVA_GATEWAY_EXITED" in text and log is not None:
         text = _last_words(log) or text
     return SparkFailed(f"{what}: {_reason(text)}" + (f"; more in {log}" if log is not None and log.exists() else ""))
+
+
+def cause_of(error: Exception, context: "SparkContext | None") -> Exception:
+    """The error that a context gives which a cluster has ended, in place of whatever comes of that; else the error."""
+    try:
+        if context is not None:
+            _ = context.defaultParallelism
+    except Exception as ended:
+        return ended if _ENDED.search(_text(ended)) else error
+    return error
 
 
 def _text(error: Exception, *, short: bool = False) -> str:
