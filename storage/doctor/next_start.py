@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from protocol.errors import StoreError
 from storage.amounts import count_text, counted
-from storage.doctor.finding import Finding, Findings, FoundAt, Kind, Known, Severity
+from storage.doctor.finding import NO_COMMAND, Finding, Findings, FoundAt, Kind, Known, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.rescue_line import rescue_line
 from storage.recovery.log_outcome import LogForecast, LogOutcome
@@ -28,6 +28,7 @@ IN_PLACE: Final = ("rebuild index", "rebuild queues", "rebuild all", "compact in
 DO_NOT_START: Final = "do not start a broker on this store: its recovery will cut"
 DO_NOT_RESTART: Final = "do not restart the broker on this store: its recovery will cut"
 NOTHING_TO_DO: Final = "nothing to do"
+MADE_ANEW: Final = "what the damage of the log asks for: a rescue makes this anew"
 MADE_WHOLE: Final = "what the first finding says: it makes a whole store of this one"
 
 
@@ -102,9 +103,18 @@ def check_next_start(store: OpenedStore, start: NextStart | None) -> list[Findin
 
 
 def safe_advice(store: OpenedStore, start: NextStart | None, findings: Iterable[Finding]) -> list[Finding]:
-    """Exchange advice to start a broker, or to rebuild in place, where a start would cut the log."""
-    if start is None or not start.losing:
-        return [_with_care(store, start, each) if start and start.needs_checkpoint else each for each in findings]
+    """Exchange advice to start a broker, or to rebuild in place, where a start would cut the log.
+
+    Damage of the log that no start meets is passed over by a rescue as well, which makes queues and index anew.
+    """
+    listed = list(findings)
+    if start is None:
+        return listed
+    if not store.state.is_live and any(_is_of_log(each) for each in listed):
+        listed = _with_rescue(store, listed, is_losing=bool(start.losing))
+    findings = listed
+    if not start.losing:
+        return [_with_care(store, start, each) if start.needs_checkpoint else each for each in findings]
     commands = [store.command(name) for name in IN_PLACE]
 
     def is_unsafe(remedy: str) -> bool:
@@ -116,6 +126,27 @@ def safe_advice(store: OpenedStore, start: NextStart | None, findings: Iterable[
         else each
         for each in findings
     ]
+
+
+def _is_of_log(finding: Finding) -> bool:
+    """Whether a finding is damage of the log, of which nothing brings back what is lost."""
+    return finding.check in ("segments", "log-end") and finding.remedy.startswith(NO_COMMAND)
+
+
+def _with_rescue(store: OpenedStore, findings: Iterable[Finding], *, is_losing: bool) -> list[Finding]:
+    """Advise a rescue for damage of the log, and nothing else for what that makes anew.
+
+    `is_losing`: a start would lose more; then the first finding says it.
+    """
+    line, parts = rescue_line(store), [store.command(name) for name in IN_PLACE if not is_losing]
+
+    def advised(each: Finding) -> Finding:
+        if _is_of_log(each):
+            look = each.remedy.removeprefix(NO_COMMAND)
+            return replace(each, meaning=each.meaning + look, remedy=line)
+        return replace(each, remedy=MADE_ANEW) if each.remedy in parts else each
+
+    return [advised(each) for each in findings]
 
 
 def _with_care(store: OpenedStore, start: NextStart, finding: Finding) -> Finding:

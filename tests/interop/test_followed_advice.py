@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from damaged_stores import SHAPES_OF, Unfit, damage
-from foretold_starts import whole_messages
+from foretold_starts import LOG_KINDS, whole_messages
 from interop.official_broker import OfficialProcess, official_broker
 from interop.pulling import delivered
 from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
@@ -183,7 +183,7 @@ def try_kinds(folder: Path, kinds: Iterable[tuple[str, int]], shell: dict[str, s
 
 
 SHORT_SHAPES = ("small", "classic", "ext")
-FEW = ("segment_cut_in_the_middle", "last_segment_cut", "torn_tail", "absurd_size", "closing_blank_zeroed")
+FEW = ("segment_cut_in_the_middle", "segment_of_garbage", "last_segment_cut", "torn_tail", "absurd_size")
 
 
 @pytest.mark.untraced
@@ -193,3 +193,12 @@ def test_advice_that_is_typed_as_printed_ends_with_every_readable_message(
     came = try_kinds(tmp_path, ((kind, 1) for kind in FEW), shell)
     assert came["followed"] + came["left"] == len(FEW)
     assert came["followed"] >= 2
+
+
+@pytest.mark.soak
+@pytest.mark.untraced
+def test_advice_on_every_damage_to_the_log_ends_with_every_readable_message(
+    tmp_path: Path, shell: dict[str, str]
+) -> None:
+    came = try_kinds(tmp_path, ((kind, seed) for kind in LOG_KINDS for seed in (1, 2)), shell)
+    assert came["followed"] > 20
