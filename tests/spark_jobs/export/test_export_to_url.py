@@ -1,6 +1,5 @@
 """Exports behind a URL: the manifest leads to every message once, whatever died and whatever other runs there were."""
 
-import contextlib
 import hashlib
 import io
 import itertools
@@ -20,7 +19,6 @@ from dying import STRIDES, every_death
 from loop_engine import run_jobs_here
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, StoreError
-from spark_jobs.export import export as export_module
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
 from spark_jobs.export.export_request import ExportRequest
@@ -99,8 +97,7 @@ def orphans(place: OutputPlace) -> set[str]:
 def tasks_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the tasks in this process, where what is patched is seen, but for tests that have Spark."""
     if "spark" not in request.fixturenames:
-        monkeypatch.setattr(export_module, "spark_context", lambda *_, **__: contextlib.nullcontext())
-        monkeypatch.setattr(export_module, "run_tasks", lambda _context, _name, tasks, do: [do(each) for each in tasks])
+        run_jobs_here(monkeypatch)
 
 
 @pytest.mark.parametrize("format_", list(FORMATS))

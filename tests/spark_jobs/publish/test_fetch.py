@@ -1,6 +1,5 @@
 """A rebuild that is sent to a URL and fetched from there is the rebuild in place, whatever dies on the way."""
 
-import contextlib
 import itertools
 import json
 import os
@@ -15,14 +14,13 @@ from command_line import rocketlens
 from dying import STRIDES, every_death
 from golden_store import G1
 from killing import Renames, every_kill
+from loop_engine import run_jobs_here
 from object_store import ObjectStore, object_store
 from protocol.errors import ConfigError, StoreError
 from publishing import look_for_nobody
-from spark_jobs.build import exchange
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
 from spark_jobs.commands.run import run_compact, run_fetch, run_rebuild
-from spark_jobs.compact import compact as compact_module
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST, WORK
@@ -31,7 +29,6 @@ from spark_jobs.publish import store_lock
 from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
-from spark_jobs.scan import scan_log
 from store_writer import StoreWriter
 
 TREES = ("index", "consumequeue", "checkpoint")
@@ -59,13 +56,7 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
 def tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the tasks in this process, and look for no other that writes to a store."""
     monkeypatch.setattr(store_lock, "find_writers", look_for_nobody)
-
-    def run(_context: object, _name: str, tasks: list[Any], do: Callable[[Any], Any]) -> list[Any]:
-        return [do(each) for each in tasks]
-
-    for module in (exchange, compact_module, scan_log, run_module):
-        monkeypatch.setattr(module, "run_tasks", run)
-    monkeypatch.setattr(run_module, "spark_context", lambda *_, **__: contextlib.nullcontext())
+    run_jobs_here(monkeypatch)
 
 
 @pytest.fixture(scope="module")
