@@ -124,7 +124,7 @@ class QueueDiagnosis:
         """
         at, before = self._cursor, self._previous
         # Where messages to both sides stand alike, the log has none of the numbers between that no message bears.
-        is_numbered_gap = self._by_offset and shift == self._shift and not is_tail
+        is_numbered_gap = self._by_offset and shift == self._shift
         for first, count in self._number_runs(message):
             number = int(self._numbers[first])
             places = (number + each for each in (shift, self._shift))
@@ -137,6 +137,7 @@ class QueueDiagnosis:
             self._note_missing(first + taken, count - taken, is_tail=is_tail)
         following = before[:0] if is_tail else self._unit(message)
         stop = min(stop, self._files.end)
+        is_numbered_gap &= not is_tail
         self._judge_strays(at, stop, before, following, is_tail=is_tail, is_numbered_gap=is_numbered_gap)
 
     def _number_runs(self, stop: int) -> Iterator[tuple[int, int]]:

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -48,6 +48,7 @@ ROOT = Path(__file__).parents[2]
 SLOTS, ENTRIES, FILE_UNITS, SEGMENT = 97, 301, 20, 1 << 15
 MESSAGES = 1100
 HOT = ((b"Hot", 0),)
+SPARK: dict[str, Any] = {"engine": "spark"}
 MOST_OF_A_GB = 0.65
 """CPU seconds that the page allows a GB to take more than was computed."""
 
@@ -86,16 +87,17 @@ def rebuild(store: Path, out: Path, exchange: str) -> None:
             (bare / name).symlink_to(store / name)
     place = f"file://{out}" if exchange == "shuffle" else str(out)
     shape = {"slots": SLOTS, "entries": ENTRIES, "queue_file_size": 20 * FILE_UNITS}
-    run_rebuild(
-        RebuildRequest(store=str(bare), out=place, exchange=exchange, index=True, queues=True, **shape), Silence()
-    )
+    request = RebuildRequest(store=str(bare), out=place, exchange=exchange, index=True, queues=True, **SPARK, **shape)
+    run_rebuild(request, Silence())
 
 
 RUNS: dict[str, Callable[[Path, Path], object]] = {
     REBUILD: lambda store, out: rebuild(store, out, "files"),
     SHUFFLE: lambda store, out: rebuild(store, out, "shuffle"),
-    VERIFY: lambda store, out: run_verify(VerifyRequest(store=str(store), work=str(out)), Silence()),
-    EXPORT: lambda store, out: run_export(ExportRequest(store=str(store), out=str(out), format="ndjson"), Silence()),
+    VERIFY: lambda store, out: run_verify(VerifyRequest(store=str(store), work=str(out), **SPARK), Silence()),
+    EXPORT: lambda store, out: run_export(
+        ExportRequest(store=str(store), out=str(out), format="ndjson", **SPARK), Silence()
+    ),
 }
 
 
