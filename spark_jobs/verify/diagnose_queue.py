@@ -199,7 +199,7 @@ class QueueDiagnosis:
                 "expired": written & (offsets < self._log.minimum) & is_front,
                 "fillers": filler & is_front,
                 "lost": written & self._log.are_lost(offsets),
-                "stand_ins": self._stand_ins(units, offsets, before, following, is_numbered_gap=is_numbered_gap),
+                "stand_ins": self._stand_ins(units, offsets, before, following, is_gap=is_numbered_gap or is_tail),
                 "beyond": written & (offsets >= self._log.end) & is_tail,
             }
             explained, zeros = np.zeros(len(units), np.bool_), are_zeros(units)
@@ -220,21 +220,18 @@ class QueueDiagnosis:
                 if len(self._strays) < MOST_NAMED:
                     self._strays.add(first + i)
 
-    def _stand_ins(
-        self, units: Units, offsets: Numbers, before: Units, following: Units, *, is_numbered_gap: bool
-    ) -> Flags:
-        """Which units stand in for lost messages, as a rebuild writes them (:mod:`storage.build.queue_units`)."""
+    def _stand_ins(self, units: Units, offsets: Numbers, before: Units, following: Units, *, is_gap: bool) -> Flags:
+        """Which units stand in for lost messages, as a rebuild writes them (:mod:`storage.build.queue_units`).
+
+        `is_gap`: the log may lack messages here though nothing of it is lost.
+        """
         log, is_front = self._log, not before.size
         if not self._by_offset:
             return _stand_for_batches(units, before, following)
         start = int(before["physical_offset"][0]) if before.size else log.minimum
         stop = int(following["physical_offset"][0]) if following.size else log.end
         found: Flags = np.zeros(len(units), np.bool_)
-        if (
-            (is_numbered_gap and not is_front)
-            or log.loses_between(start, stop)
-            or (is_front and log.minimum < log.segment_size)
-        ):
+        if (is_gap and not is_front) or log.loses_between(start, stop) or (is_front and log.minimum < log.segment_size):
             found |= (units["physical_offset"] == 0) & (units["size"] == FILLER_SIZE) & (not is_front)
             for neighbour in (*before, *following):
                 found |= units == neighbour

@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+import msgspec
+
 from protocol.system_topics import LIGHT_PREFIX
 from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.build.exchange import SURVEY
@@ -76,7 +78,8 @@ def run_verify(
         opened_engine("verify", request, work.root, ahead=ahead, tasks=__name__, notify=progress.note) as engine,
     ):
         source, read = since_last(whole) if request.since_last else (whole, "")
-        report = Verification(request, source, work, engine.run_tasks, progress).run()
+        narrowed = msgspec.structs.replace(request, since_last=source is not whole)
+        report = Verification(narrowed, source, work, engine.run_tasks, progress).run()
         numbers = report.details
         if numbers.clean and whole.tree is None:
             lags = numbers.log.crashed or numbers.queues.lag > 0 or numbers.index.lag > 0
@@ -208,7 +211,10 @@ class Verification:
                 limit=self._request.limit,
             )
             for (path, remote), header, own in zip(files, headers, headers[1:], strict=False)
-            if own is None or own[3] >= source.segments[0].base_offset or path == files[-1][0]
+            if not self._request.since_last
+            or own is None
+            or own[3] >= source.segments[0].base_offset
+            or path == files[-1][0]
         ]
 
     def _scan(self, last_base: int) -> list[ScanSummary]:

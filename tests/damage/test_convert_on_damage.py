@@ -129,6 +129,7 @@ def check_stand_ins(plain: set[int], batches: set[int], *, ledger: bool) -> None
 @example({5, 6, 20}, {3, 12})
 @example(set(range(3, 30)), {39})
 @example({0, 1, 2, 38}, set())
+@example({39}, {37, 38, 39})
 def test_what_stands_in_for_lost_messages_is_known_as_that(ledger: bool, plain: set[int], batches: set[int]) -> None:
     check_stand_ins(plain, batches, ledger=ledger)
 
