@@ -46,12 +46,19 @@ class Trace(msgspec.Struct, frozen=True, rename="camel"):
     client_host: str | None = None
 
 
-_RECORD: Final = re.compile(rb"(?:^|\x02)(?:%b)\x01" % "|".join(kind.value for kind in TraceKind).encode())
+_RECORD: Final = re.compile(rb"\x02(?:%b)\x01" % "|".join(kind.value for kind in TraceKind).encode())
+_LONGEST: Final = 2 + max(len(kind.value) for kind in TraceKind)
+_PIECE: Final = 1 << 20
+"""Bytes of a body that are looked through at a time; between them other threads run."""
 
 
 def holds_traces(body: bytes | memoryview) -> bool:
     """Whether a record begins in a body, complete or not."""
-    return _RECORD.search(body) is not None
+    for start in range(0, len(body), _PIECE):
+        piece = bytes(body[start : start + _PIECE + _LONGEST])
+        if b"\x01" in piece and _RECORD.search(piece if start else b"\x02" + piece) is not None:
+            return True
+    return False
 
 
 def decode_traces(body: bytes | memoryview) -> Iterator[Trace]:

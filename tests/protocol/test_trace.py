@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.trace import Trace, TraceKind, decode_traces
+from protocol import trace
+from protocol.trace import Trace, TraceKind, decode_traces, holds_traces
 
 VECTORS = [
     line.split("\t")
@@ -63,3 +64,19 @@ def test_what_older_clients_leave_out_is_absent() -> None:
 def test_garbage_is_passed_over_and_spoils_nothing_before_it(bodies: list[bytes], garbage: bytes) -> None:
     traces = list(decode_traces(b"".join(bodies) + garbage))
     assert traces[: len(bodies)] == [trace for body in bodies for trace in decode_traces(body)]
+
+
+@given(
+    st.integers(0, 130),
+    st.sampled_from([b"", b"\x02", b"\x01", b"x"]),
+    st.sampled_from([kind.value.encode() for kind in TraceKind] + [b"pub", b"Subbefore", b""]),
+    st.sampled_from([b"\x01", b"\x02", b""]),
+)
+def test_the_begin_of_a_record_is_seen_wherever_it_lies(ahead: int, end: bytes, kind: bytes, separator: bytes) -> None:
+    """In the first piece of a body, in a later one, and in parts of two."""
+    body = b"x" * ahead + end + kind + separator + b"1795243506437" + b"y" * 70
+    begins = [0, *(place + 1 for place in range(len(body)) if body[place] == 2)]
+    starts = tuple(kind.value.encode() + b"\x01" for kind in TraceKind)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace, "_PIECE", 32)
+        assert holds_traces(memoryview(body)) == any(body[begin:].startswith(starts) for begin in begins)
