@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bombs import EMPTY_LZ4, EMPTY_ZSTD
+from broker.web.api.cursors import encode_cursor
 from store_writer import StoreWriter, Written
 
 MASKS: dict[str, list[str]] = {
@@ -74,7 +75,7 @@ def questions(offset: int) -> list[tuple[str, dict[str, Any]]]:
         ("/messages", {"topic": "T"}),
         ("/find", {"text": "key"}),
         ("/search", {"topic": "T", "contains": "no such text"}),
-        ("/tail", {"topic": "T", "cursor": json.dumps([[0, 0]])}),
+        ("/tail", {"topic": "T", "cursor": encode_cursor([(0, 0)])}),
     ]
 
 
