@@ -5,16 +5,13 @@ from typing import Any
 import click
 
 from spark_jobs.commands.command_options import (
-    DIRECTORY,
-    delay_levels_option,
     dry_run_option,
     fresh_option,
-    index_options,
     job_options,
+    new_store_option,
+    new_store_options,
     storage_option,
     store_argument,
-    without_config_option,
-    work_option,
 )
 from spark_jobs.commands.command_run import JobOptions, convert, run_command
 
@@ -28,18 +25,8 @@ def check(options: JobOptions) -> None:
 
 @click.command("convert")
 @store_argument
-@click.option(
-    "--out",
-    type=DIRECTORY,
-    metavar="DIR",
-    required=True,
-    help="Where the new store goes: a directory that is not there yet, or empty. It gets there in one step, once it is "
-    "complete.",
-)
-@index_options
-@delay_levels_option
-@without_config_option
-@work_option("beside --out, with .rocketlens-work at the end of its name")
+@new_store_option("DIR")
+@new_store_options
 @storage_option
 @fresh_option
 @dry_run_option

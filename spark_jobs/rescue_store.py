@@ -6,15 +6,12 @@ import click
 
 from spark_jobs.commands.command_options import (
     COUNT,
-    DIRECTORY,
-    delay_levels_option,
     dry_run_option,
     fresh_option,
-    index_options,
     job_options,
+    new_store_option,
+    new_store_options,
     store_argument,
-    without_config_option,
-    work_option,
 )
 from spark_jobs.commands.command_run import JobOptions, rescue, run_command
 
@@ -28,14 +25,7 @@ def check(options: JobOptions) -> None:
 
 @click.command("rescue")
 @store_argument
-@click.option(
-    "--out",
-    type=DIRECTORY,
-    metavar="NEW",
-    required=True,
-    help="Where the new store goes: a directory that is not there yet, or empty. It gets there in one step, once it is "
-    "complete.",
-)
+@new_store_option("NEW")
 @click.option(
     "--link",
     is_flag=True,
@@ -48,10 +38,7 @@ def check(options: JobOptions) -> None:
     metavar="BYTES",
     help="The broker's mappedFileSizeCommitLog, where the files do not show it. [default: what most files have]",
 )
-@index_options
-@delay_levels_option
-@without_config_option
-@work_option("beside --out, with .rocketlens-work at the end of its name")
+@new_store_options
 @fresh_option
 @dry_run_option
 @job_options
@@ -65,7 +52,7 @@ def rescue_store(**options: Any) -> None:
 
     Exit code 4: done, but the log is damaged; what is lost is listed.
     """
-    run_command(rescue, check=check, **options)
+    run_command(rescue, check=check, tasks="spark_jobs.convert.mend", **options)
 
 
 if __name__ == "__main__":

@@ -303,3 +303,24 @@ job_options = _together(
     engine_options_where("local"),
     click.option("--json", "as_json", is_flag=True, help="Report as one JSON object that lists everything."),
 )
+
+
+def new_store_option(metavar: str) -> Callable[[Command], Command]:
+    """Where a job puts a whole new store."""
+    return click.option(
+        "--out",
+        type=DIRECTORY,
+        metavar=metavar,
+        required=True,
+        help="Where the new store goes: a directory that is not there yet, or empty. It gets there in one step, once "
+        "it is complete.",
+    )
+
+
+new_store_options = _together(
+    index_options,
+    delay_levels_option,
+    without_config_option,
+    work_option("beside --out, with .rocketlens-work at the end of its name"),
+)
+"""What the jobs that write a whole new store let users choose of it."""
