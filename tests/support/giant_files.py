@@ -1,24 +1,25 @@
 """Files of a store that claim to be far longer than they are: sparse ones of a terabyte, with next to nothing on disk.
 
-As a script it runs every command that walks a store, in one process with little memory to take, and prints a line for
+As a script it runs every command that walks a store, in processes with little memory to take, and prints a line for
 each that did not do well.
 """
 
-import contextlib
 import os
 import resource
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from store_writer import StoreWriter
 
 GIANT = 1 << 40
 MOST_MEMORY = 1 << 30
-"""Bytes of memory of its own that the process may have; maps of files are not among them."""
+"""Bytes of memory of its own that a process may have, the workers of jobs too; maps of files are not among them."""
+
+COMPACTED = ("compaction/compactionLog", "compaction/compactionCq")
+"""Where a broker keeps topics whose cleanup policy is COMPACTION."""
 
 FOUND_OR_NOT = (0, 1, 3, 4)
 """Exit codes of commands that did what they could."""
@@ -42,9 +43,10 @@ def write_store(root: Path) -> StoreWriter:
     for name in ("abort", "timerwheel", "timerlog/00000000000000000000", "config/timercheck", "lock"):
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).touch()
-    extension = root / "consumequeue_ext/T/0/00000000000000000000"
-    extension.parent.mkdir(parents=True)
-    extension.touch()
+    for directory in ("consumequeue_ext", *COMPACTED):
+        file = root / directory / "T/0/00000000000000000000"
+        file.parent.mkdir(parents=True)
+        file.touch()
     return writer
 
 
@@ -58,6 +60,7 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "queue file": last_in("consumequeue/T/0"),
     "file of a queue of batches": last_in("batchconsumequeue/B/0"),
     "extension file": last_in("consumequeue_ext/T/0"),
+    **{directory: last_in(f"{directory}/T/0") for directory in COMPACTED},
     "index file": last_in("index"),
     **{
         name: lambda root, name=name: root / name  # type: ignore[misc]
@@ -103,6 +106,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "rebuild index": ["rebuild", "index", "STORE", "--out", "OUT"],
     "rebuild queues": ["rebuild", "queues", "STORE", "--out", "OUT"],
     "compact": ["compact", "index", "STORE", "--out", "OUT"],
+    "rescue": ["rescue", "STORE", "--out", "OUT"],
     "export": ["export", "STORE", "--out", "OUT", "--format", "ndjson"],
 }
 
@@ -120,20 +124,6 @@ OF_TIER: dict[str, Sequence[str]] = {
 """What reads a recorded store together with its tier, or the tier alone."""
 
 
-def in_this_process() -> None:
-    """Have jobs run their tasks in this process, one after the other."""
-    from spark_jobs.run import session
-
-    @contextlib.contextmanager
-    def spark_context(*_: Any, **__: Any) -> Iterator[None]:
-        yield None
-
-    def run_tasks(_: object, __: str, tasks: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
-        return list(map(function, tasks))
-
-    session.spark_context, session.run_tasks = spark_context, run_tasks  # type: ignore[assignment]
-
-
 def ask_health(root: Path) -> str:
     """What a server's health says, or why it cannot."""
     from web_questions import ApiOf
@@ -149,7 +139,6 @@ def ask_health(root: Path) -> str:
 
 def main(root: Path, names: Sequence[str]) -> None:
     """Run commands over a store; print how each that failed did so."""
-    in_this_process()
     from click.testing import CliRunner
 
     from broker.cli.main import main as command
