@@ -9,9 +9,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import ProtocolError
+from protocol.errors import ProtocolError, StoreError
 from protocol.fastjson import leading_part, parse_fastjson
 from spark_jobs.run.work_directory import write_whole
+from storage.files.mapped_file import read_small_file
+from storage.layout.store_config import LONGEST_FILE
 
 _JSON: Final = ".json"
 _BACKUP: Final = ".bak"
@@ -31,7 +33,7 @@ def _mend(path: Path) -> str:
         old.unlink(missing_ok=True)
     if is_sound:
         return ""
-    what = f"config/{path.name} {'is missing' if text is None else 'was no whole JSON'}"
+    what = f"config/{path.name} {'was no whole JSON' if path.exists() else 'is missing'}"
     if is_old_sound and old_text is not None:
         write_whole(path, old_text)
         return f"{what}: {old.name} took its place; what was written since is not in it"
@@ -45,7 +47,11 @@ def _mend(path: Path) -> str:
 
 
 def _read(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
+    """What is in a file, None where there is none or where it is longer than any broker writes."""
+    try:
+        return read_small_file(path, LONGEST_FILE)
+    except (FileNotFoundError, StoreError):
+        return None
 
 
 def _is_sound(text: bytes | None) -> bool:
