@@ -268,3 +268,20 @@ def test_all_offsets_are_told_by_topic_and_group_those_of_live_groups_included(g
     assert found["offsetTable"]["TopicTest@CG_SQL"] == {"0": 10, "1": 15, "2": 11, "3": 12}
     assert found["offsetTable"]["TopicTx@New"] == {"3": 2}
     assert found["dataVersion"] == {"counter": 0, "stateVersion": 0, "timestamp": 1795243492604}
+
+
+def test_offsets_of_clients_that_broadcast_are_told_by_the_key_that_the_broker_gave_them(
+    g1_store: Path, tmp_path: Path
+) -> None:
+    root = shutil.copytree(g1_store, tmp_path / "store")
+    path = root / "config" / "consumerOffset.json"
+    told = json.loads(path.read_text())
+    told["offsetTable"]["TopicTest@CG_SQL@broadcast"] = {"0": 7}
+    path.write_text(json.dumps(told))
+    asker = Asker(root)
+    found = asker.value(RequestCode.GET_ALL_CONSUMER_OFFSET)["offsetTable"]
+    assert found["TopicTest@CG_SQL@broadcast"] == {"0": 7}
+    assert found["TopicTest@CG_SQL"] == {"0": 10, "1": 15, "2": 11, "3": 12}
+    groups = asker.value(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "TopicTest"})["groupList"]
+    assert "CG_SQL" in groups
+    assert not [each for each in groups if "broadcast" in each]
