@@ -10,6 +10,7 @@ from asking import Asker, FakeConnection
 from broker.endpoint import Endpoint
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, ResponseCode
+from protocol.fastjson import parse_fastjson
 from store_writer import StoreWriter
 
 
@@ -275,7 +276,7 @@ def test_offsets_of_clients_that_broadcast_are_told_by_the_key_that_the_broker_g
 ) -> None:
     root = shutil.copytree(g1_store, tmp_path / "store")
     path = root / "config" / "consumerOffset.json"
-    told = json.loads(path.read_text())
+    told = parse_fastjson(path.read_bytes())
     told["offsetTable"]["TopicTest@CG_SQL@broadcast"] = {"0": 7}
     path.write_text(json.dumps(told))
     asker = Asker(root)
