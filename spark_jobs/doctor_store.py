@@ -20,8 +20,8 @@ from spark_jobs.commands.time_options import timezone_option
 from spark_jobs.places.file_systems import is_url, local_path
 
 if TYPE_CHECKING:  # a usage error must not wait for what examines a store
+    from spark_jobs.doctor.deep_request import DeepDetails
     from spark_jobs.run.report import Report
-    from spark_jobs.verify.verify_request import VerifyDetails
     from storage.doctor.examine import Examination
 
 
@@ -82,7 +82,7 @@ def _run(
         shown.begin()
         try:
             report = run_job(verify, as_json=as_json, goes_on=False, tasks=VERIFY_TASKS, store=store, **options)
-            shown.join(cast("Report[VerifyDetails]", report))
+            shown.join(cast("Report[DeepDetails]", report))
         except BaseException as error:
             # Whatever ends the reading, what was found before it is said.
             shown.end(error.code if isinstance(error, SystemExit) else 1)

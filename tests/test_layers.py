@@ -81,7 +81,7 @@ VIOLATIONS = {
         SPARK_JOBS,
     ),
     "a job imports another for its types": (
-        "spark_jobs/verify/planted.py",
+        "spark_jobs/doctor/planted.py",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import spark_jobs.compact.compact",
         SPARK_JOBS,
     ),

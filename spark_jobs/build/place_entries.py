@@ -6,7 +6,7 @@ them, so running counts alone say where a file begins and ends (store-format §3
 of what is placed, which may lie inside a segment, its table and one block are read.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,6 +33,10 @@ class EntryBlock(msgspec.Struct, frozen=True, array_like=True):
     def read(self) -> Block:
         """The block itself."""
         return read_block_at(Path(self.path), self.position)
+
+    def columns(self) -> Mapping[str, Any]:
+        """The columns of the block."""
+        return self.read().columns
 
     def blocks(self) -> "Sequence[EntryBlock]":
         """The blocks that this one stands for."""
@@ -181,7 +185,7 @@ def _has_record_between(block: EntryBlock, last: int, end: int) -> bool:
 def entry_place(piece: Piece) -> tuple[int, int]:
     """Physical offset and store timestamp (ms) of the first entry of a piece."""
     piece = next(pieces_of_blocks((piece,)))
-    columns = piece.block.read().columns
+    columns = piece.block.columns()
     record = int(np.searchsorted(np.cumsum(columns["counts"], dtype=np.int64), piece.skip, side="right"))
     return piece.block.first + int(columns["offsets"][record]), int(columns["timestamps"][record])
 
@@ -213,7 +217,7 @@ def _entries_below(block: EntryBlock, physical_offset: int) -> int:
         if each.last_record < physical_offset:
             below += each.entries
         elif each.first < physical_offset:
-            columns = each.read().columns
+            columns = each.columns()
             records = int(np.searchsorted(columns["offsets"], physical_offset - each.first))
             below += int(columns["counts"][:records].sum(dtype=np.int64))
     return below

@@ -46,7 +46,7 @@ _UNWRITABLE: Final = frozenset(
 BUILD_TASKS: Final = "spark_jobs.build.exchange"
 """The module of the tasks of jobs that build files of a store."""
 
-VERIFY_TASKS: Final = "spark_jobs.verify.verify"
+VERIFY_TASKS: Final = "spark_jobs.doctor.deep_check"
 
 JobOptions: TypeAlias = dict[str, Any]
 """What a command line says, by the fields of the request that is made of it once the job is imported."""
@@ -115,10 +115,10 @@ def fetch(options: JobOptions, progress: "JobProgress") -> "AnyReport":
 
 def verify(options: JobOptions, progress: "JobProgress", ahead: "LocalEngine | None") -> "AnyReport":
     """Compare queues and index with the log."""
-    from spark_jobs.verify.verify import run_verify
-    from spark_jobs.verify.verify_request import VerifyRequest
+    from spark_jobs.doctor.deep_check import run_deep_check
+    from spark_jobs.doctor.deep_request import DeepRequest
 
-    return run_verify(VerifyRequest(**options), progress, ahead)
+    return run_deep_check(DeepRequest(**options), progress, ahead)
 
 
 def run_command(

@@ -19,8 +19,8 @@ from storage.doctor.finding import Alike, Finding, grouped, with_command
 from storage.times import format_local, zone_name
 
 if TYPE_CHECKING:  # only where everything is read
+    from spark_jobs.doctor.deep_request import DeepDetails
     from spark_jobs.run.report import Report
-    from spark_jobs.verify.verify_request import VerifyDetails
 
 WITH_FINDINGS: Final = 4
 WIDTH_WITHOUT_TERMINAL: Final = 100
@@ -50,7 +50,7 @@ class Shown:
         """Nothing is printed yet."""
         self._store, self._examination, self._as_json = store, examination, as_json
         self._findings: tuple[Finding, ...] = () if examination is None else examination.diagnosis.findings
-        self._report: Report[VerifyDetails] | None = None
+        self._report: Report[DeepDetails] | None = None
         self._has_begun = self._is_deep = False
 
     def begin(self) -> None:
@@ -58,7 +58,7 @@ class Shown:
         self._is_deep = True
         self._print_quick()
 
-    def join(self, report: "Report[VerifyDetails]") -> None:
+    def join(self, report: "Report[DeepDetails]") -> None:
         """Everything was read: put together what is known, and say what is new."""
         from spark_jobs.commands.show_report import report_lines
 
@@ -110,7 +110,7 @@ class Shown:
         sys.stdout.buffer.write(msgspec.json.encode(_in_camel_case(fields)) + b"\n")
 
 
-def _numbers_as_json(report: "Report[VerifyDetails]") -> dict[str, Any]:
+def _numbers_as_json(report: "Report[DeepDetails]") -> dict[str, Any]:
     """The report of a reading without its findings, which stand among all others."""
     import msgspec
 

@@ -1,9 +1,10 @@
-"""Find what is wrong with a store within seconds; each finding names its place.
+"""Find what is wrong with a store; each finding names its place.
 
-The examination reads what recovery and look-ups depend on, and samples the rest; `spark_jobs.verify.verify` reads
-everything. Each kind of check is a module of its own, however short.
+A quick look (:mod:`.examine`) reads what recovery and look-ups depend on, within seconds, and samples the rest. The
+deep part of the checks takes a queue, an index file or a part of the log at a time, and compares everything;
+`spark_jobs.doctor` cuts a store into such tasks. Both add to one list of findings, in the same words.
 """
 
 from typing import Final
 
-DOOR: Final = ("coverage", "examine", "finding", "words")
+DOOR: Final = ("coverage", "examine", "finding", "index", "log", "queues", "words")

@@ -8,21 +8,21 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from storage.doctor.checkpoint_file import check_checkpoint
-from storage.doctor.clock import check_clock
 from storage.doctor.config_files import check_config
 from storage.doctor.coverage import Coverage, picture_coverage
 from storage.doctor.done_before import without_repeated_advice
 from storage.doctor.finding import Finding, Kind, Known, Severity, with_command
-from storage.doctor.index_health import IndexFileHealth, check_index_files, measure_index_files
-from storage.doctor.index_reach import check_index_reach, indexed_ranges, measure_index_reach
+from storage.doctor.index.index_health import IndexFileHealth, check_index_files, measure_index_files
+from storage.doctor.index.index_reach import check_index_reach, indexed_ranges, measure_index_reach
 from storage.doctor.liveness import check_liveness
-from storage.doctor.log_end import check_log_end
+from storage.doctor.log.clock import check_clock
+from storage.doctor.log.log_end import check_log_end
+from storage.doctor.log.segments import check_segments
 from storage.doctor.next_start import NextStart, check_next_start, foretell_start, one_advice, safe_advice
 from storage.doctor.opened_store import OpenedStore
-from storage.doctor.queue_reach import check_queue_reach, measure_reach
-from storage.doctor.queues import check_queues
+from storage.doctor.queues.queue_files import check_queues
+from storage.doctor.queues.queue_reach import check_queue_reach, measure_reach
 from storage.doctor.sampling import sample_log
-from storage.doctor.segments import check_segments
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.recovery.log_outcome import LogOutcome
 

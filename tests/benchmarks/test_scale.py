@@ -33,12 +33,12 @@ from spark_events import SparkEvents
 from spark_jobs.build import split_queues
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
+from spark_jobs.doctor.deep_check import run_deep_check
+from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run.progress import Silence
-from spark_jobs.verify.verify import run_verify
-from spark_jobs.verify.verify_request import VerifyRequest
 from store_writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def rebuild(store: Path, out: Path, exchange: str) -> None:
 RUNS: dict[str, Callable[[Path, Path], object]] = {
     REBUILD: lambda store, out: rebuild(store, out, "files"),
     SHUFFLE: lambda store, out: rebuild(store, out, "shuffle"),
-    VERIFY: lambda store, out: run_verify(VerifyRequest(store=str(store), work=str(out), **SPARK), Silence()),
+    VERIFY: lambda store, out: run_deep_check(DeepRequest(store=str(store), work=str(out), **SPARK), Silence()),
     EXPORT: lambda store, out: run_export(
         ExportRequest(store=str(store), out=str(out), format="ndjson", **SPARK), Silence()
     ),

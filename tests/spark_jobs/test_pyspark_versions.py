@@ -24,7 +24,7 @@ RUN = (
     "tests/spark_jobs/read/test_data_source.py",
     "tests/spark_jobs/read/test_stream_reader.py::test_a_query_follows_a_store_that_grows",
     "tests/spark_jobs/build/test_rebuild_url.py::test_spark_makes_the_same_through_faults",
-    "tests/spark_jobs/verify/test_verify_url.py::test_spark_finds_the_same_through_faults",
+    "tests/spark_jobs/doctor/test_deep_url.py::test_spark_finds_the_same_through_faults",
     "tests/spark_jobs/search/test_search_url.py::test_spark_finds_the_same_through_faults",
 )
 """Reading as a batch and as a stream, rebuilding and compacting, verifying, searching."""

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.commands import command_run
+from spark_jobs.doctor.deep_request import DeepDetails, IndexNumbers, LogNumbers, QueueNumbers
 from spark_jobs.run.report import AnyReport, Details, Report
-from spark_jobs.verify.verify_request import IndexNumbers, LogNumbers, QueueNumbers, VerifyDetails
 
 
 @dataclass
@@ -34,12 +34,12 @@ class StandIn:
         return request
 
 
-def _as_read(report: AnyReport) -> Report[VerifyDetails]:
+def _as_read(report: AnyReport) -> Report[DeepDetails]:
     """The answer as that of a reading that found nothing."""
     log, queues, index = (
         kind(**dict.fromkeys(kind.__struct_fields__, 0)) for kind in (LogNumbers, QueueNumbers, IndexNumbers)
     )
-    details = VerifyDetails(clean=True, log=log, queues=queues, index=index, counts={}, findings=[])
+    details = DeepDetails(clean=True, log=log, queues=queues, index=index, counts={}, findings=[])
     return Report(command=report.command, store=report.store, out=report.out, details=details)
 
 
@@ -49,7 +49,7 @@ def stand_in(patch: pytest.MonkeyPatch) -> StandIn:
     patch.setattr("spark_jobs.commands.run.run_rebuild", job)
     for name in ("compact", "convert", "fetch", "rescue"):
         patch.setattr(f"spark_jobs.commands.run.run_{name}", job)
-    patch.setattr("spark_jobs.verify.verify.run_verify", lambda *arguments: _as_read(job(*arguments)))
+    patch.setattr("spark_jobs.doctor.deep_check.run_deep_check", lambda *arguments: _as_read(job(*arguments)))
     patch.setattr("spark_jobs.doctor_store._examine", lambda *_: None)
     patch.setattr(command_run.signal, "signal", lambda number, handler: None)
     return job

@@ -9,13 +9,13 @@ from typing import Any
 import fsspec
 import msgspec
 
+from spark_jobs.doctor.deep_check import DeepCheck
+from spark_jobs.doctor.deep_request import DeepDetails, DeepRequest
 from spark_jobs.places.file_systems import file_system
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import opened_source
-from spark_jobs.verify.verify import Verification
-from spark_jobs.verify.verify_request import VerifyDetails, VerifyRequest
 from storage.doctor.finding import Finding
 
 
@@ -25,18 +25,18 @@ def run_here(name: str, tasks: Sequence[Any], function: Callable[[Any], dict[str
     return [function(msgspec.msgpack.decode(msgspec.msgpack.encode(task), type=type(task))) for task in tasks]
 
 
-def verify_here(store: str | Path, work: Path, **options: Any) -> Report[VerifyDetails]:
+def verify_here(store: str | Path, work: Path, **options: Any) -> Report[DeepDetails]:
     """Verify a store by the functions of the tasks alone."""
-    request = VerifyRequest(store=str(store), **options)
+    request = DeepRequest(store=str(store), **options)
     with opened_source(request.store, request.commit_log_directories, request.storage) as source:
         directory = WorkDirectory.open(work / f"verify-{os.getpid()}", {}, fresh=True)
         try:
-            return Verification(request, source, directory, run_here, Silence()).run()
+            return DeepCheck(request, source, directory, run_here, Silence()).run()
         finally:
             directory.remove()
 
 
-def verify_in_memory(store: Path, work: Path, **options: Any) -> Report[VerifyDetails]:
+def verify_in_memory(store: Path, work: Path, **options: Any) -> Report[DeepDetails]:
     """Verify a copy of a store in fsspec's file system `memory`; names in the report are those of the store itself."""
     url = f"memory://{store.name}-{os.getpid()}"
     upload(store, url)
@@ -57,7 +57,7 @@ def upload(store: Path, url: str, storage: str = "") -> None:
             system.makedirs(f"{inner}/{path.relative_to(store)}", exist_ok=True)
 
 
-def named_as(report: Report[VerifyDetails], url: str, store: Path) -> Report[VerifyDetails]:
+def named_as(report: Report[DeepDetails], url: str, store: Path) -> Report[DeepDetails]:
     """A report of a store behind a URL as it would be of a directory."""
 
     def named(text: str) -> str:
@@ -74,12 +74,12 @@ def named_as(report: Report[VerifyDetails], url: str, store: Path) -> Report[Ver
     return report
 
 
-def findings_of(report: Report[VerifyDetails]) -> list[Finding]:
+def findings_of(report: Report[DeepDetails]) -> list[Finding]:
     """What a report lists."""
     return [finding for finding in report.details.findings if not finding.more]
 
 
-def told(report: Report[VerifyDetails]) -> str:
+def told(report: Report[DeepDetails]) -> str:
     """All of it, for the message of an assertion."""
     return (
         "\n".join([*(f"{finding.where}: {finding.what}" for finding in findings_of(report)), *report.notes])
@@ -87,7 +87,7 @@ def told(report: Report[VerifyDetails]) -> str:
     )
 
 
-def assert_clean(report: Report[VerifyDetails]) -> None:
+def assert_clean(report: Report[DeepDetails]) -> None:
     """Nothing was found."""
     assert report.details.clean, told(report)
     assert report.exit_code == 0

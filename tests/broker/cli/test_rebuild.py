@@ -21,9 +21,9 @@ from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.index_cost import IndexCost
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.rescue_request import RescueRequest
+from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.report import Damage, Details, Report
-from spark_jobs.verify.verify_request import VerifyRequest
 
 ROOT = Path(__file__).parents[3]
 
@@ -82,7 +82,7 @@ COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], dict[str, dict[s
         WRITING | EXCHANGED | INDEX | FROM_OFFSET | QUEUES,
     ),
     "compact index": (CompactRequest, {}, WRITING | EXCHANGED | INDEX | COMPACT),
-    "doctor --deep": (VerifyRequest, {}, SHARED | VERIFY),
+    "doctor --deep": (DeepRequest, {}, SHARED | VERIFY),
 }
 
 PUBLISHING = {"--drop-backup", "--allow-fewer", "--fresh"}

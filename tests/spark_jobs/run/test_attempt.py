@@ -20,14 +20,14 @@ from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.doctor.deep_check import run_deep_check
+from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.publish.stage import stage_kept
 from spark_jobs.run.attempt import run_attempt
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.verify.verify import run_verify
-from spark_jobs.verify.verify_request import VerifyRequest
 from storage.files.attempt_names import attempt_name, attempt_of, written_beside
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -68,7 +68,7 @@ def compact_from_log(store: Path, out: Path) -> Outcome:
 
 def verify(store: Path, out: Path) -> Outcome:
     out.mkdir(exist_ok=True)
-    report = run_verify(VerifyRequest(store=str(store), work=str(out)), Silence())
+    report = run_deep_check(DeepRequest(store=str(store), work=str(out)), Silence())
     details: Outcome = msgspec.to_builtins(report.details)
     return details
 

@@ -1,0 +1,5 @@
+"""The deep check of a store: tasks that read every record, unit and entry for the checks of :mod:`storage.doctor`."""
+
+from typing import Final
+
+DOOR: Final = ("deep_check", "deep_request")

@@ -1,0 +1,169 @@
+"""A verification beside a broker that goes on writing: what comes while it runs is no finding, and damage still is."""
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from growing_store import GrowingStore
+from spark_jobs.doctor.deep_check import DeepCheck
+from spark_jobs.doctor.deep_request import DeepRequest
+from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan import source
+from spark_jobs.scan.scan_segment import ScanTask
+from spark_jobs.scan.source import find_source
+from verifying import assert_clean, findings_of, told
+
+Task = Callable[[Any], dict[str, Any]]
+
+SEEDS = [*range(5), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(5, 12))]
+"""Of what a broker does meanwhile."""
+
+
+@pytest.fixture(autouse=True)
+def broker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock of a broker, which a process does not see if it holds it itself."""
+    real = source.read_store_state
+    monkeypatch.setattr(source, "read_store_state", lambda root: type(real(root))(True, True, 1, 1))
+
+
+class Broker:
+    """Appends, dispatches and expires, a little between any two tasks of a verification."""
+
+    def __init__(self, root: Path, seed: int, **options: Any) -> None:
+        self.store = GrowingStore(root, **options)
+        self.random = random.Random(seed)
+        self.expires_below = 0
+        self.steps = 0
+
+    def step(self) -> None:
+        """Something that a broker does."""
+        store, dice = self.store, self.random.random()
+        self.steps += 1
+        if store.is_torn:
+            store.mend()
+        if dice < 0.35:
+            for _ in range(self.random.randint(1, 12)):
+                self.append()
+            store.flush()
+        elif dice < 0.55:  # into the log, and not yet to queues and index
+            for _ in range(self.random.randint(1, 4)):
+                self.append()
+        elif dice < 0.7:
+            store.flush()
+        elif dice < 0.8:
+            store.add_torn(self.random.random())
+        elif dice < 0.9:
+            store.flush()
+            store.make_segment_in_advance()
+        elif min(store.log.segments) < self.expires_below:  # never all that there was when it began
+            store.flush()
+            store.expire()
+
+    def append(self) -> None:
+        """A message to some queue, now and then to one that is new."""
+        topic = self.random.choice(["T", "T", "Other", f"New{self.steps}"])
+        self.store.add(topic, body=bytes(self.random.randint(0, 80)), queue_id=self.random.randint(0, 2))
+
+    def fill(self, count: int) -> None:
+        for _ in range(count):
+            self.append()
+        self.store.flush()
+
+    def run(self, name: str, tasks: Sequence[Any], function: Task) -> list[dict[str, Any]]:
+        """Run tasks one after the other, while the store changes."""
+        assert name
+        summaries = []
+        for task in tasks:
+            for _ in range(self.random.randint(0, 2)):
+                self.step()
+            summaries.append(function(msgspec.msgpack.decode(msgspec.msgpack.encode(task), type=type(task))))
+        return summaries
+
+    def verify(self, work: Path) -> Report:
+        found = find_source(self.store.root, ())
+        assert found.is_live
+        directory = WorkDirectory.open(work, {}, fresh=True)
+        try:
+            request = DeepRequest(store=str(self.store.root))
+            return DeepCheck(request, found, directory, self.run, Silence()).run()
+        finally:
+            directory.remove()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_comes_while_it_runs_is_no_finding(tmp_path: Path, seed: int) -> None:
+    broker = Broker(tmp_path / "store", seed)
+    broker.fill(3 + seed * 3)
+    for number in range(2):
+        broker.step()
+        before = len(broker.store.writer.written)
+        report = broker.verify(tmp_path / f"work{number}")
+        assert_clean(report)
+        assert report.details.log.live
+        assert report.messages >= before - 1  # the last may have been torn when its segment was read
+    assert len(broker.store.writer.written) > 10
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nor_is_what_expires_meanwhile(tmp_path: Path, seed: int) -> None:
+    broker = Broker(tmp_path / "store", 100 + seed)
+    broker.fill(80)
+    for number in range(2):
+        broker.expires_below = sorted(broker.store.log.segments)[-2]
+        assert_clean(broker.verify(tmp_path / f"work{number}"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_damage_is_found_all_the_same_and_nothing_else_is(tmp_path: Path, seed: int) -> None:
+    broker = Broker(tmp_path / "store", 200 + seed)
+    broker.fill(40)
+    damaged = broker.store.writer.written[broker.random.randint(3, 30)]
+    byte = damaged.physical_offset + damaged.size - 1 - broker.random.randint(0, 5)
+    broker.store.writer.overwrite(byte, bytes([damaged.record[byte - damaged.physical_offset] ^ 0x10]))
+    report = broker.verify(tmp_path / "work")
+    offsets = {finding.physical_offset for finding in findings_of(report)}
+    assert offsets == {damaged.physical_offset}, told(report)
+    assert report.exit_code == 4
+
+
+def test_a_segment_that_is_closed_behind_its_scan_is_no_finding(tmp_path: Path) -> None:
+    """The one made in advance is read when the log has reached it; where the one before had zeros, a BLANK is now."""
+    broker = Broker(tmp_path / "store", 1)
+    store, segment_size = broker.store, broker.store.log.segment_size
+    while segment_size - store.log.end % segment_size > 300:
+        store.add("T")
+    store.flush()
+    closed = store.log.end
+    store.make_segment_in_advance()
+    behind = max(store.log.segments)
+    broker.step = lambda: None  # type: ignore[method-assign]
+    run, grown = broker.run, []
+
+    def run_and_grow(name: str, tasks: Sequence[Any], function: Task) -> list[dict[str, Any]]:
+        def grow_first(task: Any) -> dict[str, Any]:
+            if isinstance(task, ScanTask) and task.base_offset == behind:
+                grown.append(store.add("T", body=bytes(300)))
+                store.flush()
+            return function(task)
+
+        return run(name, tasks, grow_first)
+
+    broker.run = run_and_grow  # type: ignore[method-assign]
+    report = broker.verify(tmp_path / "work")
+    assert [written.physical_offset for written in grown] == [behind] != [closed]
+    assert_clean(report)
+
+
+def test_a_store_that_is_at_rest_is_what_it_was(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "store", 1)
+    broker.fill(50)
+    broker.step = lambda: None  # type: ignore[method-assign]
+    report = broker.verify(tmp_path / "work")
+    assert_clean(report)
+    assert report.details.log.lag == 0

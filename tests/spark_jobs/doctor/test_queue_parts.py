@@ -1,0 +1,190 @@
+"""A queue that is checked in parts is found to be what one task finds it to be, whatever is wrong with it."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from spark_jobs.build import split_queues
+from spark_jobs.doctor import queue_parts
+from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree
+from spark_jobs.run.report import Report
+from storage.doctor.finding import Kind
+from store_writer import StoreWriter
+from verifying import assert_clean, damaged, findings_of, replaced, told, verify_here, verify_in_memory
+
+FILE = 400
+"""Bytes of a queue's file: 20 units."""
+MESSAGES = 300
+START = 1_700_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split_queues, "LEAST_UNITS", 20)
+    monkeypatch.setattr(split_queues, "SEGMENTS_AT_ONCE", 2)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One queue that has nearly all messages, and others."""
+    return written(tmp_path_factory.mktemp("hot") / "store")
+
+
+def written(root: Path, oddity: Callable[[StoreWriter, int], None] = lambda *_: None) -> Path:
+    writer = StoreWriter(root, segment_size=4096, queue_file_size=FILE)
+    for number in range(MESSAGES):
+        oddity(writer, number)
+        writer.append("Hot", b"body", tags=f"t{number}", store_timestamp=START + number)
+        if number % 10 == 0:
+            writer.append("Cold", queue_id=number % 3, store_timestamp=START + number)
+    writer.close()
+    return root
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each part was clean, of the verifications so far."""
+    seen: list[bool] = []
+    joined = queue_parts._joined
+
+    def remembered(number: int, parts: Any, stop: int) -> Any:
+        seen.extend(part["is_clean"] for _, part in parts)
+        return joined(number, parts, stop)
+
+    monkeypatch.setattr(queue_parts, "_joined", remembered)
+    return seen
+
+
+def both(store: Path, work: Path) -> Report:
+    """Verify in parts, from a disk and from a URL; the same as by one task, but for the order of findings."""
+    report = verify_here(store, work)
+    behind_url = verify_in_memory(store, work)
+    assert told(behind_url) == told(report)
+    assert behind_url.details.queues == report.details.queues
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(split_queues, "LEAST_UNITS", 1 << 30)
+        whole = verify_here(store, work)
+    assert sorted(map(msgspec.json.encode, findings_of(report))) == sorted(
+        map(msgspec.json.encode, findings_of(whole))
+    ), told(whole)
+    assert report.details.counts == whole.details.counts
+    assert report.details.queues == whole.details.queues
+    assert (report.notes, report.exit_code, report.units) == (whole.notes, whole.exit_code, whole.units)
+    return report
+
+
+def files_of(store: Path) -> list[Path]:
+    return sorted((store / "consumequeue" / "Hot" / "0").iterdir())
+
+
+def test_a_sound_queue_is_read_in_parts_alone(store: Path, tmp_path: Path, checked: list[bool]) -> None:
+    report = both(store, tmp_path)
+    assert_clean(report)
+    assert report.details.queues.matched == MESSAGES + MESSAGES // 10
+    assert len(checked) > 2
+    assert all(checked)
+
+
+@pytest.mark.parametrize("unit", [0, 19, 20, 60, 150, 200, MESSAGES - 1])
+def test_a_damaged_unit_is_named_wherever_it_is(store: Path, tmp_path: Path, checked: list[bool], unit: int) -> None:
+    path = files_of(store)[unit * 20 // FILE]
+    with damaged(path, unit * 20 % FILE + 12, b"\x01\x02"):
+        report = both(store, tmp_path)
+    [finding] = findings_of(report)
+    assert (finding.kind, finding.path, finding.position) == (Kind.UNIT, str(path), unit * 20 % FILE + 12)
+    assert checked.count(False) == 2, "one part of the queue on the disk, and one of that behind the URL"
+
+
+@pytest.mark.parametrize("unit", [None, 150])
+def test_of_a_queue_behind_a_url_each_task_fetches_what_it_reads(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: list[bool], unit: int | None
+) -> None:
+    """A file in which a part ends is fetched for the next one, too; the first and the last are by what joins them."""
+    fetched: list[str] = []
+    fetch = RemoteTree.fetch_file
+
+    def remembered(tree: RemoteTree, root: Path, entry: RemoteEntry) -> None:
+        if "/Hot/" in entry.path:
+            fetched.append(Path(entry.path).name)
+        fetch(tree, root, entry)
+
+    monkeypatch.setattr(RemoteTree, "fetch_file", remembered)
+    names = [path.name for path in files_of(store)]
+    if unit is None:
+        assert_clean(verify_in_memory(store, tmp_path))
+        behind = []
+    else:
+        path = files_of(store)[unit * 20 // FILE]
+        with damaged(path, unit * 20 % FILE, b"\x01\x02"):
+            [finding] = findings_of(verify_in_memory(store, tmp_path))
+        assert finding.kind == Kind.UNIT
+        behind = names[unit * 20 // FILE :]
+    assert set(fetched) == set(names)
+    assert len(checked) > 2
+    assert len(fetched) <= len(names) + len(behind) + len(checked) + 1 < len(checked) * len(names)
+
+
+DAMAGES: dict[str, Callable[[Path], tuple[Path, bytes | None]]] = {
+    "the first file is gone": lambda store: (files_of(store)[0], None),
+    "a file in the middle is gone": lambda store: (files_of(store)[6], None),
+    "the last file is gone": lambda store: (files_of(store)[-1], None),
+    "a file is cut": lambda store: (files_of(store)[5], files_of(store)[5].read_bytes()[:130]),
+    "a file is zeros": lambda store: (files_of(store)[4], bytes(FILE)),
+    "units behind the end": lambda store: (
+        files_of(store)[-1].with_name(f"{MESSAGES * 20:020d}"), files_of(store)[2].read_bytes()
+    ),
+    "a segment is gone": lambda store: (sorted((store / "commitlog").iterdir())[2], None),
+    "the log has lost its beginning": lambda store: (sorted((store / "commitlog").iterdir())[0], None),
+    "a record is damaged": lambda store: (
+        sorted((store / "commitlog").iterdir())[1],
+        sorted((store / "commitlog").iterdir())[1].read_bytes().replace(b"body", b"bady", 3),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_what_is_damaged_or_gone_is_found_as_by_one_task(
+    tmp_path: Path, damage: Callable[[Path], tuple[Path, bytes | None]]
+) -> None:
+    store = written(tmp_path / "store")
+    path, content = damage(store)
+    path.touch()
+    with replaced(path, content):
+        report = both(store, tmp_path)
+    assert findings_of(report) or report.details.queues.expired
+
+
+def test_a_queue_whose_units_stand_before_their_places_is_found_so(tmp_path: Path, checked: list[bool]) -> None:
+    """A broker once lost a unit: all behind it stand one place before their own."""
+    store = written(tmp_path / "store")
+    paths = files_of(store)
+    units = b"".join(path.read_bytes() for path in paths)
+    shifted = (units[: 20 * 130] + units[20 * 131 :]).ljust(len(units), b"\0")
+    for number, path in enumerate(paths):
+        path.write_bytes(shifted[number * FILE : (number + 1) * FILE])
+    assert findings_of(both(store, tmp_path))
+    assert set(checked) == {False, True}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_mixtures_of_damage_are_found_as_by_one_task(store: Path, tmp_path: Path, seed: int) -> None:
+    generator = random.Random(seed)
+    units = bytearray(b"".join(path.read_bytes() for path in files_of(store)))
+    for _ in range(generator.randint(1, 5)):
+        at, count = 20 * generator.randrange(MESSAGES), 20 * generator.randint(1, 30)
+        kind = generator.randrange(3)
+        piece = bytes(count) if kind == 0 else generator.randbytes(8) if kind == 1 else units[: count or 20]
+        units[at : at + len(piece)] = piece[: len(units) - at]
+    paths = files_of(store)
+    before = [path.read_bytes() for path in paths]
+    try:
+        for number, path in enumerate(paths):
+            path.write_bytes(units[number * FILE : (number + 1) * FILE])
+        assert findings_of(both(store, tmp_path))
+    finally:
+        for path, data in zip(paths, before, strict=True):
+            path.write_bytes(data)

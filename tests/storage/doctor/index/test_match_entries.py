@@ -1,0 +1,287 @@
+"""The entries of an index file beside those that its log leads to, against loops, and beside the image of a rebuild."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+from storage.doctor.index.index_image import IndexStretch, rebuilt_stretch
+from storage.doctor.index.match_entries import NO_KEY, NO_TIME, REPEATED, MatchedFile, first_true_time
+from storage.doctor.log.scanned_log import ScannedLog
+from storage.index.index_copy import IndexCopy, IndexCounts
+
+SLOTS = 7
+T0 = 1_700_000_000_000
+Entry = tuple[int, int, int, int]
+
+
+class Keyed(NamedTuple):
+    """A record of the log and the hashes that it leads to; the last one may be its tag's."""
+
+    offset: int
+    timestamp: int
+    hashes: tuple[int, ...]
+    tagged: bool = False
+
+
+class HeldBlock(NamedTuple):
+    """A block of keys in memory."""
+
+    first: int
+    end: int
+    entries: int
+    held: dict[str, Any]
+
+    def columns(self) -> dict[str, Any]:
+        return self.held
+
+
+class HeldLog(ScannedLog, frozen=True, dict=True, kw_only=True):
+    """A log whose keys are in memory."""
+
+    held: tuple[HeldBlock, ...]
+
+    @property
+    def blocks(self) -> tuple[HeldBlock, ...]:
+        return self.held
+
+
+def log_of(blocks: Sequence[Sequence[Keyed]]) -> HeldLog:
+    held = [
+        HeldBlock(
+            block[0].offset,
+            block[-1].offset + 1,
+            sum(len(record.hashes) for record in block),
+            {
+                "offsets": np.array([record.offset - block[0].offset for record in block], np.uint32),
+                "timestamps": np.array([record.timestamp for record in block], np.int64),
+                "counts": np.array([len(record.hashes) for record in block], np.uint16),
+                "hashes": np.array([key_hash for record in block for key_hash in record.hashes], np.int32),
+                "tagged": np.array([record.tagged for record in block], np.uint8),
+            },
+        )
+        for block in blocks
+    ]
+    return HeldLog(
+        minimum=0,
+        end=1 << 62,
+        lost=(),
+        segment_size=1 << 30,
+        is_live=False,
+        may_lag=False,
+        segments=(),
+        held=tuple(held),
+    )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("index") / "20260101000000000"
+
+
+def matched(path: Path, entries: Sequence[Entry], blocks: Sequence[Sequence[Keyed]]) -> MatchedFile:
+    """A file of these entries, whatever its slots and header say, held against the log."""
+    fields = [(0, 0, 0, 0), *entries]
+    content = b"".join(
+        oracles.packed(value, size) for entry in fields for value, size in zip(entry, (4, 8, 4, 4), strict=True)
+    )
+    path.write_bytes(bytes(44) + content)
+    return MatchedFile(IndexCopy(path), IndexCounts(1, len(entries) + 1, len(entries)), log_of(blocks))
+
+
+def seconds(timestamp: int, begin: int) -> int:
+    return min(max((timestamp - begin) // 1000, 0), 2**31 - 1) if begin > 0 else 0
+
+
+def flat(blocks: Sequence[Sequence[Keyed]]) -> list[tuple[Keyed, int, int]]:
+    """Each entry that the log leads to: its record, its hash, and the rank of the record's first one."""
+    found: list[tuple[Keyed, int, int]] = []
+    for record in (record for block in blocks for record in block):
+        rank = len(found)
+        found += [(record, key_hash, rank) for key_hash in record.hashes]
+    return found
+
+
+@st.composite
+def logs(draw: st.DrawFn, *, repeated: bool = False) -> list[list[Keyed]]:
+    """Blocks of records in the order of the log; without `repeated` a record leads to each hash once."""
+    offset, blocks = draw(st.integers(0, 2**40)), []
+    for _ in range(draw(st.integers(1, 3))):
+        block = []
+        for _ in range(draw(st.integers(1, 4))):
+            hashes = draw(
+                st.lists(st.integers(0, 9), min_size=1, max_size=draw(st.sampled_from([4, 10])), unique=not repeated)
+            )
+            time = draw(st.integers(-3, 5) | st.integers(T0, T0 + 10**7))
+            block.append(Keyed(offset, time, tuple(hashes), draw(st.booleans())))
+            offset += draw(st.integers(1, 5))
+        blocks.append(block)
+        offset += draw(st.integers(0, 20))
+    return blocks
+
+
+class TestMatchedFile:
+    @settings(max_examples=150)
+    @given(logs(repeated=True), st.data())
+    def test_the_entries_that_a_broker_puts_have_their_ranks(
+        self, path: Path, blocks: list[list[Keyed]], data: st.DataObject
+    ) -> None:
+        """Wherever a file begins and ends, be it among the keys of a record, and whatever keys that names twice."""
+        everything = flat(blocks)
+        start = data.draw(st.integers(0, len(everything) - 1))
+        stop = data.draw(st.integers(start + 1, len(everything)))
+        begin = everything[start][0].timestamp
+        entries = [
+            (key_hash, record.offset, seconds(record.timestamp, begin), 0)
+            for record, key_hash, _ in everything[start:stop]
+        ]
+        found = matched(path, entries, blocks)
+        ranks = found.ranks[1:].tolist()
+        whole = [key_hash for record, key_hash, rank in everything if record is everything[start][0]]
+        is_told = stop >= everything[start][2] + len(whole)  # the record's last key is in the file
+        if is_told:
+            assert ranks == list(range(start, stop))
+        assert [everything[rank][:2] for rank in ranks] == [entry[:2] for entry in everything[start:stop]]
+        assert len(set(ranks)) == len(ranks) == found.matches
+        assert not set(found.unseen["rank"].tolist()) & set(ranks)
+        assert found.wrong_times(begin).size == 0
+        times = [record.timestamp for record, _, _ in everything[start:stop]]
+        assert found.timestamps[1:].tolist() == times
+        assert found.time_span() == (min((time for time in times if time > 0), default=max(times)), max(times))
+        tags = [rank for rank in ranks if everything[rank][0].tagged and is_last_of_record(everything, rank)]
+        assert found.tags == [*tags[:1], *tags[-1:]]
+
+    @settings(max_examples=200)
+    @given(logs(), st.data())
+    def test_any_entries_are_matched_as_a_loop_does(
+        self, path: Path, blocks: list[list[Keyed]], data: st.DataObject
+    ) -> None:
+        everything = flat(blocks)
+        begin = data.draw(st.sampled_from([0, T0, T0 + 5000]))
+        near = st.integers(everything[0][0].offset - 2, everything[-1][0].offset + 3)
+        near |= st.sampled_from([-(2**63), -1, 2**63 - 1])
+        right = st.sampled_from(everything).map(lambda entry: (entry[1], entry[0].offset))
+        drawn = data.draw(st.lists(right | st.tuples(st.integers(-2, 9), near), min_size=1, max_size=15))
+        times = {record.offset: record.timestamp for record, _, _ in everything}
+        entries = [
+            (key_hash, offset, seconds(times.get(offset, T0), begin) + data.draw(st.sampled_from([0, 0, 0, 1])), 0)
+            for key_hash, offset in drawn
+        ]
+        found, expected = matched(path, entries, blocks), match_by_loop(entries, blocks, begin)
+        assert found.ranks[1:].tolist() == expected["ranks"]
+        assert found.timestamps[1:].tolist() == expected["times"]
+        assert found.wrong_times(begin).tolist() == expected["late"]
+        assert (found.matches, found.rank_span()) == (expected["matches"], expected["span"])
+        known = [rank for rank in expected["ranks"] if rank >= 0]
+        assert found.is_ordered == (known == sorted(known))
+
+    @pytest.mark.parametrize(
+        ("keys", "entries", "ranks"),
+        [
+            ("aab", "ab", [1, 2]),
+            ("aab", "b", [2]),
+            ("aba", "a", [2]),
+            ("aba", "ba", [1, 2]),
+            ("abt", "ab", [0, 1]),  # an older broker's, without the tag's
+            ("abt", "bt", [1, 2]),
+        ],
+    )
+    def test_a_file_that_begins_among_the_keys_of_a_record_has_the_last_of_them(
+        self, path: Path, keys: str, entries: str, ranks: list[int]
+    ) -> None:
+        block = [Keyed(0, T0, tuple(map(ord, keys))), Keyed(50, T0, (1,))]
+        file = [(ord(key), 0, 0, 0) for key in entries] + [(1, 50, 0, 0)]
+        assert matched(path, file, [block]).ranks[1:].tolist() == [*ranks, 3]
+
+    def test_entries_of_a_record_with_many_keys(self, path: Path) -> None:
+        count = 20_000
+        record = Keyed(0, T0, tuple(range(count)))
+        backwards = [(count - 1 - number, 0, 0, 0) for number in range(count)]
+        for others, code in (([(-5, 0, 0, 0)] * count, NO_KEY), ([(7, 0, 0, 0)] * count, REPEATED)):
+            ranks = matched(path, backwards + others, [[record]]).ranks[1:].tolist()
+            assert ranks == [*reversed(range(count)), *[code] * count]
+
+
+def is_last_of_record(everything: list[tuple[Keyed, int, int]], rank: int) -> bool:
+    return rank + 1 == len(everything) or everything[rank + 1][0] is not everything[rank][0]
+
+
+def match_by_loop(entries: Sequence[Entry], blocks: Sequence[Sequence[Keyed]], begin: int) -> dict[str, Any]:
+    """Match, by physical offset and then in order, each entry with the first free one that it can be."""
+    records = {record.offset: (record, rank) for record, _, rank in flat(blocks)}
+    taken: set[int] = set()
+    ranks, times = [-1] * len(entries), [NO_TIME] * len(entries)
+    late = []
+    for number, (key_hash, offset, difference, _) in sorted(enumerate(entries, 1), key=lambda item: item[1][1]):
+        if offset not in records:
+            continue
+        record, rank = records[offset]
+        if key_hash not in record.hashes:
+            ranks[number - 1] = NO_KEY
+            continue
+        place = rank + record.hashes.index(key_hash)
+        ranks[number - 1] = REPEATED if place in taken else place
+        taken.add(place)
+        times[number - 1] = record.timestamp
+        if number > 1 and difference != seconds(record.timestamp, begin):
+            late.append(number)
+    return {
+        "ranks": ranks, "late": sorted(late), "times": times, "matches": len(taken),
+        "span": (min(taken, default=-1), max(taken, default=-1)),
+    }  # fmt: skip
+
+
+@given(st.lists(st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=6))
+def test_a_compacted_file_begins_with_the_first_true_time(times: list[int]) -> None:
+    assert first_true_time(np.array(times)) == min((time for time in times if time > 0), default=max(times))
+
+
+class TestRebuiltStretch:
+    @settings(max_examples=150)
+    @given(
+        logs(repeated=True), st.booleans(), st.none() | st.tuples(st.integers(0, 2 * T0), st.integers(0, 99)), st.data()
+    )
+    def test_a_file_of_any_stretch_is_known_and_with_another_byte_it_is_not(
+        self, path: Path, blocks: list[list[Keyed]], tags: bool, previous: tuple[int, int] | None, data: st.DataObject
+    ) -> None:
+        """It is known where the file has the last key of its first record; that may have more in the file before."""
+        named = [
+            [record._replace(hashes=tuple(map(named_hash, record.hashes))) for record in block] for block in blocks
+        ]
+        everything = flat(blocks)
+        put = [
+            rank for rank, (record, _, _) in enumerate(everything)
+            if tags or not (record.tagged and is_last_of_record(everything, rank))
+        ]  # fmt: skip
+        if not put:
+            return
+        start = data.draw(st.integers(0, len(put) - 1))
+        stop = data.draw(st.integers(start + 1, len(put)))
+        image = oracles.IndexImage(SLOTS, stop - start + 1 + data.draw(st.integers(0, 2)))
+        if previous is not None:
+            image.begin_timestamp, image.begin_physical_offset = previous
+        for rank in put[start:stop]:
+            record, key_hash, _ = everything[rank]
+            image.put(f"T#{key_hash}", record.offset, record.timestamp)
+        path.write_bytes(image.to_bytes())
+        stretch = rebuilt_stretch(IndexCopy(path), SLOTS, previous, log_of(named))
+        chosen, first_record = put[start:stop], everything[put[start]][0]
+        # A tag whose hash is that of a key makes two stretches of one image.
+        is_single = tags or not first_record.tagged or first_record.hashes[-1] not in first_record.hashes[:-1]
+        if is_single and (stop == len(put) or everything[put[stop]][0] is not first_record):
+            offsets = [everything[rank][0].offset for rank in (chosen[0], chosen[-1])]
+            has_tags = any(everything[r][0].tagged and is_last_of_record(everything, r) for r in chosen)
+            assert stretch == IndexStretch([chosen[0], chosen[-1]], offsets, has_tags)
+        content = bytearray(path.read_bytes())
+        content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        path.write_bytes(content)
+        assert rebuilt_stretch(IndexCopy(path), SLOTS, previous, log_of(named)) is None
+
+
+def named_hash(number: int) -> int:
+    return oracles.index_hash(f"T#{number}")
