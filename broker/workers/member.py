@@ -81,6 +81,10 @@ class CopiedRegistry(ClientRegistry):
         """Whether any consumer group has a member, on any worker."""
         return bool(self._copies)
 
+    def consumer_groups(self) -> list[str]:
+        """The names of the groups that worker 0 announced."""
+        return list(self._copies)
+
     def consumer_group(self, name: str) -> ConsumerGroup | None:
         """The group as worker 0 announced it, None when it has no member."""
         return self._copies.get(name)

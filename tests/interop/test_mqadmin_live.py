@@ -164,6 +164,18 @@ def test_clients_that_are_connected_are_shown_as_the_broker_shows_them(both: Bot
     both.client.end("official", "ours")
 
 
+def test_a_group_that_consumes_here_alone_is_listed_with_its_progress(both: Both) -> None:
+    both.client.consume(both.ours, {"here": Subscription("push", "CG_HERE", "TopicTest", "TagA")})
+    wait_until(lambda: ("TopicTest", 3) in both.client.look("here").queues, "the queues are given to the consumer")
+    assert re.search(r"(?m)^CG_HERE +1 ", both.at_ours("consumerProgress"))
+    assert "CG_HERE" not in both.at_official("consumerProgress")
+    wait_until(
+        lambda: re.search(r"(?m)^TopicTest +CG_HERE ", both.at_ours("brokerConsumeStats -b {broker}")) is not None,
+        "the group has committed how far it is",
+    )
+    both.client.end("here")
+
+
 def without_rate(printed: str) -> str:
     """The text without how fast a group consumed lately, from the one or the other."""
     return re.sub(r"Consume TPS: \d+\.\d+", "Consume TPS", printed)

@@ -259,6 +259,11 @@ class ClientRegistry:
         with self._lock:
             return any(group.members for group in self._consumers.values())
 
+    def consumer_groups(self) -> list[str]:
+        """The names of the consumer groups with a member."""
+        with self._lock:
+            return [name for name, group in self._consumers.items() if group.members]
+
     def consumer_group(self, name: str) -> ConsumerGroup | None:
         """The group with its live members, None when it has none."""
         with self._lock:
@@ -316,9 +321,7 @@ class ClientRegistry:
 
     def groups_subscribed_to(self, topic: str) -> Iterable[str]:
         """The consumer groups with a live member that subscribe to a topic."""
-        with self._lock:
-            names = list(self._consumers)
-        return [name for name in names if self.subscription(name, topic) is not None]
+        return [name for name in self.consumer_groups() if self.subscription(name, topic) is not None]
 
     # ------------------------------------------------------------------ under the lock
 

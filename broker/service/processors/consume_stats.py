@@ -101,9 +101,12 @@ class ConsumeStatsProcessor:
 
     @handles(RequestCode.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader)
     def get_all_consume_stats(self, header: GetConsumeStatsInBrokerHeader, request: Request) -> Lookup[Response]:
-        """The progress of every group, topic by topic; if the request says so, only in ordered topics."""
+        """The progress of every group, topic by topic; if the request says so, only in ordered topics.
+
+        The groups are those of the store and those that consume here.
+        """
         self._store.config.refuse_unknown(GROUPS)
-        groups_by_name = sorted(self._store.config.subscription_groups)
+        groups_by_name = sorted({*self._store.config.subscription_groups, *self._service.clients.consumer_groups()})
         topics = {group: self._service.offsets.topics_of(group) for group in groups_by_name}
         yield from self._store.queues.listed()
         yield from leave_to_a_thread(sum(self._count(topic) for names in topics.values() for topic in names))

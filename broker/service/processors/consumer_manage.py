@@ -109,16 +109,21 @@ class ConsumerManageProcessor:
 
     @handles(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GetAllSubscriptionGroupRequestHeader)
     def get_all_groups(self, header: GetAllSubscriptionGroupRequestHeader) -> Lookup[Response]:
-        """The configuration of all groups, in pages for clients that ask for pages."""
+        """The configuration of all groups, in pages for clients that ask for pages.
+
+        Groups that consume here and are not in the store have what a broker would make them with.
+        """
         config = self._store.config
         config.refuse_unknown(GROUPS)
-        names, version = sorted(config.subscription_groups), config.subscription_groups_version
+        yield from leave_to_a_thread(len(config.subscription_groups) + len(self._clients))
+        live = {name: made for name in self._clients.consumer_groups() if (made := new_group(name)) is not None}
+        groups = live | config.subscription_groups
+        names, version = sorted(groups), config.subscription_groups_version
         page = page_of(names, header.group_seq, header.max_group_num, header.data_version, version)
-        yield from leave_to_a_thread(len(page))
         body = {
             "dataVersion": version,
             "forbiddenTable": {name: config.forbidden[name] for name in page if name in config.forbidden},
-            "subscriptionGroupTable": {name: config.subscription_groups[name] for name in page},
+            "subscriptionGroupTable": {name: groups[name] for name in page},
         }
         return Response(ext_fields={"totalGroupNum": str(len(names))}, body=encode_json(body))
 

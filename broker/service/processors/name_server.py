@@ -22,6 +22,7 @@ from protocol.headers import (
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
 )
+from protocol.system_topics import RETRY_PREFIX
 from storage.files.waiting import Lookup
 from storage.store.topic_catalog import READ_ONLY_PERM, topic_names
 
@@ -149,10 +150,13 @@ class NameServerProcessor:
         )
 
     def _all_topics(self, services: Iterable[BrokerService]) -> Lookup[list[str]]:
-        stores = [service.store for service in services]
+        """The topics of the stores, and retry topics of the groups that consume here: tools find groups by these."""
+        services = list(services)
         yield from self._brokers.listed()
-        yield from leave_to_a_thread(sum(len(store.config.topics) for store in stores))
-        return sorted({name for store in stores for name in topic_names(store)})
+        yield from leave_to_a_thread(sum(len(each.store.config.topics) + len(each.clients) for each in services))
+        names = {name for each in services for name in topic_names(each.store)}
+        names.update(RETRY_PREFIX + group for each in services for group in each.clients.consumer_groups())
+        return sorted(names)
 
     def _topics_with(self, mask: int, value: int) -> list[str]:
         return sorted(

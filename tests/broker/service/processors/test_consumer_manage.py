@@ -262,6 +262,18 @@ def test_an_offset_in_a_queue_that_is_nowhere_is_refused(topic: str, queue_id: i
     assert commit(g1, "G", topic, queue_id, 1) == 17
 
 
+def test_groups_that_consume_here_are_listed_as_a_broker_would_make_them(g1: Asker) -> None:
+    before = g1.value(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)["subscriptionGroupTable"]
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("New"), consumer("CG_SQL")))
+    listed = g1.value(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)["subscriptionGroupTable"]
+    assert listed == before | {"New": before["CG_SQL"] | {"groupName": "New"}}
+    statistics = g1.value(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"})["consumeStatsList"]
+    assert {name for groups in statistics for name in groups} == {*listed}
+    assert "%RETRY%New" in g1.value(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)["topicList"]
+    g1.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": "New"})
+    assert g1.value(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)["subscriptionGroupTable"] == before
+
+
 def test_all_offsets_are_told_by_topic_and_group_those_of_live_groups_included(g1: Asker) -> None:
     g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("New")))
     commit(g1, "New", "TopicTx", 3, 2)
