@@ -9,6 +9,7 @@ import errno
 import hashlib
 import mmap
 import os
+import stat
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -48,7 +49,7 @@ def open_read_only(path: Path) -> int:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise StoreError(path, what=f"cannot be opened: {os.strerror(error.errno or errno.EIO)}") from error
-    if not os.path.isfile(f"/proc/self/fd/{descriptor}") and not os.path.isfile(path):
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise StoreError(path, what="is not a regular file")
     return descriptor

@@ -161,7 +161,7 @@ static int guard_map(const void *start, size_t length)
             return n;
         }
     }
-    errno = ENOSPC;
+    errno = EMFILE;
     return -1;
 }
 

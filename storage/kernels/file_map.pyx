@@ -46,7 +46,7 @@ cdef class FileMap:
         self.start, self.size, self.page = <const uint8_t *>start, size, sysconf(_SC_PAGESIZE)
         self.number = guard_map(start, size)
         if self.number < 0:
-            raise OSError(errno, "cannot be guarded")
+            raise OSError(errno, "cannot be guarded: as many files as can be are read through maps at this moment")
         madvise(start, size, MADV_SEQUENTIAL)  # so that letting pages go does not make them look as if in demand
         self.populate(0, 1)
 

@@ -56,10 +56,11 @@ OFFSETS_OF_TIER: Final = (
 """Why an offset message id leads to no message of a tier."""
 
 NOTHING_SEARCHED = Found()
-MOST_STRAYS = 16
+MOST_STRAYS: Final = 16
+"""Most index entries without a record that one query examines; the next query examines further ones."""
+
 MOST_PLACES: Final = 3
 """Places of damage that an answer names."""
-"""Most index entries without a record that one query examines; the next query examines further ones."""
 
 
 class QueryAnswer(msgspec.Struct, gc=False):

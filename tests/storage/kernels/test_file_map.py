@@ -1,5 +1,6 @@
 """Maps whose files are cut while somebody looks at them."""
 
+import errno
 import mmap
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import storage.kernels
+from storage.files.mapped_file import lacks_means
 from storage.kernels.file_map import FileMap
 from storage.kernels.records import crc32
 from storage.kernels.region import Region
@@ -166,8 +168,10 @@ def test_a_map_made_while_the_handler_looks_is_not_taken_for_another(tmp_path: P
 
 def test_more_maps_than_can_be_guarded_are_refused_and_room_comes_back(descriptor: int) -> None:
     held: list[FileMap] = []
-    with pytest.raises(OSError, match="cannot be guarded"):
+    with pytest.raises(OSError, match="cannot be guarded: as many files as can be") as refused:
         held.extend(FileMap(descriptor, SIZE) for _ in range(GUARDED + 1))
+    assert lacks_means(refused.value)
+    assert refused.value.errno == errno.EMFILE
     held.clear()
     assert bytes(FileMap(descriptor, SIZE)) == DATA
 
@@ -181,6 +185,7 @@ def test_what_cannot_be_mapped_is_refused(descriptor: int) -> None:
 
 SENT = """
 import os, signal, sys
+from storage.files.mapped_file import lacks_means
 from storage.kernels.file_map import FileMap
 from storage.kernels.records import crc32
 path, act = sys.argv[1:]
@@ -205,6 +210,7 @@ def test_maps_stay_guarded_behind_a_signal_that_was_sent(path: Path, act: str, h
 OTHERS = """
 import faulthandler, mmap, os, signal, sys
 from storage.kernels import file_map
+from storage.files.mapped_file import lacks_means
 from storage.kernels.file_map import FileMap
 from storage.kernels.records import crc32
 path, act = sys.argv[1:]
