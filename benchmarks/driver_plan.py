@@ -220,7 +220,11 @@ def plan_rebuild(source: StoreSource, work: WorkDirectory, root: Path, queues: i
     job = Rebuild(request, source, work, cast("Any", None), MadeUp(work, sent))
     job._zone = None
     rebuilt = Rebuilt(
-        scans, log_end, IndexShapeWanted(DEFAULT_SLOTS, DEFAULT_ENTRIES, tags=True), KeptIndex((), None, None, ())
+        scans,
+        log_end,
+        IndexShapeWanted(DEFAULT_SLOTS, DEFAULT_ENTRIES, tags=True),
+        KeptIndex((), None, None, ()),
+        options,
     )
     index_tasks = job._index_tasks(rebuilt)
     queue_tasks = job._queue_tasks(rebuilt)

@@ -6,6 +6,7 @@ import click
 
 from spark_jobs.commands.command_options import (
     COUNT,
+    DIRECTORY,
     dry_run_option,
     fresh_option,
     job_options,
@@ -31,6 +32,16 @@ def check(options: JobOptions) -> None:
     is_flag=True,
     help="Give sound segments a second name and do not copy them; never the last one. A broker on the new store then "
     "has them in common with STORE: start none on STORE any more.",
+)
+@click.option(
+    "--fill-from",
+    "fill_from",
+    multiple=True,
+    type=DIRECTORY,
+    metavar="COPY",
+    help="The store of a slave or an older copy, from which holes of the log are filled, where it fits: what is beside "
+    "a hole is the same in COPY, byte for byte, and all messages in it are sound. Repeatable; the first that fits "
+    "counts. COPY is only read.",
 )
 @click.option(
     "--segment-size",

@@ -38,12 +38,16 @@ from storage.layout.store_layout import INDEX
 
 @dataclass
 class Rebuilt:
-    """What a job built, before it is published: summaries of segments, index files and bundles of queues, in order."""
+    """What a job built, before it is published: summaries of segments, index files and bundles of queues, in order.
+
+    `options` are those of the scan.
+    """
 
     segments: list[ScanSummary]
     log_end: LogEnd
     shape: IndexShapeWanted
     kept: KeptIndex
+    options: ScanOptions
     index_files: list[BuiltIndexFile] = field(default_factory=list)
     queues: list[BuiltQueues] = field(default_factory=list)
     queue_plan: QueuePlan | None = None
@@ -90,7 +94,7 @@ class Rebuild:
         segments = self._exchange.scan(source, options)
         self._work.enter(PLACE)
         log_end = find_log_end(segments, probed.recovery_start if request.is_for_store else None)
-        return Rebuilt(segments, log_end, shape, kept)
+        return Rebuilt(segments, log_end, shape, kept, options)
 
     def _keep(self, probed: Probed, shape: IndexShapeWanted) -> KeptIndex:
         """Choose the index files that stay; with --from-offset, all that end below that offset."""

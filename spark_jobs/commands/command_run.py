@@ -278,6 +278,7 @@ def check_places(options: JobOptions) -> None:
     is_sent = "out_storage" in options and has_scheme(target)
     builds = "drop_backup" in options
     places = () if is_remote else (store, *options.get("commit_log_directories", ()))
+    places += tuple(copy for copy in options.get("fill_from", ()) if not is_url(copy))
     stores = [Path(place) for place in places]
     out, work = (Path(options[name]) if options.get(name) else None for name in ("out", "work"))
     if is_sent:

@@ -23,6 +23,8 @@ from spark_jobs.compact.compact import Compact
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.convert.convert import Convert, check_source, check_stopped, has_ledger
 from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.convert.foresee import foresee
+from spark_jobs.convert.log_copies import copies_identity
 from spark_jobs.convert.mend import Mend
 from spark_jobs.convert.new_log import NewLog, settled_request
 from spark_jobs.convert.rescue_request import RescueRequest
@@ -108,7 +110,7 @@ def run_convert(request: ConvertRequest, progress: JobProgress, ahead: LocalEngi
 
 def run_rescue(request: RescueRequest, progress: JobProgress, ahead: LocalEngine | None = None) -> StoreReport:
     """Make a whole store of a damaged one, as :func:`run_convert`; one of DLedger's is converted."""
-    return _run_new_store("rescue", request, progress, ahead, _rescued, _check_rescued)
+    return _run_new_store("rescue", request, progress, ahead, _rescued, partial(_check_rescued, request))
 
 
 def _run_new_store(
@@ -157,11 +159,18 @@ def _rescued(
 
 
 def plan_job(command: str, request: BuildRequest) -> JobPlan:
-    """Plan a job as it would run now, and change nothing; raises what the job raises before it starts."""
+    """Plan a job as it would run now, and change nothing; raises what the job raises before it starts.
+
+    The log is read for a rescue alone, whose losses are part of its plan.
+    """
     with opened_source(request.store, request.commit_log_directories, request.storage) as source:
         if isinstance(request, RescueRequest):
-            _check_rescued(source)
-        elif isinstance(request, ConvertRequest):
+            _check_rescued(request, source)
+            plan = make_plan(command, request, source)
+            if not has_ledger(source):
+                plan.outlook = foresee(request, source)
+            return plan
+        if isinstance(request, ConvertRequest):
             _check_converted(source)
         elif isinstance(request, RebuildRequest) and request.queues:
             _check_rocksdb(request, source)
@@ -174,8 +183,13 @@ def _check_converted(source: StoreSource) -> None:
     check_rocksdb(source.layout)
 
 
-def _check_rescued(source: StoreSource) -> None:
+def _check_rescued(request: RescueRequest, source: StoreSource) -> None:
     """Raise a RocketLensError for a store that cannot be rescued, with the command that can do something."""
+    if has_ledger(source) and request.fill_from:
+        raise ConfigError(
+            f"{source.layout.root} is a store of DLedger's, of which a rescue makes a plain one: do without "
+            "--fill-from, or rescue the store of another member of its group"
+        )
     check_stopped(source)
     check_rocksdb(source.layout)
 
@@ -266,6 +280,8 @@ def _run(
         if isinstance(request, RescueRequest) and left is None:  # what a killed run has made takes no more room
             refuse_without_room(plan)
         identity = {"command": command, "request": request.identity(), "source": source.identity()}
+        if isinstance(request, RescueRequest):
+            identity |= copies_identity(request)
         shared = request.works_elsewhere
         opened = WorkDirectory.open(base, identity, fresh=request.fresh, shared=shared)
         with contextlib.closing(opened) as work, work.named_errors():

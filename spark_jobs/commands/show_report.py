@@ -203,6 +203,7 @@ def _mended(details: MendDetails | None) -> Iterator[str]:
         f"log: {counted(details.segments, 'segment')} of {bytes_text(details.segment_size)}{linked}; fillers in "
         f"{counted(details.filled_places, 'place')}, {bytes_text(details.filled_bytes)}, which no consumer gets"
     )
+    yield from details.fillings.sentences()
     yield from details.losses.sentences()
 
 

@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("convert", "convert_request", "mend", "new_log", "rescue_request")
+DOOR: Final = ("convert", "convert_request", "foresee", "log_copies", "mend", "new_log", "rescue_request")

@@ -1,6 +1,7 @@
 """Make a log of a damaged one over which every broker's recovery walks, up to a finished `commitlog/`.
 
     scan      what a rebuild reads of the log says which ranges hold no sound record
+    fill      some of these are filled from copies (:mod:`spark_jobs.convert.fill_holes`)
     mend      one task a segment: a copy with fillers in these ranges, at the old physical offsets
     relate    timers that point to lost messages point nowhere
 
@@ -9,14 +10,14 @@ Nothing is moved: offsets in queues, in ids of messages and in the checkpoint st
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from protocol.errors import StoreError
 from spark_jobs.build.moved_log import MovedLog
-from spark_jobs.build.place_queues import log_extent
 from spark_jobs.build.rebuild import Rebuilt
+from spark_jobs.convert.fill_holes import HoleFilling
+from spark_jobs.convert.fillings import Fillings
+from spark_jobs.convert.log_gaps import Gaps, find_gaps
 from spark_jobs.convert.losses import Losses, find_losses
 from spark_jobs.convert.mend_segment import PHASE, MendedSegment, MendTask, mend_segment
 from spark_jobs.convert.new_log import MendDetails, NewLog
@@ -30,17 +31,7 @@ from spark_jobs.scan.scan_log import total
 from spark_jobs.scan.segment_walk import WalkSummary
 from spark_jobs.scan.source import StoreSource
 from storage.amounts import counted
-from storage.build.existing_queue import ReadableLog
 from storage.layout.store_layout import COMMIT_LOG
-from storage.log.segment_list import segment_size
-
-
-class Gaps(NamedTuple):
-    """What of a log can be read, and the size of its segments; by base offset where damage is that was not listed."""
-
-    log: ReadableLog
-    size: int
-    unlisted: dict[int, int]
 
 
 class Mend:
@@ -55,8 +46,9 @@ class Mend:
         self._log = work.staged / COMMIT_LOG
 
     def run(self, rebuilt: Rebuilt, rebuild: RescueRequest) -> NewLog:
-        """Write the log; `rebuild` is the request by which it was read."""
-        gaps = find_gaps(self._request, self._source, rebuilt)
+        """Write the log; `rebuild` is the request by which it was read. `rebuilt` gets what copies fill."""
+        fillings = self._fill(rebuilt)
+        gaps = find_gaps(self._request, self._source, rebuilt.segments, rebuilt.log_end)
         losses = find_losses(self._source.layout.root, gaps.log)
         for sentence in losses.sentences():
             self._progress.note(sentence)
@@ -67,7 +59,7 @@ class Mend:
         for task, done in zip(tasks, made, strict=True):
             take_made(task.work, done, task.out)
         moved = MovedLog((), gaps.log)
-        details = _details(gaps, losses, made, self._move_timers(moved))
+        details = _details(gaps, losses, fillings, made, self._move_timers(moved))
         return NewLog(
             segments=rebuilt.segments,
             log_end=rebuilt.log_end,
@@ -79,13 +71,24 @@ class Mend:
             notes=list(_notes(details)),
         )
 
+    def _fill(self, rebuilt: Rebuilt) -> Fillings:
+        """Fill holes from copies, if any are given."""
+        if not self._request.fill_from:
+            return Fillings()
+        filling = HoleFilling(self._request, self._source, self._work, self._run, self._progress)
+        fillings = filling.look(rebuilt)
+        for sentence in fillings.sentences():
+            self._progress.note(sentence)
+        self._source = filling.fill(rebuilt)
+        return fillings
+
     def _tasks(self, gaps: Gaps, summaries: Sequence[WalkSummary]) -> Iterator[MendTask]:
         """A task for each segment up to the one in which the log ends, also for those that are missing."""
         log, size = gaps.log, gaps.size
         places = {place.base_offset: place for place in self._source.segments}
         by_base = {summary["base"]: summary for summary in summaries}
         earlier, modified = _first_timestamp(summaries), 0
-        last = _base_of(log.end, log.minimum, size)
+        last = gaps.base_of(max(log.end - 1, log.minimum))
         for base in range(log.minimum, last + 1, size):
             place = places.get(base)
             modified = os.stat(place.path).st_mtime_ns if place is not None else modified
@@ -132,43 +135,14 @@ class Mend:
         return changes
 
 
-def find_gaps(request: RescueRequest, source: StoreSource, rebuilt: Rebuilt) -> Gaps:
-    """What of a log that was read is damaged or missing; raises StoreError where segments are of no one size."""
-    end = rebuilt.log_end
-    log = log_extent(source.segments[0].base_offset, end.end, end.damages)
-    size = request.segment_size or segment_size([(place.base_offset, place.size) for place in source.segments])
-    for place in source.segments:
-        if place.base_offset < log.end and (place.base_offset - log.minimum) % size:
-            raise StoreError(
-                place.path,
-                what=f"does not start a whole number of segments of {size} bytes behind the first: no broker starts "
-                "on such a log. If a segment has another size, say it with --segment-size",
-            )
-    unlisted = {
-        summary["base"]: max(_behind(summary), summary["base"])
-        for summary in rebuilt.segments
-        if summary["more_breaks"] and summary["base"] < log.end
-    }
-    return Gaps(log, size, unlisted)
-
-
-def _behind(summary: WalkSummary) -> int:
-    """The physical offset behind the last break of a segment that is listed."""
-    _, following, _, _ = summary["breaks"][-1]
-    return following
-
-
-def _base_of(end: int, minimum: int, size: int) -> int:
-    """Where the segment starts in which a log ends."""
-    return minimum + max(end - 1 - minimum, 0) // size * size
-
-
 def _first_timestamp(summaries: Sequence[WalkSummary]) -> int:
     """A store time for fillers in front of all records."""
     return next((summary["last_timestamp"] for summary in summaries if summary["last_timestamp"]), 1)
 
 
-def _details(gaps: Gaps, losses: Losses, made: Sequence[MendedSegment], timers: Sequence[Related]) -> MendDetails:
+def _details(
+    gaps: Gaps, losses: Losses, fillings: Fillings, made: Sequence[MendedSegment], timers: Sequence[Related]
+) -> MendDetails:
     return MendDetails(
         segments=len(made),
         segment_size=gaps.size,
@@ -178,6 +152,7 @@ def _details(gaps: Gaps, losses: Losses, made: Sequence[MendedSegment], timers: 
         filled_places=total(made, "places"),
         unfilled=[offset for done in made for offset in done["left"]],
         losses=losses,
+        fillings=fillings,
         timers=total(timers, "found"),
         lost_timers=total(timers, "lost"),
     )

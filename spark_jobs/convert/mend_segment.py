@@ -9,13 +9,13 @@ import os
 import stat
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, is_made, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
-from storage.files.kept_files import copy_kept, first_data, link_kept
+from storage.files.kept_files import copy_kept, copy_range, first_data, link_kept
 from storage.files.mapped_file import MappedFile
 from storage.files.own_directories import HeldDirectory, new_file
 from storage.kernels.records import MINIMUM_SIZE, store_timestamp
@@ -29,12 +29,22 @@ _HEAD_BYTES: Final = MINIMUM_SIZE + 24
 """As much of a record as its store time lies in, whatever addresses it has."""
 
 
+class TakenRange(NamedTuple):
+    """Physical offsets [start, stop) whose bytes lie in a file of ours, the first byte of which is that of `base`."""
+
+    start: int
+    stop: int
+    path: str
+    base: int
+
+
 class MendTask(msgspec.Struct, frozen=True):
     """The segment to read, `path` empty for one that is missing, and the one to write, `out` in the end.
 
-    `fills` are the ranges of physical offsets without a sound record, `end` is the physical offset behind which nothing
-    is to be left; from `unlisted` on there is damage besides (-1: none). `earlier` is the store time (ms) of a record
-    in front of the segment. `modified_ns` is when the old file was written last. `links`: give it a second name.
+    `fills` are the ranges of physical offsets without a sound record, `taken` those whose bytes are there, `end` is the
+    physical offset behind which nothing is to be left; from `unlisted` on there is damage besides (-1: none). `earlier`
+    is the store time (ms) of a record in front of the segment. `modified_ns` is when the old file was written last.
+    `links`: give it a second name.
     """
 
     work: str
@@ -48,11 +58,13 @@ class MendTask(msgspec.Struct, frozen=True):
     earlier: int
     modified_ns: int
     links: bool
+    taken: tuple[TakenRange, ...] = ()
+    phase: str = PHASE
 
     @property
     def name(self) -> str:
         """The task's name."""
-        return f"{PHASE}-{self.base_offset:020d}"
+        return f"{self.phase}-{self.base_offset:020d}"
 
     @property
     def boundary(self) -> int:
@@ -82,6 +94,8 @@ def _mend(task: MendTask, attempt: Attempt, notify: Notify) -> MendedSegment:
         try:
             os.ftruncate(descriptor, task.size)
             _clear(descriptor, task.end - task.base_offset, task.size)
+            for taken in task.taken:
+                _take(task, descriptor, taken)
             for start, stop in task.fills:
                 _fill(task, descriptor, start, stop, done)
             if task.unlisted >= 0:
@@ -109,6 +123,16 @@ def _bring(task: MendTask, target: Path) -> bool:
         copy_kept(directory, path.name, target)
     os.chmod(target, stat.S_IMODE(os.lstat(target).st_mode) | stat.S_IRUSR | stat.S_IWUSR)
     return False
+
+
+def _take(task: MendTask, descriptor: int, taken: TakenRange) -> None:
+    """Put bytes into their place that were found elsewhere, and checked."""
+    start, stop = max(taken.start, task.base_offset), min(taken.stop, task.boundary)
+    source = os.open(taken.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        copy_range(source, descriptor, start - taken.base, stop - taken.base, start - task.base_offset)
+    finally:
+        os.close(source)
 
 
 def _fill(task: MendTask, descriptor: int, start: int, stop: int, done: MendedSegment) -> None:

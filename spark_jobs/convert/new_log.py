@@ -13,6 +13,7 @@ from spark_jobs.build.index_profiles import CLASSIC_PROFILE, TAGGED_PROFILE
 from spark_jobs.build.kept_index import choose_shape
 from spark_jobs.build.moved_log import MovedLog
 from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.convert.fillings import Fillings
 from spark_jobs.convert.losses import Losses
 from spark_jobs.scan.log_end import LogEnd
 from spark_jobs.scan.scan_log import Probed
@@ -39,9 +40,10 @@ class ConvertDetails(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class MendDetails(msgspec.Struct, kw_only=True, rename="camel"):
-    """The new log: its segments, how many of them are links, its end, what was filled where, and what is lost by it.
+    """The new log: its segments, how many of them are links, its end, where fillers are, and what is lost by it.
 
-    `unfilled` are physical offsets of damage in which no message fits: it stays. `timers` are units of `timerlog/`,
+    `fillings` say what was taken from copies. `unfilled` are physical offsets of damage in which no message fits: it
+    stays. `timers` are units of `timerlog/`,
     `lost_timers` those whose messages are lost.
     """
 
@@ -53,6 +55,7 @@ class MendDetails(msgspec.Struct, kw_only=True, rename="camel"):
     filled_places: int
     unfilled: list[int]
     losses: Losses
+    fillings: Fillings
     timers: int
     lost_timers: int
 

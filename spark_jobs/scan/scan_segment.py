@@ -59,11 +59,12 @@ class ScanTask(msgspec.Struct, frozen=True):
     boundary: int = 0
     ends_log: bool = False
     remote: RemoteObject | None = None
+    phase: str = PHASE
 
     @property
     def name(self) -> str:
         """The task's name."""
-        return f"{PHASE}-{self.base_offset:020d}"
+        return f"{self.phase}-{self.base_offset:020d}"
 
 
 class ScanSummary(WalkSummary):

@@ -57,7 +57,7 @@ def copy_kept(directory: HeldDirectory, name: str, target: Path, stop: int = -1)
             position = 0
             while (position := first_data(source, position, end)) < end:
                 hole = min(_seek(source, position, os.SEEK_HOLE, end), end)
-                _copy_range(source, writer, position, hole)
+                copy_range(source, writer, position, hole, position)
                 position = hole
             os.ftruncate(writer, status.st_size)
             os.fchmod(writer, stat.S_IMODE(status.st_mode) & 0o666)
@@ -65,6 +65,23 @@ def copy_kept(directory: HeldDirectory, name: str, target: Path, stop: int = -1)
             os.fsync(writer)
     finally:
         os.close(source)
+
+
+def copy_range(source: int, target: int, start: int, stop: int, to: int) -> int:
+    """Copy bytes [start, stop) of an open file to a position of another one; the count, less where the file ends.
+
+    By reference where the file system can.
+    """
+    at = start
+    while at < stop:
+        try:
+            count = os.copy_file_range(source, target, stop - at, at, to + at - start)
+        except OSError:  # between file systems that cannot, or on a kernel that does not
+            count = os.pwrite(target, os.pread(source, min(stop - at, _PIECE), at), to + at - start)
+        if not count:
+            break
+        at += count
+    return at - start
 
 
 def can_share_blocks(path: Path, directory: Path) -> bool:
@@ -139,17 +156,6 @@ def first_data(descriptor: int, position: int, size: int) -> int:
         return os.lseek(descriptor, position, os.SEEK_DATA) if position < size else size
     except OSError as error:
         return size if error.errno == errno.ENXIO else position
-
-
-def _copy_range(source: int, target: int, start: int, stop: int) -> None:
-    while start < stop:
-        try:
-            count = os.copy_file_range(source, target, stop - start, start, start)
-        except OSError:  # between file systems that cannot, or on a kernel that does not
-            count = os.pwrite(target, os.pread(source, min(stop - start, _PIECE), start), start)
-        if not count:
-            return
-        start += count
 
 
 def _seek(descriptor: int, position: int, whence: int, size: int) -> int:

@@ -1,4 +1,7 @@
-"""`--dry-run` of rebuild, compact and convert: what is printed; nothing is changed, and no engine is needed."""
+"""`--dry-run` of rebuild, compact, convert and rescue: what is printed; nothing is changed.
+
+No engine is needed but by a rescue, which reads the log to name what will be lost.
+"""
 
 import json
 import shutil
@@ -16,13 +19,18 @@ from store_writer import StoreWriter
 SLOTS, ENTRIES, QUEUE_FILE = 97, 150, 2000
 
 
+class NoEngine:
+    def __init__(self, *_: object) -> None:
+        raise AssertionError("a plan asks for an engine")
+
+
 @pytest.fixture(autouse=True)
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("a plan asks for an engine")
 
     monkeypatch.setattr(command_run, "check_spark", fail)
-    run_jobs_here(monkeypatch, fail)
+    run_jobs_here(monkeypatch, NoEngine)
 
 
 @pytest.fixture
@@ -150,11 +158,47 @@ def test_offsets_of_light_queues_show_that_there_were_some(root: Path) -> None:
     assert line.startswith("plan: light queues are made, since group G has an offset of %LMQ%light (guessed: ")
 
 
-def test_a_rescue_is_planned_with_its_copy_of_the_log(root: Path, tmp_path: Path) -> None:
+def test_a_rescue_is_planned_with_its_copy_of_the_log_and_what_will_be_lost(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_jobs_here(monkeypatch)
+    shutil.copytree(root, tmp_path / "copy")
+    offsets = {"offsetTable": {"T@g": {"0": 100}}}
+    for store in (root, tmp_path / "copy"):
+        (store / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    units = (root / "consumequeue" / "T" / "0" / "00000000000000000000").read_bytes()
+    places = [int.from_bytes(units[20 * number :][:8], "big") for number in (97, 99, 90, 91)]
+    with next((root / "commitlog").iterdir()).open("r+b") as file:
+        for start, stop in (places[:2], places[2:]):
+            file.seek(start)
+            file.write(bytes(stop - start))
+    with next((tmp_path / "copy" / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(places[0] + 60)
+        file.write(b"damage")
+    before = read_only.state_of(tmp_path)
     lines = plan("rescue", root, "--out", tmp_path / "new")
     assert lines[0].startswith(f"plan: rescue {root}: reads ")
     assert lines[1] == f"plan: writes into {tmp_path}/new; the store stays as it is"
-    assert not (tmp_path / "new").exists()
+    assert lines[-3:] == [
+        "plan: keeps 397 messages",
+        f"plan: lost: message 90 of T queue 0, from physical offset {places[2]} on",
+        f"plan: lost: 2 messages 97 to 98 of T queue 0, from physical offset {places[0]} on",
+    ]
+    size = places[3] - places[2]
+    filled = plan("rescue", root, "--out", tmp_path / "new", "--fill-from", tmp_path / "copy")
+    assert filled[-4] == "plan: keeps 398 messages"
+    assert filled[-3] == f"plan: filled: {size} bytes at physical offset {places[2]}, 1 message, from {tmp_path}/copy"
+    assert filled[-2].startswith(f"plan: not filled: {places[1] - places[0]} bytes at physical offset {places[0]}: ")
+    assert filled[-1] == lines[-1]
+    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": {"T@g": {"0": 98}}}))
+    assert plan("rescue", root, "--out", tmp_path / "new")[-1] == (
+        "plan: lost: group g had not consumed 1 message of them in T"
+    )
+    outcome = rocketlens("rescue", root, "--out", tmp_path / "new", "--dry-run", "--json")
+    assert json.loads(outcome.text)["outlook"]["losses"]["messages"] == 3
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    changed = read_only.difference(before, read_only.state_of(tmp_path))
+    assert {Path(path).name for path in changed} <= {"consumerOffset.json"}
 
 
 def test_a_conversion_is_planned_with_its_new_log(tmp_path: Path) -> None:

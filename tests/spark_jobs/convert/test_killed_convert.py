@@ -21,10 +21,18 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import REPORT
 
 WORK = "plain.rocketlens-work"
-PHASES = {"convert": {"convert", "relate", "scan", "build"}, "rescue": {"mend", "relate", "scan", "build"}}
+RESCUE = {"mend", "relate", "scan", "build"}
+PHASES = {
+    "convert": {"convert", "relate", "scan", "build"},
+    "rescue": RESCUE,
+    "rescue --link": RESCUE,
+    "rescue --fill-from": RESCUE | {"compare", "fill", "rescan"},
+}
 ENDED = "ended"
-EACH = 9
+EACH = 7
 """In `make test` of so many steps one, in `make soak` all."""
+
+COPY = "copy"
 
 MOST_NAMES = 10
 
@@ -39,7 +47,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=list(PHASES))
 def job(request: pytest.FixtureRequest) -> str:
-    """What makes a new store: of one of DLedger's, or of a plain one."""
+    """What makes a new store: of one of DLedger's, or in several ways of a plain one."""
     return str(request.param)
 
 
@@ -50,12 +58,15 @@ def store(tmp_path: Path, job: str) -> Path:
     ledger.transaction(0, 40)
     ledger.timer(0)
     ledger.fill(5)
-    torn = ledger.writer.written[-2]
-    ledger.writer.overwrite(torn.physical_offset, b"\x55" * torn.size)
     ledger.write_timer_log()
     ledger.writer.consumer_offsets = {"Topic@group": {0: 3}}
     ledger.writer.close()
     (ledger.root / "config" / "timercheck").write_bytes(b"\1" * 4096)
+    torn, other = ledger.writer.written[-2], ledger.writer.written[7]
+    ledger.writer.overwrite(torn.physical_offset, b"\x55" * torn.size)
+    if job == "rescue --fill-from":
+        shutil.copytree(ledger.root, tmp_path / COPY)
+        ledger.writer.overwrite(other.physical_offset, bytes(other.size))
     return ledger.root
 
 
@@ -76,13 +87,17 @@ def has_report(out: Path) -> bool:
     return left is not None and left.done(REPORT) is not None
 
 
-def convert(store: Path, out: Path) -> bool:
+def convert(store: Path, out: Path, job: str) -> bool:
     """Convert a store, or rescue a plain one; whether that went on with what another one had left."""
     options = {"store": str(store), "out": str(out), "zone": "+00:00"}
-    if (store / "commitlog").exists():
-        report = run_rescue(RescueRequest(**options), Silence())
-    else:
+    if job == "convert":
         report = run_convert(ConvertRequest(**options), Silence())
+    else:
+        copies = (str(store.with_name(COPY)),) if job == "rescue --fill-from" else ()
+        request = RescueRequest(**options, link=job == "rescue --link", fill_from=copies)
+        report = run_rescue(request, Silence())
+        assert report.details.mended is not None
+        assert len(report.details.mended.fillings.filled) == len(copies)
     assert report.exit_code == 4
     return report.resumed
 
@@ -94,11 +109,11 @@ def phase_of(out: Path) -> str:
     return manifest.phase if manifest else ""
 
 
-def kill_and_go_on(store: Path, expected: Tree, number: int) -> str | None:
+def kill_and_go_on(store: Path, expected: Tree, number: int, job: str) -> str | None:
     """Kill before a step and go on; the phase that it hit, None where the conversion has fewer steps."""
     out = store.with_name("plain")
     old, beside = tree(store), set(os.listdir(store.parent))
-    if gets_through(convert, (store, out), number, Renames.ALL):
+    if gets_through(convert, (store, out, job), number, Renames.ALL):
         shutil.rmtree(out)
         return None
     phase = phase_of(out)
@@ -108,11 +123,11 @@ def kill_and_go_on(store: Path, expected: Tree, number: int) -> str | None:
         # Nothing was to be done any more but to remove a few names of the work directory.
         assert not list(out.with_name(WORK).glob("run-*/staged"))
         with pytest.raises(ConfigError, match="exists already"):
-            convert(store, out)
+            convert(store, out, job)
         shutil.rmtree(out.with_name(WORK), ignore_errors=True)
         phase = ENDED
     else:
-        convert(store, out)
+        convert(store, out, job)
     assert tree(out) == expected
     assert tree(store) == old
     assert set(os.listdir(store.parent)) == beside | {out.name}
@@ -121,10 +136,10 @@ def kill_and_go_on(store: Path, expected: Tree, number: int) -> str | None:
 
 
 @pytest.fixture
-def expected(store: Path) -> Tree:
+def expected(store: Path, job: str) -> Tree:
     """What a conversion makes that nothing disturbs."""
     whole = store.with_name("whole")
-    convert(store, whole)
+    convert(store, whole, job)
     made = tree(whole)
     shutil.rmtree(whole)
     return made
@@ -133,7 +148,7 @@ def expected(store: Path) -> Tree:
 def test_a_conversion_that_is_killed_goes_on(store: Path, expected: Tree, job: str) -> None:
     hit = Counter[str]()
     number = 1
-    while (phase := kill_and_go_on(store, expected, number)) is not None:
+    while (phase := kill_and_go_on(store, expected, number, job)) is not None:
         hit[phase] += 1
         number += EACH
     assert hit.keys() >= PHASES[job], hit
@@ -143,7 +158,7 @@ def test_a_conversion_that_is_killed_goes_on(store: Path, expected: Tree, job: s
 def test_a_conversion_that_is_killed_at_any_step_goes_on(store: Path, expected: Tree, job: str) -> None:
     hit = Counter[str]()
     for number in itertools.count(1):
-        phase = kill_and_go_on(store, expected, number)
+        phase = kill_and_go_on(store, expected, number, job)
         if phase is None:
             break
         hit[phase] += 1
