@@ -1,4 +1,4 @@
-"""What of an index file and its log is left over when every entry has its key: the five things that it can be.
+"""Decide what entries and keys are that matching has left over (:mod:`.match_entries`): one of five things.
 
 1. An entry without a key that is no damage (`excused`): its record has expired, or lies where the log is lost, or is
    newer than the scan; or a broker that recovered put the entries of the last record once more.
@@ -25,7 +25,7 @@ MOST_PAIRED: Final = 100_000
 """Leftover entries of a file that are paired; with more it is not damage in places any more."""
 
 
-class Gap(NamedTuple):
+class UnmatchedRun(NamedTuple):
     """Entries and keys that are left over between two neighbours that are matched: numbers and places in `unseen`.
 
     `is_bounded`: there are such neighbours to both sides, not only an end of the file.
@@ -127,23 +127,23 @@ class LeftOver:
         """Find the key that each wrong entry should be for; what remains. Keys that need no entry come second."""
         for may_be in (~is_optional, np.ones_like(is_optional)):
             remaining = [wrong[:0]]
-            for gap in self._gaps(wrong, self._is_free & may_be):
-                gap = self._without_alike(gap)
+            for run in self._unmatched_runs(wrong, self._is_free & may_be):
+                run = self._without_alike(run)
                 # At the ends of a file entries of tags may be left out or not, so that places alone say little.
-                is_sure = gap.is_bounded or bool(may_be.all())
-                if self.ordered and gap.entries.size == gap.keys.size and is_sure:
-                    self._pair(gap.entries, gap.keys)
+                is_sure = run.is_bounded or bool(may_be.all())
+                if self.ordered and run.entries.size == run.keys.size and is_sure:
+                    self._pair(run.entries, run.keys)
                 else:
-                    remaining.append(gap.entries)
+                    remaining.append(run.entries)
             wrong = np.concatenate(remaining)
         return wrong
 
-    def _gaps(self, wrong: Numbers, candidates: Flags) -> Iterator[Gap]:
-        """The gaps between matched entries that have wrong ones; a file in no order is one."""
+    def _unmatched_runs(self, wrong: Numbers, candidates: Flags) -> Iterator[UnmatchedRun]:
+        """Yield what is left over between matched entries, where entries are wrong; a file in no order is one run."""
         unseen, ranks = self.unseen["rank"], self.matched.ranks
         if not self.ordered:
             first, last = self.matched.rank_span()
-            yield Gap(wrong, np.flatnonzero(candidates & (unseen > first) & (unseen < last)), False)
+            yield UnmatchedRun(wrong, np.flatnonzero(candidates & (unseen > first) & (unseen < last)), False)
             return
         good = np.flatnonzero(ranks >= 0)
         behind = np.searchsorted(good, wrong)  # for each wrong entry, which of the good ones is the next
@@ -156,11 +156,11 @@ class LeftOver:
                 keys = keys[-entries.size :]
             elif following == len(good):
                 keys = keys[: entries.size]
-            yield Gap(entries, keys, 0 < following < len(good))
+            yield UnmatchedRun(entries, keys, 0 < following < len(good))
 
-    def _without_alike(self, gap: Gap) -> Gap:
+    def _without_alike(self, run: UnmatchedRun) -> UnmatchedRun:
         """Pair entries with keys that have their physical offset, or their hash; what remains of both."""
-        entries, keys, is_bounded = gap
+        entries, keys, is_bounded = run
         for field in ("physical_offset", "key_hash"):
             column = self.unseen[field]
             said = self.entries[field][entries].astype(column.dtype)
@@ -174,7 +174,7 @@ class LeftOver:
             }
             self._pair(np.fromiter(pairs, np.int64), np.fromiter(pairs.values(), np.int64))
             entries, keys = entries[~np.isin(entries, list(pairs))], keys[self._is_free[keys]]
-        return Gap(entries, keys, is_bounded)
+        return UnmatchedRun(entries, keys, is_bounded)
 
     def _pair(self, entries: Numbers, keys: Numbers) -> None:
         self.paired.update(zip(entries.tolist(), keys.tolist(), strict=True))

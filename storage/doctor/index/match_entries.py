@@ -1,11 +1,23 @@
-"""The entries of one index file beside the keys that its log leads to: which entry is for which key.
+"""Match the entries of one index file with the keys that its log leads to: which entry is for which key.
 
 This is for a file that is not, byte for byte, what a rebuild makes (:mod:`.index_image`): it was compacted, a broker
 recovered or was upgraded in its midst, or some of its bytes are wrong.
 
-An entry is for a key where record and hash are the same. It then gets the key's *rank*: its number among all keys of
-the log. Of several keys of a record under one hash the first entry takes the first. A block of keys lies in memory at
-a time, and all of the file. What is left over, entries and keys, is judged by :mod:`.left_over_entries`.
+Every key of the log has a *rank*: its number among all keys, record by record. An entry is for a key where physical
+offset and hash are the same; of several keys of a record under one hash the first entry takes the first. For example:
+
+    the log: rank, record, hash    the file: entry, record, hash    its rank
+             0     100     7                 1      100     9       1
+             1     100     9                 2      200     7       2
+             2     200     7                 3      200     7       REPEATED: record 200 has this key once
+             3     300     8                 4      300     5       NO_KEY: record 300 has no such key
+             4     400     6                 5      350     6       NO_RECORD: none starts there
+                                             6      400     6       4
+
+Without entry, or `unseen`, are then the keys of the ranks 0 and 3. What that means is decided by
+:mod:`.left_over_entries`: the file begins with the second key of record 100; entry 4 should be for the key of rank 3,
+which stands between the same neighbours; entry 3 is what a broker leaves that recovered, all entries of a record once
+more; entry 5 belongs to nothing. A block of keys lies in memory at a time, and all of the file.
 """
 
 from bisect import bisect_left
@@ -71,7 +83,7 @@ class MatchedFile:
     # --- how they are matched -----------------------------------------------------------------------------------------
 
     def _entries_of_blocks(self, log: ScannedLog, order: npt.NDArray[np.int32]) -> Iterator[tuple[int, Numbers]]:
-        """The blocks into which entries point, each with the numbers of these, by physical offset."""
+        """Yield the number of each block into which entries point, with the numbers of these by physical offset."""
         offsets, count = self.entries["physical_offset"], len(self.entries) - 1
 
         def entries_below(physical_offset: int) -> int:
@@ -84,7 +96,7 @@ class MatchedFile:
                 yield number, order[start:stop].astype(np.int64) if order.size else np.arange(start + 1, stop + 1)
 
     def _match(self, keys: BlockKeys, numbers: Numbers) -> Flags:
-        """Match entries with the keys of the block that they point into; which keys have one now."""
+        """Give entries that point into a block their ranks and times; returns which keys of the block have entries."""
         seen = np.zeros(keys.hashes.size, np.bool_)
         distances = self.entries["physical_offset"][numbers].astype(np.int64) - keys.first
         records = np.searchsorted(keys.offsets, distances)
@@ -171,7 +183,7 @@ def first_true_time(times: Numbers) -> int:
 
 
 def last_place(hashes: npt.NDArray[np.int32], run: npt.NDArray[np.int32]) -> int:
-    """The last place where some hashes stand one behind the other among others, 0 where they do not."""
+    """Find the last place in `hashes` from which on they are those of `run`; 0 where there is none."""
     size = hashes.itemsize
     data, part, stop = hashes.tobytes(), run.tobytes(), hashes.nbytes
     while (found := data.rfind(part, 0, stop)) > 0:
@@ -182,7 +194,10 @@ def last_place(hashes: npt.NDArray[np.int32], run: npt.NDArray[np.int32]) -> int
 
 
 def match_equal(known: Numbers, wanted: Numbers) -> Numbers:
-    """Match equal codes in their order, each known one once: its place, REPEATED if all are taken, or NO_KEY."""
+    """Give each wanted code the place of a known one that is equal, REPEATED if all of these are taken, or NO_KEY.
+
+    The nth of equal wanted codes takes the nth of the known ones.
+    """
     order, by_code = np.argsort(known, kind="stable"), np.argsort(wanted, kind="stable")
     known, wanted = known[order], wanted[by_code]
     first, stop = (np.searchsorted(known, wanted, side=side) for side in ("left", "right"))
