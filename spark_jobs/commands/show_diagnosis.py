@@ -15,7 +15,7 @@ from spark_jobs.commands.coverage_picture import draw_coverage
 from spark_jobs.commands.time_options import chosen_zone
 from storage.amounts import count_text, counted
 from storage.doctor.examine import Diagnosis, Examination, is_clean
-from storage.doctor.finding import Alike, Finding, grouped, with_command
+from storage.doctor.finding import Finding, FindingGroup, grouped, with_command
 from storage.times import format_local, zone_name
 
 if TYPE_CHECKING:  # only where everything is read
@@ -138,8 +138,8 @@ def _print_examined(diagnosis: Diagnosis) -> None:
 
 
 def _print_findings(findings: Iterable[Finding]) -> None:
-    for alike in grouped(findings):
-        _print_alike(alike)
+    for group in grouped(findings):
+        _print_group(group)
 
 
 def _time_text(timestamp: int) -> str:
@@ -154,24 +154,24 @@ def _head(diagnosis: Diagnosis) -> str:
     return f"{state}; examined in {diagnosis.seconds:.1f} s; times: {zone_name(chosen_zone())}"
 
 
-def _print_alike(alike: Alike) -> None:
+def _print_group(group: FindingGroup) -> None:
     """Print severity and place on a line, and below it what is there, what that means, and how to fix it.
 
     Of many places that are alike the first few are named, in one block.
     """
-    first = alike.findings[0]
+    first = group.findings[0]
     style = {} if os.environ.get("NO_COLOR") else STYLES[first.severity]
     severity = click.style(f"{first.severity:<8}", **style)
-    where = first.where if alike.count == 1 else f"in {count_text(alike.count)} places"
+    where = first.where if group.count == 1 else f"in {count_text(group.count)} places"
     click.echo(severity + one_line(f"{first.check}: {where}"))
-    if alike.count == 1:
+    if group.count == 1:
         click.echo(INDENT + one_line(first.what))
     else:
-        for finding in alike.findings[:NAMED_OF_A_KIND]:
+        for finding in group.findings[:NAMED_OF_A_KIND]:
             click.echo(INDENT + one_line(f"{finding.where}: {finding.what}"))
-        left = alike.count - NAMED_OF_A_KIND
+        left = group.count - NAMED_OF_A_KIND
         if left > 0:
-            click.echo(f"{INDENT}and {count_text(left)} more like these; --json names {len(alike.findings)}")
+            click.echo(f"{INDENT}and {count_text(left)} more like these; --json names {len(group.findings)}")
     for label, text in (("means: ", first.meaning), ("fix: ", first.remedy)):
         if text:
             click.echo(INDENT + one_line(label + text))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.doctor.sampling import Sample
-from storage.ranges import Range, Ranges, subtract
+from storage.ranges import Range, Ranges, merge, subtract
 
 MOST_TIMES = 64
 
@@ -33,7 +33,7 @@ def picture_coverage(
     samples: Sequence[Sample],
 ) -> Coverage:
     """Put together what the checks found; all ranges ascending."""
-    log = subtract(_joined(segments), damaged)
+    log = subtract(merge(segments), damaged)
     step = max(len(samples) // MOST_TIMES, 1)
     return Coverage(
         minimum=segments[0][0] if segments else 0,
@@ -43,14 +43,3 @@ def picture_coverage(
         index=tuple(index),
         times=tuple((sample.physical_offset, sample.store_timestamp) for sample in samples[::step]),
     )
-
-
-def _joined(ranges: Sequence[Range]) -> list[Range]:
-    """Neighbouring ranges as one."""
-    found: list[Range] = []
-    for start, stop in ranges:
-        if found and found[-1][1] == start:
-            found[-1] = (found[-1][0], stop)
-        else:
-            found.append((start, stop))
-    return [(start, stop) for start, stop in found if start < stop]

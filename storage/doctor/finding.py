@@ -224,7 +224,7 @@ class Findings:
         """Nothing is found yet; in texts that `named` gives, copies of files bear the names of the files themselves."""
         self.check, self.known, self.limit, self._named = check, known, limit, named
         self._listed: list[Finding] = []
-        self._unlisted: dict[tuple[Kind, Severity, str], Finding] = {}
+        self._unlisted: dict[tuple[str, ...], Finding] = {}
         self._seen: Counter[tuple[Kind, Severity, str, str]] = Counter()
 
     def add(
@@ -262,7 +262,7 @@ class Findings:
         if self._seen[alike] <= self.limit:
             self._listed.append(finding)
         else:
-            self._count(finding, 1)
+            _count(self._unlisted, finding, 1)
 
     def note(self, kind: Kind, at: FoundAt, expected: object, found: object, count: int = 1) -> None:
         """Add one finding with the advice of its kind, where everything is read."""
@@ -282,7 +282,7 @@ class Findings:
             meaning=meaning,
             remedy=remedy,
         )
-        self._count(one, count)
+        _count(self._unlisted, one, count)
 
     @property
     def counts(self) -> Counter[Kind]:
@@ -293,11 +293,13 @@ class Findings:
         """All of them, and for each kind, severity and meaning one that says how many more there are."""
         return [*self._listed, *self._unlisted.values()]
 
-    def _count(self, finding: Finding, count: int) -> None:
-        if count > 0:
-            alike = finding.kind, finding.severity, finding.meaning
-            before = self._unlisted.get(alike)
-            self._unlisted[alike] = _standing_for(finding, count + (before.more if before else 0))
+
+def _count(unlisted: dict[tuple[str, ...], Finding], finding: Finding, count: int) -> None:
+    """Count findings that are not listed with those before them that are alike."""
+    if count > 0:
+        alike = finding.check, finding.kind, finding.severity, finding.meaning
+        before = unlisted.get(alike)
+        unlisted[alike] = _standing_for(finding, count + (before.more if before else 0))
 
 
 def _standing_for(finding: Finding, more: int) -> Finding:
@@ -314,10 +316,8 @@ def capped(findings: Iterable[Finding], limit: int) -> list[Finding]:
     for each in findings:
         if len(kept) < limit and not each.more:
             kept.append(each)
-            continue
-        alike = each.check, each.kind, each.severity, each.meaning
-        before = left.get(alike)
-        left[alike] = _standing_for(each, (each.more or 1) + (before.more if before else 0))
+        else:
+            _count(left, each, each.more or 1)
     return [*kept, *left.values()]
 
 
@@ -337,20 +337,22 @@ def counts_of(findings: Iterable[Finding]) -> Counter[Kind]:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class FindingGroup:
     """Findings of one check that one remedy mends, those that are listed; `count` is how many there are in all."""
 
     findings: tuple[Finding, ...]
     count: int
 
 
-def grouped(findings: Iterable[Finding]) -> list[Alike]:
+def grouped(findings: Iterable[Finding]) -> list[FindingGroup]:
     """Put findings that are alike together, each group where its first finding is."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
         alike = finding.severity, finding.check, finding.kind, finding.meaning, finding.remedy
         groups.setdefault(alike, []).append(finding)
     return [
-        Alike(tuple(each for each in group if not each.more) or tuple(group), sum(each.more or 1 for each in group))
+        FindingGroup(
+            tuple(each for each in group if not each.more) or tuple(group), sum(each.more or 1 for each in group)
+        )
         for group in groups.values()
     ]

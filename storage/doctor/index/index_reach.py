@@ -12,7 +12,7 @@ from storage.doctor.finding import INDEX, Finding, Findings, FoundAt, Kind, Seve
 from storage.doctor.opened_store import OpenedStore
 from storage.index.tail_index import scan_ranges
 from storage.kernels.records import tag_entry_hash
-from storage.ranges import Range
+from storage.ranges import Range, Ranges, subtract
 
 SCANNED_BYTES = 256 * 1024 * 1024
 """Bytes of uncovered log that are scanned; the rest is assumed to hold keys."""
@@ -75,17 +75,10 @@ def check_index_reach(store: OpenedStore, reach: IndexReach) -> list[Finding]:
     return findings.listed()
 
 
-def indexed_ranges(store: OpenedStore, reach: IndexReach) -> list[Range]:
+def indexed_ranges(store: OpenedStore, reach: IndexReach) -> Ranges:
     """What the index files cover, as far as the log goes."""
-    ranges: list[Range] = []
-    at = store.commit_log.minimum
-    for start, stop in reach.uncovered:
-        if at < start:
-            ranges.append((at, start))
-        at = stop
-    if at < store.commit_log.end:
-        ranges.append((at, store.commit_log.end))
-    return ranges if store.index.files else []
+    log = store.commit_log
+    return subtract([(log.minimum, log.end)], reach.uncovered) if store.index.files else ()
 
 
 def _edges(store: OpenedStore) -> set[int]:

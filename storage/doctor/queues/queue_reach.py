@@ -19,7 +19,7 @@ from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_files import LOOKED_FOR
-from storage.ranges import Range
+from storage.ranges import Ranges, merge
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +33,17 @@ class QueueReach:
     missing: tuple[Sample, ...]
     missing_light: tuple[Sample, ...] = ()
 
-    def covered(self, samples: Sequence[Sample], log: CommitLog) -> list[Range]:
+    def covered(self, samples: Sequence[Sample], log: CommitLog) -> Ranges:
         """Ranges of the log whose sampled messages have their units; DLedger's head goes with the first message."""
         first = log.record_start(log.minimum)
         gone = {sample.physical_offset for sample in self.missing}
-        ranges: list[Range] = []
-        for number, sample in enumerate(samples):
-            stop = samples[number + 1].physical_offset if number + 1 < len(samples) else sample.end
-            if sample.physical_offset in gone:
-                continue
-            start = log.minimum if sample.physical_offset == first else sample.physical_offset
-            if ranges and ranges[-1][1] == start:
-                ranges[-1] = (ranges[-1][0], stop)
-            else:
-                ranges.append((start, stop))
-        return ranges
+        starts = [sample.physical_offset for sample in samples]
+        stops = [*starts[1:], *(sample.end for sample in samples[-1:])]
+        return merge(
+            (log.minimum if start == first else start, stop)
+            for start, stop in zip(starts, stops, strict=True)
+            if start not in gone
+        )
 
 
 def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
@@ -64,7 +60,7 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
         for name, offset in sample.light
     )
     in_files = (sample for sample in light if _is_in_files(store, sample))
-    missing_light = tuple(sample for sample in in_files if not _has_any_unit(store, sample))
+    missing_light = tuple(sample for sample in in_files if not _has_unit(store, sample, is_copy=True))
     return QueueReach(max(held, default=store.commit_log.minimum), missing, missing_light)
 
 
@@ -121,26 +117,15 @@ def _is_in_files(store: OpenedStore, sample: Sample) -> bool:
     return store.queues.derived is None or store.queues.has_directory(sample.topic, sample.queue_id)
 
 
-def _has_any_unit(store: OpenedStore, sample: Sample) -> bool:
-    """Whether a light queue has a unit at an offset, of this message or of the one that it is a copy of."""
-    if store.queues.absence_of(sample.topic):
-        return False
-    try:
-        queue = store.queues.queue(sample.topic, sample.queue_id)
-        return queue is not None and (
-            sample.queue_offset < queue.min_offset or queue.entry_at(sample.queue_offset) is not None
-        )
-    except StoreError:  # named where the queue's files are looked at
-        return True
-
-
-def _has_unit(store: OpenedStore, sample: Sample) -> bool:
-    """Whether the unit at a message's queue offset points to it."""
+def _has_unit(store: OpenedStore, sample: Sample, *, is_copy: bool = False) -> bool:
+    """Whether the unit at a message's queue offset points to it; in a light queue, to what it may be a copy of."""
     if store.queues.absence_of(sample.topic):
         return False
     try:
         queue = store.queues.queue(sample.topic, sample.queue_id)
         entry = None if queue is None else queue.entry_at(sample.queue_offset)
+        if is_copy:
+            return entry is not None or (queue is not None and sample.queue_offset < queue.min_offset)
     except StoreError:  # named where the queue's files are looked at
         return True
     # A zeroed unit points at offset 0, where the first message of a log may well be.
