@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracles import BLANK_MAGIC, Record, packed, property_crc_holds, read_log, read_record, signed
+from oracles import Record, property_crc_holds, read_log, read_record, signed
 from storage.doctor.finding import Finding, Kind
 from store_writer import StoreWriter
 from verifying import assert_clean, damaged, findings_of, flipped, told, verify_here
@@ -275,39 +275,6 @@ def test_bytes_behind_the_end_of_the_log_matter_where_the_next_record_starts(mad
         assert [(finding.kind, finding.physical_offset) for finding in made.findings()] == (
             [(Kind.RECORD, end)] if behind < 8 else []
         )
-
-
-def test_what_follows_the_head_of_a_blank_is_padding(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", **OPTIONS)  # type: ignore[arg-type]
-    writer.append("T", keys="a")
-    blank = writer.log.end
-    writer.roll()
-    writer.append("T", keys="b")
-    writer.close()
-    made = Made(writer, tmp_path / "work")
-    segment = writer.log.segments[0]
-    for position, found in ((8, False), (100, False), (4, True), (7, True), (0, True), (3, True)):
-        with flipped(segment, blank + position, 2):
-            assert [finding.kind for finding in made.findings()] == [Kind.RECORD] * found, position
-
-
-@pytest.mark.parametrize("size", [None, 0, 8, -1, 131072])
-def test_a_false_blank_is_named_and_its_bytes_are_lost_ones(tmp_path: Path, size: int | None) -> None:
-    """Whatever its size is, and that of the record that it was is none that a BLANK has."""
-    writer = StoreWriter(tmp_path / "store", **OPTIONS)  # type: ignore[arg-type]
-    for number in range(40):
-        writer.append("T", b"body", keys=f"k{number}")
-    writer.close()
-    made = Made(writer, tmp_path / "work")
-    victim = writer.written[5]
-    head = packed(victim.size if size is None else size, 4) + BLANK_MAGIC.to_bytes(4, "big")
-    with damaged(writer.log.segments[0], victim.physical_offset, head):
-        report = verify_here(made.root, tmp_path / "work")
-    assert (report.exit_code, report.messages) == (4, 39)
-    assert report.details.log.lost_bytes == victim.size
-    (finding,) = [finding for finding in findings_of(report) if finding.kind == Kind.RECORD]
-    assert finding.physical_offset == victim.physical_offset
-    assert "it is a BLANK, which closes a segment, but its size does not lead to the segment's end" in finding.found
 
 
 # --- queues -----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from spark_jobs.run.report import Report
 from storage.doctor.finding import Finding, Kind
 from store_files import write_index_file
 from store_writer import StoreWriter
-from verifying import assert_clean, findings_of, told, verify_here, verify_in_memory
+from verifying import assert_clean, findings_of, told, verify_here
 
 SLOTS, ENTRIES = 13, 40
 FIRST_ENTRY = 40 + 4 * SLOTS
@@ -23,10 +23,10 @@ FIRST_ENTRY = 40 + 4 * SLOTS
 Verify = Callable[..., Report]
 
 
-@pytest.fixture(params=[verify_here, verify_in_memory], ids=["directory", "url"])
-def verify(tmp_path: Path, request: pytest.FixtureRequest) -> Verify:
-    """Verify the store that a test writes, where it lies and behind a URL."""
-    return lambda **options: request.param(tmp_path / "store", tmp_path / "work", **options)
+@pytest.fixture
+def verify(tmp_path: Path) -> Verify:
+    """Check the store that a test writes."""
+    return lambda **options: verify_here(tmp_path / "store", tmp_path / "work", **options)
 
 
 def make(tmp_path: Path, count: int = 60, **options: Any) -> StoreWriter:

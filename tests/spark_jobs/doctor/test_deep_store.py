@@ -40,20 +40,6 @@ def test_what_a_rebuild_made_is_clean(tmp_path: Path) -> None:
     assert verify(store).details.findings == []
 
 
-@pytest.mark.parametrize(
-    ("tree", "position"), [("commitlog", 300), ("index", 40 + 97 * 4 + 20 * 7 + 11), ("consumequeue", 7)]
-)
-def test_a_flipped_bit_is_found_where_it_is(tmp_path: Path, tree: str, position: int) -> None:
-    store = unpack("store", tmp_path)
-    victim = sorted(path for path in (store / tree).rglob("*") if path.is_file())[0]
-    data = bytearray(victim.read_bytes())
-    data[position] ^= 1
-    victim.write_bytes(data)
-    report = verify(store)
-    assert report.exit_code == 4
-    assert str(victim) in {finding.path for finding in report.details.findings}
-
-
 def test_queues_of_rocksdb_are_said_not_to_be_compared(tmp_path: Path) -> None:
     report = verify(unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb"))
     assert report.exit_code == 0
