@@ -9,12 +9,12 @@ import click
 
 from spark_jobs.commands.command_options import doctor_options, job_options, store_argument
 from spark_jobs.commands.command_run import (
-    VERIFY_TASKS,
+    DEEP_TASKS,
     check_places,
     ending_with_a_line,
+    read_deeply,
     refuse_tier,
     run_job,
-    verify,
 )
 from spark_jobs.commands.time_options import timezone_option
 from spark_jobs.places.file_systems import is_url, local_path
@@ -81,7 +81,7 @@ def _run(
     if deep:
         shown.begin()
         try:
-            report = run_job(verify, as_json=as_json, goes_on=False, tasks=VERIFY_TASKS, store=store, **options)
+            report = run_job(read_deeply, as_json=as_json, goes_on=False, tasks=DEEP_TASKS, store=store, **options)
             shown.join(cast("Report[DeepDetails]", report))
         except BaseException as error:
             # Whatever ends the reading, what was found before it is said.

@@ -46,7 +46,7 @@ _UNWRITABLE: Final = frozenset(
 BUILD_TASKS: Final = "spark_jobs.build.exchange"
 """The module of the tasks of jobs that build files of a store."""
 
-VERIFY_TASKS: Final = "spark_jobs.doctor.deep_check"
+DEEP_TASKS: Final = "spark_jobs.doctor.deep_check"
 
 JobOptions: TypeAlias = dict[str, Any]
 """What a command line says, by the fields of the request that is made of it once the job is imported."""
@@ -113,7 +113,7 @@ def fetch(options: JobOptions, progress: "JobProgress") -> "AnyReport":
     return run_fetch(FetchRequest(**options), progress)
 
 
-def verify(options: JobOptions, progress: "JobProgress", ahead: "LocalEngine | None") -> "AnyReport":
+def read_deeply(options: JobOptions, progress: "JobProgress", ahead: "LocalEngine | None") -> "AnyReport":
     """Compare queues and index with the log."""
     from spark_jobs.doctor.deep_check import run_deep_check
     from spark_jobs.doctor.deep_request import DeepRequest

@@ -1,30 +1,27 @@
-"""The tasks that compare index files with the log: check one file, or count the keys that no file has.
+"""Compare index files with the log: each file by a task, the gaps between files by others, and how they fit together.
 
 A file is read into memory whole. Beside it stand the slots of its image and one block of the log's keys: 460 MB for a
 full file of a broker's default size. For a file that is not as a rebuild makes it, 16 bytes for each entry are added,
 20 if its entries do not ascend: 800 MB and 900 MB.
 """
 
+import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, cast
 
 import msgspec
-import numpy as np
 
-from protocol.errors import StoreError
+from spark_jobs.doctor.deep_request import IndexNumbers
 from spark_jobs.doctor.work_files import LogTable, save_findings
 from spark_jobs.places.remote_file import RemoteObject
 from spark_jobs.places.remote_tree import local_copy, named_as
-from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, RunTasks, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
-from storage.amounts import counted
 from storage.doctor.finding import Findings, FoundAt, Kind, Known
-from storage.doctor.index.index_image import NO_STRETCH, IndexStretch, rebuilt_stretch
-from storage.doctor.index.index_shape import CheckedFile
-from storage.doctor.index.left_over_entries import LeftOver
-from storage.doctor.index.match_entries import NO_TIME, MatchedFile
-from storage.index.index_copy import IndexCopy, count_entries, count_slots
+from storage.doctor.index.index_check import FileFacts, MissingKeys, check_file, count_missing
+from storage.doctor.words import INDEX_DIRECTORY
 
 PHASE: Final = "check"
 
@@ -82,26 +79,14 @@ class GapTask(msgspec.Struct, frozen=True):
     excused: int
 
 
-class MissingKeys(msgspec.Struct, frozen=True):
-    """How many keys have no entry, and the physical offsets of the first and the last record concerned."""
-
-    count: int
-    first: int
-    last: int
-
-    def note(self, path: str, findings: Findings, found: str) -> None:
-        """Note the finding."""
-        expected = f"entries for {counted(self.count, 'key')} of the records at {self.first} to {self.last}"
-        findings.note(Kind.MISSING_ENTRY, FoundAt(path, physical_offset=self.first), expected, found, self.count)
-
-
 def check_index_file(task: CheckIndexTask) -> CheckedIndexFile:
     """Check one file and return the summary. The findings are left in the work directory."""
 
     def check(attempt: Attempt, notify: Notify) -> CheckedIndexFile:
         with local_copy(task.path, task.remote) as path:
             findings = Findings("index-files", Known.READ, task.limit, named_as(path, task.path))
-            stretch, numbers = _check(task, path, LogTable.read(attempt.work), findings)
+            facts = FileFacts(task.slots, task.previous, grows=task.grows)
+            stretch, numbers = check_file(path, facts, LogTable.read(attempt.work), findings)
         notify(numbers["entries"], numbers["entries"])
         found = save_findings(findings.listed(), attempt)
         return cast("CheckedIndexFile", {"path": task.path, **stretch._asdict(), "numbers": numbers, "found": found})
@@ -109,58 +94,90 @@ def check_index_file(task: CheckIndexTask) -> CheckedIndexFile:
     return run_attempt(task.work, task.name, check)
 
 
-def _check(task: CheckIndexTask, path: Path, log: LogTable, findings: Findings) -> tuple[IndexStretch, Counter[str]]:
-    try:
-        copy = IndexCopy(path)
-    except StoreError as error:
-        if not (log.is_live and not path.exists()):  # otherwise the broker has just deleted it
-            findings.note(Kind.FILE, FoundAt(task.path), "an index file", str(error))
-        return NO_STRETCH, Counter()
-    stretch = None if task.grows else rebuilt_stretch(copy, task.slots, task.previous, log)
-    if stretch is not None:
-        entries = copy.header.index_count - 1
-        return stretch, Counter(entries=entries, matched=entries)
-    slots = count_slots(copy, [task.slots])
-    if not slots:
-        expected = "an index file whose pointers lead from entry to entry"
-        findings.note(Kind.FILE, FoundAt(task.path), expected, f"{copy.size} bytes that no slot count explains")
-        return NO_STRETCH, Counter()
-    counts = count_entries(copy, slots, grows=task.grows)
-    left = LeftOver(MatchedFile(copy, counts, log), log, grows=task.grows)
-    CheckedFile(copy, counts, left, findings, task.previous).check(_begin(copy, left.matched))
-    _list_missing(task.path, left, findings)
-    return left.stretch(), left.numbers + Counter(entries=counts.entries)
-
-
-def _begin(copy: IndexCopy, matched: MatchedFile) -> int:
-    """The begin timestamp of the header, or that of the records where it explains more of the entries' times."""
-    said = copy.header.begin_timestamp
-    wrong = matched.wrong_times(said).size
-    if not wrong:
-        return said
-    true = int(matched.timestamps[1]) if matched.is_ordered else matched.time_span()[0]
-    return true if true != NO_TIME and matched.wrong_times(true).size < wrong else said
-
-
-def _list_missing(path: str, left: LeftOver, findings: Findings) -> None:
-    """Note each run of keys that lie within the stretch that the file covers and have no entry."""
-    missing = left.missing
-    for run in np.split(missing, np.flatnonzero(np.diff(missing["rank"]) != 1) + 1):
-        if run.size:
-            offsets = run["physical_offset"]
-            MissingKeys(int(run.size), int(offsets[0]), int(offsets[-1])).note(path, findings, "none")
-    if left.ordered:
-        findings.more(Kind.MISSING_ENTRY, left.matched.more_unseen)
-
-
 def count_gap(task: GapTask) -> MissingKeys:
-    """Count the keys of a gap; those of segments that the broker has deleted meanwhile are not missing."""
-    log = LogTable.read(WorkDirectory(Path(task.work)))
-    count, first, last, expired = 0, -1, -1, log.expired_below()
-    for keys in log.keys_between(task.first, task.stop):
-        counts = (keys["physical_offset"] >= expired) & (~keys["is_tag"] | task.tags) & ~keys["is_repeat"]
-        offsets = keys["physical_offset"][counts]
-        if offsets.size:
-            first = int(offsets[0]) if first < 0 else first
-            count, last = count + offsets.size, int(offsets[-1])
-    return MissingKeys(count, first, last)
+    """Count the keys of a gap."""
+    return count_missing(LogTable.read(WorkDirectory(Path(task.work))), task.first, task.stop, tags=task.tags)
+
+
+def judge_index(
+    run: RunTasks,
+    work: WorkDirectory,
+    directory: Path,
+    summaries: Sequence[CheckedIndexFile],
+    log: LogTable,
+    findings: Findings,
+) -> IndexNumbers:
+    """Report what is wrong between the files of a directory; return the sums for the report."""
+    sums = Counter[str]()
+    for summary in summaries:
+        sums.update(summary["numbers"])
+    _report_overlaps(summaries, sums, findings)
+    gaps = _find_gaps(work.root, directory, summaries, log)
+    for gap, missing in zip(gaps, run("gaps", gaps, count_gap), strict=True):
+        if gap.is_end and log.may_lag:
+            sums["lag"] += missing.count
+        elif missing.count <= gap.excused:
+            sums["dropped"] += missing.count
+        else:
+            missing.note(gap.path, findings, "none in any file")
+    _report_directories(directory, findings)
+    sums["files"] = len(summaries)
+    return IndexNumbers(**{name: sums[name] for name in IndexNumbers.__struct_fields__})
+
+
+def _find_gaps(work: Path, directory: Path, summaries: Sequence[CheckedIndexFile], log: LogTable) -> list[GapTask]:
+    """The stretches between files, before the first and behind the last; `summaries` are in the order of file names."""
+    gaps: list[GapTask] = []
+    covering = sorted((each for each in summaries if each["ranks"][0] >= 0), key=lambda each: each["ranks"])
+    covered = 0
+
+    def note_gap(stop: int, path: str, beside: Sequence[CheckedIndexFile], *, is_end: bool = False) -> None:
+        if stop > covered:
+            tags = all(each["has_tags"] for each in beside)
+            gaps.append(GapTask(str(work), covered, stop, tags, path, is_end, _excused(beside)))
+
+    for number, each in enumerate(covering):
+        note_gap(each["ranks"][0], each["path"], covering[max(number - 1, 0) : number + 1])
+        covered = max(covered, each["ranks"][1] + 1)
+    note_gap(log.entries, str(directory), covering[-1:], is_end=bool(covering))
+    return gaps
+
+
+def _excused(beside: Sequence[CheckedIndexFile]) -> int:
+    """Return how many keys a compaction may have left out between files that lack others, too: no more than it kept."""
+    if not any(each["leaves_out"] for each in beside):
+        return 0
+    return min(each["numbers"].get("matched", 0) for each in beside)
+
+
+def _report_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Findings) -> None:
+    """Report entries that are in two files.
+
+    Only those of one record may be: a broker that recovers puts the entries of the last record once more.
+    """
+    before: CheckedIndexFile | None = None
+    for summary in summaries:
+        (first, _), offset = summary["ranks"], summary["offsets"][0]
+        if first < 0:
+            continue
+        if before is not None and first <= before["ranks"][1]:
+            count, last = before["ranks"][1] - first + 1, before["offsets"][1]
+            if before["ordered"] and summary["ordered"]:
+                if offset == last:
+                    sums["repeats"] += count
+                else:
+                    expected = f"entries of records behind physical offset {last}"
+                    found = f"{count} that {Path(before['path']).name} has, too"
+                    at = FoundAt(summary["path"], physical_offset=offset)
+                    findings.note(Kind.REPEATED_ENTRY, at, expected, found, count)
+        before = summary
+
+
+def _report_directories(directory: Path, findings: Findings) -> None:
+    """Report directories whose names are numbers: with one among its files a broker does not load the index."""
+    try:
+        found = [entry.path for entry in os.scandir(directory) if entry.name.isdecimal() and entry.is_dir()]
+    except OSError:
+        return
+    for path in sorted(found):
+        findings.note(Kind.FILE, FoundAt(path), *INDEX_DIRECTORY)

@@ -1,4 +1,4 @@
-"""The first half of a verification: every record checked, and where the log ends that all else is held against.
+"""The first half of a deep check: every record read, and where the log ends that all else is compared with.
 
 Beside a live broker the log grows while it is read: a record that was being written when it was looked at is no
 damage. So places near the end where the log broke off are looked at once more; the log that counts ends at the first

@@ -1,4 +1,4 @@
-"""Verify a store: what a rebuild would give is held against what is there.
+"""Compare what a store has with what a rebuild would make of it.
 
     probe    what is there: where the log ends, and the shapes of index files
     scan     one task a segment: every record with its checksums; what the log leads to, as packed blocks
@@ -25,26 +25,26 @@ from protocol.system_topics import LIGHT_PREFIX
 from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.build.exchange import SURVEY
 from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, split_queues, survey_queues
-from spark_jobs.build.unit_blocks import UnitList
+from spark_jobs.build.unit_blocks import UnitList, used_bundles
 from spark_jobs.doctor.check_index import (
     PHASE,
     CheckedIndexFile,
     CheckIndexTask,
     check_index_file,
+    judge_index,
 )
 from spark_jobs.doctor.check_log import judge_log, scan_readable
-from spark_jobs.doctor.check_queues import REST, CheckedQueues, CheckQueuesTask, check_queue_units
+from spark_jobs.doctor.check_queues import REST, CheckedQueues, CheckQueuesTask, check_queue_units, judge_queues
 from spark_jobs.doctor.deep_request import DeepDetails, DeepRequest, LogNumbers
-from spark_jobs.doctor.judge_index import judge_index
-from spark_jobs.doctor.judge_queues import CheckOptions, check_tasks, judge_queues
 from spark_jobs.doctor.last_reading import keep_reading, since_last
-from spark_jobs.doctor.queue_parts import (
+from spark_jobs.doctor.queue_tasks import (
     CheckedPart,
     CheckPartTask,
     check_queue_part,
+    check_tasks,
+    deal_tree,
     part_tasks,
     rest_tasks,
-    trees_apart,
 )
 from spark_jobs.doctor.work_files import FINDINGS, load_findings
 from spark_jobs.run.attempt import RunTasks, block_file, run_phase
@@ -72,7 +72,7 @@ TOTAL_LIMIT: Final = 100_000
 def run_deep_check(
     request: DeepRequest, progress: JobProgress, ahead: LocalEngine | None = None
 ) -> Report[DeepDetails]:
-    """Verify a store; raises a RocketLensError where there is none."""
+    """Check a store; raises a RocketLensError where there is none."""
     started = time.monotonic()
     with (
         opened_source(request.store, request.commit_log_directories, request.storage) as whole,
@@ -114,7 +114,7 @@ def check(task: CheckTask) -> Checked:
 
 
 class DeepCheck:
-    """One verification of one store."""
+    """One deep check of one store."""
 
     def __init__(
         self, request: DeepRequest, source: StoreSource, work: WorkDirectory, run: RunTasks, progress: JobProgress
@@ -125,23 +125,22 @@ class DeepCheck:
         self._plan = QueuePlan.of(source.layout.root)
 
     def run(self) -> Report[DeepDetails]:
-        """Verify the store; returns the report."""
+        """Check the store; returns the report."""
         began = time.monotonic()
         request, source = self._request, self._source
         last_base, index_tasks = self._probe()
         scans = self._scan(last_base)
         verdict = judge_log(self._run, self._work, source, scans, request.limit)
-        log = verdict.table
+        log = msgspec.structs.replace(verdict.table, follows_reading=request.since_last)
         of_index = Findings("index-files", Known.READ, request.limit, source.named)
         of_queues = Findings("queues", Known.READ, request.limit, source.named)
         log.write(self._work)
         bundles = bundle_count(source.size)
         scanned = verdict.scans if self._is_compared else []
-        units = UnitList.leave(self._work, scanned)
+        units, used = UnitList.leave(self._work, scanned), set(used_bundles(scanned))
         parts = split_queues(self._survey, self._plan, scanned, units, log.end, bundles)
-        trees = trees_apart(source.tree, parts)
-        options = CheckOptions(bundles, request.limit, source.tree, parts)
-        queue_tasks = check_tasks(self._plan, self._work, scanned, units, options)
+        trees = deal_tree(source.tree, bundles, parts)
+        queue_tasks = check_tasks(self._plan, self._work, source, units, used, parts, request.limit)
         tasks: list[CheckTask] = [*index_tasks, *queue_tasks, *part_tasks(queue_tasks, parts, trees)]
         done = self._run_phase(Phase(PHASE, log.entries, "entries"), tasks, check)
         first, behind = len(index_tasks), len(index_tasks) + len(queue_tasks)

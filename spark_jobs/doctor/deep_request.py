@@ -1,4 +1,4 @@
-"""What a verification is asked to do, and what it answers."""
+"""The options of a deep check, and its result."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS
 
 
 class DeepRequest(EngineOptions, frozen=True, kw_only=True):
-    """Options of a verification. `limit`: findings of one kind that are listed of one file; more are counted.
+    """Options of a deep check. `limit`: findings of one kind that are listed of one file; more are counted.
 
     `store` is a directory or a URL, `storage` the options of its file system as JSON. `since_last`: only
     what came since the last reading that found nothing wrong. `work` is where a directory for
@@ -27,7 +27,7 @@ class DeepRequest(EngineOptions, frozen=True, kw_only=True):
 
 
 class LogNumbers(msgspec.Struct, kw_only=True, rename="camel"):
-    """The log that all else was held against: physical offsets [minimum, end), of which some bytes are lost.
+    """The log that all else was compared with: physical offsets [minimum, end), of which some bytes are lost.
 
     `lag` are bytes behind `end` that a live broker was writing when they were read.
     """
@@ -78,7 +78,7 @@ class IndexNumbers(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class DeepDetails(Details, kw_only=True):
-    """The result of a verification: its findings, and how many there are of each kind in all."""
+    """The result of a deep check: its findings, and how many there are of each kind in all."""
 
     clean: bool
     log: LogNumbers

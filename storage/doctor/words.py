@@ -1,7 +1,5 @@
 """The words for what is wrong with a store: a quick look and a reading of everything use the same for one finding."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -55,38 +53,6 @@ def unit_name(first: int, count: int = 1) -> str:
 def lost_units(count: int) -> Words:
     """The words for bytes in the middle of a queue that are no units."""
     return Words(f"units of {counted(count, 'message')}", "bytes that are no units")
-
-
-class FileFault(NamedTuple):
-    """A file, or for one that is lost the directory; `is_lost`: units are in no file, or cannot be placed."""
-
-    path: Path
-    words: Words
-    is_lost: bool
-    position: int
-
-
-def file_faults(
-    directory: Path, files: Sequence[tuple[int, int, Path]], unit: int, usual: int, named: str
-) -> Iterator[FileFault]:
-    """Yield the faults of a queue's files (start in the stream, size, path), in order.
-
-    The files of a broker all have the usual length, and each starts where the one before it ends, with a whole unit.
-    ``named`` is what the units are called.
-    """
-    end = files[0][0] if files else 0
-    for start, size, path in files:
-        if size != usual or size % unit:
-            yield FileFault(path, Words(f"{usual} bytes, as other files have", f"{size} bytes"), False, size)
-        if start % unit:
-            words = Words("a file that starts with a whole unit", "one that starts inside a unit")
-            yield FileFault(path, words, True, 0)
-        elif start > end:
-            lost = Words(f"a file that holds {named} {end // unit} to {start // unit - 1}", "none")
-            yield FileFault(directory, lost, True, -1)
-        elif start < end:
-            yield FileFault(path, Words(f"a file that starts at byte {end}", f"one that starts at {start}"), False, 0)
-        end = start + size
 
 
 def field_position(dtype: np.dtype[Any], field: str) -> int:

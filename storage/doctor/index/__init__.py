@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("index_health", "index_image", "index_reach", "index_shape", "left_over_entries", "match_entries")
+DOOR: Final = ("index_check", "index_health", "index_reach")

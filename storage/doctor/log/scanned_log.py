@@ -66,7 +66,8 @@ class ScannedLog(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     """The log as it was scanned: records from `minimum` up to `end`, without the `lost` ranges [from, to).
 
     `is_live`: a broker writes to the store; `may_lag`: what is missing at the end of queues and index may come yet.
-    `segments` are base offsets and paths.
+    `segments` are base offsets and paths. `follows_reading`: what lies before `minimum` was read earlier, and nothing
+    was wrong with it.
     """
 
     minimum: int
@@ -76,6 +77,7 @@ class ScannedLog(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     is_live: bool
     may_lag: bool
     segments: tuple[tuple[int, str], ...]
+    follows_reading: bool = False
 
     @property
     def blocks(self) -> Sequence[KeyBlock]:

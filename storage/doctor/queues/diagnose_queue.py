@@ -56,21 +56,24 @@ class QueueDiagnosis:
             self._offsets[first : first + PIECE] = part["unit"]["physical_offset"]
             self._numbers[first : first + PIECE] = part["number"]
         self._cursor, self._message, self._shift = front.end, 0, 0 if by_offset else front.start
-        self._previous = front.last
+        self._previous = front.last_unit(self._files.dtype)
         self._strays: set[int] = set()
         self._gaps: set[int] = set()  # queue offsets of stand-ins for messages that the log does not have
         self._unitless: set[int] = set()
         self.counts = Counter[str](matched=front.end - front.start, first_missing=-1, last_matched=-1)
-        if front.last.size:
-            self.counts["last_matched"] = int(front.last["physical_offset"][0])
+        for unit in self._previous:
+            self.counts["last_matched"] = int(unit["physical_offset"])
 
     def run(self) -> Counter[str]:
         """Report what is wrong; return how many units of the queue are of which sort, as :class:`QueueNumbers` has it.
 
         Beside these are `missing_at_end` and physical offsets, `first_missing` and `last_matched`, −1 for none.
         """
-        first_found = self._files.read(self._front.start, min(self._front.end - self._front.start, 1))
-        self._judge_strays(self._files.first, self._front.start, first_found[:0], first_found)
+        if not self._log.follows_reading:
+            first_found = self._files.read(self._front.start, min(self._front.end - self._front.start, 1))
+            self._judge_strays(self._files.first, self._front.start, first_found[:0], first_found)
+        elif not (self._count or self._front.last) and self._ends_before_log():
+            self._cursor = self._files.end
         runs = self._find_runs()
         shifts = runs[:, 0] - self._numbers[runs[:, 1]]
         self._skip_earlier_life(int(runs[0, 1]) if len(runs) else 0)
@@ -85,6 +88,11 @@ class QueueDiagnosis:
         self._judge_numbers()
         self._comparison.finish()
         return self.counts
+
+    def _ends_before_log(self) -> bool:
+        """Whether the last unit is of a message before the log that was scanned."""
+        last = self._files.read(self._files.end - 1, 1)
+        return bool((last["size"] > 0)[0] and 0 <= int(last["physical_offset"][0]) < self._log.minimum)
 
     # --- which units are found ----------------------------------------------------------------------------------------
 
@@ -286,15 +294,16 @@ class QueueDiagnosis:
         A record that left a gap in the numbers bears another queue if the units in its place point to no message of
         this one; of two with one number it is the one without unit that does not belong here.
         """
-        before = int(self._front.last["physical_offset"][0]) if self._front.last.size else self._log.minimum
+        before, first = self._log.minimum, self._front.next_number(self._files.dtype)
+        for unit in self._front.last_unit(self._files.dtype):
+            before = int(unit["physical_offset"])
         if not self._by_offset:
-            first = self._front.next_number
             check_batches(self._messages.read, self._count, first, before, self._gaps, self._log, self._findings)
             return
         if self._is_light:
             return
         known = self._strays | self._gaps
-        for wrong in check_numbers(self._numbers, self._offsets, self._front.next_number, before, self._log):
+        for wrong in check_numbers(self._numbers, self._offsets, first, before, self._log):
             gap = range(wrong.expected, min(wrong.found, wrong.expected + len(known) + 1))
             is_reported = all(place in known for place in gap) if gap else wrong.found in self._unitless
             if wrong.is_sure or not is_reported:

@@ -13,14 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import StoreError
-from storage.doctor.finding import FoundAt
-from storage.doctor.words import field_position, file_faults, unit_name
+from storage.doctor.finding import NOWHERE, FoundAt
+from storage.doctor.words import Words, field_position, unit_name
 from storage.files.mapped_file import list_segment_files, open_read_only
 from storage.index.index_copy import data_extents
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_DTYPE
+from storage.queue.consume_queue import UNIT_DTYPE
+from storage.queue.queue_files import UNITS_OF_BATCHES, UNITS_OF_PLAIN
+from storage.ranges import Range, merge
 
 _PIECE: Final = 1 << 16
+READABLE: Final = "a file that can be read"
 
 Units = npt.NDArray[np.void]
+
+KINDS: Final = {CONSUME_QUEUE: (UNIT_DTYPE, UNITS_OF_PLAIN), BATCH_CONSUME_QUEUE: (BATCH_DTYPE, UNITS_OF_BATCHES)}
+"""What units of queues are, by the tree that has them, and what findings call them."""
 
 
 class UnitFile(NamedTuple):
@@ -31,11 +40,21 @@ class UnitFile(NamedTuple):
     path: Path
 
 
+class FileFault(NamedTuple):
+    """A file, or for one that is lost the directory; `is_lost`: units are in no file, or cannot be placed."""
+
+    path: Path
+    words: Words
+    is_lost: bool
+    position: int
+
+
 class UnitFiles:
     """The files of one directory, read in pieces, never mapped; where there is no file, units read as zeros.
 
-    `problems`: of a path and what was expected of it, what is there. `first`: place of the first unit that a file has.
-    Nothing is kept open.
+    A file that starts within a unit is left out. `sizes` are the bytes of every file, `foreign` what bears no name of
+    one, `first` is the place of the first unit that a file has. `problems`: of a path and what was expected of it, what
+    is there. Nothing is kept open.
     """
 
     def __init__(
@@ -45,28 +64,51 @@ class UnitFiles:
 
         ``fill`` is called with a file's path before it is read, where it may be hollow until then.
         """
-        self.directory, self.dtype, self._fill_file = directory, dtype, fill
+        self.directory, self.dtype, self._named, self._fill_file = directory, dtype, named, fill
         self.problems: dict[tuple[Path, str], str] = {}
         self.files: list[UnitFile] = []
+        self.foreign: list[Path] = []
+        self._found: list[tuple[int, int, Path]] = []
         try:
-            self._list(named)
+            self._list()
         except StoreError as error:
             self.problems[directory, "a queue's directory"] = str(error)
+        self.sizes = Counter(size for _, size, _ in self._found)
         self._starts = [file.first for file in self.files]
         self.first = self._starts[0] if self._starts else 0
 
-    def _list(self, named: str) -> None:
-        found, unit = [], self.dtype.itemsize
-        for start, path in list_segment_files(self.directory)[0]:
+    def _list(self) -> None:
+        found, self.foreign = list_segment_files(self.directory)
+        for start, path in found:
             with contextlib.suppress(OSError):  # a broker has just deleted it
-                found.append((start, os.stat(path).st_size, path))
-        stops = [start // unit for start, _, _ in found[1:]]
-        for (start, size, path), stop in zip(found, [*stops, (1 << 63) // unit], strict=False):
+                self._found.append((start, os.stat(path).st_size, path))
+        unit = self.dtype.itemsize
+        whole = [each for each in self._found if each[0] % unit == 0]
+        stops = [start // unit for start, _, _ in whole[1:]]
+        for (start, size, path), stop in zip(whole, [*stops, (1 << 63) // unit], strict=False):
             self.files.append(UnitFile(start // unit, min((start + size) // unit, stop), path))
-        sizes = Counter(size for _, size, _ in found)
+
+    def faults(self, sizes: Counter[int] | None = None) -> Iterator[FileFault]:
+        """Yield what is wrong with sizes and starts of files, in order; `sizes` are of all that should be as long.
+
+        The files of a broker all have one size, and each starts where the one before it ends, with a whole unit.
+        """
+        sizes, unit = sizes or self.sizes, self.dtype.itemsize
         usual = max(sizes, key=lambda size: (sizes[size], size % unit == 0, size), default=0)
-        for fault in file_faults(self.directory, found, unit, usual, named):
-            self.problems[fault.path, fault.words.expected] = fault.words.found
+        end = self._found[0][0] if self._found else 0
+        for start, size, path in self._found:
+            if size != usual or size % unit:
+                yield FileFault(path, Words(f"{usual} bytes, as other files have", f"{size} bytes"), False, size)
+            if start % unit:
+                words = Words("a file that starts with a whole unit", "one that starts inside a unit")
+                yield FileFault(path, words, True, 0)
+            elif start > end:
+                lost = Words(f"a file that holds {self._named} {end // unit} to {start // unit - 1}", "none")
+                yield FileFault(self.directory, lost, True, NOWHERE)
+            elif start < end:
+                words = Words(f"a file that starts at byte {end}", f"one that starts at {start}")
+                yield FileFault(path, words, False, 0)
+            end = start + size
 
     def read(self, place: int, count: int) -> Units:
         """Units from a place on, exactly `count`."""
@@ -111,11 +153,42 @@ class UnitFiles:
                     stop = first
         return self.first
 
+    def lost_before(self, place: int) -> Iterator[tuple[int, int]]:
+        """Runs of places below one that are in files and hold no unit of a broker: the first, and how many."""
+        for file in self.files:
+            stop = min(file.stop, place)
+            behind, lost = file.first, list[Range]()
+            for first, units in self._written(file, file.first, stop):
+                are_lost = (units["size"] <= 0) | (units["physical_offset"] < 0)
+                lost.append((behind, first))
+                lost += ((first + start, first + start + count) for start, count in runs_of(are_lost))
+                behind = first + len(units)
+            if (file.path, READABLE) not in self.problems:
+                for start, end in merge([*lost, (behind, stop)]):
+                    yield start, end - start
+
+    def first_written(self, place: int) -> tuple[int, Units] | None:
+        """The first unit from a place on that is not zero, and its place."""
+        for file in self.files:
+            for first, units in self._written(file, max(file.first, place), file.stop):
+                written = np.flatnonzero(~are_zeros(units))
+                if written.size:
+                    return first + int(written[0]), units[written[:1]]
+        return None
+
+    def _written(self, file: UnitFile, first: int, stop: int) -> Iterator[tuple[int, Units]]:
+        """Units of a file in the places [first, stop) that are in no hole, piece by piece, each with its place."""
+        for start, end in self._data(file):
+            first, end = max(first, start), min(end, stop)
+            while first < end:
+                units = self.read(first, min(_PIECE, end - first))
+                yield first, units
+                first += len(units)
+
     def _data(self, file: UnitFile) -> list[tuple[int, int]]:
         """Places of a file that are no hole."""
         unit, extents = self.dtype.itemsize, []
-        self._fill_file(file.path)
-        with contextlib.suppress(StoreError), _opened(file.path) as descriptor:
+        with self._noting(file.path), _opened(file.path) as descriptor:
             for start, stop in data_extents(descriptor, (file.stop - file.first) * unit):
                 extents.append((file.first + start // unit, min(file.first - (-stop // unit), file.stop)))
         return extents
@@ -123,13 +196,18 @@ class UnitFiles:
     def _fill(self, target: Units, file: UnitFile, number: int) -> None:
         """Read units of one file; what a file that was cut has no more stays zero."""
         view, position = target.view(np.uint8).data, number * self.dtype.itemsize
-        self._fill_file(file.path)
+        with self._noting(file.path), _opened(file.path) as descriptor:
+            while len(view) and (count := os.preadv(descriptor, [view], position)):
+                view, position = view[count:], position + count
+
+    @contextlib.contextmanager
+    def _noting(self, path: Path) -> Iterator[None]:
+        """Have the content of a file; that it cannot be read is a problem, and ends the reading alone."""
+        self._fill_file(path)
         try:
-            with _opened(file.path) as descriptor:
-                while len(view) and (count := os.preadv(descriptor, [view], position)):
-                    view, position = view[count:], position + count
+            yield
         except (OSError, StoreError) as error:
-            self.problems[file.path, "a file that can be read"] = str(error)
+            self.problems[path, READABLE] = str(error)
 
 
 def are_zeros(units: Units) -> npt.NDArray[np.bool_]:

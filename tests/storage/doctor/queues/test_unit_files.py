@@ -20,4 +20,5 @@ def test_a_lost_file_is_named_by_what_it_held(tmp_path: Path, dtype: np.dtype[An
     for number in (0, 2):
         (tmp_path / f"{50 * number * dtype.itemsize:020d}").write_bytes(bytes(50 * dtype.itemsize))
     files = UnitFiles(tmp_path, dtype, named)
-    assert files.problems == {(tmp_path, f"a file that holds {lost}"): "none"}
+    assert [(fault.path, *fault.words) for fault in files.faults()] == [(tmp_path, f"a file that holds {lost}", "none")]
+    assert files.problems == {}

@@ -1,7 +1,7 @@
-"""Check one queue that has far more units than others by several tasks, as such a queue is built.
+"""Cut the check of all queues into tasks: of bundles of queues, and of parts of a queue that has far more units.
 
-A queue is cut as a rebuild cuts it (:mod:`spark_jobs.build.split_queues`): then its messages are numbered without gap
-or repeat, and for each part a task sees how far its units are in their places, byte for byte. The driver joins what
+Such a queue is cut as a rebuild cuts it (:mod:`spark_jobs.build.split_queues`): then its messages are numbered without
+gap or repeat, and for each part a task sees how far its units are in their places, byte for byte. The driver joins what
 they say. One more task then has the queue without that front: what lies before it and behind it, and the messages from
 the first unit on that differs, which it diagnoses as if it had read all of them itself.
 
@@ -11,28 +11,29 @@ task fetches the files that it reads, and is sent the names of these and of a fe
 
 import shutil
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
 
-from spark_jobs.build.build_queues import QueuePart
+from spark_jobs.build.build_queues import QueuePart, bundle_count
 from spark_jobs.build.split_queues import QueueName
 from spark_jobs.build.unit_blocks import UnitList, queue_runs
-from spark_jobs.doctor.check_queues import PHASE, CheckQueuesTask, KnownFront
+from spark_jobs.doctor.check_queues import PHASE, CheckQueuesTask
 from spark_jobs.doctor.work_files import LogTable
 from spark_jobs.places.remote_tree import HollowCopy, RemoteEntry, RemoteTree
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
-from spark_jobs.scan.scan_segment import GATHERED_BYTES
-from storage.build.queue_plan import QueueKey
-from storage.doctor.queues.clean_front import FrontCheck
-from storage.doctor.queues.unit_files import UnitFiles
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.scan_segment import GATHERED_BYTES, bundle_of
+from spark_jobs.scan.source import StoreSource
+from storage.build.queue_plan import QueueKey, QueuePlan
+from storage.doctor.queues.clean_front import CleanFront, FrontCheck
+from storage.doctor.queues.unit_files import KINDS, UnitFiles
 from storage.files.mapped_file import segment_offset
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queue.consume_queue import UNIT, UNIT_DTYPE
-from storage.queue.queue_files import UNITS_OF_PLAIN
 from storage.queue.queue_store import is_queue_id
 
 Parts: TypeAlias = Mapping[QueueName, Sequence[tuple[QueuePart, UnitList]]]
@@ -82,15 +83,15 @@ def check_queue_part(task: CheckPartTask) -> CheckedPart:
         part, log = task.part, LogTable.read(attempt.work)
         key = QueueKey(CONSUME_QUEUE, part.topic.decode(), part.queue_id)
         if task.tree is None:
-            files = UnitFiles(Path(task.store) / key.path, UNIT_DTYPE, UNITS_OF_PLAIN)
+            files = UnitFiles(Path(task.store) / key.path, *KINDS[CONSUME_QUEUE])
         else:
             copy = HollowCopy(task.tree, attempt.partial)
-            files = UnitFiles(attempt.partial / key.path, UNIT_DTYPE, UNITS_OF_PLAIN, copy.fill)
+            files = UnitFiles(attempt.partial / key.path, *KINDS[CONSUME_QUEUE], copy.fill)
         front = FrontCheck(files)
         is_clean = _is_clean(task, front, log.end, notify)
         clean = front.front
         shutil.rmtree(attempt.partial, ignore_errors=True)
-        return {"start": clean.start, "end": clean.end, "last": clean.last.tobytes(), "is_clean": is_clean}
+        return {"start": clean.start, "end": clean.end, "last": clean.last, "is_clean": is_clean}
 
     done: CheckedPart = run_attempt(task.work, task.name, check)
     return done
@@ -110,29 +111,65 @@ def _is_clean(task: CheckPartTask, front: FrontCheck, end: int, notify: Notify) 
     return True
 
 
-def queue_entries(tree: RemoteTree) -> Iterator[tuple[str, QueueName, RemoteEntry]]:
-    """The files of queues: the directory of the store that they are below, the queue, the file."""
-    for each in tree.files:
+def check_tasks(
+    plan: QueuePlan,
+    work: WorkDirectory,
+    source: StoreSource,
+    units: UnitList,
+    used: Collection[int],
+    parts: Parts,
+    limit: int,
+) -> list[CheckQueuesTask]:
+    """A task for each bundle that has units, or queues in the store; `used` are numbers of bundles that have units.
+
+    `parts` are queues that are checked in parts; of a file `limit` findings of a kind are listed.
+    """
+    bundles, tree = bundle_count(source.size), source.tree
+    existing: list[list[tuple[str, str, int]]] = [[] for _ in range(bundles)]
+    apart: list[list[QueueName]] = [[] for _ in range(bundles)]
+    for key in sorted(plan.existing):
+        name = key.topic.encode(), key.queue_id
+        if key.tree != CONSUME_QUEUE or name not in parts:
+            existing[bundle_of(*name, bundles)].append((key.tree, key.topic, key.queue_id))
+    for name in sorted(parts):
+        apart[bundle_of(*name, bundles)].append(name)
+    trees = deal_tree(tree, bundles, parts)
+    return [
+        CheckQueuesTask(
+            work=str(work.root),
+            store=str(plan.root) if tree is None else tree.url,
+            tree=trees.get(bundle, tree and msgspec.structs.replace(tree, files=())),
+            bundle=bundle,
+            units=units,
+            existing=tuple(queues),
+            ext=(plan.root / CONSUME_QUEUE_EXT).is_dir(),
+            limit=limit,
+            apart=tuple(apart[bundle]),
+        )
+        for bundle, queues in enumerate(existing)
+        if bundle in used or queues
+    ]
+
+
+def deal_tree(tree: RemoteTree | None, bundles: int, apart: Collection[QueueName]) -> dict[int | QueueName, RemoteTree]:
+    """The files of each bundle's queues, of a store behind a URL, and those of each plain queue that is checked apart.
+
+    A queue's path is the directory of the store, topic, queue id, file.
+    """
+    dealt: dict[int | QueueName, list[RemoteEntry]] = {}
+    for each in () if tree is None else tree.files:
         parts = each.path.split("/")
         if len(parts) == 4 and parts[0] in QUEUE_TREES and is_queue_id(parts[2]):
-            yield parts[0], (parts[1].encode(), int(parts[2])), each
-
-
-def trees_apart(tree: RemoteTree | None, parts: Parts) -> dict[QueueName, RemoteTree]:
-    """The files of each queue that is checked in parts, of those of a store behind a URL."""
-    if tree is None:
-        return {}
-    found: dict[QueueName, list[RemoteEntry]] = {name: [] for name in parts}
-    for place, name, each in queue_entries(tree):
-        if place == CONSUME_QUEUE and name in found:
-            found[name].append(each)
-    return {name: RemoteTree(tree.url, tree.storage, tuple(files)) for name, files in found.items()}
+            name = parts[1].encode(), int(parts[2])
+            is_apart = parts[0] == CONSUME_QUEUE and name in apart
+            dealt.setdefault(name if is_apart else bundle_of(*name, bundles), []).append(each)
+    return {key: msgspec.structs.replace(tree, files=tuple(files)) for key, files in dealt.items() if tree is not None}
 
 
 def part_tasks(
-    tasks: Sequence[CheckQueuesTask], parts: Parts, trees: Mapping[QueueName, RemoteTree]
+    tasks: Sequence[CheckQueuesTask], parts: Parts, trees: Mapping[int | QueueName, RemoteTree]
 ) -> list[CheckPartTask]:
-    """A task for each part of a queue, queue by queue; `tasks` are those of the bundles, `trees` of trees_apart."""
+    """A task for each part of a queue, queue by queue; `tasks` are those of the bundles, `trees` of deal_tree."""
     return [
         CheckPartTask(task.work, task.store, task.bundle, units, part, files)
         for task in tasks
@@ -159,7 +196,7 @@ def rest_tasks(
     tasks: Sequence[CheckQueuesTask],
     parts: Parts,
     checked: Sequence[CheckedPart],
-    trees: Mapping[QueueName, RemoteTree],
+    trees: Mapping[int | QueueName, RemoteTree],
 ) -> list[CheckQueuesTask]:
     """A task for each queue that was checked in parts: `checked` is what :func:`part_tasks` have said, in order."""
     left, rests = iter(checked), list[CheckQueuesTask]()
@@ -167,19 +204,19 @@ def rest_tasks(
         for name in task.apart:
             of_queue = [(units, next(left)) for _, units in parts[name]]
             names = (CONSUME_QUEUE, name[0].decode(), name[1])
-            front, units = _joined(len(rests), of_queue, task.units.stop)
-            changes = {"existing": (names,), "apart": (), "rest": front, "tree": trees.get(name)}
-            rests.append(msgspec.structs.replace(task, units=units, **changes))
+            front, units = _joined(of_queue, task.units.stop)
+            changes = {"existing": (names,), "apart": (), "tree": trees.get(name), "units": units}
+            rests.append(msgspec.structs.replace(task, rest=front, rest_number=len(rests), **changes))
     return rests
 
 
-def _joined(number: int, parts: Sequence[tuple[UnitList, CheckedPart]], stop: int) -> tuple[KnownFront, UnitList]:
-    """The front of the queue of a number, up to the first unit that differs, and the segments that have more of it."""
+def _joined(parts: Sequence[tuple[UnitList, CheckedPart]], stop: int) -> tuple[CleanFront, UnitList]:
+    """The front of a queue, up to the first unit that differs, and the segments that have more of the queue."""
     first = parts[0][1]
-    front = KnownFront(number, first["start"], first["end"], first["last"])
+    front = CleanFront(first["start"], first["end"], first["last"])
     for units, part in parts:
         if part["end"] > part["start"] >= front.end:
-            front = msgspec.structs.replace(front, end=part["end"], last=part["last"])
+            front = CleanFront(front.start, part["end"], part["last"])
         if not part["is_clean"]:
             return front, msgspec.structs.replace(units, stop=stop)
     return front, msgspec.structs.replace(parts[-1][0], start=stop, stop=stop)
