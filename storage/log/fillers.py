@@ -38,14 +38,14 @@ _CRC_MASK: Final = 0x7FFFFFFF
 _LOOPBACK: Final = bytes((127, 0, 0, 1))
 
 
-class Piece(NamedTuple):
+class FillerPart(NamedTuple):
     """Bytes that belong at a physical offset; what lies between pieces is zeros."""
 
     physical_offset: int
     data: bytes
 
 
-def fill(start: int, stop: int, base: int, boundary: int, store_timestamp: int) -> Iterator[Piece]:
+def fill(start: int, stop: int, base: int, boundary: int, store_timestamp: int) -> Iterator[FillerPart]:
     """The bytes for the range [start, stop), all in the segment from `base` to `boundary`.
 
     `store_timestamp` (ms) is that of a record beside the damage. Raises ValueError for a place that nothing fits in.
@@ -59,7 +59,7 @@ def fill(start: int, stop: int, base: int, boundary: int, store_timestamp: int) 
         start += size
     if boundary - start < RECORD_START.size:
         raise ValueError(f"{boundary - start} bytes before the end of a segment hold no BLANK")
-    yield Piece(start, RECORD_START.pack(boundary - start, BLANK_MAGIC))
+    yield FillerPart(start, RECORD_START.pack(boundary - start, BLANK_MAGIC))
 
 
 def can_be_filled(start: int, stop: int, boundary: int) -> bool:
@@ -67,7 +67,7 @@ def can_be_filled(start: int, stop: int, boundary: int) -> bool:
     return stop - start >= (SMALLEST if stop < boundary else RECORD_START.size)
 
 
-def _fillers(start: int, stop: int, store_timestamp: int) -> Iterator[Piece]:
+def _fillers(start: int, stop: int, store_timestamp: int) -> Iterator[FillerPart]:
     if stop - start < SMALLEST:
         raise ValueError(f"{stop - start} bytes hold no message")
     while start < stop:
@@ -78,11 +78,11 @@ def _fillers(start: int, stop: int, store_timestamp: int) -> Iterator[Piece]:
         start += size
 
 
-def _filler(physical_offset: int, size: int, store_timestamp: int) -> Iterator[Piece]:
+def _filler(physical_offset: int, size: int, store_timestamp: int) -> Iterator[FillerPart]:
     """One filler: what stands before its body, and what stands behind it."""
     topic = FILLER_TOPIC[: size - MINIMUM_SIZE]
     body = size - MINIMUM_SIZE - len(topic)
-    yield Piece(
+    yield FillerPart(
         physical_offset,
         V4_V4_FIXED.pack(
             size,
@@ -105,7 +105,7 @@ def _filler(physical_offset: int, size: int, store_timestamp: int) -> Iterator[P
         ),
     )
     tail = V1_TOPIC_LENGTH.pack(len(topic)) + topic + PROPERTIES_LENGTH.pack(0)
-    yield Piece(physical_offset + size - len(tail), tail)
+    yield FillerPart(physical_offset + size - len(tail), tail)
 
 
 @lru_cache(maxsize=64)

@@ -35,7 +35,7 @@ from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, TimeBoundary, U
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import find_end
 from storage.queue.queue_files import QueueFiles, UnitBlocks
-from storage.queue.queue_growth import Known, QueueMemory, end_after, is_judged_anew
+from storage.queue.queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName, batch_in
 from storage.queue.queue_repair import DamagedRun
@@ -440,7 +440,7 @@ class BatchConsumeQueue(NamedQueue):
         if self._keep is not None and (known is None or known.log_end <= log.end):
             last, looked = (yield from self._last_of(count)), log.end if known is None or is_whole else known.looked
             fields = self._generation, files, log.minimum, log.end, bounds[0], count, written, last, looked
-            self._keep(Known(*fields, self._checked))
+            self._keep(KnownEnd(*fields, self._checked))
         return bounds, written
 
     def _behind(self, count: int, written: int) -> Lookup[set[int]]:
@@ -562,7 +562,7 @@ def _first(count: int, is_behind: Callable[[int], Lookup[bool]]) -> Lookup[int]:
     return low
 
 
-def _renewed(known: Known, generation: object, log: CommitLog) -> Known | None:
+def _renewed(known: KnownEnd, generation: object, log: CommitLog) -> KnownEnd | None:
     """Return what is known of a queue if it holds for the files that exist now, else None.
 
     Units are numbered from the first file, so it must still be the same one.

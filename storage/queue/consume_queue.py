@@ -32,7 +32,7 @@ from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoun
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import end_behind, find_end
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
-from storage.queue.queue_growth import Known, QueueMemory, end_after, is_judged_anew
+from storage.queue.queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName
 from storage.queue.queue_repair import DamagedRun, around, place_of
@@ -398,7 +398,7 @@ class ConsumeQueue(NamedQueue):
             looked = log.end if known is None or is_whole else known.looked
             last = yield from self.unit_lookup(end - 1)
             fields = self._generation, files, log.minimum, log.end, minimum, end, written, last, looked
-            self._keep(Known(*fields, behind))
+            self._keep(KnownEnd(*fields, behind))
         return (minimum, end), written
 
     def _written_end(self, start: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:

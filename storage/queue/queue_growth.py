@@ -21,7 +21,7 @@ GROWTH_FOR_UNIT: Final = 4096
 """Bytes that the log has to grow for each unit after the end of a queue before all these units are judged anew."""
 
 
-class Known(NamedTuple):
+class KnownEnd(NamedTuple):
     """The results for a queue, in numbers of units: it ends at ``end``; units are written up to ``written``.
 
     ``generation`` identifies the listing in which its directory was found. ``log_minimum`` and ``log_end`` are those of
@@ -41,7 +41,7 @@ class Known(NamedTuple):
     looked: int = 0
     note: object = None
 
-    def renewed(self, generation: object, log: CommitLog, capacity: int) -> "Known | None":
+    def renewed(self, generation: object, log: CommitLog, capacity: int) -> "KnownEnd | None":
         """Return the results for the files that exist now, None if they changed.
 
         ``capacity`` is the number of units for which the known files have room.
@@ -70,8 +70,8 @@ class QueueMemory(NamedTuple):
     """
 
     generation: object = None
-    known: Known | None = None
-    keep: Callable[[Known], None] | None = None
+    known: KnownEnd | None = None
+    keep: Callable[[KnownEnd], None] | None = None
 
 
 NEAR_UNITS: Final = 4096
@@ -80,10 +80,10 @@ NEAR_UNITS: Final = 4096
 MOST_JUDGED: Final = 64
 """Most of those units that are compared with their records; if there are more, all units are judged anew later."""
 
-KnownQueues = RecentlyUsed[Known]
+KnownQueues = RecentlyUsed[KnownEnd]
 
 
-def end_after(units: JudgedUnits, known: Known, first: int, written: int, *, is_mended: bool = True) -> Lookup[int]:
+def end_after(units: JudgedUnits, known: KnownEnd, first: int, written: int, *, is_mended: bool = True) -> Lookup[int]:
     """Return where a queue ends, from what is known of it, by judging its new units; its units begin with ``first``.
 
     While left-over units of an older log are overwritten one by one, ``written`` does not change. The units after the
@@ -113,6 +113,6 @@ def end_after(units: JudgedUnits, known: Known, first: int, written: int, *, is_
     return end if last is None else last + 1
 
 
-def is_judged_anew(units: JudgedUnits, known: Known, written: int) -> bool:
+def is_judged_anew(units: JudgedUnits, known: KnownEnd, written: int) -> bool:
     """Whether the log has grown so much that all units after the known end are judged anew."""
     return units.log_end - known.looked > max(4 * LONG_SCAN, GROWTH_FOR_UNIT * (written - known.end))

@@ -16,7 +16,7 @@ from storage.files.waiting import finish
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_files import QueueFiles
-from storage.queue.queue_growth import MOST_JUDGED, Known, end_after
+from storage.queue.queue_growth import MOST_JUDGED, KnownEnd, end_after
 from storage.queue.queue_store import QueueStore
 from storage.queue.unit_standing import JudgedUnits
 from store_writer import StoreWriter
@@ -25,10 +25,10 @@ UNIT = 20
 
 
 class TestEndAfter:
-    def known(self, end: int, written: int, log_end: int = LOG_END, looked: int = LOG_END) -> Known:
-        return Known(None, None, 0, log_end, 0, end, written, None, looked)  # type: ignore[arg-type]
+    def known(self, end: int, written: int, log_end: int = LOG_END, looked: int = LOG_END) -> KnownEnd:
+        return KnownEnd(None, None, 0, log_end, 0, end, written, None, looked)  # type: ignore[arg-type]
 
-    def end(self, queue: FakeUnits, known: Known, written: int) -> int:
+    def end(self, queue: FakeUnits, known: KnownEnd, written: int) -> int:
         return finish(end_after(cast(JudgedUnits, queue), known, 0, written, is_mended=False))
 
     def test_of_units_that_came_the_last_good_one_ends_the_queue(self) -> None:
@@ -76,9 +76,9 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def known_of(directory: Path, written: int, last_place: int = 100) -> Known:
+def known_of(directory: Path, written: int, last_place: int = 100) -> KnownEnd:
     files = QueueFiles(directory, UNIT, OpenFiles())
-    return Known("first", files, 7, 100, 0, written, written, (last_place, MINIMUM_SIZE, 0))
+    return KnownEnd("first", files, 7, 100, 0, written, written, (last_place, MINIMUM_SIZE, 0))
 
 
 def log_to(end: int, minimum: int = 7) -> CommitLog:
