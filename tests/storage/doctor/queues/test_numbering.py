@@ -22,6 +22,7 @@ def log_of(lost: Iterable[int] = (), minimum: int = 0) -> ScannedLog:
     ranges = tuple((DISTANCE * number - 10, DISTANCE * number) for number in lost)
     return ScannedLog(
         minimum=minimum, end=10**6, lost=ranges, segment_size=10**6, is_live=False, may_lag=False,
+        segments=((0, "segment"),),
     )  # fmt: skip
 
 
