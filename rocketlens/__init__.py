@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from protocol.errors import RocketLensError as Error
     from protocol.host_address import HostAddress
     from protocol.message import Message
-    from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Reading, Space, Topic
+    from protocol.question import Reading
+    from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Space, Topic
     from rocketlens.arrow_reader import DamageWarning, arrow
     from rocketlens.growing_table import append_batches
     from rocketlens.remote import AsyncRemoteStore, connect_async
@@ -64,7 +65,7 @@ _PLACES: Final = {
     "ProtocolError": "protocol.errors",
     "PulledMessages": "rocketlens.answers",
     "QueueExtent": "storage.store.extents",
-    "Reading": "rocketlens.answers",
+    "Reading": "protocol.question",
     "RemoteStore": "rocketlens.remote_plain",
     "ResponseError": "broker.cluster.client",
     "Search": "rocketlens.searching",

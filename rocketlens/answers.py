@@ -1,10 +1,12 @@
 """What look-ups answer: messages with the reason where there are none, topics, consumer groups."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
 from protocol.message import Message
+from protocol.question import FoundBy, Question, Reading
+from storage.names import names_holding
 
 if TYPE_CHECKING:
     from storage.space.breakdown import NameCount
@@ -64,15 +66,6 @@ class PulledMessages(Messages):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One thing that a text was taken for, as a physical offset or a key: how many messages it names, and a note."""
-
-    kind: str
-    found: int = 0
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class FoundMessages(Messages):
     """Messages that a text names, those with such an id first, then by topic, the newest of each first."""
 
@@ -84,6 +77,48 @@ class FoundMessages(Messages):
     """All that the text was taken for, in this order, whether a message was found or not."""
     outcomes: tuple[str, ...] = ()
     """How the transaction of each half message ended, as :meth:`Store.life` says it; empty for other messages."""
+
+
+def found_messages(
+    question: Question,
+    names: Sequence[str],
+    found: Sequence[FoundBy],
+    readings: Iterable[Reading],
+    outcomes: Iterable[str],
+    *,
+    notes: Iterable[str] = (),
+    is_cut: bool = False,
+    lost: str = "",
+    details: str = "",
+) -> FoundMessages:
+    """What the text of a question names in topics of these names, and what there is to say about it.
+
+    `is_cut`: there are more than were asked for. `lost` says what may have been lost.
+    """
+    from rocketlens.arguments import nothing_named
+    from storage.life.named_messages import noted_alike
+
+    listed, text = found[: question.maximum], question.text
+    noted = noted_alike(readings, listed, text)
+    reason = [nothing_named(text, question.topic, names)]
+    reason += [f"as {each.kind}: {each.note}" for each in noted if each.note]
+    damaged = [
+        f"the message at physical offset {message.physical_offset} is damaged: {damage}"
+        for message, _, damage in listed
+        if damage is not None
+    ]
+    more = [f"there are more than {question.maximum} messages: ask for a higher maximum"]
+    return FoundMessages(
+        tuple(message.detached() for message, _, _ in listed),
+        None,
+        tuple(dict.fromkeys((*damaged, *notes, *(more if is_cut or len(listed) < len(found) else ())))),
+        "" if listed else "; ".join(filter(None, (*reason, lost))),
+        tuple(kind for _, kind, _ in listed),
+        tuple(names_holding(names, text)),
+        tuple(noted),
+        tuple(outcomes),
+        details=details,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict
 
 from protocol.errors import ConfigError, StoreError
-from protocol.key_question import PAGE, KeyQuestion
 from protocol.message import Message
+from protocol.question import LARGEST, PAGE, KeyKind, Question
 from storage.amounts import counted
 from storage.names import names_holding, similar_names
-from storage.times import LARGEST, parse_time, to_timestamp
+from storage.times import parse_time, to_timestamp
 
 if TYPE_CHECKING:
     from storage.filter.base import MessageFilter
@@ -34,7 +34,9 @@ def time_of(value: Time | None, default: int) -> int:
         return default
     if isinstance(value, datetime):
         return to_timestamp(value)
-    return parse_time(value) if isinstance(value, str) else int(value)
+    if isinstance(value, int) and value >= 0:
+        return min(value, LARGEST)
+    return parse_time(str(value))  # which refuses numbers below 0
 
 
 def times_of(begin: Time | None, end: Time | None, earliest: int = 0) -> tuple[int, int]:
@@ -93,10 +95,14 @@ def check_names(options: Mapping[str, object], known: type) -> None:
             raise TypeError(f"unexpected keyword argument {name!r}; known are {', '.join(known.__annotations__)}")
 
 
-def key_question(topic: str, options: QueryOptions) -> tuple[KeyQuestion, int]:
-    """A question for messages by a key, a unique key or a tag, and how many; raises ConfigError and TypeError."""
+def key_question(topic: str, options: QueryOptions) -> Question:
+    """A question for messages by a key, a unique key or a tag; raises ConfigError and TypeError."""
     check_names(options, QueryOptions)
-    texts = {"K": options.get("key"), "U": options.get("unique_key"), "T": options.get("tag")}
+    texts = {
+        KeyKind.KEY: options.get("key"),
+        KeyKind.UNIQUE: options.get("unique_key"),
+        KeyKind.TAG: options.get("tag"),
+    }
     given = [(kind, text) for kind, text in texts.items() if text is not None]
     if len(given) != 1:
         raise ConfigError("expected exactly one of key, unique_key and tag")
@@ -105,32 +111,40 @@ def key_question(topic: str, options: QueryOptions) -> tuple[KeyQuestion, int]:
     cursor = options.get("cursor")
     if cursor is not None and not 0 <= cursor <= LARGEST:
         raise ConfigError(f"cursor {cursor}: expected the cursor of an earlier answer")
-    copies = options.get("copies", False)
-    question = KeyQuestion(topic, text, kind, begin_timestamp=first, end_timestamp=last, cursor=cursor, copies=copies)
-    return question, check_maximum(options.get("maximum", PAGE))
+    return Question(
+        topic,
+        text,
+        kind,
+        check_maximum(options.get("maximum", PAGE)),
+        first,
+        last,
+        LARGEST if cursor is None else cursor,
+        copies=options.get("copies", False),
+    )
 
 
-def text_of(text: str) -> str:
-    """A text that is looked for, without blanks around it; raises ConfigError where nothing is left."""
+def text_question(text: str, topic: str | None, begin: Time | None, end: Time | None, maximum: int) -> Question:
+    """A question for what a text names, whatever it is, without blanks around it; an empty topic means all of them.
+
+    Raises ConfigError for a text of which nothing is left, and for times and a maximum that cannot be.
+    """
     if not text.strip():
         raise ConfigError("the text to find is empty")
-    return text.strip()
+    return Question(topic or "", text.strip(), KeyKind.ANY, check_maximum(maximum), *times_of(begin, end))
 
 
-def nothing_with(question: KeyQuestion) -> str:
+def nothing_with(question: Question) -> str:
     """A sentence that no message has the key, unique key or tag of a question."""
-    kind = {"K": "key", "U": "unique key", "T": "tag"}[question.index_type]
-    sentence = f"no message of topic {question.topic} has the {kind} {question.key}"
-    is_narrowed = question.index_type != "U" and (question.begin_timestamp > 0 or question.end_timestamp < LARGEST)
-    if question.cursor is not None:
-        sentence += f" below physical offset {question.cursor}"
-    return f"{sentence} and was stored in this time" if is_narrowed else sentence
+    sentence = f"no message of topic {question.topic} has the {question.kind.words} {question.text}"
+    if question.before_physical_offset < LARGEST:
+        sentence += f" below physical offset {question.before_physical_offset}"
+    return f"{sentence} and was stored in this time" if question.is_narrowed else sentence
 
 
-def nothing_named(text: str, topic: str | None, names: Sequence[str]) -> str:
-    """A sentence that a text names no message, with the topics that it may mean."""
+def nothing_named(text: str, topic: str, names: Sequence[str]) -> str:
+    """A sentence that a text names no message in a topic, or in all, with the topics that it may mean."""
     sentence = f"nothing is named {text} in {counted(len(names), 'topic')}"
-    if topic is not None:
+    if topic:
         return f"nothing is named {text} in topic {topic}"
     proposed = [] if names_holding(names, text) else similar_names(text, names)
     return f"{sentence}; did you mean topic {' or '.join(proposed)}?" if proposed else sentence

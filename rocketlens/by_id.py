@@ -1,13 +1,13 @@
 """Find the message of a store that an id of any kind names: offset message id, physical offset, unique key."""
 
-import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from protocol.errors import ConfigError
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
-from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
+from protocol.message_id import MessageId
+from protocol.question import KeyKind, Question, other_host, other_topic, places_of
 from rocketlens.answers import Messages
 from storage.amounts import counted
 
@@ -15,65 +15,53 @@ if TYPE_CHECKING:
     from storage.layout.store_layout import StoreLayout
     from storage.store.message_store import MessageStore
 
-LARGEST_OFFSET: Final = 2**63 - 1
 
-
-def physical_offset_of(text: str) -> int | None:
-    """A decimal physical offset, None for any other text."""
-    return int(text) if re.fullmatch(r"[0-9]{1,19}", text) and int(text) <= LARGEST_OFFSET else None
-
-
-def message_id_of(text: str) -> MessageId | None:
-    """The parts of what may be an offset message id, None for any other text."""
-    return decode_message_id(text) if is_offset_message_id_candidate(text) else None
-
-
-def find_surely(layout: "StoreLayout", text: str) -> Messages | None:
+def find_surely(layout: "StoreLayout", text: str, topic: str | None = None) -> Messages | None:
     """Find the message at an offset of either kind, as `find_in_store` would; None where the store must be opened."""
     from storage.query.sure_record import sure_record_at
 
-    message_id, physical_offset = message_id_of(text), physical_offset_of(text)
-    if message_id is not None:
-        physical_offset = message_id.physical_offset
-    record = None if physical_offset is None else sure_record_at(layout, physical_offset)
-    if record is None:
-        return None
-    message = decode_message(bytes(record), physical_offset=physical_offset)
-    is_other = message_id is not None and message.store_host != message_id.address
-    return None if is_other else Messages((message,))
+    for _, physical_offset, message_id in places_of(text)[:1]:
+        record = sure_record_at(layout, physical_offset)
+        if record is not None:
+            message = decode_message(bytes(record), physical_offset=physical_offset)
+            return None if other_host(message, message_id) else at_place(Messages((message,)), topic)
+    return None
 
 
 def find_in_store(
     store: "MessageStore", text: str, *, topic: str | None = None, damaged: bool = False, mask: Mask = NO_MASK
 ) -> Messages:
-    """Find an id of any kind in a store; `topic` narrows the search for a unique key, `damaged` forgives a wrong CRC.
+    """Find an id of any kind in a store; `topic` is the message's, `damaged` forgives a wrong CRC.
 
     The host in an offset message id need not be the store's: archives move. By what `mask` hides nothing is found,
     though messages are given whole; raises ConfigError where nothing else may be meant.
     """
-    message_id = message_id_of(text)
-    if message_id is not None and store.message_by_offset_id(message_id) is not None:
-        return _at(store, message_id.physical_offset, damaged)
-    physical_offset = physical_offset_of(text)
-    if physical_offset is not None:
-        return _at(store, physical_offset, damaged)
+    places = places_of(text)
+    for _, physical_offset, message_id in places:
+        if message_id is None or store.message_by_offset_id(message_id) is not None:
+            return at_place(_at(store, physical_offset, damaged), topic)
     try:
         mask.refuse_value("unique_key", text)
     except ConfigError:
-        if message_id is None:
+        if not places:
             raise
         found = Messages()
     else:
         found = _by_unique_key(store, text, topic)
-    if found.messages or message_id is None:
+    if found.messages or not places:
         return found
-    found = _at(store, message_id.physical_offset, damaged)
+    ((_, physical_offset, message_id),) = places
+    return at_place(_at(store, physical_offset, damaged), topic, None if "store_host" in mask.fields else message_id)
+
+
+def at_place(found: Messages, topic: str | None, message_id: MessageId | None = None) -> Messages:
+    """What was found at a physical offset, unless it is another topic's; with a note where an id names another host."""
     if not found.messages:
         return found
-    if "store_host" in mask.fields:
-        return found
-    note = f"the id names {message_id.address}, the message there was stored by {found.messages[0].store_host}"
-    return replace(found, notes=(note, *found.notes))
+    if elsewhere := other_topic(found.messages[0], topic):
+        return Messages(reason=elsewhere)
+    note = other_host(found.messages[0], message_id)
+    return replace(found, notes=(note, *found.notes)) if note else found
 
 
 def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Messages:
@@ -92,7 +80,6 @@ def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Messages:
 
 def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messages:
     """Look a unique key up in each topic: the index hashes it together with its topic's name."""
-    from storage.query.lookup_call import KeyKind, KeyQuery
     from storage.query.search_report import summed
     from storage.store.topic_catalog import absence_of_topic
 
@@ -101,7 +88,7 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messag
     messages: list[Message] = []
     reports = []
     for name in topics:
-        answer = store.query(KeyQuery(topic=name, key=key, kind=KeyKind.UNIQUE, maximum=32))
+        answer = store.query(Question(topic=name, text=key, kind=KeyKind.UNIQUE, maximum=32))
         messages += decode_messages(answer.records)
         reports.append(answer.search)
     if messages:

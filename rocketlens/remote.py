@@ -7,14 +7,26 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
 
+import msgspec
+
 from broker.cluster.client import TOOLS_GROUP, Client, ClientError, Credentials, QueueQuestion, ResponseError
 from broker.endpoint import Endpoint
 from protocol.codes import ResponseCode
 from protocol.errors import ConfigError, StoreError
-from protocol.key_question import PAGE, KeyQuestion
-from protocol.message import Message, decode_message, decode_messages
+from protocol.message import HostAddress, Message, decode_message, decode_messages
 from protocol.offset_keys import split_offset_key
-from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Reading, Topic
+from protocol.question import (
+    LARGEST,
+    NOT_FOUND_BY_OFFSET,
+    PAGE,
+    FoundBy,
+    KeyKind,
+    Question,
+    Reading,
+    other_host,
+    places_of,
+)
+from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic, found_messages
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -25,16 +37,14 @@ from rocketlens.arguments import (
     criteria_of,
     id_of,
     key_question,
-    nothing_named,
     nothing_with,
     pulled,
     subscription,
-    text_of,
-    times_of,
+    text_question,
 )
-from rocketlens.by_id import message_id_of, physical_offset_of
+from rocketlens.by_id import at_place
 from storage.amounts import counted
-from storage.names import did_you_mean, names_holding, similar_names
+from storage.names import did_you_mean, similar_names
 
 if TYPE_CHECKING:
     import ssl
@@ -45,9 +55,6 @@ if TYPE_CHECKING:
 
 Thing = TypeVar("Thing")
 Answer = TypeVar("Answer")
-
-INDEX_TYPES: Final = {"unique key": "U", "key": "K", "tag": "T"}
-"""What a text may be that is looked up topic by topic, and how a broker is asked for it."""
 
 AT_ONCE: Final = 32
 """Topics that are asked about at the same time."""
@@ -115,20 +122,22 @@ class AsyncRemoteStore:
     async def view(self, id: int | str, *, topic: str | None = None) -> Messages:
         """As :meth:`RemoteStore.view`."""
         text = id_of(id)
-        message_id, physical_offset = message_id_of(text), physical_offset_of(text)
-        server = self._server
-        if message_id is not None:
-            physical_offset = message_id.physical_offset
-            server = server or Endpoint(message_id.address.ip, message_id.address.port)
+        places, server = places_of(text), self._server
+        message_id = places[0][2] if places else None
+        if server is None and message_id is not None:
+            server = Endpoint(message_id.address.ip, message_id.address.port)
         if server is None:
             raise ClientError(f"{text}: only an offset message id contains an address to connect to; name a server")
-        if physical_offset is None:
-            return await self._by_unique_key(server, text, topic)
-        found = await self._at(server, physical_offset, topic)
-        if found or message_id is None or not topic:
-            return found
-        # As Java clients do: what looks like an offset id may be a unique key after all.
-        return await self._by_unique_key(server, text, topic) or found
+        elsewhere = Messages()
+        for _, physical_offset, message_id in places:
+            found = await self._at(server, physical_offset, topic)
+            if message_id is None or (found and not other_host(found[0], message_id)):
+                return at_place(found, topic)
+            elsewhere = at_place(found, topic, message_id)
+        if places and self._server is None and not topic:
+            return elsewhere
+        found = await self._by_unique_key(server, text, topic)
+        return found if found or not places else elsewhere
 
     async def query(
         self,
@@ -136,23 +145,23 @@ class AsyncRemoteStore:
         **options: Unpack[QueryOptions],
     ) -> Messages:
         """As :meth:`RemoteStore.query`."""
-        question, maximum = key_question(topic, options)
+        question = key_question(topic, options)
         try:
             brokers = await self._brokers_of(topic)
         except ResponseError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
             return Messages(reason=await self._with_similar(str(error), topic))
-        if len(brokers) > 1 and question.cursor is not None:
+        if len(brokers) > 1 and question.before_physical_offset < LARGEST:
             raise ConfigError(
                 f"a cursor belongs to one broker, and topic {topic} has {len(brokers)}, ask one: {_named(brokers)}"
             )
-        found = await self._of_brokers(brokers, question, maximum)
+        found = await self._of_brokers(brokers, question)
         return found if found else replace(found, reason=await self._with_similar(found.reason, topic))
 
-    async def _of_brokers(self, brokers: dict[str, Endpoint], question: KeyQuestion, maximum: int) -> Messages:
-        found = [await self._pages(endpoint, question, maximum) for endpoint in brokers.values()]
-        return found[0] if len(found) == 1 else _merged(brokers, found, maximum)
+    async def _of_brokers(self, brokers: dict[str, Endpoint], question: Question) -> Messages:
+        found = [await self._pages(endpoint, question) for endpoint in brokers.values()]
+        return found[0] if len(found) == 1 else _merged(brokers, found, question.maximum)
 
     async def _with_similar(self, reason: str, topic: str) -> str:
         """Add to a reason which topic may be meant, if the server has none of this name."""
@@ -173,29 +182,25 @@ class AsyncRemoteStore:
         maximum: int = MOST_FOUND,
     ) -> FoundMessages:
         """As :meth:`RemoteStore.find`."""
-        text, (first, last) = text_of(text), times_of(begin, end)
-        check_maximum(maximum)
-        names = [topic] if topic is not None else await self._client.topics(self._named_server())
-        answers: list[tuple[str, Messages]] = []
-        message_id = message_id_of(text)
-        if message_id is not None:
-            at_place = await self.view(text)
-            others = [f"the id names {message_id.address}, the message there was stored by {message.store_host}"
-                      for message in at_place if message.store_host != message_id.address]  # fmt: skip
-            answers.append(("offset message id", replace(at_place, notes=(*at_place.notes, *others))))
-        if physical_offset_of(text) is not None:
-            answers.append(("physical offset", await self.view(text)))
+        question = text_question(text, topic, begin, end, maximum)
+        server = self._named_server()
+        names = [question.topic] if question.topic else await self._client.topics(server)
+        places = [
+            (kind, at_place(await self._at(server, physical_offset, topic), topic, message_id))
+            for kind, physical_offset, message_id in places_of(question.text)
+        ]
         brokers = await self._each(names, self._brokers_with)
-        for kinds in (("unique key", "key"), ("tag",)):
+        answers: list[tuple[KeyKind, Messages]] = []
+        for kinds in ((KeyKind.UNIQUE, KeyKind.KEY), (KeyKind.TAG,)):
             asked = [
-                (kind, KeyQuestion(name, text, INDEX_TYPES[kind], begin_timestamp=first, end_timestamp=last), where)
+                (kind, msgspec.structs.replace(question, topic=name, kind=kind), where)
                 for name, where in zip(names, brokers, strict=True)
                 for kind in kinds
                 if where
             ]
-            found = await self._each(asked, lambda each: self._of_brokers(each[2], each[1], maximum))
+            found = await self._each(asked, lambda each: self._of_brokers(each[2], each[1]))
             answers += [(kind, each) for (kind, *_), each in zip(asked, found, strict=True)]
-        return _found(answers, text, names, topic, maximum)
+        return _found(question, names, places, answers)
 
     async def _each(self, things: Sequence[Thing], ask: Callable[[Thing], Awaitable[Answer]]) -> list[Answer]:
         """Ask about each of many things, of which `AT_ONCE` wait at the same time; the answers are in their order."""
@@ -308,12 +313,11 @@ class AsyncRemoteStore:
 
     async def info(self) -> Info:
         """As :meth:`RemoteStore.info`."""
-        server = self._named_server()
-        try:
-            figures = await self._client.runtime_figures(server)
-            groups = await self._client.groups(server)
-        except ResponseError as error:
-            raise _broker_error(server, error) from None
+
+        async def ask(endpoint: Endpoint) -> tuple[Endpoint, dict[str, str]]:
+            return endpoint, await self._client.runtime_figures(endpoint)
+
+        server, figures = await self._of_broker(self._named_server(), ask)
         numbers = {name: int(text) for name, text in figures.items() if re.fullmatch(r"[0-9]{1,19}", text, re.ASCII)}
         return Info(
             where=str(server),
@@ -322,17 +326,17 @@ class AsyncRemoteStore:
             end_offset=numbers.get("commitLogMaxOffset", 0),
             first_timestamp=numbers.get("earliestMessageTimeStamp"),
             topics=len(await self._client.topics(server)),
-            groups=len(groups),
+            groups=len(await self._client.groups(server)),
         )
 
     async def groups(self) -> list[Group]:
         """As :meth:`RemoteStore.groups`."""
-        server = self._named_server()
-        try:
-            offsets: dict[str, dict[str, dict[int, int]]] = {name: {} for name in await self._client.groups(server)}
-            committed = await self._client.consumer_offsets(server)
-        except ResponseError as error:
-            raise _broker_error(server, error) from None
+
+        async def ask(endpoint: Endpoint) -> tuple[Sequence[str], dict[str, dict[int, int]]]:
+            return await self._client.groups(endpoint), await self._client.consumer_offsets(endpoint)
+
+        groups, committed = await self._of_broker(self._named_server(), ask)
+        offsets: dict[str, dict[str, dict[int, int]]] = {name: {} for name in groups}
         for place, of_queues in committed.items():
             names = split_offset_key(place)
             if names is None:
@@ -379,56 +383,98 @@ class AsyncRemoteStore:
 
     # ------------------------------------------------------------------ one message
 
-    async def _at(self, server: Endpoint, physical_offset: int, topic: str | None) -> Messages:
+    async def _of_broker(self, server: Endpoint, ask: Callable[[Endpoint], Awaitable[Answer]]) -> Answer:
+        """Ask what only a broker answers; of a name server the one broker that it names. Raises ClientError."""
+        answers = await self._of_each_broker(server, ask)
+        if len(answers) != 1:
+            where = f"names several brokers, connect to one of them: {_named({n: e for n, (e, _) in answers.items()})}"
+            raise ClientError(f"{server} {where if answers else 'names no broker'}")
+        ((_, answer),) = answers.values()
+        return answer
+
+    async def _of_each_broker(
+        self, server: Endpoint, ask: Callable[[Endpoint], Awaitable[Answer]]
+    ) -> dict[str, tuple[Endpoint, Answer]]:
+        """Ask a broker, or each broker that a name server names, what only brokers answer; the answers by name."""
         try:
-            record = await self._client.view(server, physical_offset, topic or "")
+            return {"": (server, await ask(server))}
         except ResponseError as error:
-            if error.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION):
-                raise _broker_error(server, error) from None
-            return Messages(reason=str(error))
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            brokers = await self._client.brokers(server)
+            if brokers is None:
+                raise ClientError(f"{server} is neither a broker nor a name server: {error}") from None
+        return {name: (endpoint, await ask(endpoint)) for name, endpoint in brokers.items()}
+
+    async def _at(self, server: Endpoint, physical_offset: int, topic: str | None) -> Messages:
+        """The messages at a physical offset of a broker, or of each that a name server names."""
+
+        async def ask(endpoint: Endpoint) -> Messages:
+            try:
+                record = await self._client.view(endpoint, physical_offset, topic or "")
+            except ResponseError as error:
+                if error.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION):
+                    raise
+                return Messages(reason=f"no message there: {_absence(error, physical_offset)}")
+            try:
+                return Messages((decode_message(record, physical_offset=physical_offset),))
+            except StoreError as error:
+                return Messages(reason=f"{endpoint} answered bytes that are not a message: {error}")
+
         try:
-            return Messages((decode_message(record, physical_offset=physical_offset),))
-        except StoreError as error:
-            return Messages(reason=f"{server} answered bytes that are not a message: {error}")
+            answers = await self._of_each_broker(server, ask)
+        except ResponseError as error:
+            if error.code != ResponseCode.NO_PERMISSION or not topic:
+                raise
+            return await self._at(server, physical_offset, None)  # it may be another topic's: that is for us to say
+        if len(answers) == 1:
+            ((_, found),) = answers.values()
+            return found
+        messages = [message for _, found in answers.values() for message in found]
+        reasons = [f"{name}: {found.reason}" for name, (_, found) in answers.items() if found.reason]
+        reason = "; ".join(reasons) or f"{server} names no broker"
+        return Messages(tuple(messages), reason="" if messages else reason)
 
     async def _by_unique_key(self, server: Endpoint, key: str, topic: str | None) -> Messages:
         """Ask for a unique key in one topic, else in every topic that the server knows."""
         try:
-            topics = [topic] if topic else await self._client.topics(server)
+            names = [topic] if topic else await self._client.topics(server)
         except ResponseError as error:
             raise ClientError(f"{key} may be a unique key: name its topic ({error})") from error
-        details = ""
-        for name in topics:
-            question = KeyQuestion(name, key, "U", maximum=MOST_OF_A_UNIQUE_KEY)
-            found = await self._pages(server, question, MOST_OF_A_UNIQUE_KEY)
-            if found:
-                return found
-            details = found.details
-        where = f"in topic {topic}" if topic else f"in any of {counted(len(topics), 'topic')}"
-        reason = f"{server} has no message with unique key {key} {where}"
+
+        async def ask(name: str) -> Messages:
+            brokers = {"": server} if self._server is None else await self._brokers_with(name)
+            return await self._of_brokers(brokers, Question(name, key, KeyKind.UNIQUE, MOST_OF_A_UNIQUE_KEY))
+
+        answers = await self._each(names, ask)
+        if messages := [message for found in answers for message in found]:
+            return Messages(tuple(sorted(messages, key=lambda message: message.physical_offset)))
+        where = f"in topic {topic}" if topic else f"in any of {counted(len(names), 'topic')}"
+        reason = f"no message with unique key {key} {where}"
+        details = answers[-1].details if answers else ""
         return Messages(reason=await self._with_similar(reason, topic) if topic else reason, details=details)
 
     # ------------------------------------------------------------------ messages by key
 
-    async def _pages(self, endpoint: Endpoint, question: KeyQuestion, maximum: int) -> Messages:
-        """The newest `maximum` matches of one broker; several pages only where the broker knows cursors."""
+    async def _pages(self, endpoint: Endpoint, question: Question) -> Messages:
+        """The newest matches of one broker; several pages only where the broker knows cursors."""
         pages: list[list[Message]] = []
-        count = 0
+        count, before, maximum = 0, question.before_physical_offset, question.maximum
         while True:
-            page = await self._client.query(endpoint, replace(question, maximum=min(maximum - count, PAGE)))
+            asked = msgspec.structs.replace(question, maximum=min(maximum - count, PAGE), before_physical_offset=before)
+            page = await self._client.query(endpoint, asked)
             # A Java broker compares hashes alone, leaves the rest to its clients, and repeats a message that has one
             # key several times.
             matching = {
                 message.physical_offset: message
                 for message in _decoded(endpoint, page.records)
-                if _is_match(message, question)
+                if question.is_answered_by(message)
             }
             pages.append(list(matching.values()))
             count += len(matching)
-            is_further = page.cursor is not None and (question.cursor is None or page.cursor < question.cursor)
-            if count >= maximum or not is_further or not page.records:
+            if count >= maximum or page.cursor is None or page.cursor >= before or not page.records:
                 break
-            question = replace(question, cursor=page.cursor)
+            before = page.cursor
         return Messages(
             tuple(message for matching in reversed(pages) for message in matching),
             cursor=page.cursor if count else None,
@@ -439,58 +485,49 @@ class AsyncRemoteStore:
 
 
 def _found(
-    answers: Sequence[tuple[str, Messages]], text: str, names: Sequence[str], topic: str | None, maximum: int
+    question: Question,
+    names: Sequence[str],
+    places: Sequence[tuple[str, Messages]],
+    answers: Sequence[tuple[KeyKind, Messages]],
 ) -> FoundMessages:
-    """Join the answers to each meaning of a text; each message is listed once."""
+    """Join the answers to each meaning of a text, those of places and those of keys; each message is listed once."""
     from protocol.system_topics import Stage, stage_of
-    from storage.life.named_messages import named_alike
     from storage.life.transactions import outcomes_among
 
-    found: dict[tuple[object, int], tuple[Message, str]] = {}
-    notes: dict[str, None] = {}
-    places: list[Reading] = []
-    named: dict[str, set[tuple[object, int]]] = {"unique key or key": set(), "tag": set()}
-    for kind, each in answers:
-        is_place = kind not in INDEX_TYPES
-        listed = [message for message in reversed(each) if topic in (None, message.topic) or not is_place]
-        if is_place:
-            elsewhere = f"the message there is one of topic {each[0].topic}" if each and not listed else ""
-            note = "; ".join(filter(None, (each.reason, elsewhere, *each.notes)))
-            places.append(Reading(kind, len(listed), note))
-        else:
-            notes |= dict.fromkeys(each.notes)
-            named["tag" if kind == "tag" else "unique key or key"] |= {_place(message) for message in listed}
-        for message in listed:
-            found.setdefault(_place(message), (message, kind))
-    alike = named_alike((message for message, _ in found.values()), text)
-    readings = (
-        *places,
-        *(Reading(kind, len(messages), (alike or "") if "key" in kind else "") for kind, messages in named.items()),
-    )
-    is_cut = len(found) > maximum or any(each.cursor is not None for _, each in answers)
-    said = [nothing_named(text, topic, names)]
-    said += [f"as {each.kind}: {each.note}" for each in readings if each.note]
-    if is_cut:
-        notes[f"there are more than {maximum} messages: ask for a higher maximum"] = None
-    kept = list(found.values())[:maximum]
-    ends = outcomes_among(message for message, _ in found.values())
-    outcomes = tuple(ends.get((message.store_host, message.physical_offset), "") for message, _ in kept)
-    if any(not end and stage_of(each.topic) is Stage.HALF for end, (each, _) in zip(outcomes, kept, strict=True)):
-        notes["whether a half message was rolled back or did not end is said of a store, not through a broker"] = None
-    return FoundMessages(
-        tuple(message for message, _ in kept),
-        None,
-        tuple(notes),
-        "" if kept else "; ".join(said),
-        tuple(kind for _, kind in kept),
-        tuple(names_holding(names, text)),
+    found = {_place(message): FoundBy(message, kind) for kind, at in places for message in at}
+    readings = [Reading(kind, len(at), "; ".join(filter(None, (at.reason, *at.notes)))) for kind, at in places]
+    for parts in ((KeyKind.UNIQUE, KeyKind.KEY), (KeyKind.TAG,)):
+        named = [(kind, message) for kind, each in answers if kind in parts for message in reversed(each)]
+        listed = {_place(message): FoundBy(message, kind.words) for kind, message in reversed(named)}
+        readings.append(Reading((KeyKind.ANY if len(parts) > 1 else parts[0]).words, len(listed)))
+        for _, message in named:
+            found.setdefault(_place(message), listed[_place(message)])
+    notes = [note for _, each in answers for note in each.notes]
+    ends = outcomes_among(each.message for each in found.values())
+    kept = list(found.values())[: question.maximum]
+    outcomes = [ends.get(_place(each.message), "") for each in kept]
+    halves = (each.message for end, each in zip(outcomes, kept, strict=True) if not end)
+    if any(stage_of(message.topic) is Stage.HALF for message in halves):
+        notes.append("whether a half message was rolled back or did not end is said of a store, not through a broker")
+    return found_messages(
+        question,
+        names,
+        list(found.values()),
         readings,
         outcomes,
+        notes=notes,
+        is_cut=any(each.cursor is not None for _, each in answers),
         details="" if kept else "; ".join(dict.fromkeys(each.details for _, each in answers[-1:] if each.details)),
     )
 
 
-def _place(message: Message) -> tuple[object, int]:
+def _absence(error: ResponseError, physical_offset: int) -> str:
+    """Why a broker has no message at a physical offset: what one of ours says, or all that another one answers."""
+    known = f"{NOT_FOUND_BY_OFFSET}, {physical_offset}: "
+    return error.remark.removeprefix(known) if error.remark.startswith(known) else str(error)
+
+
+def _place(message: Message) -> tuple[HostAddress, int]:
     """What tells a message of one broker from those of others."""
     return message.store_host, message.physical_offset
 
@@ -519,26 +556,5 @@ def _decoded(endpoint: Endpoint, records: bytes) -> list[Message]:
         raise ClientError(f"{endpoint} answered bytes that are not messages: {error}") from error
 
 
-def _is_match(message: Message, question: KeyQuestion) -> bool:
-    if question.index_type == "U":
-        # Brokers answer an offset message id too, by the message without its unique key.
-        return question.key == message.message_id
-    if question.copies:
-        from protocol.system_topics import is_known_by
-
-        if not is_known_by(message, question.topic):
-            return False
-    elif message.topic != question.topic:
-        return False
-    return question.key in message.keys if question.index_type == "K" else question.key == message.tags
-
-
 def _named(brokers: dict[str, Endpoint]) -> str:
     return ", ".join(f"{name} ({endpoint})" for name, endpoint in brokers.items())
-
-
-def _broker_error(server: Endpoint, error: ResponseError) -> ClientError:
-    """The error to raise for a request that only brokers answer: it says so if the server does not know the request."""
-    if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return ClientError(f"{server} is not a broker (perhaps a name server): connect to a broker")
-    return error

@@ -1,7 +1,7 @@
 """A store directory, opened for reading: what `rocketlens.open` returns."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Self, Unpack
 import msgspec
 
 from protocol.errors import RocketLensError, StoreError
-from protocol.key_question import PAGE, KeyQuestion
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message
-from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Reading, Space, Topic
+from protocol.question import PAGE, KeyKind, Question
+from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Space, Topic, found_messages
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -27,18 +27,16 @@ from rocketlens.arguments import (
     filter_of,
     id_of,
     key_question,
-    nothing_named,
     nothing_with,
     pulled,
     subscription,
-    text_of,
-    times_of,
+    text_question,
 )
 from rocketlens.by_id import find_in_store, find_surely
 from rocketlens.hidden_whole import Hiding
 from rocketlens.opening import StoreArguments, open_message_store
 from storage.layout.store_layout import recognise_with_tier
-from storage.names import did_you_mean, names_holding
+from storage.names import did_you_mean
 from storage.patterns.mask import mask_of
 
 if TYPE_CHECKING:
@@ -46,9 +44,7 @@ if TYPE_CHECKING:
     from storage.life.message_life import MessageLife
     from storage.life.pending import Pending
     from storage.query.get_message import GetMessageResult
-    from storage.query.lookup_call import KeyQuery
     from storage.search.criteria import Criteria
-    from storage.search.find import Finder
     from storage.store.extents import QueueExtent
     from storage.store.message_store import MessageStore, QueryAnswer
 
@@ -123,7 +119,7 @@ class Store:
         if self._store is None:
             self._check_open()
             # A few pages of the store's files may do, where opening the store may mean a gigabyte.
-            found = find_surely(self._layout, text)
+            found = find_surely(self._layout, text, topic)
             if found is not None:
                 return self._shown(found)
         return self._shown(
@@ -146,13 +142,12 @@ class Store:
         >>> [message.tags for message in store.query("TopicTest", tag="TagD", maximum=2)]
         ['TagD', 'TagD']
         """
-        question, maximum = key_question(topic, options)
-        kind = {"K": "keys", "U": "unique_key", "T": "tags"}[question.index_type]
-        self._mask.refuse_value(kind, question.key)
-        if not self._mask or kind != "keys":
-            return self._shown(query_store(self._opened(), question, maximum))
+        question = key_question(topic, options)
+        self._mask.refuse_value(question.kind.field, question.text)
+        if not self._mask or question.kind is not KeyKind.KEY:
+            return self._shown(query_store(self._opened(), question))
         # One that is hidden together with what stands beside it is none, and nothing says that it was looked at.
-        found = query_store(self._opened(), question, maximum, self._mask.for_one_run())
+        found = query_store(self._opened(), question, self._mask.for_one_run())
         return self._shown(replace(found, details=""))
 
     def find(
@@ -172,26 +167,30 @@ class Store:
         >>> [(message.keys, message.tags, kind) for message, kind in zip(found, found.kinds)]
         [(['BB'], 'TagA', 'key'), (['tagcollide2'], 'BB', 'tag')]
         """
-        from storage.search.find import Finder, FindLimits, FindPlace
+        from storage.life.transactions import outcomes
+        from storage.search.find import Finder, FindPlace
         from storage.store.topic_catalog import topic_names
 
-        text, (first, last) = text_of(text), times_of(begin, end)
-        hiding = self._hiding()
-        limits = FindLimits(
-            topic=topic,
-            begin_timestamp=first,
-            end_timestamp=last,
-            maximum=check_maximum(maximum),
-            mask=hiding.mask,
-        )
-        store = self._opened()
+        question = text_question(text, topic, begin, end, maximum)
+        hiding, store = self._hiding(), self._opened()
         store.refuse_tier("find")
-        names = topic_names(store) if topic is None else [topic]
-        finder = Finder(store, text, names, limits)
+        names = [question.topic] if question.topic else topic_names(store)
+        finder = Finder(store, question, names, mask=hiding.mask)
         finder.look_at_offset()
         finder.go_on(FindPlace())
         hiding.warn()
-        return _found(store, finder, text, topic, names, maximum)
+        ends = outcomes(store, (each.message for each in finder.found))
+        return found_messages(
+            question,
+            names,
+            finder.found,
+            finder.readings.values(),
+            (ends.get(each.message.physical_offset, "") for each in finder.found[:maximum]),
+            notes=[f"something may be missing: {finder.incomplete}"] if finder.incomplete else [],
+            is_cut=finder.place is not None,
+            lost=store.why_lost,
+            details=finder.details,
+        )
 
     def pull(
         self,
@@ -516,44 +515,6 @@ class Store:
         return store
 
 
-def _found(
-    store: "MessageStore", finder: "Finder", text: str, topic: str | None, names: Sequence[str], maximum: int
-) -> FoundMessages:
-    """What a text was found to name, and what there is to say about it."""
-    from storage.life.named_messages import named_alike
-    from storage.life.transactions import outcomes
-
-    found, why_lost = finder.found[:maximum], store.why_lost
-    ends = outcomes(store, (message for message, _, _ in found))
-    alike = named_alike((message for message, _, _ in found), text)
-    said = [nothing_named(text, topic, names)]
-    said += [f"as {each.kind}: {each.note}" for each in finder.tried.values() if each.note]
-    said += [why_lost] if why_lost else []
-    notes = [
-        f"the message at physical offset {message.physical_offset} is damaged: {damage}"
-        for message, _, damage in found
-        if damage is not None
-    ]
-    if finder.incomplete:
-        notes.append(f"something may be missing: {finder.incomplete}")
-    if finder.place is not None or len(found) < len(finder.found):
-        notes.append(f"there are more than {maximum} messages: ask for a higher maximum")
-    return FoundMessages(
-        tuple(message.detached() for message, _, _ in found),
-        None,
-        tuple(notes),
-        "" if found else "; ".join(said),
-        tuple(kind for _, kind, _ in found),
-        tuple(names_holding(names, text)),
-        tuple(
-            Reading(each.kind, each.found, each.note or (alike if "key" in each.kind else None) or "")
-            for each in finder.tried.values()
-        ),
-        tuple(ends.get(message.physical_offset, "") for message, _, _ in found),
-        details=finder.details,
-    )
-
-
 def _count(names: Callable[[], Sized]) -> int | None:
     """How many names there are, None where that is not known."""
     try:
@@ -593,21 +554,21 @@ def commit_log_directories_of(store: Store) -> tuple[Path, ...]:
     return store._arguments.commit_log_directories or ()
 
 
-def query_store(store: "MessageStore", question: KeyQuestion, maximum: int, mask: Mask = NO_MASK) -> Messages:
-    """The newest `maximum` matches of a store, collected in pages, each below the one before.
+def query_store(store: "MessageStore", question: Question, mask: Mask = NO_MASK) -> Messages:
+    """The newest matches of a store, collected in pages, each below the one before.
 
     With a `mask` those that have the key as they are shown; they come as they are.
     """
     from storage.life.message_copies import copy_topics, query_with_copies
     from storage.life.origins import Origins
 
-    query = _key_query(question)
+    query, maximum = question, question.maximum
     topics, origins = copy_topics(store) if question.copies else [], Origins(store)
     messages: list[Message] = []
     while True:
         page = msgspec.structs.replace(query, maximum=min(maximum - len(messages), PAGE))
         found = query_with_copies(store.query, page, topics, origins)
-        messages = [each for each in found.messages if not mask or question.key in mask.message(each).keys] + messages
+        messages = [each for each in found.messages if not mask or question.text in mask.message(each).keys] + messages
         if len(messages) >= maximum or found.cursor is None:
             break
         query = msgspec.structs.replace(query, before_physical_offset=found.cursor)
@@ -620,7 +581,7 @@ def query_store(store: "MessageStore", question: KeyQuestion, maximum: int, mask
     )
 
 
-def _why_nothing_found(store: "MessageStore", question: KeyQuestion, answer: "QueryAnswer") -> str:
+def _why_nothing_found(store: "MessageStore", question: Question, answer: "QueryAnswer") -> str:
     """Say why a query found nothing, and which topic may be meant instead."""
     from storage.store.key_search import explain_queues
     from storage.store.topic_catalog import similar_topics
@@ -629,20 +590,6 @@ def _why_nothing_found(store: "MessageStore", question: KeyQuestion, answer: "Qu
         return answer.refusal
     queues, proposed = explain_queues(store, question.topic), similar_topics(store, question.topic)
     return "; ".join(filter(None, (nothing_with(question), queues, did_you_mean(proposed), store.why_lost)))
-
-
-def _key_query(question: KeyQuestion) -> "KeyQuery":
-    from storage.query.lookup_call import KeyQuery
-    from storage.store.key_search import FIRST_PAGE, KINDS
-
-    return KeyQuery(
-        topic=question.topic,
-        key=question.key,
-        kind=KINDS[question.index_type],
-        begin_timestamp=question.begin_timestamp,
-        end_timestamp=question.end_timestamp,
-        before_physical_offset=FIRST_PAGE if question.cursor is None else question.cursor,
-    )
 
 
 def _why_nothing_pulled(result: "GetMessageResult", topic: str, queue_id: int, offset: int) -> str:

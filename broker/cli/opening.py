@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from broker.cli.options import DIRECTORY, endpoint, gathered, is_typed, store_options
-from broker.cli.server_options import ServerArguments, server_options
+from broker.cli.options import DIRECTORY, gathered, is_typed, store_options
+from broker.cli.server_options import ServerArguments, server_option, server_options
 from broker.endpoint import Endpoint
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
 
@@ -66,10 +66,7 @@ class Source(msgspec.Struct, frozen=True):
 def source_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add STORE and --server with the options of each to a command; it gets them as `source`."""
     command = store_options(server_options(gathered(source=Source)(command)))
-    command = click.option(
-        "--server", type=endpoint, metavar="HOST:PORT", help="Ask this broker instead of opening a store."
-    )(command)
-    return click.argument("store", type=DIRECTORY, required=False)(command)
+    return click.argument("store", type=DIRECTORY, required=False)(server_option(command))
 
 
 def refuse_store_options(arguments: StoreArguments) -> None:

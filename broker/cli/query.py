@@ -19,7 +19,7 @@ from broker.cli.options import (
 from broker.cli.output import format_options, say_notes, staged_writer, writer
 from broker.cli.server_options import ServerArguments, server_option, server_options
 from broker.endpoint import Endpoint
-from protocol.key_question import PAGE
+from protocol.question import PAGE
 from rocketlens.opening import StoreArguments
 from spark_jobs.commands.time_options import check_stored, stored_options, timezone_option
 

@@ -10,9 +10,9 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store, refuse_store_options
-from broker.cli.options import charset_option, endpoint, gathered, is_typed, store_options, verbose_option
+from broker.cli.options import charset_option, gathered, is_typed, store_options, verbose_option
 from broker.cli.output import format_options, say_notes, writer
-from broker.cli.server_options import ServerArguments, server_options
+from broker.cli.server_options import ServerArguments, server_option, server_options
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
@@ -46,9 +46,9 @@ class ViewArguments(msgspec.Struct, frozen=True):
 
 @click.command()
 @click.argument("arguments", nargs=-1, required=True, metavar="[STORE] ID...")
-@click.option("--server", type=endpoint, metavar="HOST:PORT", help="Ask this broker instead of opening a store.")
+@server_option
 @click.option("--from-id", is_flag=True, help="Ask the broker whose address is in each id, as RocketMQ's clients do.")
-@click.option("--topic", help="Topic of unique keys; without it every topic is searched.")
+@click.option("--topic", help="Topic of the messages; without it every topic is searched.")
 @click.option("--damaged", is_flag=True, help="Also show records whose CRC is wrong.")
 @charset_option
 @click.option(

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 from broker.config import FRAME_LIMIT
 from broker.endpoint import Endpoint
 from protocol.bodies import (
+    BrokerData,
+    ClusterInfo,
     ConsumerOffsetTable,
     KVTable,
     SubscriptionGroupTable,
@@ -32,7 +34,7 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import RESPONSE_FLAG, Command, decode_response, encode_request, ext_fields_of
 from protocol.errors import ConfigError, ProtocolError, RocketLensError, quote
 from protocol.frame import FrameDecoder
-from protocol.key_question import KeyQuestion
+from protocol.question import Question
 
 if TYPE_CHECKING:  # commands that ask a server in plain text do without it
     import ssl
@@ -140,7 +142,7 @@ class PullAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One answer to a `KeyQuestion`: records one after the other, and what the server says about them.
+    """One answer to a `Question`: records one after the other, and what the server says about them.
 
     `cursor` is where the next page begins, None if there is none or the server does not page; `remark` is its
     explanation, `incomplete` what may be missing.
@@ -286,7 +288,7 @@ class Client:
         fields = {"offset": str(physical_offset)} | ({"topic": topic} if topic else {})
         return bytes((await self.call(endpoint, RequestCode.VIEW_MESSAGE_BY_ID, fields)).body)
 
-    async def query(self, endpoint: Endpoint, question: KeyQuestion) -> Page:
+    async def query(self, endpoint: Endpoint, question: Question) -> Page:
         """The newest matches that a broker has; an empty page, with the reason in its remark, when it has none."""
         try:
             answer = await self.call(endpoint, RequestCode.QUERY_MESSAGE, question.ext_fields())
@@ -319,15 +321,17 @@ class Client:
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 return None
             raise
-        route = self._decoded(endpoint, answer, TopicRouteData)
+        return _addresses(endpoint, self._decoded(endpoint, answer, TopicRouteData).broker_datas)
+
+    async def brokers(self, endpoint: Endpoint) -> dict[str, Endpoint] | None:
+        """Ask a name server for all its brokers, as `brokers_of` does; None when `endpoint` is none."""
         try:
-            return {
-                broker.broker_name: Endpoint.parse(broker.broker_addrs[min(broker.broker_addrs, key=_broker_id)])
-                for broker in route.broker_datas
-                if broker.broker_addrs
-            }
-        except ConfigError as error:
-            raise ClientError(f"{endpoint} answered a route without a usable address: {error}") from error
+            answer = await self.call(endpoint, RequestCode.GET_BROKER_CLUSTER_INFO, {})
+        except ResponseError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return None
+            raise
+        return _addresses(endpoint, self._decoded(endpoint, answer, ClusterInfo).broker_addr_table.values())
 
     async def pull(self, endpoint: Endpoint, question: QueueQuestion) -> PullAnswer:
         """The messages of a queue from an offset on, perhaps none."""
@@ -407,6 +411,18 @@ class Client:
         except OSError as error:
             raise ClientError(f"cannot connect to {endpoint}: {_reason(error)}") from error
         return channel
+
+
+def _addresses(endpoint: Endpoint, brokers: Iterable[BrokerData]) -> dict[str, Endpoint]:
+    """The addresses of brokers by name, a master's before a slave's."""
+    try:
+        return {
+            broker.broker_name: Endpoint.parse(broker.broker_addrs[min(broker.broker_addrs, key=_broker_id)])
+            for broker in brokers
+            if broker.broker_addrs
+        }
+    except ConfigError as error:
+        raise ClientError(f"{endpoint} answered a broker without a usable address: {error}") from error
 
 
 def _number(endpoint: Endpoint, answer: Command, name: str) -> int:

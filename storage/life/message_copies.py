@@ -13,9 +13,9 @@ from typing import TypeAlias
 import msgspec
 
 from protocol.message import Message, decode_message
+from protocol.question import Question
 from protocol.system_topics import Origin, Stage, stage_of
 from storage.life.origins import Origins, Search
-from storage.query.lookup_call import KeyQuery
 from storage.store.message_store import MessageStore, QueryAnswer
 
 
@@ -44,7 +44,7 @@ class WithCopies:
     incomplete: str | None = None
 
 
-def query_with_copies(search: Search, query: KeyQuery, topics: Iterable[str], origins: Origins) -> WithCopies:
+def query_with_copies(search: Search, query: Question, topics: Iterable[str], origins: Origins) -> WithCopies:
     """The newest `query.maximum` matches of a topic, their copies under `topics` among them. Waits for the disk.
 
     A copy of which it is not known whether it was sent to this topic or to another one counts as a match.
@@ -73,7 +73,7 @@ def query_with_copies(search: Search, query: KeyQuery, topics: Iterable[str], or
     )
 
 
-def _within_limits(newest_first: list[_Record], query: KeyQuery) -> list[_Record]:
+def _within_limits(newest_first: list[_Record], query: Question) -> list[_Record]:
     """As many records as the query allows by number and bytes, one at least."""
     kept: list[_Record] = []
     total = 0
@@ -86,7 +86,7 @@ def _within_limits(newest_first: list[_Record], query: KeyQuery) -> list[_Record
 
 
 def _copies_under(
-    search: Search, topic: str, query: KeyQuery, origins: Origins
+    search: Search, topic: str, query: Question, origins: Origins
 ) -> tuple[list[_Record], int | None, str | None]:
     """The newest copies under one topic of messages of `query.topic`; where the search was cut; what may be missing."""
     found: list[_Record] = []

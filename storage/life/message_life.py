@@ -13,6 +13,7 @@ from protocol.errors import StoreError
 from protocol.mask import MASKED, NO_MASK, Mask
 from protocol.message import Message, decode_messages
 from protocol.properties import TIMER_OUT_MS
+from protocol.question import KeyKind, Question
 from protocol.system_topics import SYSTEM_GROUP_PREFIX, TRACE_TOPIC, TRACE_TOPIC_PREFIX, Origin, Stage, stage_of
 from protocol.trace import Trace, TraceKind, decode_traces
 from storage.life.deliveries import deliveries, rolled, state_of_level, state_of_timer
@@ -31,7 +32,6 @@ from storage.life.verdicts import (
     registered_filters,
     verdict_of_failure,
 )
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore
 
 MOST_COPIES: Final = 256
@@ -146,7 +146,7 @@ def find_life(
         incomplete = incomplete or _why_groups_are_unknown(store)
         committed = _stored_offsets(store)
     for name in sorted(set(topics)):
-        answer = store.query(KeyQuery(topic=name, key=unique_key, kind=KeyKind.UNIQUE, maximum=MOST_COPIES))
+        answer = store.query(Question(topic=name, text=unique_key, kind=KeyKind.UNIQUE, maximum=MOST_COPIES))
         records.update((message.physical_offset, message) for message in decode_messages(answer.records))
         incomplete = incomplete or answer.incomplete
     origins = Origins(store)
@@ -321,7 +321,7 @@ def _traces(store: MessageStore, unique_key: str, trace_topics: Iterable[str]) -
     known = (name for name in store.queues.topics() if name == TRACE_TOPIC or name.startswith(TRACE_TOPIC_PREFIX))
     began: dict[str, Trace] = {}
     for topic in sorted({*known, *trace_topics}):
-        answer = store.query(KeyQuery(topic=topic, key=unique_key, kind=KeyKind.KEY, maximum=MOST_COPIES))
+        answer = store.query(Question(topic=topic, text=unique_key, kind=KeyKind.KEY, maximum=MOST_COPIES))
         for message in decode_messages(answer.records):
             for trace in _traces_in(message):
                 if trace.message_id != unique_key:

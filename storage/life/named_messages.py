@@ -14,7 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from protocol.message import Message
+from protocol.question import FoundBy, KeyKind, Reading
 from protocol.system_topics import Origin, Stage, origin_of, stage_of
 from storage.amounts import counted
 
@@ -70,6 +73,15 @@ def told_apart(records: Iterable[Record]) -> list[list[Record]]:
     for each in found:
         each.records.sort(key=lambda record: record[0].physical_offset)
     return sorted((each.records for each in found), key=lambda records: records[0][0].physical_offset)
+
+
+def noted_alike(readings: Iterable[Reading], found: Iterable[FoundBy], text: str) -> list[Reading]:
+    """The readings of a text, with a note where it is the unique key of several messages."""
+    alike = named_alike((each.message for each in found), text)
+    return [
+        replace(each, note=alike) if alike and not each.note and each.kind == KeyKind.ANY.words else each
+        for each in readings
+    ]
 
 
 def named_alike(messages: Iterable[Message], unique_key: str) -> str | None:

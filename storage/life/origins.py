@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
 from protocol.message import Message
+from protocol.question import KeyKind, Question
 from protocol.system_topics import RETRY_PREFIX, GroupAndTopic, Origin, origin_of, said_by, splits
 from storage.layout.store_config import StoreConfig
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore, QueryAnswer
 
-Search: TypeAlias = Callable[[KeyQuery], QueryAnswer]
+Search: TypeAlias = Callable[[Question], QueryAnswer]
 """Answers a query under one topic: `MessageStore.query`, or a function that counts its calls."""
 
 
@@ -75,7 +75,7 @@ class Origins:
         if not key:
             return
         for group, topic in origin.readings or splits(message.topic.removeprefix(RETRY_PREFIX)):
-            if self._knows(topic) and search(KeyQuery(topic=topic, key=key, kind=KeyKind.UNIQUE, maximum=1)).count:
+            if self._knows(topic) and search(Question(topic=topic, text=key, kind=KeyKind.UNIQUE, maximum=1)).count:
                 yield group, topic
 
     def _knows(self, topic: str) -> bool:

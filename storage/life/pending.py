@@ -44,6 +44,7 @@ from protocol.properties import (
     parse_properties,
     property_value,
 )
+from protocol.question import KeyKind, Question
 from protocol.system_topics import REVIVE_TOPIC_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from storage.amounts import counted
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
@@ -52,7 +53,6 @@ from storage.layout.timer_check import TIMER_CHECK_FILE, TimerCheck
 from storage.life.origins import Origins
 from storage.life.pop_log import KV_DIRECTORY, PopLog, Popped, has_kv_notes
 from storage.query.get_message import TRANSFER_BYTES, Lost, get_message
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore
 from storage.times import LARGEST, format_timestamp
 
@@ -467,7 +467,7 @@ class Pending:
         self._checked += 1
         if not key or not topic or self._checked > MOST_CHECKED:
             return True
-        found = self._store.query(KeyQuery(topic=topic, key=key, kind=KeyKind.UNIQUE, maximum=MOST_RECORDS))
+        found = self._store.query(Question(topic=topic, text=key, kind=KeyKind.UNIQUE, maximum=MOST_RECORDS))
         if found.incomplete and found.incomplete not in self._lost:
             self._lost.append(found.incomplete)
         return any(place > record.physical_offset for place in found.physical_offsets)

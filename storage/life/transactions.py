@@ -19,10 +19,10 @@ from protocol.errors import StoreError
 from protocol.host_address import HostAddress
 from protocol.message import Message, decode_message, decode_messages
 from protocol.properties import REAL_TOPIC, TRAN_PREPARED_QUEUE_OFFSET, TRANS_OFFSET, TRANSACTION_CHECK_TIMES
+from protocol.question import KeyKind, Question
 from protocol.sys_flag import TRANSACTION_MASK, SysFlag
 from protocol.system_topics import DISCARDED_TOPIC, OP_TOPICS, ROCKSDB_HALF_TOPIC, Stage, stage_of
 from storage.amounts import counted
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.queue.queue import Queue, TimeBoundary
 from storage.store.message_store import MessageStore
 
@@ -114,7 +114,7 @@ def outcomes(store: MessageStore, messages: Iterable[Message]) -> dict[int, str]
         records: dict[int, Message] = {}
         for topic in topics:
             if topic is not None:
-                answer = store.query(KeyQuery(topic=topic, key=key, kind=KeyKind.UNIQUE, maximum=MOST_RECORDS))
+                answer = store.query(Question(topic=topic, text=key, kind=KeyKind.UNIQUE, maximum=MOST_RECORDS))
                 records |= {each.physical_offset: each for each in decode_messages(answer.records)}
         ends = endings(store, [records[place] for place in sorted(records)], OPERATIONS_LISTED)
         for half in own:

@@ -13,12 +13,13 @@ from typing import Final
 import msgspec
 
 from protocol.message import decode_message
+from protocol.question import Question
 from storage.files.waiting import Lookup, Wait
 from storage.index.tail_index import TailIndex, empty_tail, extend_tail
 from storage.kernels import lookups as kernel
 from storage.kernels.store_view import IndexFilesView, StoreView
 from storage.log.commit_log import CommitLog
-from storage.query.lookup_call import KeyQuery, run_lookup
+from storage.query.lookup_call import run_lookup
 from storage.queue.queue_store import QueueStore
 
 PIECE_BYTES: Final = 64 * 1024 * 1024
@@ -77,7 +78,7 @@ class TierKeys:
         return tail
 
 
-def query_tier(queues: QueueStore, keys: TierKeys, query: KeyQuery, maximum: int) -> Lookup[TierAnswer]:
+def query_tier(queues: QueueStore, keys: TierKeys, query: Question, maximum: int) -> Lookup[TierAnswer]:
     """Return the newest ``maximum`` messages of a tier that match a query, but for those that the store's log has too.
 
     ``queues`` have a tier. Each record is checked.
@@ -102,7 +103,7 @@ def query_tier(queues: QueueStore, keys: TierKeys, query: KeyQuery, maximum: int
 
 
 def _of_log(
-    log: CommitLog, keys: TierKeys, query: KeyQuery, maximum: int, stop: int
+    log: CommitLog, keys: TierKeys, query: Question, maximum: int, stop: int
 ) -> tuple[list[TierHit], bool, int]:
     """The newest matches in one log before a physical offset, whether there may be more, and bytes of damage."""
     needle, topic, key = query.needle()

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from protocol.question import Question
 from storage.kernels.lookups import MAXIMUM_HITS, NEEDLE_BYTES
-from storage.query.lookup_call import KeyQuery
 from storage.search.criteria import Criteria
 from storage.store.message_store import MessageStore
 
@@ -30,9 +30,9 @@ def offsets_by_index(store: MessageStore, criteria: Criteria) -> npt.NDArray[np.
     config = snapshot.config.topics.get(criteria.topic)
     if snapshot.queues.has_batches(criteria.topic) or (config and config.has_batches):
         return None
-    query = KeyQuery(
+    query = Question(
         topic=criteria.topic,
-        key=criteria.key,
+        text=criteria.key,
         maximum=MAXIMUM_HITS,
         begin_timestamp=criteria.begin_timestamp,
         end_timestamp=criteria.end_timestamp,

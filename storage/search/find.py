@@ -6,81 +6,70 @@ first.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
+
+import msgspec
 
 from protocol.errors import ConfigError
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
-from protocol.message_id import decode_message_id, is_offset_message_id_candidate
+from protocol.message_id import MessageId
+from protocol.question import (
+    LARGEST,
+    PAGE,
+    FoundBy,
+    KeyKind,
+    Question,
+    Reading,
+    other_host,
+    other_topic,
+    places_of,
+)
 from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog
-from storage.query.lookup_call import MAXIMUM_OFFSET, KeyKind, KeyQuery
 from storage.query.search_report import SearchReport, summed
 from storage.store.message_store import MessageStore
 
-FindKind: TypeAlias = Literal["key", "tag"]
-
-KINDS: Final[dict[FindKind, KeyKind]] = {"key": KeyKind.ANY, "tag": KeyKind.TAG}
-LONGEST_OFFSET: Final = len(str(MAXIMUM_OFFSET))
-PAGE: Final = 64
-
-
-@dataclass(slots=True)
-class TriedKind:
-    """One meaning of the text: how many messages were found by it, and a note."""
-
-    kind: str
-    found: int = 0
-    note: str = ""
-
-
-class FoundBy(NamedTuple):
-    """A message, the meaning of the text that names it, and what is wrong with its record, if anything is."""
-
-    message: Message
-    kind: str
-    damage: str | None = None
+PARTS: Final = ((KeyKind.UNIQUE, KeyKind.KEY), (KeyKind.TAG,))
+"""What texts are compared with, topic by topic: first one part of messages in all topics, then the other."""
 
 
 class FindPlace(NamedTuple):
-    """Where a search goes on: the meaning of the text, the topic, and the physical offset in it."""
+    """Where a search goes on: what the text is compared with, the topic, and the physical offset in it."""
 
-    kind: FindKind = "key"
+    kind: KeyKind = KeyKind.UNIQUE
     topic: str = ""
-    before: int = MAXIMUM_OFFSET
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindLimits:
-    """What narrows a search: messages of one `topic`, stored in a time (ms), which unique keys do not mind.
-
-    It ends after `maximum` messages, or when `is_time_up`, which is not asked before one topic was looked into, or one
-    of its messages was masked: that may take long.
-    `refusal` says why a message may not be shown, or None. By what `mask` hides of messages none is found.
-    """
-
-    topic: str | None = None
-    begin_timestamp: int = 0
-    end_timestamp: int = MAXIMUM_OFFSET
-    maximum: int = 50
-    is_time_up: Callable[[], bool] = lambda: False
-    refusal: Callable[[Message], str | None] = lambda _message: None
-    mask: Mask = NO_MASK
+    before: int = LARGEST
 
 
 class Finder:
     """The state of one search.
 
-    `place` is where it goes on, None when all was looked at; `searched` counts topics, once for each of `KINDS`;
+    `place` is where it goes on, None when all was looked at; `searched` counts topics, once for each of `PARTS`;
     `incomplete` says what may be missing.
     """
 
-    def __init__(self, store: MessageStore, text: str, topics: Sequence[str], limits: FindLimits) -> None:
-        """Look for `text` under `topics`, which are in order of their names. Waits for the disk."""
-        self._store, self._text, self._topics, self._limits = store, text, topics, limits
+    def __init__(
+        self,
+        store: MessageStore,
+        question: Question,
+        topics: Sequence[str],
+        *,
+        is_time_up: Callable[[], bool] = lambda: False,
+        refusal: Callable[[Message], str | None] = lambda _message: None,
+        mask: Mask = NO_MASK,
+    ) -> None:
+        """Look for the text of `question` under `topics`, which are in order of their names. Waits for the disk.
+
+        It ends after `maximum` messages, or when `is_time_up`, which is not asked before one topic was looked into, or
+        one of its messages was masked: that may take long. `refusal` says why a message may not be shown, or None. By
+        what `mask` hides of messages none is found.
+        """
+        self._store, self._question, self._topics = store, question, topics
+        self._is_time_up, self._refusal, self._mask = is_time_up, refusal, mask
+        self._places = {physical_offset for _, physical_offset, _ in places_of(question.text)}
         self.found: list[FoundBy] = []
-        self.tried: dict[str, TriedKind] = {}
+        self.readings: dict[str, Reading] = {}
         self.incomplete: str | None = None
         self.searched = 0
         self.place: FindPlace | None = None
@@ -89,115 +78,105 @@ class Finder:
 
     def look_at_offset(self) -> None:
         """Take the text for an offset message id, then for a physical offset."""
-        text = self._text
-        if is_offset_message_id_candidate(text):
-            message_id = decode_message_id(text)
-            self._look_at("offset message id", message_id.physical_offset, str(message_id.address))
-        digits = text.lstrip("0") or "0"
-        is_number = text.isascii() and text.isdecimal() and len(digits) <= LONGEST_OFFSET
-        if is_number and int(digits) <= MAXIMUM_OFFSET:
-            self._look_at("physical offset", int(digits), None)
+        for kind, physical_offset, message_id in places_of(self._question.text):
+            self.readings[kind] = self._at(kind, physical_offset, message_id)
 
-    def _look_at(self, kind: str, physical_offset: int, host: str | None) -> None:
-        tried = self.tried.setdefault(kind, TriedKind(kind))
+    def _at(self, kind: str, physical_offset: int, message_id: MessageId | None) -> Reading:
         message, damage = message_at(self._store, physical_offset)
         if message is None:
-            tried.note = f"no message there: {damage}"
-        elif (refusal := self._limits.refusal(message)) is not None:
-            tried.note = refusal
-        elif self._limits.topic not in (None, message.topic):
-            tried.note = f"the message there is one of topic {message.topic}"
-        else:
-            tried.found = 1
-            is_told = "store_host" not in self._limits.mask.fields
-            if host is not None and host != str(message.store_host) and is_told:
-                tried.note = f"the id names {host}, the message there was stored by {message.store_host}"
-            self.found.append(FoundBy(self._limits.mask.message(message), kind, damage))
+            return Reading(kind, note=f"no message there: {damage}")
+        if (refusal := self._refusal(message)) is not None:
+            return Reading(kind, note=refusal)
+        if elsewhere := other_topic(message, self._question.topic):
+            return Reading(kind, note=elsewhere)
+        self.found.append(FoundBy(self._mask.message(message), kind, damage))
+        return Reading(kind, 1, "" if "store_host" in self._mask.fields else other_host(message, message_id))
 
     def go_on(self, place: FindPlace) -> None:
         """Look the text up as a key and as a tag, from a place on, until there is no room or no time."""
-        for kind in KINDS:
-            self.tried.setdefault(kind, TriedKind("unique key or key" if kind == "key" else kind))
-            if (refused := self._refused(kind)) is not None:
-                self.tried[kind].note = refused
-                self.searched += len(self._topics)
-                continue
-            if kind == "key" and place.kind == "tag":
+        for parts in PARTS:
+            reading = KeyKind.ANY.words if len(parts) > 1 else parts[0].words
+            refused = self._refused(parts)
+            self.readings.setdefault(reading, Reading(reading, note=refused))
+            if refused or (parts[-1] is KeyKind.KEY and place.kind is KeyKind.TAG):
                 self.searched += len(self._topics)
                 continue
             for topic in self._topics:
-                if place.kind == kind and topic < place.topic:
+                if place.kind in parts and topic < place.topic:
                     self.searched += 1
                     continue
-                before = place.before if (kind, topic) == place[:2] else MAXIMUM_OFFSET
-                if self._limits.is_time_up() and self._has_looked:
-                    self.place = FindPlace(kind, topic, before)
-                    return
-                if not self._search_topic(kind, topic, before):
-                    return
+                for kind in parts:
+                    if (kind, topic) == (KeyKind.UNIQUE, place.topic) and place.kind is KeyKind.KEY:
+                        continue
+                    before = place.before if (kind, topic) == place[:2] else LARGEST
+                    if kind is not KeyKind.KEY and self._has_looked and self._is_time_up():
+                        self.place = FindPlace(kind, topic, before)
+                        return
+                    if not self._search_topic(reading, kind, topic, before):
+                        return
                 self.searched += 1
 
-    def _refused(self, kind: FindKind) -> str | None:
-        """Why nothing may be found by the text as a key or a tag; None where something may."""
-        mask = self._limits.mask
+    def _refused(self, parts: Sequence[KeyKind]) -> str:
+        """Why nothing may be found by the text as a key or a tag; empty where something may."""
         try:
-            if kind == "key":
-                mask.refuse("unique_key")
-            mask.refuse_value("keys" if kind == "key" else "tags", self._text)
+            if KeyKind.UNIQUE in parts:
+                self._mask.refuse("unique_key")
+            self._mask.refuse_value(parts[-1].field, self._question.text)
         except ConfigError as error:
             return str(error)
-        return None
+        return ""
 
     @property
     def details(self) -> str:
         """What was searched for keys and tags, as a sentence without a full stop; empty where nothing was."""
         return "" if self._search is None else self._search.sentence()
 
-    def _search_topic(self, kind: FindKind, topic: str, before: int) -> bool:
+    def _search_topic(self, reading: str, kind: KeyKind, topic: str, before: int) -> bool:
         """Look one topic's messages up; False if not all of them fit into the answer."""
         self._has_looked = True
         while True:
-            room = self._limits.maximum - len(self.found)
-            answer = self._store.query(
-                KeyQuery(
-                    topic=topic,
-                    key=self._text,
-                    kind=KINDS[kind],
-                    maximum=min(room, PAGE) if room > 0 else 1,
-                    begin_timestamp=self._limits.begin_timestamp,
-                    end_timestamp=self._limits.end_timestamp,
-                    before_physical_offset=before,
-                )
+            room = self._question.maximum - len(self.found)
+            asked = msgspec.structs.replace(
+                self._question,
+                topic=topic,
+                kind=kind,
+                maximum=min(room, PAGE) if room > 0 else 1,
+                before_physical_offset=before,
             )
+            answer = self._store.query(asked)
             self.incomplete = self.incomplete or answer.incomplete
             self._search = answer.search if self._search is None else summed((self._search, answer.search))
             if answer.refusal:
-                self.tried[kind].note = answer.refusal
+                self._count(reading, 0, answer.refusal)
             if answer.count and room <= 0:
                 self.place = FindPlace(kind, topic, before)
                 return False
             for message in reversed(list(decode_messages(answer.records))):  # newest first
-                if self._has_masked and self._limits.is_time_up():
+                if self._has_masked and self._is_time_up():
                     self.place = FindPlace(kind, topic, before)
                     return False
-                self._has_masked = bool(self._limits.mask)
+                self._has_masked = bool(self._mask)
                 before = message.physical_offset
-                if (found := self._shown(kind, message)) is not None:
-                    self.found.append(found)
-                    self.tried[kind].found += 1
+                self._take(reading, kind, message)
             if not (answer.truncated and answer.count):
                 return True
             before = answer.physical_offsets[0]
 
-    def _shown(self, kind: FindKind, message: Message) -> FoundBy | None:
-        """A message of an answer without what is hidden, None where it may not be shown."""
-        if self._limits.refusal(message) is not None:
-            return None
-        shown = self._limits.mask.message(message)
-        if kind == "key" and self._text not in (*shown.keys, shown.unique_key):
-            return None  # hidden together with what stands beside it
-        is_unique_key = kind == "key" and message.unique_key == self._text
-        return FoundBy(shown, "unique key" if is_unique_key else kind)
+    def _take(self, reading: str, kind: KeyKind, message: Message) -> None:
+        """List a message of an answer without what is hidden, unless it may not be shown, or is listed already."""
+        text = self._question.text
+        if self._refusal(message) is not None or (kind is KeyKind.KEY and message.unique_key == text):
+            return
+        shown = self._mask.message(message)
+        if kind is not KeyKind.TAG and text not in (*shown.keys, shown.unique_key):
+            return  # hidden together with what stands beside it
+        self._count(reading, 1)
+        if message.physical_offset not in self._places:
+            self.found.append(FoundBy(shown, kind.words))
+
+    def _count(self, reading: str, found: int, note: str = "") -> None:
+        known = self.readings[reading]
+        self.readings[reading] = Reading(reading, known.found + found, note or known.note)
 
 
 def message_at(store: MessageStore, physical_offset: int) -> tuple[Message | None, str | None]:

@@ -1,14 +1,7 @@
 """What key queries of the server and of the command line have in common."""
 
 from protocol.errors import StoreError
-from storage.query.lookup_call import KeyKind
 from storage.store.message_store import MessageStore, QueryAnswer
-
-FIRST_PAGE = 2**63 - 1
-"""A physical offset above that of every match."""
-
-KINDS = {"K": KeyKind.KEY, "U": KeyKind.UNIQUE, "T": KeyKind.TAG}
-"""indexType on the wire; absent, empty or anything else looks up keys and unique keys alike, as a broker does."""
 
 
 def explain_nothing(store: MessageStore, topic: str, answer: QueryAnswer) -> str:

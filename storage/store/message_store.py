@@ -19,6 +19,7 @@ from protocol.host_address import HostAddress
 from protocol.java_hash import index_hash, java_hash
 from protocol.message import decode_message
 from protocol.message_id import MessageId
+from protocol.question import KeyKind, Question
 from storage.files.mapped_file import MappedFile
 from storage.files.waiting import Lookup, Wait, WaitKind, all_of, current_tick, plainly
 from storage.index.index_examination import distrust
@@ -33,7 +34,7 @@ from storage.layout.store_layout import TIER_READERS, StoreLayout
 from storage.log.absence import explain_absence_lookup
 from storage.log.commit_log import CommitLog
 from storage.query.decoded_query import find_by_decoding
-from storage.query.lookup_call import TAG, KeyQuery, run_lookup
+from storage.query.lookup_call import run_lookup
 from storage.query.search_report import SearchReport
 from storage.query.tier_query import TierKeys, query_tier
 from storage.queue.queue_holes import QueueHoles
@@ -46,7 +47,7 @@ from storage.store.store_state import StoreIdentity, StoreState, infer_identity
 from storage.store.store_watch import StoreWatch
 from storage.store.upkeep import Upkeep
 
-__all__ = ["KeyQuery", "MessageStore", "QueryAnswer", "Snapshot", "StoreOptions"]
+__all__ = ["MessageStore", "QueryAnswer", "Snapshot", "StoreOptions"]
 
 REPLACEMENT = "\ufffd".encode()
 
@@ -290,21 +291,21 @@ class MessageStore:
         """End timestamp (ms) and end physical offset of the newest index file, zeros without one."""
         return self._current.snapshot.index.last_update
 
-    def query_lookup(self, query: KeyQuery) -> Lookup[QueryAnswer]:
+    def query_lookup(self, query: Question) -> Lookup[QueryAnswer]:
         """Return the newest messages that have a key, those of the tier before the others; each record is checked."""
         snapshot = self._current.snapshot
         if snapshot.queues.tier is None:  # no step more than without tiers
             return self._query_log_lookup(query, snapshot)
         return self._query_both_lookup(query, snapshot)
 
-    def _query_both_lookup(self, query: KeyQuery, snapshot: Snapshot) -> Lookup[QueryAnswer]:
+    def _query_both_lookup(self, query: Question, snapshot: Snapshot) -> Lookup[QueryAnswer]:
         """Return the newest messages in log and tier that have a key."""
         if snapshot.layout.is_tier_alone:
             return (yield from self._with_tier(query, QueryAnswer(b"", 0, False, None, snapshot)))
         answer = yield from self._query_log_lookup(query, snapshot)
         return answer if answer.truncated or answer.refusal else (yield from self._with_tier(query, answer))
 
-    def _with_tier(self, query: KeyQuery, answer: QueryAnswer) -> Lookup[QueryAnswer]:
+    def _with_tier(self, query: Question, answer: QueryAnswer) -> Lookup[QueryAnswer]:
         """Add the matches of the tier to those of the log, which has no older ones."""
         snapshot, room = answer.snapshot, query.maximum - answer.count
         needle, _, _ = query.needle()
@@ -331,7 +332,7 @@ class MessageStore:
         answer.incomplete = "; ".join(filter(None, [answer.incomplete, *missing])) or None
         return answer
 
-    def _query_log_lookup(self, query: KeyQuery, snapshot: Snapshot) -> Lookup[QueryAnswer]:
+    def _query_log_lookup(self, query: Question, snapshot: Snapshot) -> Lookup[QueryAnswer]:
         """Return the newest messages in the log that have a key."""
         needle, topic, key = query.needle()
         if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
@@ -339,7 +340,7 @@ class MessageStore:
         if not needle.isascii() and REPLACEMENT in needle:
             yield Wait("comparing decoded keys")
             return self._query_by_decoding(snapshot, query)
-        if query.kind is TAG and snapshot.index.untagged:
+        if query.kind is KeyKind.TAG and snapshot.index.untagged:
             return (yield from self._query_queues(snapshot, query))
         for _ in range(MOST_STRAYS):
             found = run_lookup(snapshot.view, query, needle, topic, key, current_tick())
@@ -384,7 +385,7 @@ class MessageStore:
             cache.save()
         return with_index(snapshot, snapshot.index.with_checked(before, now))
 
-    def _query_queues(self, snapshot: Snapshot, query: KeyQuery) -> Lookup[QueryAnswer]:
+    def _query_queues(self, snapshot: Snapshot, query: Question) -> Lookup[QueryAnswer]:
         """Query a tag where index files keep no tags: the units of the topic's queues give the candidates instead."""
         needle, topic, key = query.needle()
         yield from snapshot.queues.listed()
@@ -396,7 +397,7 @@ class MessageStore:
         answer.incomplete = "; ".join(filter(None, [answer.incomplete, _missing_queues(snapshot, query.topic)])) or None
         return answer
 
-    def _query_by_decoding(self, snapshot: Snapshot, query: KeyQuery) -> QueryAnswer:
+    def _query_by_decoding(self, snapshot: Snapshot, query: Question) -> QueryAnswer:
         """Query a key with U+FFFD by decoded strings, since the bytes of such a key may be invalid UTF-8."""
         records, truncated = find_by_decoding(
             snapshot.commit_log, snapshot.index, snapshot.tail, snapshot.queues, query
@@ -411,9 +412,9 @@ def store_host_of(record: memoryview) -> HostAddress:
     return decode_message(record, check_crc=False).store_host
 
 
-def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> Lookup[StoreView]:
+def _with_tagged_units(snapshot: Snapshot, query: Question, needle: bytes) -> Lookup[StoreView]:
     """Return a view whose tail also has the queue units with the tag's hash, where index files keep no tags."""
-    tag = java_hash(query.key)
+    tag = java_hash(query.text)
     found = yield from all_of(
         _offsets_with_tag(snapshot, query.topic, tag, start, stop) for start, stop in snapshot.index.without_tags()
     )
@@ -430,7 +431,7 @@ def _offsets_with_tag(snapshot: Snapshot, topic: str, tag: int, start: int, stop
     return (yield from snapshot.queues.offsets_with_tag_lookup(topic, tag, start, stop))
 
 
-def _refusal(query: KeyQuery, needle: bytes) -> str:
+def _refusal(query: Question, needle: bytes) -> str:
     """Return a sentence that says why a query can have no answer."""
     if query.maximum <= 0:
         return f"a maximum of {query.maximum} asks for nothing"
@@ -458,7 +459,7 @@ def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
 
 
 def _after_wait(
-    found: Found, view: StoreView, query: KeyQuery, needle: bytes, topic: int, key: int, *, tags_only: bool = False
+    found: Found, view: StoreView, query: Question, needle: bytes, topic: int, key: int, *, tags_only: bool = False
 ) -> Lookup[Found]:
     """Run the kernel to its end, after the wait before which it stopped; return its result."""
     if found.status == kernel.STOPPED_LONG:

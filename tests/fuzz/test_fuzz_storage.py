@@ -22,6 +22,7 @@ import growing_index
 import oracles
 from kernel_memory import record_at
 from protocol.errors import StoreError
+from protocol.question import KeyKind, Question
 from storage.files.mapped_file import MappedFile
 from storage.index.index_coverage import find_gaps
 from storage.index.index_file import IndexFile, determine_shape
@@ -35,7 +36,7 @@ from storage.layout.store_config import StoreConfig
 from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.segment_end import EndSearch
-from storage.query.lookup_call import KeyKind, KeyQuery, run_lookup
+from storage.query.lookup_call import run_lookup
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 
@@ -212,7 +213,7 @@ def test_lookups_end_whatever_changed_under_the_snapshot(
         index_file.change(generator, INDEX_PLACES)
         content = segment.change(generator, places)
         key, kind = generator.choice(KEYS), generator.choice(list(KeyKind))
-        query = KeyQuery("TopicTest", key, kind, maximum=generator.randint(1, 20))
+        query = Question("TopicTest", key, kind, maximum=generator.randint(1, 20))
         needle, topic, start = query.needle()
         found = run_lookup(view, query, needle, topic, start, 0)
         assert found.status == kernel.FOUND
@@ -315,7 +316,7 @@ def use(store: MessageStore) -> None:
         for key in KEYS:
             for kind in KeyKind:
                 try:
-                    answer = store.query(KeyQuery(topic, key, kind))
+                    answer = store.query(Question(topic, key, kind))
                 except StoreError as error:  # whose queues cannot be listed, and whose index has no tags
                     reason = str(error)
                     assert kind is KeyKind.TAG

@@ -16,33 +16,19 @@ import rocketlens
 from acl_file import READER, READER_SECRET, write_accounts
 from broker.config import TlsOptions
 from broker.endpoint import Endpoint
-from broker.service.dispatcher import handles
 from broker_harness import FakeStore, in_a_thread, service_of, serving_in_a_thread
 from certificates import Authority
 from frame_garbage import encode_frame_prefix
 from interop.stages import wait_until
 from message_encoding import encode_message
-from protocol.bodies import BrokerData, TopicRouteData, encode_json
+from name_server import NamedBrokers
 from protocol.codes import RequestCode
-from protocol.command import Command, Response, decode_command
+from protocol.command import Command, decode_command
 from protocol.frame import FrameDecoder
-from protocol.headers import GetRouteInfoRequestHeader
 from protocol.message_id import MessageId
 from storage.store.message_store import MessageStore
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
-
-
-class NameServer:
-    """Names brokers for every topic."""
-
-    def __init__(self, **brokers: Endpoint) -> None:
-        data = [BrokerData("c", name, {"0": str(endpoint)}) for name, endpoint in brokers.items()]
-        self.body = encode_json(TopicRouteData(broker_datas=data))
-
-    @handles(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader)
-    def route(self, header: GetRouteInfoRequestHeader) -> Response:
-        return Response(body=self.body)
 
 
 def test_requests_are_signed_where_a_broker_asks_for_it(g1_store: Path, tmp_path: Path) -> None:
@@ -105,19 +91,25 @@ def test_an_id_alone_says_which_broker_to_ask(address: Endpoint) -> None:
 
 
 def test_brokers_are_found_by_their_name_server(address: Endpoint) -> None:
-    one = NameServer(a=address)
+    one = NamedBrokers(a=address)
     with serving_in_a_thread(service_of(FakeStore()), [one]) as names, rocketlens.connect(str(names)) as remote:
         assert len(remote.query("TopicTest", key="hotkey")) == 40
         assert [message.queue_offset for message in remote.pull("TopicTest", 0, 3, maximum=2)] == [3, 4]
-        for ask in (remote.groups, lambda: remote.view(0)):
-            with pytest.raises(rocketlens.ClientError, match="is not a broker"):
-                ask()
-    several = NameServer(a=address, b=address)
+        assert remote.view(6581)[0].unique_key == remote.find("6581")[0].unique_key == UNIQUE_KEY
+        assert {"CG_TAG", "CG_SQL"} < {group.name for group in remote.groups()}
+        assert remote.info().end_offset == 156014
+    several = NamedBrokers(a=address, b=address)
     with serving_in_a_thread(service_of(FakeStore()), [several]) as names, rocketlens.connect(str(names)) as remote:
         with pytest.raises(rocketlens.ClientError, match=r"on several brokers, connect to one of them: a \(.*, b \("):
             remote.pull("TopicTest", 0, 0)
         with pytest.raises(rocketlens.ClientError, match="on several brokers"):
             list(remote.search(topic="TopicTest"))
+        for ask in (remote.groups, remote.info):
+            with pytest.raises(
+                rocketlens.ClientError, match=r"names several brokers, connect to one of them: a \(.*, b \("
+            ):
+                ask()
+        assert [message.physical_offset for message in remote.view(6581)] == [6581, 6581]
 
 
 def test_what_a_search_over_the_network_finds_is_what_a_search_of_the_store_finds(

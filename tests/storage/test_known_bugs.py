@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from storage.query.lookup_call import KeyKind, KeyQuery
+from protocol.question import KeyKind, Question
 from storage.store.message_store import MessageStore
 from store_files import write_file
 from store_queries import KINDS, found, open_written
@@ -53,7 +53,7 @@ class TestKnownBugs:
         for _ in range(64):
             writer.append("T", keys="BB")
         store = open_written(writer, tmp_path)
-        answer = store.query(KeyQuery("T", "Aa", KeyKind.KEY, 64))
+        answer = store.query(Question("T", "Aa", KeyKind.KEY, 64))
         assert answer.physical_offsets == (real.physical_offset,)
         assert answer.search.refused >= 64
 
@@ -105,7 +105,7 @@ class TestKnownBugs:
             written = writer.append("T", b"x" * number, keys="hit" if number % 3 == 0 else "miss")
             wanted += [written] if number % 3 == 0 else []
         store = open_written(writer, tmp_path)
-        answer = store.query(KeyQuery("T", "hit"))
+        answer = store.query(Question("T", "hit"))
         assert answer.records == b"".join(message.record for message in wanted)
 
     def test_a_repeated_key_is_one_result(self, tmp_path: Path) -> None:  # rust#10428
@@ -125,7 +125,7 @@ class TestKnownBugs:
 
     @pytest.mark.parametrize("maximum", [0, -1, -(2**31)])
     def test_no_maximum_gives_nothing(self, g1_store: Path, maximum: int) -> None:  # rmq#7948
-        assert MessageStore.open(g1_store).query(KeyQuery("TopicTest", "hotkey", maximum=maximum)).count == 0
+        assert MessageStore.open(g1_store).query(Question("TopicTest", "hotkey", maximum=maximum)).count == 0
 
     @pytest.mark.parametrize("relation", range(13))
     def test_all_relations_of_file_and_window_are_answered(self, tmp_path: Path, relation: int) -> None:  # rmq#9233
@@ -146,8 +146,8 @@ class TestKnownBugs:
         shutil.copytree(g1_store, root)
         for path in sorted(root.rglob("*"), reverse=True):
             path.touch()
-        touched = MessageStore.open(root).query(KeyQuery("TopicTest", "hotkey")).records
-        assert touched == MessageStore.open(g1_store).query(KeyQuery("TopicTest", "hotkey")).records
+        touched = MessageStore.open(root).query(Question("TopicTest", "hotkey")).records
+        assert touched == MessageStore.open(g1_store).query(Question("TopicTest", "hotkey")).records
 
 
 def smallest_hash() -> tuple[str, str]:

@@ -12,7 +12,7 @@ import oracles
 from golden_store import GOLDEN, log_folders, unpack
 from protocol.message import decode_message
 from protocol.message_id import decode_message_id
-from storage.query.lookup_call import KeyKind, KeyQuery
+from protocol.question import KeyKind, Question
 from storage.store.message_store import MessageStore, StoreOptions
 from store_files import write_file
 from store_queries import KINDS, found, open_written
@@ -46,7 +46,7 @@ def check_however_opened(root: Path, records: list[oracles.Record]) -> None:
     served = MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0))
     for record in records[::5]:
         for key in oracles.split_keys(record.properties["KEYS"]):
-            answer = served.query(KeyQuery(record.topic, key, KeyKind.KEY, maximum=500))
+            answer = served.query(Question(record.topic, key, KeyKind.KEY, maximum=500))
             seen, right = answer.physical_offsets, oracles.query(records, record.topic, key, kind="K", maximum=500)
             assert list(seen) == right or (answer.incomplete and set(seen) < set(right))
     served.finish_scan()
@@ -224,7 +224,7 @@ class TestDamagedMessages:
         writer.append("T", b"the damage does not lie at the log's end", keys="y")
         store = open_written(writer, tmp_path)
         assert store.commit_log.end == writer.log.end
-        answer = store.query(KeyQuery("T", "x", KeyKind.KEY))
+        answer = store.query(Question("T", "x", KeyKind.KEY))
         assert answer.physical_offsets == (wanted.physical_offset,)
         assert answer.search.refused == 700
 
@@ -327,7 +327,7 @@ class TestTime:
         for _ in range(5):
             store = MessageStore.open(many.root.with_name("bare"), StoreOptions(scan_budget=0))
             store.finish_scan()
-            answers.add(store.query(KeyQuery("T", "k77")).records)
+            answers.add(store.query(Question("T", "k77")).records)
         assert len(answers) == 1
 
 
@@ -359,7 +359,7 @@ class TestChange:
 
         def ask() -> None:
             while not stop.is_set():
-                answer = store.query(KeyQuery("T", "all", KeyKind.KEY))
+                answer = store.query(Question("T", "all", KeyKind.KEY))
                 offsets = answer.physical_offsets
                 if list(offsets) != sorted(set(offsets)) or len(answer.records) != sum(known[o] for o in offsets):
                     wrong.append(offsets)
@@ -381,4 +381,4 @@ class TestChange:
             for thread in threads:
                 thread.join()
         assert wrong == []
-        assert store.query(KeyQuery("T", "all", KeyKind.KEY)).count == 64
+        assert store.query(Question("T", "all", KeyKind.KEY)).count == 64

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from protocol import errors
+from protocol.question import Question
 from read_only import as_nobody, reachable_directory
-from storage.query.lookup_call import KeyQuery
 from storage.store.message_store import MessageStore
 from store_tour import tour
 from store_writer import StoreWriter
@@ -29,7 +29,7 @@ def look_at(root: Path) -> str:
     """Open a store and read it whole; what it says is wrong, and how many messages a key finds."""
     store = MessageStore.open(root)
     tour(store)
-    found = store.query(KeyQuery("T", "k")).count
+    found = store.query(Question("T", "k")).count
     return "\n".join([f"found {found}", *store.problems])
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from protocol.question import Question
 from read_only import reachable_directory
 from rights import as_user
-from storage.query.lookup_call import KeyQuery
 from storage.store.message_store import MessageStore
 
 
@@ -24,7 +24,7 @@ def test_a_directory_that_may_not_be_entered_is_served_without(store: Path, name
     (store / name).chmod(0)
     with as_user():
         opened = MessageStore.open(store)
-        assert opened.query(KeyQuery("TopicTest", "hotkey")).count == 40
+        assert opened.query(Question("TopicTest", "hotkey")).count == 40
     assert any(f"/{name}" in problem and "cannot be" in problem for problem in opened.problems)
 
 
@@ -33,7 +33,7 @@ def test_a_segment_that_may_not_be_read_is_named_in_answers(store: Path) -> None
     segment.chmod(0)
     with as_user():
         opened = MessageStore.open(store)
-        answer = opened.query(KeyQuery("TopicTest", "hotkey"))
+        answer = opened.query(Question("TopicTest", "hotkey"))
     assert answer.count < 40
     assert answer.incomplete == f"segment {segment.name} cannot be read"
     assert any(str(segment) in problem or segment.name in problem for problem in opened.problems)

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import oracles
 from damage_oracle import Disk, intact
+from protocol.question import KeyKind, Question
 from storage.query.get_message import get_message
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore
 from store_writer import Written
 
@@ -46,7 +46,7 @@ def check_by_key(store: MessageStore, disk: Disk, written: Iterable[Written], *,
         if "UNIQ_KEY" in properties:
             wanted.setdefault((each.topic, "U", properties["UNIQ_KEY"]), []).append(each.physical_offset)
     for (topic, kind, key), offsets in wanted.items():
-        answer = store.query(KeyQuery(topic, key, KeyKind.KEY if kind == "K" else KeyKind.UNIQUE, maximum=10_000))
+        answer = store.query(Question(topic, key, KeyKind.KEY if kind == "K" else KeyKind.UNIQUE, maximum=10_000))
         lacking = set(offsets) - set(answer.physical_offsets) - excused
         assert not lacking, f"{topic} {kind} {key} does not find {sorted(lacking)}"
         position = 0

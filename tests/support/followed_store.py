@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from growing_store import GrowingStore, everything, of_queue, true_answers
-from storage.query.lookup_call import KeyKind, KeyQuery
+from protocol.question import KeyKind, Question
 from storage.store import log_follower
 from storage.store import refresh as follow
 from storage.store.message_store import MessageStore
@@ -46,7 +46,7 @@ class Followed:
                 assert list(of_queue(self.store, topic, queue.queue_id))
 
     def found(self, key: str, kind: KeyKind = KeyKind.KEY, topic: str = "T") -> list[int]:
-        return list(self.store.query(KeyQuery(topic, key, kind, maximum=500)).physical_offsets)
+        return list(self.store.query(Question(topic, key, kind, maximum=500)).physical_offsets)
 
     def check(self) -> None:
         """Compare all answers with those of a store opened now."""

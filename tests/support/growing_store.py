@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import oracles
+from protocol.question import KeyKind, Question
 from storage.query.get_message import get_message
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter, Written
 
@@ -116,7 +116,7 @@ def everything(store: MessageStore, records: Iterable[oracles.Record]) -> Iterat
     for topic, key, kind in sorted(keys):
         for asked, name in KINDS.items():
             if name in (kind, "ANY"):
-                answer = store.query(KeyQuery(topic, key, asked, maximum=500))
+                answer = store.query(Question(topic, key, asked, maximum=500))
                 # Whether files keep tags is found from a sample of their entries, and another sample may differ.
                 yield "key", topic, key, name, answer.physical_offsets, name == "T" or answer.incomplete
     for topic in sorted(topics | set(store.queues.topics())):

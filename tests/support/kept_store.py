@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import oracles
-from storage.query.lookup_call import KeyKind, KeyQuery
+from protocol.question import KeyKind, Question
 from storage.store import upkeep
 from storage.store.message_store import MessageStore, StoreOptions
 from storage.store.store_state import StoreIdentity
@@ -47,7 +47,7 @@ def answers(
         for key, kind in asked:
             if (key, kind) not in seen:
                 seen.add((key, kind))
-                answer = store.query(KeyQuery(record.topic, key, kind, maximum=500))
+                answer = store.query(Question(record.topic, key, kind, maximum=500))
                 right = oracles.query(records, record.topic, key, kind=KINDS[kind], maximum=500)
                 yield key, list(answer.physical_offsets), right
 
@@ -60,7 +60,7 @@ def assert_all_found(
 
 
 def incomplete(store: MessageStore) -> str | None:
-    return store.query(KeyQuery("T", "k0")).incomplete
+    return store.query(Question("T", "k0")).incomplete
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from broker.endpoint import Endpoint
+from broker.service.dispatcher import handles
+from protocol.bodies import BrokerData, ClusterInfo, TopicList, TopicRouteData, encode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_response, ext_fields_of
 from protocol.frame import FrameDecoder
+from protocol.headers import EmptyRequestHeader, GetRouteInfoRequestHeader
 
 NOBODY = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
@@ -74,3 +77,25 @@ async def _end(name_server: NameServer) -> None:
     name_server.close()
     conversations = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*conversations, return_exceptions=True)
+
+
+class NamedBrokers:
+    """Names the same brokers for every topic, as a name server does that answers nothing else."""
+
+    def __init__(self, topics: Sequence[str] = (), **brokers: Endpoint) -> None:
+        data = {name: BrokerData("c", name, {"0": str(endpoint)}) for name, endpoint in brokers.items()}
+        self._route = encode_json(TopicRouteData(broker_datas=list(data.values())))
+        self._cluster = encode_json(ClusterInfo(broker_addr_table=data, cluster_addr_table={"c": list(data)}))
+        self._topics = encode_json(TopicList(list(topics)))
+
+    @handles(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader)
+    def route(self, _header: GetRouteInfoRequestHeader) -> Response:
+        return Response(body=self._route)
+
+    @handles(RequestCode.GET_BROKER_CLUSTER_INFO, EmptyRequestHeader)
+    def brokers(self, _header: EmptyRequestHeader) -> Response:
+        return Response(body=self._cluster)
+
+    @handles(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, EmptyRequestHeader)
+    def topics(self, _header: EmptyRequestHeader) -> Response:
+        return Response(body=self._topics)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from storage.query.lookup_call import KeyKind, KeyQuery
+from protocol.question import KeyKind, Question
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -11,7 +11,7 @@ KINDS = {KeyKind.ANY: "ANY", KeyKind.KEY: "K", KeyKind.UNIQUE: "U", KeyKind.TAG:
 
 
 def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY, **window: int) -> list[int]:
-    return list(store.query(KeyQuery(topic, key, kind, **window)).physical_offsets)
+    return list(store.query(Question(topic, key, kind, **window)).physical_offsets)
 
 
 def open_written(writer: StoreWriter, root: Path) -> MessageStore:

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from protocol.message import decode_messages
+from protocol.question import KeyKind, Question
 from storage.query.get_message import get_message
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore, StoreOptions
 
 
@@ -39,7 +39,7 @@ def tour(store: MessageStore) -> int:
         store.explain_absence(offset + 1)
         for key in [*message.keys, message.unique_key, message.tags]:
             for kind in KeyKind:
-                store.query(KeyQuery(message.topic, key or "", kind)).search.sentence()
+                store.query(Question(message.topic, key or "", kind)).search.sentence()
         offset += len(record)
         count += 1
     for topic in store.queues.topics():

@@ -24,15 +24,14 @@ from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
 from protocol.message import HostAddress, decode_message, with_store_host, without_property
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.properties import UNIQ_KEY
+from protocol.question import KIND_OF_LETTER, LARGEST, NOT_FOUND_BY_OFFSET, KeyKind, Question
 from protocol.system_topics import is_known_by
 from storage.files.waiting import Lookup, Wait, finish
 from storage.life.message_copies import copy_topics, query_with_copies
-from storage.query.lookup_call import KeyKind, KeyQuery
-from storage.store.key_search import FIRST_PAGE, KINDS, explain_nothing
+from storage.store.key_search import explain_nothing
 from storage.store.message_store import QueryAnswer
 
 NOT_FOUND = "can not find message, maybe time range not correct"
-NOT_FOUND_BY_OFFSET = "can not find message by the offset"
 OTHER_TOPIC = "The topic does not match the message"
 
 MAXIMUM_BY_KEY = 64
@@ -110,7 +109,7 @@ class QueryMessageProcessor:
         records = self._rewritten(answer.records, request) if self._rewrite else answer.records
         return self._found(records, _disclosures(answer))
 
-    def _searched(self, query: KeyQuery) -> Lookup[QueryAnswer]:
+    def _searched(self, query: Question) -> Lookup[QueryAnswer]:
         answer = yield from self._store.query_lookup(query)
         if self._service.meter is not None:
             self._service.meter.searched(answer.found)
@@ -123,7 +122,7 @@ class QueryMessageProcessor:
             self._found_fields = found_fields(*last_update)
         return found(self._found_fields, disclosures, records)
 
-    def _with_copies(self, header: QueryMessageRequestHeader, query: KeyQuery, request: Request) -> Lookup[Response]:
+    def _with_copies(self, header: QueryMessageRequestHeader, query: Question, request: Request) -> Lookup[Response]:
         """Answer with the copies too; never on the event loop, since a topic of every group is searched."""
         yield Wait("copies under many topics")
         found = query_with_copies(
@@ -149,7 +148,7 @@ class QueryMessageProcessor:
             f"the record at physical offset {physical_offset} has {size} bytes, one answer at most {self._body_limit}",
         )
 
-    def _query_in_namespace(self, query: KeyQuery, request: Request) -> Lookup[QueryAnswer | None]:
+    def _query_in_namespace(self, query: Question, request: Request) -> Lookup[QueryAnswer | None]:
         """Ask again with the namespace before the topic if the client has the server add it (remoting-protocol §7)."""
         topic = _in_namespace(query.topic, request.command)
         if topic is None:
@@ -201,19 +200,19 @@ def _in_namespace(topic: str, command: Command) -> str | None:
     return f"{namespace}%{topic}"
 
 
-def _key_query(header: QueryMessageRequestHeader, maximum_bytes: int) -> KeyQuery:
+def _key_query(header: QueryMessageRequestHeader, maximum_bytes: int) -> Question:
     """Turn a header into a query of the store; raises `BadHeader` for a number that is out of range."""
     if header.unique_key_query:
         kind, maximum = UNIQUE, MAXIMUM_BY_UNIQUE_KEY
     else:
-        kind, maximum = KINDS.get(header.index_type or "", ANY), header.max_num
+        kind, maximum = KIND_OF_LETTER.get(header.index_type or "", ANY), header.max_num
         if maximum < 0:
             raise BadHeader("maxNum", str(maximum), "expected 0 or more")
         if maximum > MAXIMUM_BY_KEY:
             maximum = MAXIMUM_BY_KEY
-    before = parse_cursor(header.last_key) if header.last_key else FIRST_PAGE
+    before = parse_cursor(header.last_key) if header.last_key else LARGEST
     begin, end = header.begin_timestamp, header.end_timestamp
-    return KeyQuery(header.topic, header.key, kind, maximum, begin, end, before, maximum_bytes)
+    return Question(header.topic, header.key, kind, maximum, begin, end, before, maximum_bytes)
 
 
 def parse_cursor(last_key: str | None) -> int:
@@ -222,9 +221,9 @@ def parse_cursor(last_key: str | None) -> int:
     None and "" mean the first page. Raises `BadHeader` for a field that is no offset.
     """
     if not last_key:
-        return FIRST_PAGE
+        return LARGEST
     digits = last_key.rpartition("@")[2]
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > FIRST_PAGE:
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > LARGEST:
         raise BadHeader("lastKey", last_key, "its last @ field is no physical offset")
     return int(digits)
 

@@ -27,7 +27,7 @@ from broker.service.long_polling import HeldPull
 from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access, FailedLogin, advice
 from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse
-from broker.web.api.endpoint import ApiEndpoint, Awaited, Question
+from broker.web.api.endpoint import ApiEndpoint, Awaited, Parameters
 from broker.web.api.errors import ApiError, ClientGone, not_found, refusal_of
 from broker.web.api.find import FindAnswer, FindQuestion, find
 from broker.web.api.health import Examinations, HealthAnswer, HealthQuestion
@@ -212,7 +212,7 @@ class Api:
                 looker.note_refused(endpoint, self._first.broker_name, error)
             raise
 
-    def _service_of(self, question: Question) -> BrokerService:
+    def _service_of(self, question: Parameters) -> BrokerService:
         if question.broker is None:
             return self._first
         service = self._services.get(question.broker)

@@ -21,7 +21,7 @@ from broker.web.api.endpoint import (
     Offset,
     QueueId,
     Time,
-    TimedQuestion,
+    TimedParameters,
     Topic,
     check_times,
 )
@@ -40,7 +40,7 @@ AT_ONCE: Final = 64
 """Units of one queue that are read together from its end back."""
 
 
-class BrowseQuestion(TimedQuestion):
+class BrowseQuestion(TimedParameters):
     """Messages of a topic, or of one queue, stored between two times; of one queue from a queue offset on.
 
     `order` newest: from the last of them back.

@@ -51,13 +51,13 @@ Broker: TypeAlias = Annotated[
 ]
 
 
-class Question(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class Parameters(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """The parameters of an endpoint; a subclass is its fields, and `broker` chooses among several stores."""
 
     broker: Broker | None = None
 
 
-class TimedQuestion(Question, kw_only=True):
+class TimedParameters(Parameters, kw_only=True):
     """A question some of whose parameters are times, as a person writes them."""
 
     timezone: Zone | None = None
@@ -80,7 +80,7 @@ class ApiEndpoint:
     """
 
     path: str
-    question: type[Question]
+    question: type[Parameters]
     answer: type[Any]
     work: Callable[[RequestContext, Any], Any]
     shows: Callable[[Any, Any], list[int]] | None = None
@@ -96,7 +96,7 @@ class ApiEndpoint:
         """The first line of what its function says of itself."""
         return (self.work.__doc__ or "").strip().partition("\n")[0]
 
-    def read(self, parameters: Iterable[tuple[str, str]]) -> Question:
+    def read(self, parameters: Iterable[tuple[str, str]]) -> Parameters:
         """The question of some query parameters. Raises `ApiError` naming the one that is wrong."""
         fields: dict[str, str] = {}
         for name, value in parameters:
@@ -115,7 +115,7 @@ class ApiEndpoint:
 
 
 @functools.cache
-def _time_names(question: type[Question]) -> tuple[str, ...]:
+def _time_names(question: type[Parameters]) -> tuple[str, ...]:
     """The parameters of a question that are times."""
     hints = get_type_hints(question, include_extras=True)
     return tuple(
@@ -125,7 +125,7 @@ def _time_names(question: type[Question]) -> tuple[str, ...]:
     )
 
 
-def _read_times(question: type[Question], fields: dict[str, str]) -> None:
+def _read_times(question: type[Parameters], fields: dict[str, str]) -> None:
     """Put milliseconds in the place of times as persons write them; raises `ApiError` for what is none."""
     names = _time_names(question)
     if not names:

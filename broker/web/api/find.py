@@ -10,15 +10,16 @@ from msgspec import Meta
 
 from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Time, TimedQuestion, Topic
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Time, TimedParameters, Topic
 from broker.web.api.errors import ApiError
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.message import Message
-from storage.life.named_messages import named_alike
+from protocol.question import Question, Reading
+from storage.life.named_messages import noted_alike
 from storage.life.transactions import outcomes
 from storage.names import names_holding
-from storage.search.find import KINDS, Finder, FindLimits, FindPlace
+from storage.search.find import PARTS, Finder, FindPlace
 
 MOST_TOPICS: Final = 20
 """Topics whose names contain the text that are listed."""
@@ -26,7 +27,7 @@ MOST_TOPICS: Final = 20
 LONGEST: Final = 4096
 
 
-class FindQuestion(TimedQuestion):
+class FindQuestion(TimedParameters):
     """What to find, in one topic or in all; stored between two times, which unique keys do not mind."""
 
     text: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
@@ -39,14 +40,6 @@ class FindQuestion(TimedQuestion):
     charset: Charset | None = None
 
 
-class Tried(msgspec.Struct, rename="camel", kw_only=True):
-    """One thing that the text may be: how many messages this answer has of it, and what else is to be said."""
-
-    kind: str
-    found: int
-    note: str = ""
-
-
 class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """Messages, the kinds that were tried, and topics whose names contain the text; `topics_left_out` counts the rest.
 
@@ -57,7 +50,7 @@ class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """
 
     messages: list[MessageLine]
-    tried: list[Tried]
+    tried: list[Reading]
     topics: list[str]
     topics_left_out: int
     similar_topics: list[str]
@@ -76,7 +69,21 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
     context.refuse_tier("find")
     names = context.topics() if question.topic is None else [question.topic]
     text = question.text.strip()
-    finder = Finder(context.store, text, names, _limits(context, question))
+    asked = Question(
+        question.topic or "",
+        text,
+        maximum=question.limit,
+        begin_timestamp=question.begin,
+        end_timestamp=question.end,
+    )
+    finder = Finder(
+        context.store,
+        asked,
+        names,
+        is_time_up=lambda: context.is_time_up,
+        refusal=lambda message: _refusal(context, message),
+        mask=context.mask,
+    )
     if question.cursor is None:
         finder.look_at_offset()
         finder.go_on(FindPlace())
@@ -85,39 +92,25 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
     named = names_holding(names, text) if question.cursor is None else []
     is_vain = question.cursor is None and not (named or finder.found)
     ends = outcomes(context.store, (message for message, _, _ in finder.found))
-    alike = named_alike((message for message, _, _ in finder.found), text)
     return FindAnswer(
         messages=[
             line_of(*found, charset=charset, outcome=ends.get(found.message.physical_offset)) for found in finder.found
         ],
-        tried=[
-            Tried(kind=each.kind, found=each.found, note=each.note or (alike if "key" in each.kind else None) or "")
-            for each in finder.tried.values()
-        ],
+        tried=noted_alike(finder.readings.values(), finder.found, text),
         topics=named[:MOST_TOPICS],
         topics_left_out=max(len(named) - MOST_TOPICS, 0),
         similar_topics=context.similar_topics(question.topic or text) if is_vain else [],
         topics_searched=finder.searched,
-        topics_to_search=len(names) * len(KINDS),
+        topics_to_search=len(names) * len(PARTS),
         incomplete=finder.incomplete,
         cursor=None if finder.place is None else encode_cursor(finder.place),
     )
 
 
-def _limits(context: RequestContext, question: FindQuestion) -> FindLimits:
-    def refusal(message: Message) -> str | None:
-        try:
-            context.require_message(message)
-        except ApiError as error:
-            return str(error)
-        return None
-
-    return FindLimits(
-        topic=question.topic,
-        begin_timestamp=question.begin,
-        end_timestamp=question.end,
-        maximum=question.limit,
-        is_time_up=lambda: context.is_time_up,
-        refusal=refusal,
-        mask=context.mask,
-    )
+def _refusal(context: RequestContext, message: Message) -> str | None:
+    """Why a message may not be shown, None where it may."""
+    try:
+        context.require_message(message)
+    except ApiError as error:
+        return str(error)
+    return None

@@ -12,14 +12,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.endpoint import Question
+from broker.web.api.endpoint import Parameters
 from broker.web.api.kept_work import KEPT_SECONDS, KeptWorks
 from broker.web.api.request_context import RequestContext
 from storage.doctor.examine import STEPS, Diagnosis, examine
 from storage.ranges import subtract
 
 
-class HealthQuestion(Question):
+class HealthQuestion(Parameters):
     """`maximumAge`: an outcome that is older, in seconds, is not answered; the store is examined anew."""
 
     maximum_age: Annotated[int, Meta(ge=0, le=3600)] = int(KEPT_SECONDS)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import Cursor, Milliseconds, QueueId, Time, TimedQuestion, Topic, check_times
+from broker.web.api.endpoint import Cursor, Milliseconds, QueueId, Time, TimedParameters, Topic, check_times
 from broker.web.api.queue_spans import offset_at, queues_of
 from broker.web.api.request_context import RequestContext
 from storage.queue.queue import Queue
@@ -30,7 +30,7 @@ WIDTHS: Final = (
 """How wide a bucket may be, ms: what people count in."""
 
 
-class HistogramQuestion(TimedQuestion):
+class HistogramQuestion(TimedParameters):
     """A topic or one of its queues, between two times; without them from its first message to its last.
 
     `buckets` is how many at most; their width is a round one.

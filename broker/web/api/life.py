@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.endpoint import Question, Topic
+from broker.web.api.endpoint import Parameters, Topic
 from broker.web.api.errors import bad_parameter
 from broker.web.api.messages import MessageLine, committed_in, line_of
 from broker.web.api.request_context import RequestContext
@@ -17,7 +17,7 @@ from storage.life.message_life import Event, find_life
 from storage.life.verdicts import KnownFilter, registered_filters
 
 
-class LifeQuestion(Question):
+class LifeQuestion(Parameters):
     """`topic` is the one that the message was sent to; without it every topic is searched."""
 
     unique_key: Annotated[str, Meta(min_length=1, max_length=4096)]

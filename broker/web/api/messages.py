@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.bodies import Body, Charset, body_of, checked_charset, preview_of
-from broker.web.api.endpoint import Offset, Question, QueueId, Topic
+from broker.web.api.endpoint import Offset, Parameters, QueueId, Topic
 from broker.web.api.errors import not_found
 from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError, StoreError
@@ -132,7 +132,7 @@ class MessageAnswer(WrittenBody, rename="camel", kw_only=True):
     groups_problem: str | None = None
 
 
-class MessageQuestion(Question):
+class MessageQuestion(Parameters):
     """`offset` is the physical offset of the record."""
 
     offset: Offset
@@ -140,7 +140,7 @@ class MessageQuestion(Question):
     charset: Charset | None = None
 
 
-class QueueMessageQuestion(Question):
+class QueueMessageQuestion(Parameters):
     """A message by its number in a queue."""
 
     topic: Topic
@@ -150,7 +150,7 @@ class QueueMessageQuestion(Question):
     charset: Charset | None = None
 
 
-class BodyQuestion(Question):
+class BodyQuestion(Parameters):
     """`offset` is the physical offset of the record. `unpacked`: what an application packed, as `Body` shows it."""
 
     offset: Offset

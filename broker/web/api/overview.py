@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from broker.web.api.endpoint import Question
+from broker.web.api.endpoint import Parameters
 from broker.web.api.request_context import RequestContext
 from broker.web.metrics_collector import installed_version
 from protocol.errors import StoreError
@@ -14,7 +14,7 @@ from storage.store.extents import log_extent
 MOST_PROBLEMS: Final = 50
 
 
-class StoreQuestion(Question):
+class StoreQuestion(Parameters):
     """A question without parameters of its own."""
 
 

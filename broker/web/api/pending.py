@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedQuestion, Topic, check_times
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedParameters, Topic, check_times
 from broker.web.api.kept_work import KEPT_SECONDS, WAITED_SECONDS, KeptWorks, Report
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
@@ -27,7 +27,7 @@ class PendingCursor(msgspec.Struct, frozen=True, array_like=True):
     number: Annotated[int, Meta(ge=0, le=LARGEST)] = LARGEST
 
 
-class PendingQuestion(TimedQuestion):
+class PendingQuestion(TimedParameters):
     """Messages that go to `topic`, due between two times, which are included.
 
     `maximumAge`: what was read longer ago, in seconds, is read anew.

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import LARGEST, Cursor, Milliseconds, QueueId, Time, TimedQuestion, Topic, check_times
+from broker.web.api.endpoint import LARGEST, Cursor, Milliseconds, QueueId, Time, TimedParameters, Topic, check_times
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Choice, Sql, Tag, choice_of
 from broker.web.api.queue_spans import Span, queues_of, span_between
@@ -24,7 +24,7 @@ MESSAGES_AT_ONCE: Final = 32
 BYTES_AT_ONCE: Final = 1 << 20
 
 
-class PreviewQuestion(TimedQuestion):
+class PreviewQuestion(TimedParameters):
     """A filter on a topic or one of its queues, on messages stored between two times: `tag` or `sql` is needed."""
 
     topic: Topic

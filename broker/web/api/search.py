@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.bodies import Charset, checked_charset
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedQuestion, Topic, check_times
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedParameters, Topic, check_times
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
 from broker.web.api.messages import MessageLine, line_of
@@ -31,7 +31,7 @@ Milliseconds = Annotated[int, Meta(ge=1, le=8000, description="Approximate time 
 Size = Annotated[int, Meta(ge=0, le=2**31 - 1, description="Bytes of the decompressed body.")]
 
 
-class SearchQuestion(TimedQuestion):
+class SearchQuestion(TimedParameters):
     """What messages must hold, all of it: a text, a regular expression, JSONPath=value, SQL92, keys, a host, a size.
 
     `place` is where text and regular expression are looked for: in the body, in property values, or in both. `topic` is

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.security.topic_rights import StoredOrigin, denied_resource
-from broker.web.api.endpoint import Limit, Question
+from broker.web.api.endpoint import Limit, Parameters
 from broker.web.api.kept_work import KeptWorks, Report
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
@@ -38,7 +38,7 @@ TURN_SECONDS: Final = 0.2
 """How often a counting that waits for another store's looks whether a client still asks for it."""
 
 
-class SpaceQuestion(Question):
+class SpaceQuestion(Parameters):
     """`limit` is the number of names of each kind, of the newest hours, and of the largest messages.
 
     `maximumAge`: what was counted longer ago, in seconds, is counted anew.

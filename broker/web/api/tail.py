@@ -16,7 +16,7 @@ from broker.service.long_polling import QueueKey
 from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.browse import Walk
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import Awaited, Cursor, Limit, Milliseconds, Question, QueueId, Topic
+from broker.web.api.endpoint import Awaited, Cursor, Limit, Milliseconds, Parameters, QueueId, Topic
 from broker.web.api.errors import ApiError
 from broker.web.api.filters import Sql, Tag, choice_of
 from broker.web.api.messages import MessageLine
@@ -36,7 +36,7 @@ MOST_BEHIND: Final = 2000
 """Messages that a client may be behind; one that is further behind goes on with the newest."""
 
 
-class TailQuestion(Question):
+class TailQuestion(Parameters):
     """A topic or one of its queues; without a cursor from now on.
 
     With a cursor the answer waits until there are messages, up to `wait` milliseconds.

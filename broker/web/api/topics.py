@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Question, Topic
+from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Parameters, Topic
 from broker.web.api.request_context import RequestContext
 from protocol.errors import BeingSearched, RocketLensError, StoreError
 from protocol.system_topics import kind_of
@@ -17,7 +17,7 @@ MOST_OFFSETS: Final = 256
 """Queues of a topic for which a group's next offset is listed."""
 
 
-class TopicsQuestion(Question):
+class TopicsQuestion(Parameters):
     """Topics whose name holds a text; with `counts`, how many messages each has, as far as there is time to count."""
 
     contains: Annotated[str, Meta(max_length=255)] = ""
@@ -45,7 +45,7 @@ class TopicsAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None
 
 
-class TopicQuestion(Question):
+class TopicQuestion(Parameters):
     """A topic; its queues come in pieces, and so do the groups: `cursor` and `groupsCursor` go on with each.
 
     Without a cursor the messages of all queues are counted, as far as there is time.

@@ -112,9 +112,11 @@ def test_a_number_may_be_an_offset_and_a_key(tmp_path: Path) -> None:
     writer.append("orders", b"x" * 100, keys=str(first.size))
     writer.close()
     found = find((tmp_path / "store",), first.size)
-    assert [(each["foundBy"], each["physicalOffset"]) for each in found.messages] == [
-        ("physical offset", first.size),
-        ("key", first.size),
+    assert [(each["foundBy"], each["physicalOffset"]) for each in found.messages] == [("physical offset", first.size)]
+    assert found.errors.splitlines()[:3] == [
+        "rocketlens: as physical offset: 1 message",
+        "rocketlens: as unique key or key: 1 message",
+        "rocketlens: as tag: none",
     ]
 
 

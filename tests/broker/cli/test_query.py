@@ -11,10 +11,10 @@ from broker.service.dispatcher import handles
 from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from message_encoding import encode_message
-from protocol.bodies import BrokerData, TopicRouteData, encode_json
+from name_server import NamedBrokers
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
-from protocol.headers import GetRouteInfoRequestHeader, QueryMessageRequestHeader
+from protocol.headers import QueryMessageRequestHeader
 from storage.store.message_store import MessageStore
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
@@ -232,18 +232,6 @@ class JavaBroker:
         return Response(body=self.body)
 
 
-class NameServer:
-    """Names brokers for every topic."""
-
-    def __init__(self, **brokers: Endpoint) -> None:
-        data = [BrokerData("c", name, {"0": str(endpoint)}) for name, endpoint in brokers.items()]
-        self.body = encode_json(TopicRouteData(broker_datas=data))
-
-    @handles(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader)
-    def route(self, header: GetRouteInfoRequestHeader) -> Response:
-        return Response(body=self.body)
-
-
 def ask(endpoint: Endpoint, *arguments: object) -> Outcome:
     return rocketlens("query", "--server", endpoint, "--topic", "T", *arguments, "--json")
 
@@ -253,7 +241,7 @@ def test_a_broker_is_asked_directly_and_its_hash_collisions_are_left_out() -> No
     with serving_in_a_thread(service_of(FakeStore()), [broker]) as endpoint:
         assert offsets(ask(endpoint, "--key", "k", "--max", "100")) == [1, 4]
         assert offsets(ask(endpoint, "--tag", "G")) == [1, 2]
-        assert offsets(ask(endpoint, "--unique-key", "U3")) == [3]
+        assert offsets(ask(endpoint, "--unique-key", "U4")) == [4]
         assert ask(endpoint, "--key", "none").code == 1
     assert broker.asked == 4
 
@@ -263,7 +251,7 @@ def test_all_brokers_of_a_route_are_asked_and_merged_by_time() -> None:
     with (
         serving_in_a_thread(service_of(FakeStore()), [first]) as a,
         serving_in_a_thread(service_of(FakeStore()), [second]) as b,
-        serving_in_a_thread(service_of(FakeStore()), [NameServer(a=a, b=b)]) as names,
+        serving_in_a_thread(service_of(FakeStore()), [NamedBrokers(a=a, b=b)]) as names,
     ):
         assert offsets(ask(names, "--key", "k")) == [10, 5, 6, 20]
         assert offsets(ask(names, "--key", "k", "--max", "2")) == [6, 20]
@@ -284,7 +272,7 @@ def test_several_brokers_with_older_matches_each_say_where_to_go_on(g1_store: Pa
     with (
         serving_in_a_thread(service_of(MessageStore.open(g1_store))) as a,
         serving_in_a_thread(service_of(FakeStore()), [JavaBroker()]) as b,
-        serving_in_a_thread(service_of(FakeStore()), [NameServer(a=a, b=b)]) as names,
+        serving_in_a_thread(service_of(FakeStore()), [NamedBrokers(a=a, b=b)]) as names,
     ):
         outcome = rocketlens(
             "query", "--server", names, "--topic", "TopicTest", "--key", "hotkey", "--max", "3", "--json"
@@ -295,7 +283,7 @@ def test_several_brokers_with_older_matches_each_say_where_to_go_on(g1_store: Pa
 
 
 def test_a_broker_that_cannot_be_reached_is_code_3() -> None:
-    with serving_in_a_thread(service_of(FakeStore()), [NameServer(a=Endpoint("127.0.0.1", 1))]) as names:
+    with serving_in_a_thread(service_of(FakeStore()), [NamedBrokers(a=Endpoint("127.0.0.1", 1))]) as names:
         outcome = ask(names, "--key", "k")
     assert (outcome.code, outcome.errors) == (3, "rocketlens: cannot connect to 127.0.0.1:1: Connection refused\n")
 

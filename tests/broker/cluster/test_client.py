@@ -15,8 +15,8 @@ from frame_garbage import encode_frame_prefix
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.headers import GetRouteInfoRequestHeader, QueryMessageRequestHeader, ViewMessageRequestHeader
-from protocol.key_question import KeyQuestion
 from protocol.message import decode_message, decode_messages
+from protocol.question import KeyKind, Question
 from storage.store.message_store import MessageStore
 
 pytestmark = pytest.mark.asyncio
@@ -76,12 +76,14 @@ async def test_it_views_queries_and_finds_brokers_on_the_recorded_store(g1_store
         assert decode_message(record).keys == ["hotkey"]
         with pytest.raises(ResponseError, match="inside the record that starts at 6581"):
             await client.view(address, 6582, "TopicTest")
-        page = await client.query(address, KeyQuestion("TopicTest", "hotkey", "K", maximum=5))
+        page = await client.query(address, Question("TopicTest", "hotkey", KeyKind.KEY, maximum=5))
         assert len(list(decode_messages(page.records))) == 5
         assert page.cursor is not None
-        older = await client.query(address, KeyQuestion("TopicTest", "hotkey", "K", maximum=64, cursor=page.cursor))
+        older = await client.query(
+            address, Question("TopicTest", "hotkey", KeyKind.KEY, before_physical_offset=page.cursor)
+        )
         assert len(list(decode_messages(older.records))) == 35
-        nothing = await client.query(address, KeyQuestion("TopicTest", "nosuch", "K"))
+        nothing = await client.query(address, Question("TopicTest", "nosuch", KeyKind.KEY))
         assert nothing.records == b""
         assert "searched" in nothing.remark
         assert await client.brokers_of(address, "TopicTest") == {"broker-a": address}
@@ -102,7 +104,7 @@ async def test_many_requests_share_one_connection_and_get_their_own_answers() ->
 async def test_a_question_is_asked_in_the_words_of_every_client_version() -> None:
     scripted = Scripted()
     async with serving(service_of(FakeStore()), [scripted]) as server, Client() as client:
-        await client.query(server.addresses[0], KeyQuestion("T", "k", "U", 32, 5, 9, cursor=77))
+        await client.query(server.addresses[0], Question("T", "k", KeyKind.UNIQUE, 32, 5, 9, 77))
         (header,) = scripted.asked
     assert header == QueryMessageRequestHeader("T", "k", 32, 5, 9, "U", "77", True)
 
@@ -111,7 +113,7 @@ async def test_a_page_tells_what_the_server_discloses() -> None:
     fields = {"rocketlensTruncated": "true", "rocketlensCursor": "1234", "rocketlensIncomplete": "a hole"}
     scripted = Scripted(page=Response(remark="more", ext_fields=fields, body=b"records"))
     async with serving(service_of(FakeStore()), [scripted]) as server, Client() as client:
-        page = await client.query(server.addresses[0], KeyQuestion("T", "k", "K"))
+        page = await client.query(server.addresses[0], Question("T", "k", KeyKind.KEY))
     assert (page.records, page.remark, page.cursor, page.incomplete) == (b"records", "more", 1234, "a hole")
 
 

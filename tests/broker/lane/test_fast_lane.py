@@ -40,7 +40,8 @@ from protocol.codes import RequestCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
 from protocol.message import decode_message
-from storage.query.lookup_call import STEPS_AT_ONCE, KeyQuery
+from protocol.question import Question
+from storage.query.lookup_call import STEPS_AT_ONCE
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 
@@ -239,7 +240,7 @@ def lane(written: Written) -> FastLane:
     service = written("ordinary")[0]
     for topic in TOPICS:  # asked once on the ordinary way, what is damaged is known to be
         for key in ("hot", "k0", "k1", "k2", "k3"):
-            service.store.query(KeyQuery(topic, key))
+            service.store.query(Question(topic, key))
     return FastLane(service, 16 * 1024 * 1024)
 
 

@@ -15,6 +15,7 @@ from interop.stages import wait_until
 from job_engines import run_on_engine
 from oracles import BLANK_MAGIC
 from protocol.errors import ConfigError, StoreError
+from protocol.question import Question
 from spark_events import SparkEvents
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run
@@ -25,7 +26,6 @@ from spark_jobs.places.place_names import WORK
 from spark_jobs.run.report import Report
 from storage.amounts import bytes_text
 from storage.layout.checkpoint import Checkpoint
-from storage.query.lookup_call import KeyQuery
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter, Written
 
@@ -165,7 +165,7 @@ def test_a_compaction_from_the_log_replaces_no_index_that_leads_to_more(tmp_path
     assert {name: after[name] for name in before} == before
     report = compact(allow_fewer=True)
     assert (report.exit_code, report.entries) == (4, 12)
-    assert len(MessageStore.open(tmp_path / "store").query(KeyQuery("TopicTest", "k3")).physical_offsets) == 1
+    assert len(MessageStore.open(tmp_path / "store").query(Question("TopicTest", "k3")).physical_offsets) == 1
 
 
 def store_with_false_blank(root: Path) -> tuple[StoreWriter, Written]:
@@ -190,7 +190,7 @@ def test_a_false_blank_costs_one_message_and_is_told_of(tmp_path: Path) -> None:
     assert "it is a BLANK" in damage.found
     opened = MessageStore.open(store)
     kept = [each for each in writer.written if each is not victim]
-    found = [opened.query(KeyQuery("TopicTest", f"k{number}")).physical_offsets for number in range(80)]
+    found = [opened.query(Question("TopicTest", f"k{number}")).physical_offsets for number in range(80)]
     assert [offset for offsets in found for offset in offsets] == [each.physical_offset for each in kept]
 
 

@@ -12,7 +12,7 @@ from compact_oracle import broker_offsets, build_compacted, keep_entries, log_en
 from compacting import RememberedProgress, compact_store, small_steps
 from oracles import END_OF_TIME, Record, index_hash, index_keys, read_log, signed
 from protocol.errors import RocketLensError, StoreError
-from storage.query.lookup_call import KeyKind
+from protocol.question import KeyKind
 from storage.store.message_store import MessageStore
 from store_queries import found
 from store_writer import START_TIMESTAMP, StoreWriter

@@ -16,12 +16,12 @@ from loop_engine import LoopEngine, run_jobs_here
 from oracles import packed, signed
 from plain_oracle import PlainLog, moved_units, plain_log
 from protocol.errors import ConfigError, StoreError
+from protocol.question import KeyKind
 from spark_jobs.commands.run import run_convert
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from storage.layout.checkpoint import Checkpoint
-from storage.query.lookup_call import KeyKind
 from storage.store.message_store import MessageStore
 from store_queries import found
 from store_writer import StoreWriter

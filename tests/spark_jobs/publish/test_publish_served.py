@@ -9,10 +9,10 @@ from pathlib import Path
 from process import Serving, serving_process
 from protocol.command import Command, decode_command, encode_request
 from protocol.frame import FrameDecoder
+from protocol.question import Question
 from publishing import TIME
 from spark_jobs.publish.publish import Staged, publish
 from spark_jobs.publish.store_lock import StoreLock
-from storage.query.lookup_call import KeyQuery
 from storage.store.message_store import MessageStore
 from store_tour import tour
 
@@ -43,7 +43,7 @@ def test_an_open_store_keeps_answering_and_has_the_new_files_after_a_refresh(g1_
     copy, staged = damaged_copy(g1_store, tmp_path)
     truth = MessageStore.open(g1_store)
     store = MessageStore.open(copy)
-    query = KeyQuery("TopicTest", "hotkey")
+    query = Question("TopicTest", "hotkey")
     assert list(store.queues.topics()) == []
     before = store.query(query)
     publish_whole(copy, staged)

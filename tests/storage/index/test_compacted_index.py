@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import oracles
 from compact_oracle import put_behind, take_mark
 from compacting import compact_in_place, compact_store, small_steps
+from protocol.question import KeyKind, Question
 from storage.files.mapped_file import MappedFile
 from storage.index import index_coverage, index_examination
 from storage.index.index_coverage import find_gaps
@@ -20,7 +21,6 @@ from storage.index.index_set import IndexSet
 from storage.index.state_cache import StateCache
 from storage.kernels.indexes import GAP_BYTES
 from storage.log.commit_log import CommitLog
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore, StoreOptions
 from store_queries import KINDS, found
 from store_writer import START_TIMESTAMP, StoreWriter
@@ -143,7 +143,7 @@ def test_any_store_answers_every_key_after_any_compaction(
     store = MessageStore.open(root, StoreOptions(index_slots=slots, index_entries=entries))
     for topic, key, kind in sorted({(r.topic, key, kind) for r in records for key, kind in keys_of(r)}, key=repr):
         right = oracles.query(writer.records, topic, key, kind=KINDS[kind], maximum=500)
-        answer = store.query(KeyQuery(topic, key, kind, maximum=500))
+        answer = store.query(Question(topic, key, kind, maximum=500))
         # Without entries of tags queues tell them, and these stores' queues lack some messages.
         assert list(answer.physical_offsets) == right or (kind is KeyKind.TAG and store.snapshot.index.untagged)
 

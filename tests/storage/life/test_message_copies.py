@@ -10,10 +10,10 @@ import oracles
 from golden_store import G1, GOLDEN, unpack
 from message_encoding import encode_message
 from protocol.message import Message, decode_message
+from protocol.question import KeyKind, Question
 from protocol.system_topics import Stage, is_known_by, origin_of, stage_of
 from storage.life.message_copies import copy_topics, query_with_copies
 from storage.life.origins import Origins
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -53,7 +53,7 @@ def test_a_record_says_where_it_waits_and_where_it_belongs(
 
 def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY, **more: int) -> list[tuple[str, int]]:
     answer = query_with_copies(
-        store.query, KeyQuery(topic=topic, key=key, kind=kind, **more), copy_topics(store), Origins(store)
+        store.query, Question(topic=topic, text=key, kind=kind, **more), copy_topics(store), Origins(store)
     )
     assert [bytes(record) for record in answer.records] == [
         bytes(store.record_at(each.physical_offset) or b"") for each in answer.messages
@@ -147,7 +147,7 @@ def many(tmp_path: Path) -> MessageStore:
 @given(maximum=st.integers(1, 64), topic=st.sampled_from("AB"))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, maximum: int, topic: str) -> None:
-    query = KeyQuery(topic=topic, key="k", kind=KeyKind.KEY, maximum=maximum)
+    query = Question(topic=topic, text="k", kind=KeyKind.KEY, maximum=maximum)
     offsets: list[int] = []
     cursor: int | None = query.before_physical_offset
     while cursor is not None:
@@ -163,7 +163,7 @@ def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, max
 
 
 def test_bytes_are_bounded_too(many: MessageStore) -> None:
-    query = KeyQuery(topic="A", key="k", kind=KeyKind.KEY, maximum_bytes=1_000)
+    query = Question(topic="A", text="k", kind=KeyKind.KEY, maximum_bytes=1_000)
     page = query_with_copies(many.query, query, copy_topics(many), Origins(many))
     assert 0 < sum(len(record) for record in page.records) <= 1_000
     assert page.cursor == page.messages[0].physical_offset

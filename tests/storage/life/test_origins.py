@@ -8,10 +8,10 @@ import pytest
 
 from golden_store import CASES, unpack
 from protocol.message import decode_message
+from protocol.question import KeyKind, Question
 from protocol.system_topics import Origin, stage_of
 from storage.life.message_copies import copy_topics, query_with_copies
 from storage.life.origins import Origins
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -31,7 +31,7 @@ def test_every_recorded_copy_is_found_with_its_message_and_knows_its_origin(case
             message = decode_message(store.record_at(record["physicalOffset"]) or b"")
             assert origins.of(message).topic == record["origin"]
             assert stage_of(message.topic).value == record["stage"]
-        query = KeyQuery(topic=row["records"][0]["origin"], key=row["key"], kind=KeyKind.KEY)
+        query = Question(topic=row["records"][0]["origin"], text=row["key"], kind=KeyKind.KEY)
         found = query_with_copies(store.query, query, copy_topics(store), origins)
         wanted = [record["physicalOffset"] for record in row["records"]]
         assert [message.physical_offset for message in found.messages] == wanted
@@ -82,7 +82,7 @@ def test_where_a_broker_mixes_groups_each_message_is_told_by_its_first_record(tm
     ]
     store = MessageStore.open(tmp_path / "store")
     for topic, keys in (("b_c", ["u1", "u1", "u3"]), ("c", ["u2", "u2", "u3"])):
-        query = KeyQuery(topic=topic, key="k", kind=KeyKind.KEY)
+        query = Question(topic=topic, text="k", kind=KeyKind.KEY)
         found = query_with_copies(store.query, query, copy_topics(store), Origins(store))
         assert [message.unique_key for message in found.messages] == keys
 

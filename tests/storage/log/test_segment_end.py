@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import damage_oracle
 from kernel_memory import record_at
+from protocol.question import Question
 from storage.files.mapped_file import MappedFile
 from storage.log import segment_end as module
 from storage.log.commit_log import CommitLog
 from storage.log.segment_end import EndSearch
-from storage.query.lookup_call import KeyQuery
 from storage.queue.queue_place import has_another
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter, Written
@@ -131,7 +131,7 @@ class TestLivingStore:
         writer.overwrite(written[5].physical_offset + 4, b"\0")
         writer.close()
         store = MessageStore.open(tmp_path)
-        answer = store.query(KeyQuery("T", "k9"))
+        answer = store.query(Question("T", "k9"))
         assert answer.physical_offsets == (written[9].physical_offset,)
         assert answer.incomplete is not None
         assert f"at physical offset {written[5].physical_offset} hold no intact record" in answer.incomplete

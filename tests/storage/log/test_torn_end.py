@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.query.lookup_call import KeyKind, KeyQuery
+from protocol.question import KeyKind, Question
 from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -37,7 +37,7 @@ def test_sound_records_behind_a_damaged_one_are_served_and_it_is_told_of(damaged
         "its body does not match its CRC"
     ]
     for number, written in enumerate(writer.written):
-        answer = store.query(KeyQuery("T", f"k{number}"))
+        answer = store.query(Question("T", f"k{number}"))
         assert answer.incomplete == store.problems[0]
         assert list(answer.physical_offsets) == ([] if written is sixth else [written.physical_offset])
 
@@ -74,7 +74,7 @@ def test_older_records_behind_the_end_are_leftovers_and_hide_nothing(tmp_path: P
     writer.close()
     store = MessageStore.open(tmp_path)
     assert store.commit_log.end == first.size
-    assert store.query(KeyQuery("T", "new")).incomplete is None
+    assert store.query(Question("T", "new")).incomplete is None
     assert any("damaged or cut short" in problem for problem in store.problems)
 
 
@@ -97,7 +97,7 @@ class TestMissingQueues:
         return tmp_path
 
     def test_whole_queues_answer_whole(self, old_store: Path) -> None:
-        answer = MessageStore.open(old_store).query(KeyQuery("T", "t", KeyKind.TAG))
+        answer = MessageStore.open(old_store).query(Question("T", "t", KeyKind.TAG))
         assert answer.count == 60
         assert answer.incomplete is None
 
@@ -111,7 +111,7 @@ class TestMissingQueues:
     )
     def test_missing_queues_are_named(self, old_store: Path, gone: str, words: str) -> None:
         shutil.rmtree(old_store / gone)
-        answer = MessageStore.open(old_store).query(KeyQuery("T", "t", KeyKind.TAG))
+        answer = MessageStore.open(old_store).query(Question("T", "t", KeyKind.TAG))
         assert answer.count < 60
         assert answer.incomplete is not None
         assert words in answer.incomplete
@@ -120,9 +120,9 @@ class TestMissingQueues:
 class TestQuestionsWithoutAnswer:
     @pytest.mark.parametrize(
         ("query", "words"),
-        [(KeyQuery("T", "k", maximum=0), "maximum of 0"), (KeyQuery("T", "k" * 70_000), "70002 bytes")],
+        [(Question("T", "k", maximum=0), "maximum of 0"), (Question("T", "k" * 70_000), "70002 bytes")],
     )
-    def test_they_say_why(self, g1_store: Path, query: KeyQuery, words: str) -> None:
+    def test_they_say_why(self, g1_store: Path, query: Question, words: str) -> None:
         answer = MessageStore.open(g1_store).query(query)
         assert answer.count == 0
         assert answer.refusal is not None
@@ -141,4 +141,4 @@ def test_what_is_no_regular_file_is_not_waited_on(g1_store: Path, tmp_path: Path
     else:
         path.symlink_to("/dev/zero")
     store = MessageStore.open(root)
-    assert store.query(KeyQuery("TopicTest", "hotkey")).count == 40
+    assert store.query(Question("TopicTest", "hotkey")).count == 40

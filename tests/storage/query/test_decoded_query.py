@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import oracles
 from lookups import wait_of
-from storage.query.lookup_call import KeyKind, KeyQuery
+from protocol.question import KeyKind, Question
 from storage.store import message_store as module
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -29,7 +29,7 @@ def test_bytes_that_decode_alike_are_one_key(tmp_path: Path) -> None:
     writer.append("T", properties=properties(KEYS=b"a?"))
     writer.close()
     store = MessageStore.open(tmp_path)
-    found = store.query(KeyQuery("T", "a\ufffd", KeyKind.KEY))
+    found = store.query(Question("T", "a\ufffd", KeyKind.KEY))
     assert found.physical_offsets == tuple(written.physical_offset for written in alike)
     assert found.records == b"".join(written.record for written in alike)
     assert found.sizes == tuple(written.size for written in alike)
@@ -70,7 +70,7 @@ def test_answers_equal_the_oracle_that_scans_everything(
         maximum = data.draw(st.integers(1, 3) | st.just(64))
         begin, end = data.draw(st.sampled_from([(0, 2**63 - 1), (1001, 1003), (1004, 1000)]))
         before = data.draw(st.sampled_from([2**63 - 1, records[-1].physical_offset, 0]))
-        answer = store.query(KeyQuery(topic, key, kind, maximum, begin, end, before))
+        answer = store.query(Question(topic, key, kind, maximum, begin, end, before))
         window: dict[str, Any] = {"kind": KINDS[kind], "begin": begin, "end": end, "before_offset": before}
         everything = oracles.query(records, topic, key, maximum=1000, **window)
         assert list(answer.physical_offsets) == everything[-maximum:]
@@ -81,7 +81,7 @@ def test_a_page_cut_by_size_drops_its_oldest(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     written = [writer.append("T", bytes(500), keys="\ufffd") for _ in range(5)]
     writer.close()
-    answer = MessageStore.open(tmp_path).query(KeyQuery("T", "\ufffd", maximum_bytes=2 * written[0].size + 5))
+    answer = MessageStore.open(tmp_path).query(Question("T", "\ufffd", maximum_bytes=2 * written[0].size + 5))
     assert answer.physical_offsets == tuple(message.physical_offset for message in written[-2:])
     assert answer.truncated
 
@@ -91,7 +91,7 @@ def test_decoding_is_left_to_a_thread_that_may_wait(tmp_path: Path) -> None:
     writer.append("T", keys="\ufffd")
     writer.close()
     store = MessageStore.open(tmp_path)
-    assert str(wait_of(store.query_lookup(KeyQuery("T", "\ufffd")))) == "comparing decoded keys"
+    assert str(wait_of(store.query_lookup(Question("T", "\ufffd")))) == "comparing decoded keys"
 
 
 def test_keys_of_plain_text_are_compared_as_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,4 +101,4 @@ def test_keys_of_plain_text_are_compared_as_bytes(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(module, "find_by_decoding", None)
     store = MessageStore.open(tmp_path)
     for key in ("ключ", "🔑"):
-        assert store.query(KeyQuery("主题", key)).physical_offsets == (written.physical_offset,)
+        assert store.query(Question("主题", key)).physical_offsets == (written.physical_offset,)

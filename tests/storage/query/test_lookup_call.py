@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
+from protocol.question import KeyKind, Question
 from storage.kernels import lookups as kernel
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import texts
@@ -19,7 +19,7 @@ from strategies import texts
 class TestNeedle:
     @given(texts, texts, st.sampled_from(list(KeyKind)))
     def test_what_is_hashed_is_what_a_broker_hashes(self, topic: str, key: str, kind: KeyKind) -> None:
-        needle, topic_length, key_start = KeyQuery(topic, key, kind).needle()
+        needle, topic_length, key_start = Question(topic, key, kind).needle()
         infix = "#T#" if kind is KeyKind.TAG else "#"
         assert needle.decode("utf-8", "surrogatepass") == f"{topic}{infix}{key}"
         assert needle[:topic_length].decode("utf-8", "surrogatepass") == topic
@@ -31,7 +31,7 @@ class TestNeedle:
         ]  # fmt: skip
 
     def test_a_query_asks_for_everything_unless_told_otherwise(self) -> None:
-        query = KeyQuery("T", "k")
+        query = Question("T", "k")
         assert (query.kind, query.maximum, query.begin_timestamp) == (KeyKind.ANY, 64, 0)
         assert query.end_timestamp == query.before_physical_offset == 2**63 - 1
 
@@ -43,7 +43,7 @@ class TestThreads:
             writer.append("T", bytes([number]) * number, keys=f"k{number % 6}")
         writer.close()
         store = MessageStore.open(tmp_path)
-        expected = {key: store.query(KeyQuery("T", key)).records for key in (f"k{n}" for n in range(6))}
+        expected = {key: store.query(Question("T", key)).records for key in (f"k{n}" for n in range(6))}
         wrong: list[str] = []
         # CPython lets no two threads install a tracer (coverage's) at once: they start one by one, and race afterwards.
         ready, race = threading.Semaphore(0), threading.Event()
@@ -53,7 +53,7 @@ class TestThreads:
             race.wait()
             for number in range(300):
                 key = f"k{(first + number) % 6}"
-                if store.query(KeyQuery("T", key)).records != expected[key]:
+                if store.query(Question("T", key)).records != expected[key]:
                     wrong.append(key)
 
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
@@ -87,34 +87,34 @@ class TestBounds:
         "maximum", [kernel.MAXIMUM_HITS, kernel.MAXIMUM_HITS + 1, 700, 10**5, 2**31 - 1, 2**63 - 1]
     )
     def test_more_than_an_answer_holds_is_the_newest_that_it_holds(self, store: MessageStore, maximum: int) -> None:
-        answer = store.query(KeyQuery("T", "k", maximum=maximum))  # rmq#7948
+        answer = store.query(Question("T", "k", maximum=maximum))  # rmq#7948
         everything = [message.physical_offset for message in store_messages(store)]
         assert list(answer.physical_offsets) == everything[-kernel.MAXIMUM_HITS :]
         assert answer.truncated
 
     @pytest.mark.parametrize("length", [1, 1000, kernel.NEEDLE_BYTES - 3, kernel.NEEDLE_BYTES - 2, 10**6])
     def test_a_key_of_any_length_has_an_answer(self, store: MessageStore, length: int) -> None:
-        assert store.query(KeyQuery("T", "x" * length)).count == 0
+        assert store.query(Question("T", "x" * length)).count == 0
 
     @pytest.mark.parametrize("limit", [0, -1, 1])
     def test_where_no_message_fits_the_answer_is_cut_to_nothing(self, store: MessageStore, limit: int) -> None:
-        answer = store.query(KeyQuery("T", "k", maximum_bytes=limit))
+        answer = store.query(Question("T", "k", maximum_bytes=limit))
         assert (answer.count, answer.records, answer.truncated) == (0, b"", True)
 
     @pytest.mark.parametrize(("begin", "end"), [(1, 0), (2**63 - 1, -(2**63)), (2**63 - 1, 2**63 - 1), (-(2**63), -1)])
     def test_an_empty_window_holds_nothing_but_unique_keys(self, store: MessageStore, begin: int, end: int) -> None:
         window = {"begin_timestamp": begin, "end_timestamp": end}
-        assert store.query(KeyQuery("T", "k", KeyKind.KEY, **window)).count == 0
-        assert store.query(KeyQuery("T", "u", KeyKind.UNIQUE, **window)).count == 64
+        assert store.query(Question("T", "k", KeyKind.KEY, **window)).count == 0
+        assert store.query(Question("T", "u", KeyKind.UNIQUE, **window)).count == 64
 
     @pytest.mark.parametrize("stamp", [START_TIMESTAMP + 1, START_TIMESTAMP + 400])
     def test_both_ends_of_a_window_belong_to_it(self, store: MessageStore, stamp: int) -> None:
         window = {"begin_timestamp": stamp, "end_timestamp": stamp}
-        assert store.query(KeyQuery("T", "k", KeyKind.KEY, **window)).count == 1
+        assert store.query(Question("T", "k", KeyKind.KEY, **window)).count == 1
 
     @pytest.mark.parametrize("before", [-(2**63), -1, 0])
     def test_nothing_starts_below_the_log(self, store: MessageStore, before: int) -> None:
-        assert store.query(KeyQuery("T", "k", before_physical_offset=before)).count == 0
+        assert store.query(Question("T", "k", before_physical_offset=before)).count == 0
 
 
 def store_messages(store: MessageStore) -> list[oracles.Record]:

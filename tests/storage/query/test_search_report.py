@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.query.lookup_call import KeyKind, KeyQuery
+from protocol.question import KeyKind, Question
 from storage.query.search_report import SearchReport
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
@@ -53,10 +53,10 @@ class TestOfAQuery:
         for _ in range(3):
             writer.append("T", keys="BB")
         writer.close()
-        search = MessageStore.open(tmp_path).query(KeyQuery("T", "Aa", KeyKind.KEY)).search
+        search = MessageStore.open(tmp_path).query(Question("T", "Aa", KeyKind.KEY)).search
         # The first and the last record are scanned besides, as their keys may lie in files before and after.
         assert (search.files_searched, search.entries_walked, search.refused) == (1, 5, 5)
-        absent = MessageStore.open(tmp_path).query(KeyQuery("T", "C", KeyKind.KEY)).search
+        absent = MessageStore.open(tmp_path).query(Question("T", "C", KeyKind.KEY)).search
         assert (absent.entries_walked, absent.refused) == (3, 0)
 
     def test_it_tells_the_span_of_the_index_and_how_far_the_log_reaches_beyond(self, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ class TestOfAQuery:
         indexed = writer.written[-1]
         beyond = writer.append("T", keys="k", index=False)
         writer.close()
-        search = MessageStore.open(tmp_path).query(KeyQuery("T", "none")).search
+        search = MessageStore.open(tmp_path).query(Question("T", "none")).search
         assert (search.index_begin_timestamp, search.index_end_timestamp) == (START_TIMESTAMP, START_TIMESTAMP + 4000)
         assert (search.index_begin_physical_offset, search.index_end_physical_offset) == (0, indexed.physical_offset)
         assert (search.log_minimum, search.log_end) == (0, writer.log.end)
@@ -77,7 +77,7 @@ class TestOfAQuery:
         written = writer.append("T", keys="k", index=False)
         writer.close()
         store = MessageStore.open(tmp_path, StoreOptions(scan_budget=0))
-        search = store.query(KeyQuery("T", "k")).search
+        search = store.query(Question("T", "k")).search
         assert (search.log_beyond_index, search.unscanned) == (written.size, written.size)
 
     @pytest.mark.parametrize("kind", list(KeyKind))
@@ -85,6 +85,6 @@ class TestOfAQuery:
         writer = StoreWriter(tmp_path)
         writer.append("T", keys="k")
         writer.close()
-        answer = MessageStore.open(tmp_path).query(KeyQuery("T", "k", kind, maximum=0))
+        answer = MessageStore.open(tmp_path).query(Question("T", "k", kind, maximum=0))
         assert answer.search.files_searched == 0
         assert answer.search.sentence().startswith("searched 0 index files")

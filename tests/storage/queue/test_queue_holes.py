@@ -8,8 +8,8 @@ import pytest
 from doctoring import make_store, put
 from lookups import wait_of
 from protocol.errors import BeingSearched
+from protocol.question import KeyKind, Question
 from storage.log.commit_log import CommitLog
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.queue import queue_holes as module
 from storage.queue.queue import Queue
 from storage.queue.queue_holes import QueueHole, QueueHoles
@@ -196,5 +196,5 @@ def test_a_search_of_a_log_without_a_record_is_over_at_once(tmp_path: Path, dama
     put(tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}", 0, b"\x7f" * 8 if damage == "unit" else bytes(20 * 4))
     store = MessageStore.open(tmp_path)
     assert (store.commit_log.minimum, store.commit_log.end) == (0, 0)
-    answer = store.query(KeyQuery("T", "A", KeyKind.TAG))
+    answer = store.query(Question("T", "A", KeyKind.TAG))
     assert (list(answer.physical_offsets), bytes(answer.records)) == ([], b"")

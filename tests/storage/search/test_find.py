@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 import oracles
-from storage.search.find import Finder, FindLimits, FindPlace, message_at
+from protocol.question import Question
+from storage.search.find import Finder, FindPlace, message_at
 from storage.store.message_store import MessageStore
 from storage.store.topic_catalog import topic_names
 
@@ -18,7 +19,8 @@ def store(g1_store: Path) -> MessageStore:
 
 
 def find(store: MessageStore, text: str, place: FindPlace | None = None, **limits: object) -> Finder:
-    finder = Finder(store, text, topic_names(store), FindLimits(**limits))  # type: ignore[arg-type]
+    asked = {name: limits.pop(name) for name in ("topic", "maximum") if name in limits}
+    finder = Finder(store, Question(**{"topic": "", "text": text, **asked}), topic_names(store), **limits)  # type: ignore[arg-type]
     if place is None:
         finder.look_at_offset()
     finder.go_on(place or FindPlace())
@@ -84,18 +86,18 @@ def test_what_may_not_be_shown_is_not(store: MessageStore) -> None:
     for text in ("hotkey", str(HOT)):
         finder = find(store, text, refusal=lambda message: f"not {message.topic}")
         assert finder.found == []
-    assert finder.tried["physical offset"].note == "not TopicTest"
+    assert finder.readings["physical offset"].note == "not TopicTest"
 
 
 def test_each_thing_that_was_tried_says_what_it_came_to(store: MessageStore) -> None:
     finder = find(store, str(HOT + 1))
-    assert finder.tried["physical offset"].note.startswith("no message there: physical offset 6582 lies inside")
-    assert [each.kind for each in finder.tried.values()] == ["physical offset", "unique key or key", "tag"]
+    assert finder.readings["physical offset"].note.startswith("no message there: physical offset 6582 lies inside")
+    assert [each.kind for each in finder.readings.values()] == ["physical offset", "unique key or key", "tag"]
     finder = find(store, "0A00000100002A9F00000000000019B5", topic="TopicTest")
-    assert finder.tried["offset message id"].note == (
+    assert finder.readings["offset message id"].note == (
         "the id names 10.0.0.1:10911, the message there was stored by 127.0.0.1:10911"
     )
     assert (
-        find(store, str(HOT), topic="TopicTx").tried["physical offset"].note
+        find(store, str(HOT), topic="TopicTx").readings["physical offset"].note
         == "the message there is one of topic TopicTest"
     )

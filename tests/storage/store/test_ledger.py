@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from followed_store import Followed
-from storage.query.lookup_call import KeyKind
+from protocol.question import KeyKind
 from storage.store import log_follower
 from storage.store.message_store import MessageStore
 from store_files import LEDGER_HEAD

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from followed_store import Followed
+from protocol.question import KeyKind
 from storage.log.commit_log import CommitLog
-from storage.query.lookup_call import KeyKind
 from storage.store import log_follower
 from storage.store.log_follower import LogFollower
 from storage.store.message_store import MessageStore

@@ -14,11 +14,12 @@ from golden_store import GOLDEN
 from oracles import END_OF_TIME
 from protocol.message import decode_messages
 from protocol.message_id import decode_message_id
+from protocol.question import KeyKind, Question
 from storage.files.waiting import Unfinished, Wait, WaitKind, begin
 from storage.kernels.lookups import STOPPED_LONG, Found
 from storage.kernels.store_view import StoreView
 from storage.query import lookup_call
-from storage.query.lookup_call import KeyKind, KeyQuery, run_lookup
+from storage.query.lookup_call import run_lookup
 from storage.store.message_store import MessageStore, StoreOptions
 from store_files import write_file
 from store_queries import KINDS, found, open_written
@@ -53,7 +54,7 @@ class TestExactAnswers:
             end = data.draw(st.one_of(st.just(END_OF_TIME), st.sampled_from(stamps)))
             maximum = data.draw(st.integers(0, 5) | st.just(64))
             before = data.draw(st.one_of(st.just(END_OF_TIME), st.sampled_from(offsets)))
-            answer = store.query(KeyQuery(topic, key, kind, maximum, begin, end, before))
+            answer = store.query(Question(topic, key, kind, maximum, begin, end, before))
             expected = oracles.query(
                 records, topic, key, kind=KINDS[kind], maximum=maximum, begin=begin, end=end, before_offset=before
             )
@@ -111,7 +112,7 @@ class TestExactAnswers:
 
     def test_the_same_query_gives_the_same_answer_every_time(self, g1_store: Path) -> None:
         store = MessageStore.open(g1_store)
-        answers = {store.query(KeyQuery("TopicTest", "hotkey")).records for _ in range(100)}
+        answers = {store.query(Question("TopicTest", "hotkey")).records for _ in range(100)}
         assert len(answers) == 1
         assert len(next(iter(answers))) > 0
 
@@ -129,7 +130,7 @@ class TestPaging:
         pages: list[tuple[int, ...]] = []
         before = END_OF_TIME
         while True:
-            answer = store.query(KeyQuery("T", "x", kind, 7, before_physical_offset=before))
+            answer = store.query(Question("T", "x", kind, 7, before_physical_offset=before))
             if not answer.count:
                 break
             pages.insert(0, answer.physical_offsets)
@@ -142,7 +143,7 @@ class TestPaging:
         writer = StoreWriter(tmp_path)
         written = [writer.append("T", bytes(1000), keys="x") for _ in range(10)]
         store = open_written(writer, tmp_path)
-        answer = store.query(KeyQuery("T", "x", maximum_bytes=written[0].size * 3 + 1))
+        answer = store.query(Question("T", "x", maximum_bytes=written[0].size * 3 + 1))
         assert answer.physical_offsets == tuple(message.physical_offset for message in written[-3:])
         assert answer.truncated
 
@@ -150,7 +151,7 @@ class TestPaging:
         writer = StoreWriter(tmp_path, segment_size=4 * 1024 * 1024)
         written = [writer.append("T", bytes([n]) * 300_000, keys="x") for n in range(10)]
         store = open_written(writer, tmp_path)
-        assert store.query(KeyQuery("T", "x")).records == b"".join(message.record for message in written)
+        assert store.query(Question("T", "x")).records == b"".join(message.record for message in written)
 
 
 class TestTags:
@@ -205,8 +206,8 @@ class TestWaiting:
             writer.append("T", keys="x")
         store = open_written(writer, tmp_path)
         monkeypatch.setattr(lookup_call, "STEPS_AT_ONCE", 50)
-        assert ask_until_warm(store, KeyQuery("T", "x", maximum=10)) is None
-        wait = ask_until_warm(store, KeyQuery("T", "first"))
+        assert ask_until_warm(store, Question("T", "x", maximum=10)) is None
+        wait = ask_until_warm(store, Question("T", "first"))
         assert wait is not None
         assert (wait.kind, str(wait)) == (WaitKind.CHAIN, "a long chain of index entries")
         assert found(store, "T", "first") == [first.physical_offset]
@@ -215,10 +216,10 @@ class TestWaiting:
         writer = StoreWriter(tmp_path)
         written = writer.append("T", keys="x")
         store = open_written(writer, tmp_path)
-        query = KeyQuery("T", "x")
+        query = Question("T", "x")
 
         def cold_at_first(
-            view: StoreView, query: KeyQuery, needle: bytes, topic: int, key: int, tick: int, **more: bool
+            view: StoreView, query: Question, needle: bytes, topic: int, key: int, tick: int, **more: bool
         ) -> Found:
             stopped = cast(Found, SimpleNamespace(status=STOPPED_LONG))
             return stopped if tick else run_lookup(view, query, needle, topic, key, tick, **more)
@@ -230,7 +231,7 @@ class TestWaiting:
         assert step.finish().physical_offsets == (written.physical_offset,)
 
 
-def ask_until_warm(store: MessageStore, query: KeyQuery) -> Wait | None:
+def ask_until_warm(store: MessageStore, query: Question) -> Wait | None:
     """What a query waits for besides pages, which are brought in; None where it is answered."""
     for _ in range(200):
         step = begin(store.query_lookup(query))
@@ -258,14 +259,14 @@ class TestStateCache:
     def test_a_damaged_cache_is_thrown_away(self, g1_store: Path, tmp_path: Path, content: bytes) -> None:
         (tmp_path / "store-cache.msgpack").write_bytes(content)
         store = MessageStore.open(g1_store, StoreOptions(state_directory=tmp_path))
-        assert store.query(KeyQuery("TopicTest", "hotkey")).count == 40
+        assert store.query(Question("TopicTest", "hotkey")).count == 40
 
     def test_a_changed_index_file_is_examined_again(self, tmp_path: Path) -> None:
         root, state = tmp_path / "store", StoreOptions(state_directory=tmp_path / "state")
         writer = StoreWriter(root, index_slots=1)
         written = [writer.append("T", keys="x") for _ in range(5)]
         writer.close()
-        assert MessageStore.open(root, state).query(KeyQuery("T", "x")).count == 5
+        assert MessageStore.open(root, state).query(Question("T", "x")).count == 5
         path = writer.index_paths()[0]
         write_file(path, path.stat().st_size, {40: (2).to_bytes(4, "big")})
         assert found(MessageStore.open(root, state), "T", "x") == [m.physical_offset for m in written]
@@ -282,9 +283,9 @@ class TestRefresh:
         held = store.record_at(0)
         second = writer.append("T", b"two", keys="x")
         writer.flush()
-        assert store.query(KeyQuery("T", "x")).count == 1
+        assert store.query(Question("T", "x")).count == 1
         store.refresh()
-        assert store.query(KeyQuery("T", "x")).physical_offsets == (0, second.physical_offset)
+        assert store.query(Question("T", "x")).physical_offsets == (0, second.physical_offset)
         shutil.rmtree(tmp_path / "commitlog")
         assert held is not None
         assert next(decode_messages(held)).body == b"one"
@@ -295,12 +296,12 @@ class TestRefresh:
         writer.close()
         shutil.rmtree(tmp_path / "index")
         store = MessageStore.open(tmp_path, StoreOptions(scan_budget=0))
-        early = store.query(KeyQuery("T", "x"))
+        early = store.query(Question("T", "x"))
         assert early.count == 0
         assert early.incomplete is not None
         assert "still to be scanned" in early.incomplete
         store.finish_scan()
-        late = store.query(KeyQuery("T", "x"))
+        late = store.query(Question("T", "x"))
         assert late.physical_offsets == tuple(message.physical_offset for message in written)
         assert late.incomplete is None
 
@@ -314,7 +315,7 @@ class TestHoles:
         writer.skip_segments(1)
         after = writer.append("T", bytes(200), keys="x")
         store = open_written(writer, tmp_path)
-        answer = store.query(KeyQuery("T", "x"))
+        answer = store.query(Question("T", "x"))
         assert answer.physical_offsets == (0, after.physical_offset)
         assert answer.incomplete == "no segment holds physical offsets 1024 to 2048"
         assert any("1024 to 2048" in problem for problem in store.problems)
@@ -327,4 +328,4 @@ class TestHoles:
         shutil.rmtree(root / missing)
         store = MessageStore.open(root)
         assert sum(missing in problem for problem in store.problems) == 1
-        assert store.query(KeyQuery("TopicTest", "hotkey")).count == 40
+        assert store.query(Question("TopicTest", "hotkey")).count == 40

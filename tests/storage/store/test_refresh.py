@@ -7,7 +7,7 @@ import pytest
 
 from followed_store import Followed
 from growing_store import GrowingStore
-from storage.query.lookup_call import KeyKind, KeyQuery
+from protocol.question import KeyKind, Question
 from storage.store import log_follower
 from storage.store.message_store import MessageStore, StoreOptions
 
@@ -240,4 +240,4 @@ def test_options_hold_for_what_comes_later(tmp_path: Path) -> None:
     for _ in range(3):
         follower.poll()
     follower.watch()
-    assert store.query(KeyQuery("T", "new")).physical_offsets == (written.physical_offset,)
+    assert store.query(Question("T", "new")).physical_offsets == (written.physical_offset,)

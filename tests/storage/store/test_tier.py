@@ -13,12 +13,12 @@ from golden_store import GOLDEN, unpack
 from oracles import read_log, read_record
 from protocol.errors import NotAStore, StoreError
 from protocol.message import decode_message, decode_messages
+from protocol.question import KeyKind, Question
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.layout.tier_layout import TierLayout, recognise_tier
 from storage.query.get_message import GetMessageStatus, get_message
-from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.queue import TimeBoundary
 from storage.queue.tier import Tier
@@ -161,7 +161,7 @@ def test_times_are_found_over_both_parts(tiered: Tiered, is_alone: bool) -> None
 
 
 def found_offsets(store: MessageStore, key: str, kind: KeyKind, **options: int) -> list[tuple[int, int]]:
-    answer = store.query(KeyQuery("T", key, kind, **options))
+    answer = store.query(Question("T", key, kind, **options))
     return [(message.queue_id, message.queue_offset) for message in decode_messages(answer.records)]
 
 
@@ -181,15 +181,15 @@ def test_each_message_is_found_by_key_and_unique_key_once(tiered: Tiered, is_alo
 
 
 def test_the_newest_matches_come_first_and_what_is_left_out_is_said(tiered: Tiered) -> None:
-    alone = tiered.alone().query(KeyQuery("T", "shared", KeyKind.KEY, maximum=10))
+    alone = tiered.alone().query(Question("T", "shared", KeyKind.KEY, maximum=10))
     offsets = [(message.queue_offset, message.queue_id) for message in decode_messages(alone.records)]
     assert offsets == [(offset, queue_id) for offset in range(IN_TIER - 5, IN_TIER) for queue_id in (0, 1)]
     assert alone.incomplete == "older matches in the tier are left out: narrow the time to get them"
     joined = tiered.open()
-    first = joined.query(KeyQuery("T", "shared", KeyKind.KEY, maximum=100))
+    first = joined.query(Question("T", "shared", KeyKind.KEY, maximum=100))
     assert first.truncated
     second = joined.query(
-        KeyQuery("T", "shared", KeyKind.KEY, maximum=1000, before_physical_offset=first.physical_offsets[0])
+        Question("T", "shared", KeyKind.KEY, maximum=1000, before_physical_offset=first.physical_offsets[0])
     )
     assert first.count + second.count == 2 * MESSAGES
     assert not second.truncated
@@ -209,7 +209,7 @@ def test_an_offset_of_an_expired_message_is_refused_with_the_way_out(tiered: Tie
 
 
 def test_nothing_found_says_that_the_tier_was_scanned(tiered: Tiered) -> None:
-    answer = tiered.alone().query(KeyQuery("T", "no such key", KeyKind.KEY))
+    answer = tiered.alone().query(Question("T", "no such key", KeyKind.KEY))
     assert not answer.records
     assert "scanned the tier's logs of 2 queues" in answer.search.sentence()
 
@@ -435,7 +435,7 @@ def test_files_of_any_sizes_from_any_offset_on_hold_what_was_written(seed: int, 
     )
     alone = MessageStore.open(tmp_path / "tier", StoreOptions(keeps_state=False))
     assert bodies(pull_all(alone, 0, start=first)) == expected(tiered, 0, first, stop)
-    keyed = decode_messages(alone.query(KeyQuery("T", "shared", KeyKind.KEY, maximum=1000)).records)
+    keyed = decode_messages(alone.query(Question("T", "shared", KeyKind.KEY, maximum=1000)).records)
     assert [message.queue_offset for message in keyed] == list(range(first, stop))
     joined = MessageStore.open(tiered.store, StoreOptions(tier=tmp_path / "tier", keeps_state=False))
     local = MessageStore.open(tiered.store, StoreOptions(keeps_state=False)).queues.queue("T", 0)
@@ -470,7 +470,7 @@ def test_whatever_is_damaged_answers_are_messages_of_the_queue_or_an_error_that_
         refused = None
         try:
             found = bodies(pull_all(store, 0))
-            keyed = list(decode_messages(store.query(KeyQuery("T", "shared", KeyKind.KEY, maximum=1000)).records))
+            keyed = list(decode_messages(store.query(Question("T", "shared", KeyKind.KEY, maximum=1000)).records))
         except StoreError as error:
             refused = str(error)
         if refused is not None:
@@ -509,7 +509,7 @@ def test_a_file_of_a_tier_that_comes_back_is_searched_and_no_longer_called_missi
     segments = sorted(copied.tier.glob("*/broker-a/T/0/COMMIT_LOG/*"), key=lambda path: int(path.name[8:]))
     segments[1].rename(tmp_path / "aside")
     store = copied.alone()
-    query = KeyQuery("T", "shared", KeyKind.KEY, maximum=1000)
+    query = Question("T", "shared", KeyKind.KEY, maximum=1000)
     lacking = len(list(decode_messages(store.query(query).records)))
     assert any("hole in the log" in problem for problem in store.problems)
     (tmp_path / "aside").rename(segments[1])

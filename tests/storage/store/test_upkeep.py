@@ -21,10 +21,10 @@ from kept_store import (
     make_small,
     written,
 )
+from protocol.question import Question
 from read_only import reachable_directory
 from rights import as_user
 from storage.index import index_coverage, index_examination
-from storage.query.lookup_call import KeyQuery
 from storage.ranges import total_length
 from storage.store import upkeep
 from storage.store.manifest import MANIFEST
@@ -220,7 +220,7 @@ class TestStrays:
         store = MessageStore.open(writer.root)
         files = len(store.snapshot.index.files)
         assert not any("inside a message" in problem for problem in store.problems)
-        assert list(store.query(KeyQuery("T", "k30")).physical_offsets) == [writer.written[30].physical_offset]
+        assert list(store.query(Question("T", "k30")).physical_offsets) == [writer.written[30].physical_offset]
         assert len(store.snapshot.index.files) == files - 1
         assert any("inside a message" in problem for problem in store.problems)
         assert_all_found(store, writer.records, writer.records[20:50])
@@ -229,19 +229,19 @@ class TestStrays:
         writer = self.written(tmp_path)
         self.moved(writer, 30, 4)
         store = MessageStore.open(writer.root, StoreOptions(scan_budget=1 << 20))
-        answer = store.query(KeyQuery("T", "k30"))
+        answer = store.query(Question("T", "k30"))
         assert answer.count == 0
         assert "still to be scanned" in (answer.incomplete or "")
         assert store.renew()
         store.finish_scan()
-        assert store.query(KeyQuery("T", "k30")).count == 1
+        assert store.query(Question("T", "k30")).count == 1
         assert incomplete(store) is None
 
     def test_it_is_not_trusted_at_the_next_start_either(self, tmp_path: Path) -> None:
         writer = self.written(tmp_path)
         self.moved(writer, 30, 4)
         options = StoreOptions(state_directory=tmp_path / "state")
-        MessageStore.open(writer.root, options).query(KeyQuery("T", "k30"))
+        MessageStore.open(writer.root, options).query(Question("T", "k30"))
         again = MessageStore.open(writer.root, options)
         assert len(again.snapshot.index.files) == len(writer.index_paths()) - 1
         assert_all_found(again, writer.records, writer.records[20:50])
@@ -252,7 +252,7 @@ class TestStrays:
         store = MessageStore.open(writer.root)
         files = len(store.snapshot.index.files)
         for _ in range(2):
-            assert store.query(KeyQuery("T", "k30")).count == 0
+            assert store.query(Question("T", "k30")).count == 0
         assert store.snapshot.damage.tolist() == [writer.written[30].physical_offset]
         assert len(store.snapshot.index.files) == files
         assert_all_found(store, writer.records, writer.records[20:50])
@@ -263,9 +263,9 @@ class TestStrays:
             writer.overwrite(writer.written[number].physical_offset + 4, bytes(4))
         store = MessageStore.open(writer.root)
         right = oracles.query(writer.records, "T", "all0", kind="K", maximum=500)
-        assert list(store.query(KeyQuery("T", "all0", maximum=500)).physical_offsets) == right
+        assert list(store.query(Question("T", "all0", maximum=500)).physical_offsets) == right
         for _ in range(5):
-            store.query(KeyQuery("T", "all0", maximum=500))
+            store.query(Question("T", "all0", maximum=500))
         assert store.snapshot.damage.tolist() == [
             writer.written[number].physical_offset for number in range(15, 110, 6)
         ]

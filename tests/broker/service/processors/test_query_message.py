@@ -19,8 +19,8 @@ from protocol.command import Response
 from protocol.errors import BadHeader
 from protocol.message import HostAddress, Message, decode_message, decode_messages
 from protocol.message_id import decode_message_id, encode_message_id
+from protocol.question import Question
 from storage.files.waiting import Lookup
-from storage.query.lookup_call import KeyQuery
 from storage.store.message_store import QueryAnswer
 from store_writer import StoreWriter
 
@@ -361,7 +361,7 @@ def test_a_record_longer_than_any_frame_is_said_to_be(g1_store: Path, monkeypatc
 def test_what_an_answer_may_lack_is_said(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     real = asker.store.query_lookup
 
-    def incomplete(question: KeyQuery) -> Lookup[QueryAnswer]:
+    def incomplete(question: Question) -> Lookup[QueryAnswer]:
         answer = yield from real(question)
         answer.incomplete = "no segment holds physical offsets 5 to 9"
         return answer

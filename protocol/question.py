@@ -1,0 +1,183 @@
+"""What is asked of a store of messages, and as what a text is taken: the words of every surface.
+
+A text that names messages may be several things at once:
+
+| text | what it may be |
+|---|---|
+| 32 or 56 hex digits, with a port that can be | an offset message id (:mod:`protocol.message_id`) |
+| digits of a number up to 2^63 - 1, behind any zeros, as files of the log are named | a physical offset |
+| any | a unique key, a key, a tag |
+
+Offsets and unique keys are ids: they name messages whenever these were stored, so times narrow keys and tags alone.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from protocol.message import Message
+from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
+from protocol.system_topics import is_known_by
+
+LARGEST: Final = 2**63 - 1
+"""The largest physical offset and the last of all times, in ms."""
+
+PAGE: Final = 64
+"""Matches asked for at once; a broker gives no more."""
+
+ANSWER_BYTES: Final = 15 * 1024 * 1024
+"""Most bytes of records in one answer by default: less than the 16 MiB that clients accept in a frame."""
+
+OFFSET_ID: Final = "offset message id"
+PHYSICAL_OFFSET: Final = "physical offset"
+
+NOT_FOUND_BY_OFFSET: Final = "can not find message by the offset"
+"""How a broker begins the remark that no message starts at a physical offset."""
+
+
+class KeyKind(IntEnum):
+    """The part of a message that a text is compared with: KEYS or the unique key, only one of them, or the tag.
+
+    The numbers are those of the kernel that looks keys up.
+    """
+
+    ANY = 0
+    KEY = 1
+    UNIQUE = 2
+    TAG = 3
+
+    @property
+    def words(self) -> str:
+        """What a message found by this part was found by, and in `ANY` what the text was taken for."""
+        return _WORDS[self]
+
+    @property
+    def field(self) -> str:
+        """What a mask calls this part, which is no one part in `ANY`."""
+        return _FIELDS[self]
+
+
+_WORDS: Final = ("unique key or key", "key", "unique key", "tag")
+_FIELDS: Final = ("", "keys", "unique_key", "tags")
+
+KIND_OF_LETTER: Final = {"K": KeyKind.KEY, "U": KeyKind.UNIQUE, "T": KeyKind.TAG}
+"""indexType on the wire; absent, empty or anything else looks up keys and unique keys alike, as a broker does."""
+
+_LETTERS: Final = {kind: letter for letter, kind in KIND_OF_LETTER.items()}
+
+
+class Question(msgspec.Struct, gc=False):
+    """A question for the newest `maximum` messages of a topic that have a text as a key, unique key or tag.
+
+    Their store times are from `begin_timestamp` to `end_timestamp`, in ms and inclusive; for unique keys times do not
+    count. Only records that start below `before_physical_offset`, the cursor of an earlier answer, are found. An answer
+    has at most `maximum_bytes` of records; the oldest are left out first. `copies`: also those copies of the topic's
+    messages that a broker keeps under topics of its own. Other brokers than ours ignore cursor and copies.
+    """
+
+    topic: str
+    text: str
+    kind: KeyKind = KeyKind.ANY
+    maximum: int = PAGE
+    begin_timestamp: int = 0
+    end_timestamp: int = LARGEST
+    before_physical_offset: int = LARGEST
+    maximum_bytes: int = ANSWER_BYTES
+    copies: bool = False
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether messages are left out because of when they were stored."""
+        return self.kind is not KeyKind.UNIQUE and (self.begin_timestamp > 0 or self.end_timestamp < LARGEST)
+
+    def is_answered_by(self, message: Message) -> bool:
+        """Whether a message is one that is asked for, wherever it lies."""
+        if self.topic != message.topic and not (self.copies and is_known_by(message, self.topic)):
+            return False
+        if self.kind is KeyKind.UNIQUE:
+            return message.unique_key == self.text
+        if not self.begin_timestamp <= message.store_timestamp <= self.end_timestamp:
+            return False
+        if self.kind is KeyKind.TAG:
+            return message.tags == self.text
+        return self.text in message.keys or (self.kind is KeyKind.ANY and message.unique_key == self.text)
+
+    def needle(self) -> tuple[bytes, int, int]:
+        """Return the text that is hashed, in UTF-8, the length of its topic, and the position of its key."""
+        infix = "#T#" if self.kind is KeyKind.TAG else "#"
+        try:
+            topic = len(self.topic.encode())
+            return f"{self.topic}{infix}{self.text}".encode(), topic, topic + len(infix)
+        except UnicodeEncodeError:  # a lone surrogate, which no stored text can hold
+            topic = len(self.topic.encode("utf-8", "surrogatepass"))
+            whole = f"{self.topic}{infix}{self.text}"
+            return whole.encode("utf-8", "surrogatepass"), topic, topic + len(infix)
+
+    def ext_fields(self) -> dict[str, str]:
+        """The header fields of QUERY_MESSAGE; index type and unique flag as clients of any version send them."""
+        fields = {
+            "topic": self.topic,
+            "key": self.text,
+            "maxNum": str(self.maximum),
+            "beginTimestamp": str(self.begin_timestamp),
+            "endTimestamp": str(self.end_timestamp),
+            "_UNIQUE_KEY_QUERY": "true" if self.kind is KeyKind.UNIQUE else "false",
+        }
+        if self.kind is not KeyKind.ANY:
+            fields["indexType"] = _LETTERS[self.kind]
+        if self.before_physical_offset < LARGEST:
+            fields["lastKey"] = str(self.before_physical_offset)
+        return fields | {"rocketlensCopies": "true"} if self.copies else fields
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One thing that a text was taken for, as a physical offset or a key: how many messages it names, and a note."""
+
+    kind: str
+    found: int = 0
+    note: str = ""
+
+
+class FoundBy(NamedTuple):
+    """A message, the meaning of the text that names it, and what is wrong with its record, if anything is."""
+
+    message: Message
+    kind: str
+    damage: str | None = None
+
+
+def physical_offset_of(text: str) -> int | None:
+    """The physical offset that a text may be, None for one that is none."""
+    digits = text.lstrip("0") or text[-1:]
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > len(str(LARGEST)):
+        return None
+    return number if (number := int(digits)) <= LARGEST else None
+
+
+def message_id_of(text: str) -> MessageId | None:
+    """The parts of the offset message id that a text may be, None for one that is none."""
+    return decode_message_id(text) if is_offset_message_id_candidate(text) else None
+
+
+def places_of(text: str) -> list[tuple[str, int, MessageId | None]]:
+    """The physical offsets that a text may name: as what, where, and the id that says so, None for a bare offset."""
+    message_id, physical_offset = message_id_of(text), physical_offset_of(text)
+    places: list[tuple[str, int, MessageId | None]] = []
+    if message_id is not None:
+        places.append((OFFSET_ID, message_id.physical_offset, message_id))
+    if physical_offset is not None:
+        places.append((PHYSICAL_OFFSET, physical_offset, None))
+    return places
+
+
+def other_topic(message: Message, topic: str | None) -> str:
+    """A clause that the message at a place is none of the topic that is asked about; empty where it is one."""
+    return "" if not topic or is_known_by(message, topic) else f"the message there is one of topic {message.topic}"
+
+
+def other_host(message: Message, message_id: MessageId | None) -> str:
+    """A clause that another host stored a message than its id names, as with archives that moved; empty if not."""
+    if message_id is None or message.store_host == message_id.address:
+        return ""
+    return f"the id names {message_id.address}, the message there was stored by {message.store_host}"
