@@ -5,6 +5,7 @@ and what is refused is named with its owner. Tasks run in this process, as root;
 """
 
 import contextlib
+import dataclasses
 import os
 import re
 import shutil
@@ -42,9 +43,10 @@ from protocol.errors import PlantedFile, RocketLensError, StoreError
 from publishing import look_for_nobody
 from read_only import as_nobody, reachable_directory
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands.run import run_compact, run_convert, run_rebuild
+from spark_jobs.commands.run import run_compact, run_convert, run_rebuild, run_rescue
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.publish import store_lock
@@ -212,6 +214,30 @@ def check_new_store(ledger: Path, wanted: list[Plant]) -> None:
         assert not (beside / "new").exists() or not field.stolen(beside / "new", set())
 
 
+def check_rescue(plain: Path, wanted: list[Plant]) -> None:
+    """A damaged store, nobody's, is rescued into a directory of nobody's, with a copy of nobody's to fill its holes."""
+    with reachable_directory() as root:
+        field = Field(root, plain)
+        beside, copy = field.theirs / "beside", field.theirs / "copy"
+        beside.mkdir()
+        give(beside)
+        shutil.copytree(field.store, copy)
+        give(copy)
+        with (field.store / "commitlog" / SEGMENTS[1]).open("r+b") as file:
+            file.seek(500)
+            file.write(bytes(600))
+        request = RescueRequest(
+            store=str(field.store), out=str(beside / "new"), fill_from=(str(copy),), queue_file_size=400, **SMALL
+        )
+        for plant in wanted:
+            name, _, place = plant.place.partition("/")
+            if name in ("store", "copy"):
+                field.plant(field.theirs / name, dataclasses.replace(plant, place=place))
+        own = [plant for plant in wanted if plant.place.startswith("new")]
+        check_planted(field, beside, lambda _: run_rescue(request, Silence()), own, f"new{WORK}")
+        assert not (beside / "new").exists() or not field.stolen(beside / "new", set())
+
+
 STORE_EXAMPLES = st.sampled_from(sorted(IN_PLACE))
 OUTPUTS = ("rebuild --out", "rebuild --out file://", "export", "export --fresh", "export file://")
 LINK = [Plant(WORK, "link", OWNER, 0o777, "precious")]
@@ -249,15 +275,35 @@ def test_what_is_planted_beside_a_new_store_leads_nowhere(ledger: Path, wanted: 
     check_new_store(ledger, wanted)
 
 
+SEGMENTS = [f"{base:020d}" for base in (0, 2048, 4096)]
+IN_LOG = ["commitlog", "config", *(f"commitlog/{name}" for name in SEGMENTS)]
+RESCUED = [
+    *(f"{name}/{place}" for name in ("store", "copy") for place in (*IN_LOG, *PLACES)),
+    *(f"new{WORK}{place}" for place in WORK_PLACES),
+]
+
+
+@settings(max_examples=FEW)
+@given(plants(RESCUED))
+@example([Plant(f"copy/commitlog/{SEGMENTS[1]}", "link", OWNER, 0o777, "secret")])
+@example([Plant(f"copy/commitlog/{SEGMENTS[1]}", "second name", OWNER, 0o777, "secret")])
+@example([Plant(f"store/commitlog/{SEGMENTS[1]}", "link", OWNER, 0o777, "secret")])
+@example([Plant(f"copy/commitlog/{SEGMENTS[0]}", "fifo", OWNER, 0o644, "")])
+def test_what_is_planted_where_a_store_is_rescued_leads_nowhere(plain: Path, wanted: list[Plant]) -> None:
+    check_rescue(plain, wanted)
+
+
 @pytest.mark.soak
 @settings(max_examples=MANY)
 @given(st.data())
 def test_nothing_of_all_that_can_be_planted_leads_anywhere(plain: Path, ledger: Path, data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from([*IN_PLACE, *OUTPUTS, "convert"]))
+    name = data.draw(st.sampled_from([*IN_PLACE, *OUTPUTS, "convert", "rescue"]))
     if name in IN_PLACE:
         check_store(plain, name, data.draw(plants(IN_STORE)))
     elif name in OUTPUTS:
         check_output(plain, name, data.draw(plants(IN_STORE)))
+    elif name == "rescue":
+        check_rescue(plain, data.draw(plants(RESCUED)))
     else:
         check_new_store(ledger, data.draw(plants(NEW_STORE)))
 

@@ -8,7 +8,7 @@ died at once and nobody knew how far anything was flushed: then a recovery walks
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,9 +20,11 @@ from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
 from interop.rescued import compare
 from loop_engine import run_jobs_here
 from spark_jobs.commands.run import run_rescue
+from spark_jobs.convert.fillings import FilledHole
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
-from trial_stores import SHAPES, GoodStore, old
+from spark_jobs.run.report import Damage
+from trial_stores import SHAPES, GoodStore, Message, old
 
 pytestmark = pytest.mark.interop
 
@@ -55,23 +57,43 @@ def goods(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GoodStore]:
     return {name: shapes[name](folder / name) for names in VERSIONS.values() for name in names}
 
 
-def rescue(root: Path, new: Path) -> list[tuple[int, int]]:
-    """Rescue a store; the ranges that were lost."""
-    report = run_rescue(RescueRequest(store=str(root), out=str(new)), Silence())
+Range = tuple[int, int]
+
+
+def rescue(root: Path, new: Path, *copies: Path) -> tuple[list[Range], list[Range]]:
+    """Rescue a store; the ranges that were lost, and those that copies filled."""
+    request = RescueRequest(store=str(root), out=str(new), fill_from=tuple(map(str, copies)))
+    report = run_rescue(request, Silence())
     assert report.details.mended is not None
     assert not report.details.mended.unfilled
-    return [(each.physical_offset, each.physical_offset + each.length) for each in report.damages]
+    lost, filled = report.damages, report.details.mended.fillings.filled
+    return [range_of(each) for each in lost], [range_of(each) for each in filled]
 
 
-def judge(oracle: RecoveryOracle, good: GoodStore, folder: Path, seed: int, kind: str = "") -> str:
-    """Damage a store, rescue it, and have a broker's store read what came of it; what that was, in a word."""
+def range_of(place: Damage | FilledHole) -> Range:
+    return place.physical_offset, place.physical_offset + place.length
+
+
+def place_of(message: Message) -> int:
+    return message.physical_offset
+
+
+def judge(
+    oracle: RecoveryOracle, good: GoodStore, folder: Path, seed: int, kind: str = "", *, fills: bool = False
+) -> str:
+    """Damage a store, rescue it, and have a broker's store read what came of it; what that was, in a word.
+
+    `fills`: from the store as it was before.
+    """
     root, new = folder / "store", folder / "new"
     try:
         noted = draw_store(good, root, seed, kind)
         if noted is None:
             return "unfit"
         readable = whole_messages(good, root)
-        lost = rescue(root, new)
+        lost, filled = rescue(root, new, *[good.root] * fills)
+        back = [each for each in good.messages if any(one <= each.physical_offset < other for one, other in filled)]
+        readable = sorted({each.physical_offset: each for each in [*readable, *back]}.values(), key=place_of)
         sizes = Sizes(good.segment_size, good.queue_file_size, slots=good.index_slots)
         trace = (good.shape, seed, noted)
         for is_crashed in (False, True):
@@ -84,6 +106,9 @@ def judge(oracle: RecoveryOracle, good: GoodStore, folder: Path, seed: int, kind
             assert left.segments == tuple(names), trace
             assert left.end >= max((each.end for each in readable), default=0), trace
             compare(good, readable, oracle.consume(), trace)
+        if filled and not lost:
+            assert readable == [each for each in good.messages if each.end <= left.end]
+            return "filled"
         return "lost" if lost else "whole"
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -103,6 +128,36 @@ def test_each_kind_of_damage_leaves_every_readable_message(
                 came[outcome] += 1
                 break
     assert came["lost"] > 10
+
+
+def count_filled(
+    folder: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], shapes: Sequence[str], kinds: Sequence[str]
+) -> Counter[str]:
+    came = Counter[str]()
+    for kind in kinds:
+        for name in shapes:
+            if (
+                name in SHAPES_OF.get(kind, shapes)
+                and (outcome := judge(oracle, goods[name], folder, 7, kind, fills=True)) != "unfit"
+            ):
+                came[outcome] += 1
+                break
+    return came
+
+
+@pytest.mark.untraced
+def test_what_a_copy_fills_is_as_if_it_had_never_been_damaged(
+    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
+) -> None:
+    assert count_filled(tmp_path, oracle, goods, VERSIONS[version], LOG_KINDS[::2])["filled"] >= 2
+
+
+@pytest.mark.soak
+@pytest.mark.untraced
+def test_whatever_a_copy_fills_is_as_if_it_had_never_been_damaged(
+    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
+) -> None:
+    assert count_filled(tmp_path, oracle, goods, VERSIONS[version], LOG_KINDS)["filled"] > 5
 
 
 @pytest.mark.soak

@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from command_line import rocketlens
+from golden_store import GOLDEN, unpack
+from ledger_stores import Ledger
 from loop_engine import run_jobs_here
 from oracles import read_log
 from protocol.errors import ConfigError, StoreError
 from read_only import state_of
-from spark_jobs.commands.run import run_rescue
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.commands.run import run_convert, run_rebuild, run_rescue
 from spark_jobs.commands.show_report import report_lines
+from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.mend import MendDetails
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
@@ -21,6 +25,7 @@ from spark_jobs.run.report import Report
 from storage.doctor.examine import examine
 from storage.layout.checkpoint import Checkpoint
 from store_writer import StoreWriter, Written
+from tier_files import write_tier
 
 SEGMENT = 8192
 OFFSETS = {"T@g": {0: 3, 1: 2}}
@@ -203,3 +208,53 @@ def test_more_damage_than_is_listed_is_filled_too(
     report = rescue(writer, tmp_path / "new")
     assert places(tmp_path / "new") == [each.physical_offset for each in writer.written if each not in lost]
     assert details(report).filled_places == 4
+
+
+# --- stores of other kinds --------------------------------------------------------------------------------------------
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_a_store_of_dledgers_is_converted(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "store")
+    ledger.transaction(0, 40)
+    ledger.writer.close()
+    torn = ledger.writer.written[10]
+    ledger.writer.overwrite(torn.physical_offset, b"\x55" * torn.size)
+    before = state_of(ledger.root)
+    options = {"store": str(ledger.root), "zone": "+00:00"}
+    rescued = run_rescue(RescueRequest(out=str(tmp_path / "rescued"), **options), Silence())
+    converted = run_convert(ConvertRequest(out=str(tmp_path / "converted"), **options), Silence())
+    assert files(tmp_path / "rescued") == files(tmp_path / "converted")
+    assert rescued.details.converted == converted.details.converted is not None
+    assert rescued.details.mended is None
+    assert (rescued.exit_code, rescued.damages) == (4, converted.damages)
+    assert any(line.startswith("to start a broker: ") for line in report_lines(rescued))
+    assert state_of(ledger.root) == before
+    assert [each for each in examine(tmp_path / "rescued").findings if each.severity != "info"] == []
+
+
+def test_queues_and_configuration_in_rocksdb_become_files(tmp_path: Path) -> None:
+    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb")
+    before = state_of(root)
+    options = {"store": str(root), "queue_file_size": 2000, "zone": "+00:00"}
+    report = run_rescue(RescueRequest(out=str(tmp_path / "new"), **options), Silence())
+    run_rebuild(RebuildRequest(out=str(tmp_path / "rebuilt"), queues=True, **options), Silence())
+    assert report.exit_code == 0
+    made, expected = files(tmp_path / "new"), files(tmp_path / "rebuilt")
+    assert {name for name in expected if name.startswith("consumequeue/")}
+    assert {name: made.get(name) for name in expected} == expected
+    assert {"config/topics.json", "config/consumerOffset.json"} <= made.keys()
+    assert made["commitlog/" + "0" * 20] == (root / "commitlog" / ("0" * 20)).read_bytes()
+    assert state_of(root) == before
+
+
+def test_tiered_files_alone_are_refused_with_what_can_be_done(writer: StoreWriter, tmp_path: Path) -> None:
+    write_tier(tmp_path / "tier", writer.written[:30])
+    outcome = rocketlens("rescue", tmp_path / "tier", "--out", tmp_path / "new")
+    assert outcome.code == 3
+    assert outcome.errors.startswith(f"rocketlens: {tmp_path}/tier ")
+    assert "tier" in outcome.errors.removeprefix(f"rocketlens: {tmp_path}/tier ")
+    assert not (tmp_path / "new").exists()
