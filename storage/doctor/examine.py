@@ -18,10 +18,18 @@ from storage.doctor.liveness import check_liveness
 from storage.doctor.log.clock import check_clock
 from storage.doctor.log.log_end import check_log_end
 from storage.doctor.log.segments import check_segments
-from storage.doctor.next_start import NextStart, check_next_start, foretell_start, one_advice, safe_advice
+from storage.doctor.next_start import (
+    NextStart,
+    check_next_start,
+    check_refusals,
+    foretell_start,
+    one_advice,
+    safe_advice,
+)
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.queues.queue_files import check_queues
 from storage.doctor.queues.queue_reach import check_queue_reach, measure_reach
+from storage.doctor.rescue_line import way_cleared
 from storage.doctor.sampling import sample_log
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.recovery.log_outcome import LogOutcome
@@ -103,6 +111,7 @@ def _queue_of(finding: Finding) -> tuple[str, ...]:
 def _advised(store: OpenedStore, next_start: NextStart | None, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings with advice that is safe and not in vain, the worst first."""
     advised = one_advice(store, without_repeated_advice(store, safe_advice(store, next_start, findings)))
+    advised = way_cleared(store, advised)
     return tuple(sorted(advised, key=lambda finding: ORDER.index(finding.severity)))
 
 
@@ -140,8 +149,7 @@ def look_at(
     begin_step(4)
     queue_reach = measure_reach(store, samples)
     begin_step(5)
-    findings = [
-        *check_next_start(store, next_start),
+    others = [
         *check_liveness(store, index_reach.messages),
         *check_segments(store),
         *log_end,
@@ -153,6 +161,7 @@ def look_at(
         *check_checkpoint(store, samples, next_start),
         *check_config(store),
     ]
+    findings = [*check_next_start(store, next_start), *check_refusals(store, next_start, others), *others]
     log = store.commit_log
     diagnosis = Diagnosis(
         store=str(root),

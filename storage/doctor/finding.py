@@ -54,7 +54,7 @@ class Kind(StrEnum):
     """What a finding is; there are no others."""
 
     NEXT_START = "next-start"
-    """A broker that starts loses messages."""
+    """A broker that starts loses messages, or does not start."""
     BROKER = "broker"
     """A broker runs, or has not stopped cleanly."""
     FILE = "file"

@@ -3,6 +3,7 @@
 from storage.amounts import counted
 from storage.doctor.finding import CLEARED_BY_A_START, Finding, Findings, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
+from storage.recovery.queue_outcome import doomed_index_files
 
 
 def check_liveness(store: OpenedStore, unindexed_messages: int) -> list[Finding]:
@@ -19,7 +20,7 @@ def check_liveness(store: OpenedStore, unindexed_messages: int) -> list[Finding]
             store.command("rebuild all") + " --out DIR",
         )
     elif state.has_crashed:
-        lost = _doomed_index_files(store)
+        lost = len(doomed_index_files(store.layout.index, store.checkpoint))
         found = (
             "the file abort exists and no process holds the lock: the broker crashed, or the store was copied while it "
             "ran"
@@ -37,9 +38,3 @@ def check_liveness(store: OpenedStore, unindexed_messages: int) -> list[Finding]
         remedy = store.command("rebuild index")
         findings.add(Kind.BROKER, Severity.WARNING, root / "abort", found, meaning, remedy)
     return findings.listed()
-
-
-def _doomed_index_files(store: OpenedStore) -> int:
-    """How many index files a broker deletes when it starts: those newer than the checkpoint's index time."""
-    known = store.checkpoint.index_msg_timestamp if store.checkpoint else 0
-    return sum(file.index.header.end_timestamp > known for file in store.index.files)

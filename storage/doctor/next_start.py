@@ -5,7 +5,9 @@ A broker's recovery ends the log at damage and deletes what lies behind, though 
 the recovery ends.
 """
 
-from collections.abc import Iterable
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,19 +16,31 @@ from msgspec.structs import replace
 
 from protocol.errors import StoreError
 from storage.amounts import count_text, counted
-from storage.doctor.finding import NO_COMMAND, Finding, Findings, FoundAt, Kind, Known, Severity
+from storage.doctor.finding import CLEARED_BY_A_START, NO_COMMAND, Finding, Findings, FoundAt, Kind, Known, Severity
 from storage.doctor.opened_store import OpenedStore
-from storage.doctor.rescue_line import rescue_line
+from storage.doctor.rescue_line import rescue_line, set_aside_line
+from storage.layout.store_config import TOPICS
 from storage.recovery.log_outcome import LogForecast, LogOutcome
-from storage.recovery.queue_ends import recovered_queues_end
-from storage.recovery.start_place import Broker, StartFacts
+from storage.recovery.queue_ends import NOWHERE, RecoveredQueue, recovered_queues
+from storage.recovery.queue_outcome import doomed_index_files, queue_outcomes
+from storage.recovery.start_place import CHECKED_BACK, Broker, StartFacts
+from storage.recovery.start_refusals import BACKUP, EVERY, FROM_5, Refusal, foretell_refusals
 
 LONGEST_V1_TOPIC: Final = 127
 """Bytes of the longest topic name that a record of the first version holds."""
 
 IN_PLACE: Final = ("rebuild index", "rebuild queues", "rebuild all", "compact index --from-log")
+MOST_QUEUES: Final = 10_000
+"""Queues whose recovery is foretold."""
+
+MOST_NAMED: Final = 5
+"""Topics that are named in a sentence."""
+
 DO_NOT_START: Final = "do not start a broker on this store: its recovery will cut"
 DO_NOT_RESTART: Final = "do not restart the broker on this store: its recovery will cut"
+WHO: Final = {frozenset(EVERY): "a broker", frozenset(FROM_5): "a broker from 5.0 on"}
+REFUSED: Final = "as its files are now it does not even start, which the next findings say"
+STARTS_NEWER: Final = "from 5.1.4 on they start: an empty last file is deleted, and a directory passed over"
 NOTHING_TO_DO: Final = "nothing to do"
 MADE_ANEW: Final = "what the damage of the log asks for: a rescue makes this anew"
 MADE_WHOLE: Final = "what the first finding says: it makes a whole store of this one"
@@ -36,11 +50,13 @@ MADE_WHOLE: Final = "what the first finding says: it makes a whole store of this
 class NextStart:
     """What starts of several kinds of brokers make of the log as it lies.
 
-    `needs_checkpoint`: without the checkpoint that is there it would be cut, or more of it.
+    `needs_checkpoint`: without the checkpoint that is there it would be cut, or more of it. `refusals`: on what brokers
+    end before they read it.
     """
 
     outcomes: tuple[LogOutcome, ...]
     needs_checkpoint: bool
+    refusals: tuple[Refusal, ...] = ()
 
     @property
     def losing(self) -> tuple[LogOutcome, ...]:
@@ -54,9 +70,10 @@ def foretell_start(store: OpenedStore) -> NextStart | None:
     if store.layout.ledgers or store.layout.rocksdb_queues is not None or not log.segments:
         return None
     try:
-        queues_end = recovered_queues_end(store.layout.root, log.segments[-1].base_offset)
+        queues = list(itertools.islice(recovered_queues(store.layout.root), MOST_QUEUES))
     except (StoreError, FileNotFoundError):  # named by the checks of queues, or expired meanwhile
         return None
+    queues_end = max((queue.physical_end for queue in queues), default=NOWHERE)
     has_long_names = any(len(topic.encode("utf-8", "replace")) > LONGEST_V1_TOPIC for topic in store.queues.topics())
     brokers = [each for each in Broker if not (has_long_names and each is Broker.UP_TO_4_9)]  # it knows no such records
     forecast = LogForecast(log, store.layout.commit_log_directories)
@@ -67,10 +84,84 @@ def foretell_start(store: OpenedStore) -> NextStart | None:
     has_crashed = store.state.has_crashed
     outcomes = cuts(StartFacts(has_crashed, store.checkpoint, queues_end))
     bare = cuts(StartFacts(has_crashed, None, queues_end)) if has_crashed else outcomes
+    is_dispatching = has_crashed or any(_dispatched_from(store, each, queues_end) < each.end for each in outcomes)
+    batches = _topics_of_batches(store)
+    refusals = tuple(foretell_refusals(store.layout, batches, is_dispatching=is_dispatching))
     return NextStart(
-        outcomes,
+        tuple(_whole(store, each, refusals, queues, queues_end) for each in outcomes),
+        refusals=refusals,
         needs_checkpoint=any(one.cut_bytes < other.cut_bytes for one, other in zip(outcomes, bare, strict=True)),
     )
+
+
+def _topics_of_batches(store: OpenedStore) -> Callable[[str], bool] | None:
+    """Whether a topic's queues hold batches by topics.json; None where topics are kept elsewhere and cannot be read."""
+    path = store.layout.config / TOPICS
+    if store.config.is_unknown(TOPICS) and not path.exists() and not path.with_name(TOPICS + BACKUP).exists():
+        return None
+    topics = store.config.topics
+    return lambda topic: topic in topics and topics[topic].has_batches
+
+
+def _whole(
+    store: OpenedStore, outcome: LogOutcome, refusals: Sequence[Refusal], queues: list[RecoveredQueue], queues_end: int
+) -> LogOutcome:
+    """An outcome of the log with what keeps its broker from starting, and what becomes of queues and index."""
+    dispatched_from = _dispatched_from(store, outcome, queues_end)
+    doomed = doomed_index_files(store.layout.index, store.checkpoint) if store.state.has_crashed else []
+    return dataclasses.replace(
+        outcome,
+        refused=tuple(f"{each.path} {each.found}" for each in refusals if outcome.broker in each.brokers),
+        dispatched_from=dispatched_from,
+        queues=tuple(queue_outcomes(queues, store.commit_log, outcome.end, dispatched_from)),
+        deleted_index_files=tuple(map(str, doomed)),
+    )
+
+
+def _dispatched_from(store: OpenedStore, outcome: LogOutcome, queues_end: int) -> int:
+    """From where on records are put into queues again: all that are read after a crash, else those behind the queues.
+
+    Newer brokers pass over one that lies exactly where the queues end.
+    """
+    if store.state.has_crashed:
+        return outcome.start
+    return max(queues_end + (outcome.broker in CHECKED_BACK), store.commit_log.minimum)
+
+
+def check_refusals(store: OpenedStore, start: NextStart | None, others: Iterable[Finding]) -> list[Finding]:
+    """Report that brokers do not start; the remedy is that of the finding of another check about the same place.
+
+    What only brokers of old versions refuse is a note.
+    """
+    findings = Findings("next-start", Known.FORETOLD)
+    remedies = {each.path: each.remedy for each in others}
+    for refusal in start.refusals if start is not None else ():
+        is_of_all = Broker.FROM_5_5 in refusal.brokers
+        if store.state.is_live and not is_of_all:  # a running broker has just made the file
+            continue
+        who = WHO.get(frozenset(refusal.brokers)) or f"a broker {' or '.join(refusal.brokers)}"
+        path, is_cleared = str(refusal.path), not is_of_all and not refusal.path.is_dir()
+        findings.add(
+            Kind.NEXT_START,
+            Severity.ERROR if is_of_all else Severity.INFO,
+            refusal.path,
+            f"{who} does not start on this store: {path} {refusal.found}",
+            "it ends before it recovers anything, and leaves the store as it is" if is_of_all else STARTS_NEWER,
+            CLEARED_BY_A_START if is_cleared else remedies.get(path) or _remedy_of_refusal(store, refusal),
+        )
+    return findings.listed()
+
+
+def _remedy_of_refusal(store: OpenedStore, refusal: Refusal) -> str:
+    """What to do where no other check has a finding about the place."""
+    path, trees = refusal.path, (store.layout.consume_queue, store.layout.batch_consume_queue)
+    if path.parent in trees:
+        return f"copy {store.layout.config / TOPICS} from a slave or a backup: what topics hold is said nowhere else"
+    if path.is_dir():
+        return set_aside_line(store, path)
+    if store.state.is_live:
+        return "let it run; before it is stopped, copy the file from a slave"
+    return store.command("rebuild queues") if any(map(path.is_relative_to, trees)) else rescue_line(store)
 
 
 def check_next_start(store: OpenedStore, start: NextStart | None) -> list[Finding]:
@@ -79,6 +170,7 @@ def check_next_start(store: OpenedStore, start: NextStart | None) -> list[Findin
     if start is None:
         return []
     if not start.losing:
+        _add_unqueued(store, start, findings)
         unread = [each for each in start.outcomes if not each.is_complete]
         if unread:
             found = f"a broker that starts here reads its log from physical offset {unread[0].start} on"
@@ -96,7 +188,7 @@ def check_next_start(store: OpenedStore, start: NextStart | None) -> list[Findin
         FoundAt(segment.file.path, position=worst.end - segment.base_offset, physical_offset=worst.end),
         _warning(store, start),
         f"it reads the log again from physical offset {worst.start} on, ends it at {worst.end}, where it finds no "
-        f"record, and {gone}; here all these messages are served",
+        f"record, and {gone}; here all these messages are served{'; ' + REFUSED if worst.refused else ''}",
         _remedy(store, segment.file.path),
     )
     return findings.listed()
@@ -169,6 +261,27 @@ def _warning(store: OpenedStore, start: NextStart) -> str:
     spared = f"; a broker {' or '.join(sparing)} cuts nothing" if sparing else ""
     shares = ", or ".join(f"{cost} (brokers {' and '.join(of)})" for cost, of in costs.items())
     return f"{what} {shares}{spared}"
+
+
+def _add_unqueued(store: OpenedStore, start: NextStart, findings: Findings) -> None:
+    """Report messages that the log keeps and that no queue leads to any more once a broker has started."""
+    worst = max(start.outcomes, key=lambda outcome: outcome.unqueued_messages, default=None)
+    if worst is None or not worst.unqueued_messages:
+        return
+    losing = [each for each in worst.queues if each.lost]
+    topics = list(dict.fromkeys(each.topic for each in losing))
+    shown = ", ".join(topics[:MOST_NAMED]) + (", …" if len(topics) > MOST_NAMED else "")
+    what = "restart the broker" if store.state.is_live else "start a broker"
+    findings.add(
+        Kind.NEXT_START,
+        Severity.ERROR,
+        losing[0].path,
+        f"do not {what} on this store: its recovery ends {counted(len(losing), 'queue')} at damage, and "
+        f"{counted(worst.unqueued_messages, 'message')} of {shown} will be in none",
+        "here they are served; a broker numbers what is sent then from that end on, and consumers get it at offsets "
+        "that others had",
+        store.command("rebuild queues"),
+    )
 
 
 def _sparing(start: NextStart) -> list[str]:

@@ -20,6 +20,7 @@ INDEX_DIRECTORY: Final = Words("an index file", "a directory")
 STRAY_UNIT: Final = "a unit that points to no message of this queue"
 LEFT_OVER_UNIT: Final = Words("the end of the queue", STRAY_UNIT)
 MISPLACED_UNIT: Final = Words("a message of this queue", STRAY_UNIT)
+MISPLACED_BATCH: Final = Words("the unit of a batch of this queue", "another one, or none")
 HEADER_PLACES: Final = {
     "begin_timestamp": 0,
     "end_timestamp": 8,

@@ -130,6 +130,12 @@ class BatchConsumeQueue(NamedQueue):
             yield from self._measure()
         return self
 
+    def mended_numbers(self) -> list[int]:
+        """The numbers of the units that are read as others than the files have, ascending. Reads all units."""
+        finish(self.measured())
+        finish(self._check_first())
+        return sorted(self._checked.mended)
+
     def newest_physical_offset(self) -> Lookup[int]:
         """Return the physical offset in the last unit, −1 for a queue without units."""
         _, _, count = self._bounds or (yield from self._measure())

@@ -17,6 +17,7 @@ from storage.kernels.records import AT_DAMAGE, Sums, find_record, walk_records
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.segment_list import boundaries, list_segments
 from storage.recovery.broker_walk import MOST_WALKED, RULES, BrokerWalk, Rules
+from storage.recovery.queue_outcome import QueueOutcome
 from storage.recovery.start_place import Broker, StartFacts, first_walked
 
 MOST_COUNTED: Final = 2 * 1024 * 1024 * 1024
@@ -32,6 +33,9 @@ class LogOutcome:
 
     `cut_bytes` and `cut_messages` are what is served now and lies behind that, the latter estimated where it is much;
     `deleted` are the paths of the segments that go. `is_complete`: all was read; else damage may be met earlier.
+    `refused` says on what the broker ends before it reads the log at all; empty where it starts. Records from
+    `dispatched_from` on are put into queues and index again; `queues` are those that lose something then, and
+    `deleted_index_files` the paths of index files that go.
     """
 
     broker: Broker
@@ -41,6 +45,15 @@ class LogOutcome:
     cut_messages: int
     deleted: tuple[str, ...]
     is_complete: bool
+    refused: tuple[str, ...] = ()
+    dispatched_from: int = 0
+    queues: tuple[QueueOutcome, ...] = ()
+    deleted_index_files: tuple[str, ...] = ()
+
+    @property
+    def unqueued_messages(self) -> int:
+        """How many messages that the log keeps are in no queue any more."""
+        return sum(queue.lost for queue in self.queues)
 
 
 class LogForecast:

@@ -80,7 +80,9 @@ class RecoveryOracle:
         assert self._process.stdout is not None
         self._process.stdin.write(question + "\n")
         self._process.stdin.flush()
-        return self._process.stdout.readline()
+        answer = self._process.stdout.readline()
+        assert answer, f"the oracle has ended at: {question}"
+        return answer
 
 
 @contextlib.contextmanager

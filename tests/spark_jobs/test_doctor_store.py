@@ -148,9 +148,11 @@ def test_a_directory_with_a_number_among_the_index_files_is_a_finding(tmp_path: 
     directory.mkdir()
     outcome = rocketlens("doctor", writer.root, "--json")
     assert (outcome.code, outcome.errors) == (4, "")
-    (finding,) = json.loads(outcome.output)["findings"]
+    start, finding = json.loads(outcome.output)["findings"]
     assert (finding["path"], finding["expected"], finding["found"]) == (str(directory), "an index file", "a directory")
-    assert finding["remedy"] == f"move it out of {directory.parent}"
+    aside = writer.root.with_name("store-set-aside") / "index"
+    assert finding["remedy"] == f"mkdir -p {aside} && mv -T {directory} {aside / directory.name}"
+    assert (start["kind"], start["remedy"]) == ("next-start", finding["remedy"])
     assert rocketlens("query", writer.root, "--topic", "T", "--key", "k").code == 0
 
 

@@ -199,6 +199,37 @@ def queue_file_cut(damaged: Damaged) -> None:
 
 
 @kind()
+def queue_file_emptied(damaged: Damaged) -> None:
+    """Any file of a queue has no bytes, as a broker leaves one that was killed while it made it."""
+    queue = damaged.queue()
+    empty(damaged, damaged.queue_files(queue))
+
+
+@kind()
+def queue_file_zeroed(damaged: Damaged) -> None:
+    """Any file of a queue holds zeros."""
+    path = damaged.rng.choice(damaged.queue_files(damaged.queue()))
+    path.write_bytes(bytes(path.stat().st_size))
+    damaged.note(f"{path.parent.name}/{path.name} is zeros")
+
+
+def empty(damaged: Damaged, files: list[Path]) -> None:
+    """Take the bytes of one of some files; mostly of the last one."""
+    path = files[-1] if damaged.rng.random() < 0.5 else damaged.rng.choice(files)
+    path.write_bytes(b"")
+    damaged.note(f"{path.parent.parent.name}/{path.parent.name}/{path.name} is empty")
+
+
+@kind()
+def empty_queue_file_made(damaged: Damaged) -> None:
+    """A file without bytes behind the last one of a queue: its broker was killed while it made that."""
+    directory = damaged.directory(damaged.queue())
+    last = max(int(path.name) for path in directory.glob("[0-9]" * 20))
+    (directory / f"{last + damaged.good.queue_file_size:020d}").write_bytes(b"")
+    damaged.note(f"an empty file was made in {directory.parent.name}/{directory.name}")
+
+
+@kind()
 def left_over_units(damaged: Damaged) -> None:
     """Units behind the end of a queue: of messages from before, of others, of some beyond the log."""
     queue = damaged.queue()
@@ -309,6 +340,12 @@ def batch_file_zeroed(damaged: Damaged) -> None:
     path = damaged.rng.choice(batch_files(damaged)[1:-1])
     put(path, 0, bytes(path.stat().st_size))
     damaged.note(f"batch file {path.name} is zeros")
+
+
+@kind("small", "classic")
+def batch_file_emptied(damaged: Damaged) -> None:
+    """Any file of a queue of batches has no bytes."""
+    empty(damaged, batch_files(damaged))
 
 
 # --- extensions: without one, a broker sends what it cannot choose from by tag, and clients choose --------------------

@@ -9,6 +9,7 @@ import numpy as np
 from protocol.errors import StoreError
 from storage.doctor.finding import ADVICE, INDEX, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
+from storage.doctor.rescue_line import set_aside_line
 from storage.doctor.words import HEADER_PLACES, INDEX_DIRECTORY, header_field
 from storage.files.mapped_file import MappedFile
 from storage.index.index_examination import KEYS_LEFT_OUT
@@ -83,12 +84,12 @@ def _report_useless(store: OpenedStore, path: Path, findings: Findings) -> None:
     """Name a file that covers nothing: no index file, an empty one, or one that does not hold together."""
     if not is_index_name(path.name):
         meaning = "it is ignored here; a broker tries to read it as an index file"
-        findings.add(Kind.FILE, Severity.WARNING, path, "is no index file", meaning, f"move it out of {path.parent}")
+        findings.add(Kind.FILE, Severity.WARNING, path, "is no index file", meaning, set_aside_line(store, path))
         return
     if os.path.isdir(path):
         meaning = "it is ignored here; a broker that finds it does not load the index"
         expected, found = INDEX_DIRECTORY
-        remedy = f"move it out of {path.parent}"
+        remedy = set_aside_line(store, path)
         findings.add(Kind.FILE, Severity.WARNING, path, found, meaning, remedy, expected=expected)
         return
     lost = "keys in its range are looked for in the log instead, which takes memory; a broker does not find them"

@@ -7,7 +7,7 @@ from pathlib import Path
 from protocol.errors import StoreError
 from storage.doctor.finding import ADVICE, NO_COMMAND, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
-from storage.doctor.rescue_line import rescue_line
+from storage.doctor.rescue_line import rescue_line, set_aside_line
 from storage.files.mapped_file import list_segment_files
 from storage.kernels.records import BAD_SIZE
 from storage.log.commit_log import Segment
@@ -47,7 +47,7 @@ def _list_files(store: OpenedStore, findings: Findings) -> dict[Path, int]:
         for path in foreign:
             if not os.path.isdir(path):
                 meaning = "it is ignored here; a broker fails to start on a name that is no number"
-                remedy = f"move it out of {directory}"
+                remedy = set_aside_line(store, path)
                 findings.add(Kind.FILE, Severity.WARNING, path, "is no segment", meaning, remedy)
         for base_offset, path in files:
             sizes[path] = os.stat(path).st_size if os.path.exists(path) else 0
@@ -56,7 +56,7 @@ def _list_files(store: OpenedStore, findings: Findings) -> dict[Path, int]:
                 dropped = seen[base_offset] if kept == path else path
                 found = f"repeats a segment, of which {kept} is used"
                 meaning = "a broker loads both, and its offsets no longer agree with its files"
-                remedy = "move the worse of the two away"
+                remedy = set_aside_line(store, dropped)
                 findings.add(Kind.FILE, Severity.WARNING, dropped, found, meaning, remedy)
             seen[base_offset] = path
     return sizes
@@ -65,9 +65,12 @@ def _list_files(store: OpenedStore, findings: Findings) -> dict[Path, int]:
 def _check_sizes(sizes: dict[Path, int], findings: Findings, remedy: str) -> None:
     """Report segments of another size than the others, gaps and overlaps."""
     whole = segment_size(sorted((int(path.name), size) for path, size in sizes.items()))
+    last = max(sizes, key=lambda path: path.name, default=None)
     for path, size in sizes.items():
+        if not size and path == last:
+            continue  # a broker has just made it, or deletes it when it starts
         if not size:
-            meaning = "it holds nothing; a broker refuses to start unless it is the last one"
+            meaning = "it holds nothing; a broker refuses to start"
             findings.add(Kind.FILE, Severity.WARNING, FoundAt(path, position=0), "is empty", meaning, remedy)
         elif size != whole:
             found = f"has {size} bytes, the other segments {whole}"

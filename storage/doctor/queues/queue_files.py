@@ -1,15 +1,18 @@
 """The files of every queue, and what lies behind each queue's end."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from protocol.errors import StoreError
-from storage.doctor.finding import NOWHERE, QUEUES, Finding, Findings, FoundAt, Kind, Severity
+from storage.doctor.finding import ADVICE, NOWHERE, QUEUES, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.queues.unit_files import KINDS, UnitFiles
-from storage.doctor.words import LEFT_OVER_UNIT, lost_units
+from storage.doctor.rescue_line import set_aside_line
+from storage.doctor.words import LEFT_OVER_UNIT, MISPLACED_BATCH, lost_units
 from storage.layout.store_layout import CONSUME_QUEUE
+from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.queue_files import LOOKED_FOR
 
 MOST_QUEUES = 10_000
@@ -31,8 +34,10 @@ class _Queue(NamedTuple):
 def check_queues(store: OpenedStore) -> list[Finding]:
     """Report wrong sizes and gaps of files, units that are lost, and units behind the end of a queue."""
     findings = Findings("queues")
+    is_file = store.layout.consume_queue.is_file()
     for problem in store.queues.problems:
-        findings.add(Kind.FILE, Severity.ERROR, store.layout.consume_queue, problem, NOBODY.format("it"), UNREADABLE)
+        remedy = store.command(QUEUES) if is_file else UNREADABLE
+        findings.add(Kind.FILE, Severity.ERROR, store.layout.consume_queue, problem, NOBODY.format("it"), remedy)
     if not store.has_queue_files:
         found = "all queues are in RocksDB, which is not compared with the log"
         meaning = "they are derived from the log"
@@ -51,8 +56,9 @@ def check_queues(store: OpenedStore) -> list[Finding]:
         sizes[queue.tree].update(queue.files.sizes)
     for queue in queues:
         _check_files(store, queue, sizes[queue.tree], findings)
-        if queue.tree == CONSUME_QUEUE and queue.files.files:
-            _check_end(store, queue, findings)
+        if queue.files.files:
+            check = _check_end if queue.tree == CONSUME_QUEUE else _check_batches
+            check(store, queue, findings)
         for (path, expected), found in queue.files.problems.items():
             meaning = NOBODY.format("this queue")
             findings.add(Kind.FILE, Severity.ERROR, path, found, meaning, UNREADABLE, expected=expected)
@@ -89,9 +95,9 @@ def _queues(store: OpenedStore, findings: Findings) -> Iterator[_Queue]:
 
 def _check_files(store: OpenedStore, queue: _Queue, sizes: Counter[int], findings: Findings) -> None:
     """Report wrong names, sizes and gaps of one queue's files."""
-    for path in queue.files.foreign:
+    for path in (each for each in queue.files.foreign if not each.is_dir()):
         meaning = "it is ignored here; a broker fails to start on a name that is no number"
-        remedy = "move it out of the queue's directory"
+        remedy = set_aside_line(store, path)
         findings.add(Kind.FILE, Severity.WARNING, path, "is no file of a queue", meaning, remedy)
     for fault in queue.files.faults(sizes):
         severity, meaning = Severity.WARNING, "a broker refuses to start on it; here it is read as far as it goes"
@@ -129,3 +135,23 @@ def _check_end(store: OpenedStore, queue: _Queue, findings: Findings) -> None:
         store.command(QUEUES),
         expected=LEFT_OVER_UNIT.expected,
     )
+
+
+def _check_batches(store: OpenedStore, queue: _Queue, findings: Findings) -> None:
+    """Report units of a queue of batches that are read from the log instead, since they cannot be right."""
+    files = queue.files
+    try:
+        opened = store.queues.queue(queue.topic, queue.queue_id)
+        wrong = opened.mended_numbers() if isinstance(opened, BatchConsumeQueue) else []
+    except StoreError as error:
+        meaning = NOBODY.format("this queue")
+        findings.add(Kind.FILE, Severity.ERROR, files.directory, str(error), meaning, UNREADABLE)
+        return
+    severity, meaning, remedy = ADVICE["queues"][Kind.UNIT]
+    words, advice, first = MISPLACED_BATCH, (meaning, store.command(remedy)), 0
+    for file in files.files:
+        stop = first + file.stop - file.first
+        for number in wrong[bisect_left(wrong, first) : bisect_left(wrong, stop)]:
+            at = files.found_at(file.first + number - first, NOWHERE)
+            findings.add(Kind.UNIT, severity, at, words.found, *advice, expected=words.expected)
+        first = stop

@@ -91,12 +91,14 @@ class UnitFiles:
     def faults(self, sizes: Counter[int] | None = None) -> Iterator[FileFault]:
         """Yield what is wrong with sizes and starts of files, in order; `sizes` are of all that should be as long.
 
-        The files of a broker all have one size, and each starts where the one before it ends, with a whole unit.
+        The files of a broker all have one size, and each starts where the one before it ends, with a whole unit. An
+        empty last one is no fault: a broker has just made it, or deletes it when it starts.
         """
         sizes, unit = sizes or self.sizes, self.dtype.itemsize
         usual = max(sizes, key=lambda size: (sizes[size], size % unit == 0, size), default=0)
         end = self._found[0][0] if self._found else 0
-        for start, size, path in self._found:
+        is_last_empty = bool(self._found) and not self._found[-1][1]
+        for start, size, path in self._found[: len(self._found) - is_last_empty]:
             if size != usual or size % unit:
                 yield FileFault(path, Words(f"{usual} bytes, as other files have", f"{size} bytes"), False, size)
             if start % unit:

@@ -1,14 +1,17 @@
 """The doctor on the files of queues and on what lies behind a queue's end."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from doctoring import findings_of, make_store, only, put
 from storage.doctor.examine import examine
-from storage.doctor.finding import Kind, Severity
-from store_writer import Written
+from storage.doctor.finding import CLEARED_BY_A_START, Kind, Severity
+from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
+from store_writer import StoreWriter, Written
 
 UNIT = 20
 FILE = 1000
@@ -101,3 +104,62 @@ def test_units_that_are_lost_in_any_file_are_named(root: Path, queue: Path, numb
     last, count = (50 * number + 49, 50) if number < 3 else (198, 49)
     assert (finding.place, finding.count) == (f"units {50 * number} to {last}", count)
     assert finding.what == f"expected units of {count} messages, found bytes that are no units"
+
+
+def test_an_empty_last_file_is_a_note_on_old_brokers_since_the_others_delete_it(root: Path, queue: Path) -> None:
+    last = sorted(queue.iterdir())[-1]
+    (queue / f"{int(last.name) + FILE:020d}").write_bytes(b"")
+    assert findings_of(examine(root), "queues") == []
+    note = only(root, "next-start")
+    assert (note.severity, note.remedy) == (Severity.INFO, CLEARED_BY_A_START)
+    assert note.found.startswith("a broker 4.x does not start on this store: ")
+
+
+def test_an_empty_file_in_the_middle_ends_every_start_and_is_mended_by_one_rebuild(root: Path, queue: Path) -> None:
+    path = sorted(queue.iterdir())[1]
+    path.write_bytes(b"")
+    first = examine(root).findings[0]
+    assert (first.check, first.severity, first.path) == ("next-start", Severity.ERROR, str(path))
+    assert first.found == f"a broker does not start on this store: {path} is empty"
+    assert first.remedy == f"rocketlens rebuild queues {root}"
+
+
+def test_a_foreign_file_is_moved_out_of_the_store_by_what_is_advised(root: Path, queue: Path) -> None:
+    (queue / "notes").write_text("x")
+    finding = only(root, "queues")
+    subprocess.run(["bash", "-c", finding.remedy], check=True)
+    assert (root.with_name("store-set-aside") / "consumequeue" / "T" / "1" / "notes").read_text() == "x"
+    assert examine(root).findings == ()
+    (queue / "notes").write_text("another")
+    subprocess.run(["bash", "-c", only(root, "queues").remedy], check=True)
+    assert examine(root).findings == ()
+
+
+def test_a_file_in_the_place_of_all_queues_is_moved_away_before_they_are_built(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+    (root / "consumequeue").write_text("x")
+    remedies = {each.remedy for each in examine(root).findings}
+    place = root.with_name("store-set-aside")
+    assert remedies == {
+        f"mkdir -p {place} && mv -T {root}/consumequeue {place}/consumequeue && rocketlens rebuild queues {root}",
+        CLEARED_BY_A_START,
+    }
+
+
+@pytest.mark.parametrize("field", ["physical_offset", "size", "base_offset", "batch_size"])
+@pytest.mark.parametrize("number", [0, 7, 19])
+def test_a_unit_of_a_batch_that_cannot_be_right_is_named(tmp_path: Path, field: str, number: int) -> None:
+    writer = StoreWriter(tmp_path, batch_queue_file_size=46 * 8)
+    for _ in range(20):
+        writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
+    writer.close()
+    assert findings_of(examine(tmp_path), "queues") == []
+    path = tmp_path / "batchconsumequeue" / "B" / "0" / f"{46 * 8 * (number // 8):020d}"
+    position = 46 * (number % 8)
+    content = np.frombuffer(bytearray(path.read_bytes()), BATCH_UNIT_DTYPE)
+    content[field][number % 8] = -3
+    path.write_bytes(content.tobytes())
+    finding = only(tmp_path, "queues")
+    assert (finding.kind, finding.severity, finding.path) == (Kind.UNIT, Severity.ERROR, str(path))
+    assert (finding.place, finding.position) == (f"unit {number}", position)
+    assert finding.remedy == f"rocketlens rebuild queues {tmp_path}"
