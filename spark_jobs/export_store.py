@@ -42,8 +42,12 @@ TABLE_OPTIONS: Final = {
 }
 """Options that only tables have, by their parameters."""
 
-LIBRARIES: Final = {ICEBERG: "pyiceberg", DELTA: "deltalake"}
-"""What tables need that are no mere files, by their formats, which are the names of the extras too."""
+LIBRARIES: Final = {
+    "parquet": ("pyarrow",),
+    ICEBERG: ("pyiceberg", "pyarrow"),
+    DELTA: ("deltalake", "pyarrow"),
+}
+"""What formats need besides the base install; the formats are the names of the extras, too."""
 
 EXPORT_TASKS: Final = "spark_jobs.export.export_part"
 APPEND_TASKS: Final = "spark_jobs.tables.append_task"
@@ -100,10 +104,6 @@ def check_append(options: JobOptions) -> None:
     _check_options(options)
     if options["format"] not in TABLE_FORMATS:
         raise ConfigError(f"--format {options['format']}: a table is of {', '.join(TABLE_FORMATS)}")
-    extra = options["format"] if options["format"] in LIBRARIES else "parquet"
-    for library in ("fsspec", *(() if options["format"] in ("csv", "jsonl", "ndjson") else ("pyarrow",))):
-        if importlib.util.find_spec(library) is None:
-            raise ConfigError(f"--to {options['out']}: a table needs {library}: pip install 'rocketlens[{extra}]'")
     if options["format"] != ICEBERG and (options["catalog"] or options["name"]):
         raise ConfigError(f"--catalog and --table are for --format {ICEBERG}")
     if options["fresh"]:
@@ -118,14 +118,12 @@ def _check_options(options: JobOptions) -> None:
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
-    library = LIBRARIES.get(options["format"])
-    if library is not None and importlib.util.find_spec(library) is None:
-        raise ConfigError(
-            f"--format {options['format']} needs {library}: pip install 'rocketlens[{options['format']}]'"
-        )
-    if options["format"] == "parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise ConfigError("--format parquet needs pyarrow: pip install 'rocketlens[parquet]'")
-    if options["format"] not in ("parquet", *LIBRARIES) and options["compression"] != COMPRESSIONS[0]:
+    libraries = LIBRARIES.get(options["format"], ())
+    for library in libraries:
+        if importlib.util.find_spec(library) is None:
+            extra = options["format"]
+            raise ConfigError(f"--format {extra} needs {library}: pip install 'rocketlens[{extra}]'")
+    if not libraries and options["compression"] != COMPRESSIONS[0]:
         raise ConfigError(f"--compression {options['compression']} is for --format parquet")
 
 

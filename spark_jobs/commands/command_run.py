@@ -188,7 +188,7 @@ def run_command_every(
         _check(options, check, reads_tier=True)
         progress = progress_of(as_json=as_json)
         with contextlib.ExitStack() as stack:
-            engine = stack.enter_context(_ahead(options, tasks, progress))
+            engine = stack.enter_context(_ahead(options, tasks))
             if metrics is not None:
                 port = stack.enter_context(served(table, *metrics))
                 click.echo(f"rocketlens: metrics on http://{metrics[0]}:{port}/metrics", err=True)
@@ -213,7 +213,7 @@ def run_job(
     with ending_with_a_line(goes_on=goes_on):
         _check(options, check, reads_tier=reads_tier)
         progress = progress_of(as_json=as_json)
-        with _ahead(options, tasks, progress) as engine:
+        with _ahead(options, tasks) as engine:
             report = job(options, progress, engine)
         # Deleting the work directory and ending what ran the tasks take their time too, and the person waits for them.
         report.seconds = time.monotonic() - started
@@ -307,7 +307,7 @@ def refuse_tier(store: str, commit_log_directories: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def _ahead(options: JobOptions, tasks: str, progress: "JobProgress") -> Iterator["LocalEngine | None"]:
+def _ahead(options: JobOptions, tasks: str) -> Iterator["LocalEngine | None"]:
     """Have the local engine start while we import what the job needs; not for what is no store anyway.
 
     Raises ConfigError where the job runs on Spark, and that or Java is missing.
@@ -315,8 +315,6 @@ def _ahead(options: JobOptions, tasks: str, progress: "JobProgress") -> Iterator
     engine, master, settings = (options.get(name) for name in ("engine", "master", "settings"))
     if uses_spark(engine or AUTO, master or "", settings, shuffles=options.get("exchange") == SHUFFLE):
         check_spark()
-        if SUBMITTED not in os.environ:
-            progress.note(f"starting Spark ({master or 'local[*]'}), a few seconds")
         yield None
     elif not (is_url(options["store"]) or Path(options["store"]).is_dir()):
         yield None

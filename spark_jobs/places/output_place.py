@@ -4,8 +4,8 @@ An object store has no renames, so everything gets its final name at once. What 
 yet makes one of several drivers the first: an object store does so itself (`If-None-Match: *` of S3,
 `ifGenerationMatch=0` of Google), in directories a link or a rename does.
 
-A directory of this machine is held by its descriptor, and all below it is reached from there: who may write to it could
-lead us elsewhere by a link, or by a name like `../x` (:mod:`storage.files.own_directories`).
+A directory of this machine needs no library, and is held by its descriptor: all below it is reached from there, since
+who may write to it could lead us elsewhere by a link, or by a name like `../x` (:mod:`storage.files.own_directories`).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, NamedTuple
 
 from protocol.errors import ConfigError, RocketLensError, StoreError
-from spark_jobs.places.file_systems import TIMES, file_system, said
+from spark_jobs.places.file_systems import TIMES, file_system, has_scheme, said
 from storage.files.direct_writer import fsync_directory
 from storage.files.own_directories import HeldDirectory, is_below, open_regular
 
@@ -54,16 +54,21 @@ class OutputPlace:
     def __init__(self, url: str, storage: str = "") -> None:
         """Name the place; raises ConfigError where nothing can be created exactly once."""
         self.url, self.storage = url.rstrip("/"), storage
-        self._system, self._root = file_system(self.url, storage)
-        self._root = self._root.rstrip("/")
+        self._held: HeldDirectory | None = None
+        self._system: Any = None
+        scheme, path = self.url.split("://", 1) if has_scheme(self.url) else ("file", self.url)
+        if scheme in _Creation.FILES.value:
+            self._kind, self._root = _Creation.FILES, str(Path(path).absolute())
+            return
+        self._system, root = file_system(self.url, storage)
+        self._root = root.rstrip("/")
         protocol = self._system.protocol
         names = {protocol} if isinstance(protocol, str) else set(protocol)
-        kind = next((kind for kind in _Creation if names & set(kind.value)), None)
+        kind = next((kind for kind in (_Creation.OBJECTS, _Creation.RENAMES) if names & set(kind.value)), None)
         if kind is None:
             known = ", ".join(f"{scheme}://" for scheme in ("s3", "gs", "hdfs", "file"))
             raise ConfigError(f"{url}: nothing can be written there, only to {known}")
         self._kind = kind
-        self._held: HeldDirectory | None = None
 
     def path(self, name: str) -> str:
         """The URL of an object, as an error names it."""
@@ -72,8 +77,11 @@ class OutputPlace:
     def names(self, below: str = "") -> list[str]:
         """What lies directly below the URL, or a directory there: objects, and directories or what looks like one."""
         with self._named(below):
-            self._system.invalidate_cache()
             try:
+                if self._kind is _Creation.FILES:
+                    found = [f"{below}/{name}" if below else name for name in os.listdir(self._inner(below))]
+                    return sorted(found)
+                self._system.invalidate_cache()
                 found = self._system.ls(self._inner(below), detail=False)
             except FileNotFoundError:
                 return []
@@ -82,6 +90,8 @@ class OutputPlace:
     def objects(self, below: str) -> dict[str, ListedObject]:
         """All objects whose names begin with that of a directory, by name."""
         with self._named(below):
+            if self._kind is _Creation.FILES:
+                return dict(sorted(self._files(below)))
             self._system.invalidate_cache()
             try:
                 found = self._system.find(self._inner(below), detail=True)
@@ -92,11 +102,11 @@ class OutputPlace:
     def size(self, name: str) -> int | None:
         """The size of an object, None if there is none."""
         with self._named(name):
-            self._system.invalidate_cache()
             try:
                 if self._kind is _Creation.FILES:
                     with self._open_file(name) as file:
                         return os.fstat(file.fileno()).st_size
+                self._system.invalidate_cache()
                 return int(self._system.info(self._inner(name))["size"])
             except FileNotFoundError:
                 return None
@@ -232,6 +242,25 @@ class OutputPlace:
             bucket, _, key = self._inner(name).partition("/")
             with self._named(name), contextlib.suppress(FileNotFoundError):
                 self._system.call_s3("abort_multipart_upload", Bucket=bucket, Key=key, UploadId=upload)
+
+    def _files(self, below: str) -> Iterator[tuple[str, ListedObject]]:
+        """All files of a directory of this machine, whatever is removed meanwhile."""
+        directories = [below]
+        while directories:
+            directory = directories.pop()
+            try:
+                with os.scandir(self._inner(directory)) as entries:
+                    listed = list(entries)
+            except FileNotFoundError:
+                continue
+            for entry in listed:
+                name = f"{directory}/{entry.name}" if directory else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(name)
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    yield name, ListedObject(status.st_size, status.st_mtime)
 
     def _remove_empty(self, name: str) -> None:
         """Remove a directory and those above it, as far as nothing is in them."""

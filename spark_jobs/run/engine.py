@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from protocol.errors import ConfigError
-from spark_jobs.run.engine_names import AUTO, uses_spark
+from spark_jobs.run.engine_names import AUTO, SUBMITTED, uses_spark
 
 if TYPE_CHECKING:  # what a command does not run on is not loaded
     from spark_jobs.run.local_engine import LocalEngine
@@ -96,13 +96,16 @@ def opened_engine(
 ) -> Iterator["LocalEngine | SparkEngine"]:
     """The engine for one job that is called `name`; `ahead` is the one that was started already, if one was.
 
-    `tasks` is the module of the tasks, which workers of this machine import once. Spark writes its log into `work`, and
-    `notify` gets the lines for the person who waits while a cluster has no executor for the job yet.
+    A job opens it once the places that it writes to have been found to take that: what is refused must not wait for a
+    JVM. `tasks` is the module of the tasks, which workers of this machine import once. Spark writes its log into
+    `work`, and `notify` gets the lines for the person who waits until it is there, and has executors.
     """
     if options.is_on_spark:
         from spark_jobs.run.session import SparkEngine, spark_context
 
         check_spark()
+        if notify is not None and SUBMITTED not in os.environ:
+            notify(f"starting Spark ({options.master or 'local[*]'}), a few seconds")
         with spark_context(name, options.master, work, options.settings, notify=notify) as context:
             yield SparkEngine(context)
     elif ahead is not None:

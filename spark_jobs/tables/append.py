@@ -121,11 +121,11 @@ class _Run:
         if not table.keeps_partitions:
             columns = tuple(name for name in columns if name not in shape.partition_by)
         total = sum(each.size for each in pieces)
+        layout = table.layout(shape)
+        placed = table.begin()  # which refuses a place where nothing can be written: an engine may take long to start
         engine = self._engine()
         work = WorkDirectory.open(self._directory() / "append", {"command": PHASE})
         self._stack.callback(work.close)
-        layout = table.layout(shape)
-        placed = table.begin()
         tasks = [
             AppendTask(
                 name=f"{PHASE}-{each.base_offset + each.start:020d}",

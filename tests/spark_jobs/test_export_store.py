@@ -216,14 +216,12 @@ class TestTable:
     @pytest.mark.parametrize(
         ("format_", "extra", "missing"),
         [
-            ("jsonl", "parquet", "fsspec"),
-            ("parquet", "parquet", "fsspec"),
             ("parquet", "parquet", "pyarrow"),
-            ("delta", "delta", "fsspec"),
+            ("iceberg", "iceberg", "pyarrow"),
             ("delta", "delta", "pyarrow"),
         ],
     )
-    def test_what_every_table_needs_is_named_where_it_is_missing(
+    def test_what_a_format_needs_is_named_where_it_is_missing(
         self, requests: list[TableRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str, extra: str,
         missing: str,
     ) -> None:  # fmt: skip

@@ -1,5 +1,6 @@
 """What the base install can do alone: all jobs on one machine, without Spark, pyarrow and a JVM."""
 
+import csv
 import importlib.metadata
 import json
 import os
@@ -111,6 +112,35 @@ def test_jobs_on_one_machine_run_and_no_java_is_called(base: BaseInstall, tmp_pa
         base.run("export", store, "--format", format_, "--out", tmp_path / format_)
         assert json.loads((tmp_path / format_ / "_manifest.json").read_bytes())["records"] == 390
     assert not base.calls.exists()
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl"])
+def test_a_table_of_text_grows_and_shrinks(base: BaseInstall, tmp_path: Path, format_: str) -> None:
+    store, table = unpack("store", tmp_path), tmp_path / "table"
+    offsets = sorted(record.physical_offset for record in read_log(store / "commitlog"))
+    options = ("--format", format_, "--columns", "physical_offset,keys", "--partition-by", "topic", "--json")
+    export = ("export", store, "--to", table, *options)
+
+    def rows() -> list[int]:
+        """The physical offsets of the table's files."""
+        return sorted(offset for path in (table / "data").rglob(f"*.{format_}") for offset in offsets_in(path))
+
+    report = json.loads(base.run(*export))
+    assert (report["messages"], report["details"]["engine"]) == (len(offsets), "local")
+    assert rows() == offsets
+    assert json.loads(base.run(*export, "--since-last"))["details"]["isEmpty"]
+    dropped = json.loads(base.run(*export, "--since-last", "--drop-before", "2100-01-01"))
+    assert dropped["details"]["removedFiles"] == report["details"]["files"]
+    assert rows() == []
+    assert not base.calls.exists()
+
+
+def offsets_in(path: Path) -> list[int]:
+    """The physical offsets that a file of a table has."""
+    with path.open(newline="") as file:
+        if path.suffix == ".csv":
+            return [int(row["physical_offset"]) for row in csv.DictReader(file)]
+        return [json.loads(line)["physicalOffset"] for line in file]
 
 
 def test_what_needs_more_says_what_to_install(base: BaseInstall, tmp_path: Path) -> None:
