@@ -191,16 +191,24 @@ def local_engine() -> "Iterator[LocalEngine]":
         yield engine
 
 
+@pytest.fixture
+def local(local_engine: "LocalEngine") -> "Iterator[JobEngine]":
+    """The local engine, on which `run_on_engine` runs jobs: what a job does is tried on it."""
+    from job_engines import JobEngine, chosen
+
+    with chosen(JobEngine("local", local_engine)) as engine:
+        yield engine
+
+
 @pytest.fixture(params=["local", "spark"])
 def engine(request: pytest.FixtureRequest) -> "Iterator[JobEngine]":
-    """Both engines, one after the other, on which `run_on_engine` runs jobs."""
-    from job_engines import CHOSEN, JobEngine
+    """Both engines, one after the other: of each job it is tried once or twice that Spark makes the same."""
+    from job_engines import JobEngine, chosen
 
     if request.param == "spark":
         request.getfixturevalue("spark")
-        chosen = JobEngine("spark")
+        wanted = JobEngine("spark")
     else:
-        chosen = JobEngine("local", request.getfixturevalue("local_engine"))
-    before = CHOSEN.set(chosen)
-    yield chosen
-    CHOSEN.reset(before)
+        wanted = JobEngine("local", request.getfixturevalue("local_engine"))
+    with chosen(wanted) as engine:
+        yield engine

@@ -253,7 +253,6 @@ def rebuilt(damaged: Damaged, root: Path) -> Damaged:
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("spark")
 def test_what_is_made_anew_of_a_damaged_log_holds_all_that_is_whole(trials: Trials, tmp_path: Path) -> None:
     count, verdict = 0, Verdict()
     names = {name for name, kind in KINDS.items() if kind.__module__ == damage_of_logs.__name__}

@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,10 +18,7 @@ from spark_jobs.commands.run import run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.run.progress import Silence
 
-if TYPE_CHECKING:
-    pass
-
-pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.interop
 
 SEND_MESSAGE, QUERY_MESSAGE = 10, 12
 TOPIC = "TopicTest"

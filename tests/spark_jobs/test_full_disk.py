@@ -40,7 +40,6 @@ def store(tmp_path: Path) -> Path:
     return writer.root
 
 
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("job", OUT)
 def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
     job: str, store: Path, disk: Callable[[str], Path]
@@ -59,7 +58,6 @@ def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
     assert state_of(store) == before
 
 
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("job", ["rebuild all", "compact index"])
 def test_a_store_on_a_full_disk_keeps_what_it_has(job: str, store: Path, disk: Callable[[str], Path]) -> None:
     place = disk(ENOUGH) / "store"
@@ -79,7 +77,6 @@ def test_a_store_on_a_full_disk_keeps_what_it_has(job: str, store: Path, disk: C
     assert ended.code == 0, ended.errors
 
 
-@pytest.mark.usefixtures("spark")
 def test_a_conversion_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
     tmp_path: Path, disk: Callable[[str], Path]
 ) -> None:

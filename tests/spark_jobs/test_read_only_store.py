@@ -58,14 +58,12 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
-@pytest.mark.usefixtures("spark")
 def test_a_conversion_needs_no_right_to_write_to_the_old_store(ledger: Path, tmp_path: Path) -> None:
     ended = rocketlens("convert", ledger, "--out", tmp_path / "new")
     assert ended.code == 0, ended.errors
     assert rocketlens("verify", tmp_path / "new").code == 0
 
 
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("job", READ)
 def test_a_job_that_only_reads_needs_no_right_to_write(job: str, read_only: Path, tmp_path: Path) -> None:
     options = [*READ[job], *([tmp_path / "out"] if READ[job] else [])]
@@ -73,7 +71,6 @@ def test_a_job_that_only_reads_needs_no_right_to_write(job: str, read_only: Path
     assert ended.code == 0, ended.errors
 
 
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("job", WRITE)
 def test_a_job_in_place_says_that_nothing_can_be_written(job: str, read_only: Path) -> None:
     ended = rocketlens(*job.split(), read_only)

@@ -37,9 +37,17 @@ class JobEngine:
 
 
 CHOSEN: ContextVar[JobEngine | None] = ContextVar("CHOSEN", default=None)
-"""The engine of the test that runs, if it asks for one."""
+"""The engine of the test that runs, if it asks for one, by the fixture `local` or `engine`."""
+
+
+@contextlib.contextmanager
+def chosen(engine: JobEngine) -> Iterator[JobEngine]:
+    """Have `run_on_engine` run jobs on an engine."""
+    before = CHOSEN.set(engine)
+    yield engine
+    CHOSEN.reset(before)
 
 
 def run_on_engine(job: Callable[..., Any], request: Any) -> Any:
-    """Run a job on the engine of the test that runs; where it does not ask for the fixture, as users do."""
+    """Run a job on the engine of the test that runs; where it does not ask for one, as users do."""
     return (CHOSEN.get() or JobEngine("auto")).run(job, request)

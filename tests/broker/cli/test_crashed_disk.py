@@ -37,7 +37,6 @@ def crashed(tmp_path: Path) -> tuple[Path, list[Written]]:
     return writer.root, left
 
 
-@pytest.mark.usefixtures("spark")
 def test_a_crashed_disk_is_found_rebuilt_and_answers_again(crashed: tuple[Path, list[Written]]) -> None:
     root, left = crashed
     found = rocketlens("doctor", root)

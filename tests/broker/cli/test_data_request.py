@@ -83,7 +83,6 @@ def test_all_that_is_kept_of_a_customer_is_found_and_handed_over(kept: tuple[Pat
     assert rocketlens("lookup", root, wanted, "--as", "physical-offset", "--out", answer).code == 2
 
 
-@pytest.mark.usefixtures("spark")
 def test_what_others_may_see_of_it_is_exported_without_what_is_masked(
     kept: tuple[Path, list[int]], tmp_path: Path
 ) -> None:

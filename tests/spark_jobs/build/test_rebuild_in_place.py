@@ -1,22 +1,19 @@
 """A rebuild that replaces the store's own index: under the lock, with a backup, told in the checkpoint, resumable."""
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from golden_store import unpack
-from interop.stages import wait_until
 from job_engines import run_on_engine
 from oracles import BLANK_MAGIC
 from protocol.errors import ConfigError, StoreError
 from protocol.question import Question
-from spark_events import SparkEvents
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run
 from spark_jobs.commands.job_plan import JobPlan, make_plan
@@ -24,15 +21,11 @@ from spark_jobs.commands.run import plan_job, run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.place_names import WORK
 from spark_jobs.run.report import Report
-from storage.amounts import bytes_text
 from storage.layout.checkpoint import Checkpoint
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter, Written
 
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-
-pytestmark = pytest.mark.usefixtures("engine")
+pytestmark = pytest.mark.usefixtures("local")
 
 
 def rebuild(store: Path, **options: Any) -> Report:
@@ -248,9 +241,8 @@ def opened_here() -> Iterator[list[str]]:
     is_on = False
 
 
-@pytest.mark.parametrize("engine", ["spark"], indirect=True)
-def test_spark_runs_a_scan_task_a_segment_and_a_build_task_a_file_and_the_driver_opens_segments_for_its_plan_alone(
-    spark: "SparkContext", tmp_path: Path, opened_here: list[str], monkeypatch: pytest.MonkeyPatch
+def test_the_driver_opens_segments_for_its_plan_alone(
+    tmp_path: Path, opened_here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def plan(*arguments: Any) -> JobPlan:
         made = make_plan(*arguments)
@@ -258,22 +250,9 @@ def test_spark_runs_a_scan_task_a_segment_and_a_build_task_a_file_and_the_driver
         return made
 
     monkeypatch.setattr(run, "make_plan", plan)
-    store = unpack("store", tmp_path)
-    segments = len(list((store / "commitlog").iterdir()))
-    events = SparkEvents(Path(spark.getConf().get("spark.eventLog.dir", "").removeprefix("file://")), spark)
-    before, jobs_before = events.job_tasks(), len(events.jobs())
-    rebuild(store, out=str(tmp_path / "out"), from_offset=0)
+    rebuild(unpack("store", tmp_path), out=str(tmp_path / "out"), from_offset=0)
     assert opened_here
     assert [path for path in opened_here if "/commitlog/" in path] == []
-    files = len(list((tmp_path / "out" / "index").iterdir()))
-    expected = {"scan": before.get("scan", 0) + segments, "build": before.get("build", 0) + files}
-    wait_until(lambda: {name: events.job_tasks().get(name) for name in expected} == expected, "the events of the job")
-    size = bytes_text(sum(path.stat().st_size for path in (store / "commitlog").iterdir()))
-    groups, descriptions = zip(*events.jobs()[jobs_before:], strict=True)
-    assert len(set(groups)) == 1
-    assert re.fullmatch("rocketlens rebuild [0-9a-f]{6}", groups[0])
-    assert descriptions[:2] == ("rebuild: probe", f"rebuild: scan {size}")
-    assert re.fullmatch(r"rebuild: build [0-9,]+ entr(y|ies)", descriptions[2])
 
 
 def test_a_plan_opens_few_segments_of_many(tmp_path: Path, opened_here: list[str]) -> None:

@@ -1,9 +1,8 @@
-"""Index files rebuilt from the log, end to end through Spark: the bytes that a broker wrote."""
+"""Index files rebuilt from the log, end to end: the bytes that a broker wrote."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,23 +16,14 @@ from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 
-if TYPE_CHECKING:
-    from job_engines import JobEngine
+pytestmark = pytest.mark.usefixtures("local")
 
 G1_SLOTS, G1_ENTRIES = 97, 150
 
-Rebuild = Callable[..., Report]
 
-
-@pytest.fixture
-def rebuild(engine: "JobEngine") -> Rebuild:
-    """Rebuild the index of a store with some options, in the tests' session."""
-
-    def run(store: Path, **options: Any) -> Report:
-        paths = {name: str(value) for name, value in options.items() if isinstance(value, Path)}
-        return run_on_engine(run_rebuild, RebuildRequest(store=str(store), index=True, **{**options, **paths}))
-
-    return run
+def rebuild(store: Path, **options: Any) -> Report:
+    paths = {name: str(value) for name, value in options.items() if isinstance(value, Path)}
+    return run_on_engine(run_rebuild, RebuildRequest(store=str(store), index=True, **{**options, **paths}))
 
 
 def index_bytes(store: Path) -> list[bytes]:
@@ -45,9 +35,7 @@ def index_bytes(store: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", ["store", "store-crashed"])
-def test_every_index_file_of_the_recorded_store_comes_out_byte_for_byte(
-    rebuild: Rebuild, tmp_path: Path, name: str
-) -> None:
+def test_every_index_file_of_the_recorded_store_comes_out_byte_for_byte(tmp_path: Path, name: str) -> None:
     store = unpack(name, tmp_path)
     report = rebuild(store, out=tmp_path / "out", from_offset=0)
     recorded, built = index_bytes(store), index_bytes(tmp_path / "out")
@@ -60,7 +48,7 @@ def test_every_index_file_of_the_recorded_store_comes_out_byte_for_byte(
     assert (report.details.index.slots, report.details.index.entries) == (G1_SLOTS, G1_ENTRIES)
 
 
-def test_without_an_index_the_counts_must_be_told_and_the_bytes_are_the_same(rebuild: Rebuild, tmp_path: Path) -> None:
+def test_without_an_index_the_counts_must_be_told_and_the_bytes_are_the_same(tmp_path: Path) -> None:
     store = unpack("store", tmp_path)
     recorded = index_bytes(store)
     shutil.rmtree(store / "index")
@@ -68,7 +56,7 @@ def test_without_an_index_the_counts_must_be_told_and_the_bytes_are_the_same(reb
     assert index_bytes(tmp_path / "out") == recorded
 
 
-def test_intact_files_at_the_front_are_kept_and_the_rest_is_built(rebuild: Rebuild, tmp_path: Path) -> None:
+def test_intact_files_at_the_front_are_kept_and_the_rest_is_built(tmp_path: Path) -> None:
     store = unpack("store", tmp_path)
     recorded, names = index_bytes(store), sorted(path.name for path in (store / "index").iterdir())
     for name in names[6:]:
@@ -78,7 +66,7 @@ def test_intact_files_at_the_front_are_kept_and_the_rest_is_built(rebuild: Rebui
     assert index_bytes(tmp_path / "out") == recorded
 
 
-def test_a_file_missing_in_the_middle_ends_what_is_kept(rebuild: Rebuild, tmp_path: Path) -> None:
+def test_a_file_missing_in_the_middle_ends_what_is_kept(tmp_path: Path) -> None:
     store = unpack("store", tmp_path)
     recorded, names = index_bytes(store), sorted(path.name for path in (store / "index").iterdir())
     (store / "index" / names[3]).unlink()
@@ -98,7 +86,7 @@ ENTRY_70 = 40 + 97 * 4 + 20 * 70
         ("hash", ENTRY_70 + 2), ("offset", ENTRY_70 + 9), ("previous", ENTRY_70 + 19),
     ],
 )  # fmt: skip
-def test_a_damaged_file_is_not_kept(rebuild: Rebuild, tmp_path: Path, what: str, position: int) -> None:
+def test_a_damaged_file_is_not_kept(tmp_path: Path, what: str, position: int) -> None:
     store = unpack("store", tmp_path)
     recorded, names = index_bytes(store), sorted(path.name for path in (store / "index").iterdir())
     damaged = bytearray(recorded[4])
@@ -134,9 +122,8 @@ def messages(draw: st.DrawFn) -> list[dict[str, Any]]:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(written=messages(), profile=st.sampled_from(["5.5", "classic"]), entries=st.integers(2, 30))
 def test_random_logs_give_what_putting_one_by_one_gives(
-    rebuild: Rebuild, tmp_path_factory: pytest.TempPathFactory,
-    written: list[dict[str, Any]], profile: str, entries: int,
-) -> None:  # fmt: skip
+    tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Any]], profile: str, entries: int
+) -> None:
     root = tmp_path_factory.mktemp("random")
     writer = StoreWriter(root / "store", segment_size=2048, index_slots=7, index_entries=entries)
     for message in written:

@@ -1,4 +1,4 @@
-"""Queues rebuilt from the log, end to end through Spark, beside the index or alone: the bytes that a broker wrote."""
+"""Queues rebuilt from the log, end to end, beside the index or alone: the bytes that a broker wrote."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.report import Report
 
-pytestmark = pytest.mark.usefixtures("engine")
+pytestmark = pytest.mark.usefixtures("local")
 
 TREES = ("consumequeue", "batchconsumequeue")
 

@@ -107,7 +107,7 @@ def test_an_error_names_the_file_behind_the_url(store: Path, tmp_path: Path) -> 
     fsspec.filesystem("memory").rm(f"{URL}-bare", recursive=True)
 
 
-def test_spark_makes_the_same_through_faults(spark: object, store: Path, tmp_path: Path) -> None:
+def test_processes_make_the_same_through_faults(store: Path, tmp_path: Path) -> None:
     with object_store() as objects:
         url, plan = objects.put(store, "rebuilt"), FaultPlan(5, share=0.2)
         with objects.behind(plan) as faulty:

@@ -2,7 +2,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -17,9 +17,6 @@ from storage.store.message_store import MessageStore
 from store_queries import found
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import StorePlan, store_plans
-
-if TYPE_CHECKING:
-    from job_engines import JobEngine
 
 Entries = list[tuple[int, int]]
 SLOTS, ENTRIES = 7, 10
@@ -418,22 +415,6 @@ def test_finished_tasks_are_not_done_again(writer: StoreWriter, tmp_path: Path) 
     for path in writer.log.segments.values():
         path.write_bytes(bytes(path.stat().st_size))  # no record can be read from them any more
     assert compact_store(writer.root, tmp_path / "work").files == files
-
-
-@pytest.mark.parametrize("from_log", [False, True])
-def test_the_recorded_store_on_both_engines(
-    g1_store: Path, tmp_path: Path, engine: "JobEngine", from_log: bool
-) -> None:
-    records = read_log(g1_store / "commitlog")
-    before = index_files(g1_store)
-    with engine.opened() as opened:
-        outcome = compact_store(g1_store, tmp_path / "work", engine=opened, from_log=from_log)
-    entries = all_entries(before, 97)
-    assert outcome.files == build_compacted(keep_entries(entries, records), 97, 150, end_of(before[-1]))
-    assert outcome.compacted.read == len(entries)
-    for topic, key in keys_of(records):
-        answer = broker_offsets(outcome.files, 97, index_hash(f"{topic}#{key}"))
-        assert set(answer) == set(broker_offsets(before, 97, index_hash(f"{topic}#{key}")))
 
 
 def keys_of(records: Sequence[Record]) -> set[tuple[str, str]]:

@@ -57,7 +57,7 @@ def hold_against_oracle(store: Path, out: Path, segment_size: int) -> PlainLog:
     return expected
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", ["g2-dledger", "g2-dledger-mixed"])
 def test_a_recorded_ledger_becomes_a_plain_store_with_the_queues_of_its_broker(tmp_path: Path, name: str) -> None:
     recorded = GOLDEN / "g2" / name

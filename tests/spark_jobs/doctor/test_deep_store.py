@@ -1,4 +1,4 @@
-"""A verification end to end through Spark: what a broker wrote is clean, what was damaged is named."""
+"""A verification end to end: what a broker wrote is clean, what was damaged is named."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from spark_jobs.doctor.deep_check import run_deep_check
 from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.run.report import Report
 
-pytestmark = pytest.mark.usefixtures("engine")
+pytestmark = pytest.mark.usefixtures("local")
 
 
 def verify(store: Path, **options: Any) -> Report:

@@ -155,7 +155,7 @@ def test_a_store_that_changes_meanwhile_ends_the_job_by_the_name_of_the_file(
         verify_here(url, tmp_path / "work", storage=objects.options)
 
 
-def test_spark_finds_the_same_through_faults(spark: object, objects: ObjectStore, store: Path, tmp_path: Path) -> None:
+def test_processes_find_the_same_through_faults(objects: ObjectStore, store: Path, tmp_path: Path) -> None:
     flip(files(store, "index")[0], 43)
     url, plan = put(objects, store), FaultPlan(9, share=0.2)
     with objects.behind(plan) as faulty:
@@ -166,7 +166,7 @@ def test_spark_finds_the_same_through_faults(spark: object, objects: ObjectStore
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_spark_ends_with_the_sentence_of_the_task(spark: object, objects: ObjectStore, store: Path) -> None:
+def test_a_job_ends_with_the_sentence_of_the_task(objects: ObjectStore, store: Path) -> None:
     victim, url = files(store, "commitlog")[-1].relative_to(store), put(objects, store)
     with objects.behind(FaultPlan(0, share=0, never=str(victim))) as faulty, pytest.raises(TaskFailed) as caught:
         run_deep_check(DeepRequest(store=url, storage=faulty.options), Silence())

@@ -33,7 +33,8 @@ from store_writer import START_TIMESTAMP, StoreWriter
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from job_engines import JobEngine
+
+pytestmark = pytest.mark.usefixtures("local")
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +90,7 @@ def test_the_formats_that_are_offered_are_those_that_can_be_written() -> None:
 
 
 @pytest.mark.parametrize("format_", list(FORMATS))
-def test_reading_it_back_equals_the_store(
-    engine: "JobEngine", store: StoreWriter, g1_store: Path, tmp_path: Path, format_: str
-) -> None:
+def test_reading_it_back_equals_the_store(store: StoreWriter, g1_store: Path, tmp_path: Path, format_: str) -> None:
     report = export(store.root, tmp_path / "ours", format_)
     assert read_back(tmp_path / "ours") == expected_rows(store.records)
     assert (report.messages, report.exit_code, report.details.parts) == (70, 0, len(store.log.segments))
@@ -117,7 +116,7 @@ def test_spark_reads_the_directory_as_one_table(
     assert [[row[name] for name in names] for row in rows] == [[row[name] for name in names] for row in expected]
 
 
-def test_parquet_encodes_each_column_as_its_values_are(engine: "JobEngine", store: StoreWriter, tmp_path: Path) -> None:
+def test_parquet_encodes_each_column_as_its_values_are(store: StoreWriter, tmp_path: Path) -> None:
     export(store.root, tmp_path / "out", "parquet")
     group = pq.ParquetFile(min((tmp_path / "out").glob("*.parquet"))).metadata.row_group(0)
     encodings = {column.path_in_schema: column.encodings for column in map(group.column, range(group.num_columns))}
@@ -130,7 +129,7 @@ def test_parquet_encodes_each_column_as_its_values_are(engine: "JobEngine", stor
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_parquet_is_written_with_the_codec_that_is_asked_for(
-    engine: "JobEngine", store: StoreWriter, tmp_path: Path, compression: str
+    store: StoreWriter, tmp_path: Path, compression: str
 ) -> None:
     export(store.root, tmp_path / "out", "parquet", compression=compression)
     names = {"zstd": "ZSTD", "lz4": "LZ4", "snappy": "SNAPPY", "none": "UNCOMPRESSED"}
@@ -173,7 +172,7 @@ def test_a_full_disk_is_told_with_the_file_that_found_no_room() -> None:
             file.finish(os.fsync)
 
 
-def test_only_what_is_asked_for_is_written(engine: "JobEngine", store: StoreWriter, tmp_path: Path) -> None:
+def test_only_what_is_asked_for_is_written(store: StoreWriter, tmp_path: Path) -> None:
     begin, end = START_TIMESTAMP + 20, START_TIMESTAMP + 60
     report = export(
         store.root, tmp_path, "ndjson", topics=("Orders", "none"), begin=begin, end=end, tag="Aa || Bb",
@@ -193,7 +192,7 @@ def test_only_what_is_asked_for_is_written(engine: "JobEngine", store: StoreWrit
     assert manifest["log"] == {"minimum": 0, "end": store.log.end}
 
 
-def test_nothing_found_is_an_export_without_parts(engine: "JobEngine", store: StoreWriter, tmp_path: Path) -> None:
+def test_nothing_found_is_an_export_without_parts(store: StoreWriter, tmp_path: Path) -> None:
     report = export(store.root, tmp_path, "parquet", topics=("none", "Orders"), where="n > 1000")
     assert report.exit_code == 1
     assert report.notes == ["no message of the log matches", "the store has no topic none"]
@@ -219,7 +218,7 @@ class TestBodies:
     """`--unpack` and `--charset` write what is in bodies."""
 
     def test_bodies_are_written_as_consumers_get_them_unless_more_is_asked_for(
-        self, engine: "JobEngine", packed: Path, tmp_path: Path
+        self, packed: Path, tmp_path: Path
     ) -> None:
         text, cut = "订单 4711".encode("gbk"), gzip.compress("订单 4711".encode("gbk"), mtime=0)[:-1]
         as_text, other = "订单 4711".encode(), "订单".encode()
@@ -233,7 +232,7 @@ class TestBodies:
             assert [row["body"] for row in read_back(out)] == expected
             assert manifest_of(out)["charset"] == options.get("charset")
 
-    def test_in_lines_of_json_they_are_text(self, engine: "JobEngine", packed: Path, tmp_path: Path) -> None:
+    def test_in_lines_of_json_they_are_text(self, packed: Path, tmp_path: Path) -> None:
         export(packed, tmp_path, "ndjson", charset="GBK", columns=("body",))
         first = json.loads(next(tmp_path.glob("part-*")).read_text().splitlines()[0])
         assert first == {"body": "订单 4711", "bodyEncoding": "text"}
@@ -246,9 +245,7 @@ class TestBodies:
 
 
 @pytest.mark.parametrize("format_", ["parquet", "csv"])
-def test_what_is_masked_is_nowhere_in_the_files(
-    engine: "JobEngine", store: StoreWriter, tmp_path: Path, format_: str
-) -> None:
+def test_what_is_masked_is_nowhere_in_the_files(store: StoreWriter, tmp_path: Path, format_: str) -> None:
     export(store.root, tmp_path, format_, masked=("body", "keys", "born_host", "properties.card"))
     expected = []
     for row in expected_rows(store.records):
@@ -260,9 +257,7 @@ def test_what_is_masked_is_nowhere_in_the_files(
     assert read_back(tmp_path) == expected
 
 
-def test_places_in_json_and_what_a_pattern_matches_are_nowhere_in_the_files(
-    engine: "JobEngine", tmp_path: Path
-) -> None:
+def test_places_in_json_and_what_a_pattern_matches_are_nowhere_in_the_files(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     phone = "13812345678"
     for body in (f'{{"name":"Li","phone":"{phone}"}}', f'{{"note":"call {phone}"}}', f"call {phone}"):
@@ -288,7 +283,7 @@ def test_places_in_json_and_what_a_pattern_matches_are_nowhere_in_the_files(
 
 class TestStopping:
     def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(
-        self, engine: "JobEngine", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stop_after(monkeypatch, 2)
         with pytest.raises(KeyboardInterrupt):
@@ -303,7 +298,7 @@ class TestStopping:
         assert kept < {path.stat().st_ino for path in tmp_path.glob("part-*")}
 
     def test_a_part_that_was_lost_meanwhile_is_made_again(
-        self, engine: "JobEngine", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stop_after(monkeypatch, 2)
         with pytest.raises(KeyboardInterrupt):
@@ -314,7 +309,7 @@ class TestStopping:
         assert read_back(tmp_path) == expected_rows(store.records)
 
     def test_other_options_start_over_and_leave_nothing_behind(
-        self, engine: "JobEngine", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stop_after(monkeypatch, 2)
         with pytest.raises(KeyboardInterrupt):
@@ -326,7 +321,7 @@ class TestStopping:
         assert len(read_back(tmp_path)) == 35
 
     def test_a_finished_export_is_replaced_only_when_that_is_asked_for(
-        self, engine: "JobEngine", store: StoreWriter, tmp_path: Path
+        self, store: StoreWriter, tmp_path: Path
     ) -> None:
         export(store.root, tmp_path, "ndjson")
         with pytest.raises(ConfigError, match="it contains a finished export"):
@@ -368,7 +363,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
         monkeypatch.setattr(f"spark_jobs.run.{engine}.run_tasks", run)
 
 
-def test_damage_is_named_in_report_and_manifest(engine: "JobEngine", store: StoreWriter, tmp_path: Path) -> None:
+def test_damage_is_named_in_report_and_manifest(store: StoreWriter, tmp_path: Path) -> None:
     copy, out = tmp_path / "store", tmp_path / "out"
     shutil.copytree(store.root, copy)
     second = store.written[1]

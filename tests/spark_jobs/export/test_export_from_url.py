@@ -26,7 +26,7 @@ def parts(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.iterdir() if path.name != MANIFEST}
 
 
-def test_faults_change_no_byte_and_an_endless_one_names_the_segment(spark: object, tmp_path: Path) -> None:
+def test_faults_change_no_byte_and_an_endless_one_names_the_segment(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=2048)
     for number in range(40):
         writer.append("Orders", b"body %d" % number, keys=f"k{number}")

@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,8 +23,7 @@ from store_writer import StoreWriter
 from tier_answers import exchanges_of, pulls_of
 from tier_files import tier_name, write_tier
 
-if TYPE_CHECKING:
-    from job_engines import JobEngine
+pytestmark = pytest.mark.usefixtures("local")
 
 
 def export(tier: Path, out: Path, format_: str = "ndjson", topics: tuple[str, ...] = ()) -> Report:
@@ -54,7 +52,7 @@ def records_of(tier: Path) -> list[oracles.Record]:
 @pytest.mark.parametrize("name", ["g2-tier", "g2-tier-killed"])
 @pytest.mark.parametrize("has_metadata", [True, False])
 def test_an_export_of_a_recorded_tier_has_the_messages_that_its_broker_delivered(
-    engine: "JobEngine", tmp_path: Path, name: str, has_metadata: bool
+    tmp_path: Path, name: str, has_metadata: bool
 ) -> None:
     root = unpack("store", tmp_path / name, archives=GOLDEN / "g2" / name)
     tier = root / json.loads((GOLDEN / "g2" / name / "store.json").read_text())["tier"]
@@ -113,7 +111,7 @@ def made(tmp_path: Path) -> Made:
 
 
 def test_each_file_of_a_log_becomes_a_part_of_its_queue_and_topics_are_chosen_by_directory(
-    engine: "JobEngine", made: Made, tmp_path: Path
+    made: Made, tmp_path: Path
 ) -> None:
     report = export(made.root, tmp_path / "all")
     assert len(made.rows) == 90
@@ -132,7 +130,7 @@ def test_each_file_of_a_log_becomes_a_part_of_its_queue_and_topics_are_chosen_by
 
 
 def test_a_missing_file_a_cut_one_and_units_without_records_are_damage_and_the_rest_is_exported(
-    engine: "JobEngine", made: Made, tmp_path: Path
+    made: Made, tmp_path: Path
 ) -> None:
     missing = made.log("Orders/0")[1]
     cut = made.log("Orders/1")[-1]
@@ -160,7 +158,7 @@ def test_a_missing_file_a_cut_one_and_units_without_records_are_damage_and_the_r
 
 
 def test_files_that_only_the_metadata_names_are_damage_and_so_is_metadata_that_cannot_be_read(
-    engine: "JobEngine", made: Made, tmp_path: Path
+    made: Made, tmp_path: Path
 ) -> None:
     first, *_, last = made.log("Orders/0")
     size, base = last.stat().st_size, int(last.name[8:])

@@ -90,7 +90,6 @@ def orphans(place: OutputPlace) -> set[str]:
     )
 
 
-@pytest.mark.usefixtures("spark")
 class TestJobs:
     def test_a_verification_finds_what_it_finds_in_a_directory(
         self, objects: ObjectStore, store: Path, tmp_path: Path
@@ -144,6 +143,7 @@ class TestJobs:
         assert contents(fetched) == contents(here)
         assert contents(here) != contents(store)
 
+    @pytest.mark.usefixtures("spark")
     def test_a_rebuild_by_the_shuffle_to_there_is_one_by_files(
         self, objects: ObjectStore, store: Path, place: OutputPlace, tmp_path: Path
     ) -> None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blanks import LENGTH, Blanked, blanked_segments
+from loop_engine import LoopEngine
 from oracles import Record, index_hash, index_keys, is_queued, queue_unit, read_record
 from spark_jobs.build.place_entries import entry_tables
 from spark_jobs.build.unit_blocks import ScannedUnits, used_bundles
 from spark_jobs.run.attempt import block_file
-from spark_jobs.run.session import run_tasks
 from spark_jobs.run.spark_calls import TaskFailed
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan import scan_segment as scan_segment_module
@@ -34,9 +34,6 @@ from spark_jobs.scan.segment_window import READ_BYTES
 from storage.build.dispatch_scan import DispatchOptions
 from storage.kernels import records as codes
 from store_writer import StoreWriter
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
 SEGMENT = 4096
 
@@ -335,7 +332,7 @@ def test_records_left_over_hide_no_newer_ones_in_the_last_segment(tmp_path: Path
 
 
 def cutting() -> Callable[[ScanTask], dict[str, Any]]:
-    """Scans a segment that somebody cuts when its beginning is held; a function that executors need not import."""
+    """Scans a segment that somebody cuts when its beginning is held."""
 
     def scan_while_it_is_cut(task: ScanTask) -> dict[str, Any]:
         step = SegmentScan._step
@@ -354,13 +351,11 @@ def cutting() -> Callable[[ScanTask], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("size", [READ_BYTES // 2, 3 * READ_BYTES])
-def test_a_segment_that_is_cut_while_it_is_scanned_fails_the_task_with_a_sentence(
-    spark: "SparkContext", tmp_path: Path, size: int
-) -> None:
+def test_a_segment_that_is_cut_while_it_is_scanned_fails_the_task_with_a_sentence(tmp_path: Path, size: int) -> None:
     writer = write(tmp_path / "store", [{"topic": "T", "body": b"x" * 1000}] * (size // 1200), segment=size)
     segment = writer.log.segments[0]
     directory = WorkDirectory.open(tmp_path / "work", {}, fresh=True)
     with pytest.raises(TaskFailed) as caught:
-        run_tasks(spark, "scan", [task_of(directory, segment)], cutting())
+        LoopEngine().run_tasks("scan", [task_of(directory, segment)], cutting())
     directory.close()
     assert str(caught.value) == f"{segment}: needs {size} bytes, but only 5000 are there"

@@ -1,8 +1,7 @@
-"""A search by the tasks of either engine finds what one of this process finds."""
+"""A search by the tasks of an engine finds what one of this process finds."""
 
 import pytest
 
-from command_line import rocketlens
 from job_engines import JobEngine
 from spark_jobs.run.engine import EngineOptions
 from spark_jobs.search.search import search_by_tasks
@@ -31,9 +30,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
     [Criteria(contains=b"body 3"), Criteria(topic="T", tag="A"), Criteria(regex="^body [45]$", place=SearchPlace.ANY)],
     ids=str,
 )
-def test_tasks_find_in_order_what_threads_find(engine: JobEngine, store: MessageStore, criteria: Criteria) -> None:
+def test_tasks_find_in_order_what_threads_find(local: JobEngine, store: MessageStore, criteria: Criteria) -> None:
     here = list(search(store, criteria))
-    there = list(search_by_tasks(SearchedStore(store), criteria, engine=EngineOptions(engine=engine.name)))
+    there = list(search_by_tasks(SearchedStore(store), criteria, engine=EngineOptions(engine=local.name)))
     assert [message for step in there for message in step.messages] == [
         message for step in here for message in step.messages
     ]
@@ -42,22 +41,12 @@ def test_tasks_find_in_order_what_threads_find(engine: JobEngine, store: Message
     assert (there[-1].cursor, there[-1].is_last) == (None, True)
 
 
-def test_a_limit_cuts_a_search_by_tasks_and_its_cursor_goes_on_anywhere(engine: JobEngine, store: MessageStore) -> None:
+def test_a_limit_cuts_a_search_by_tasks_and_its_cursor_goes_on_anywhere(local: JobEngine, store: MessageStore) -> None:
     criteria = Criteria(contains=b"body 3")
     whole = [message for step in search(store, criteria) for message in step.messages]
-    options = EngineOptions(engine=engine.name)
+    options = EngineOptions(engine=local.name)
     first = list(search_by_tasks(SearchedStore(store), criteria, engine=options, limit=5))
     rest = search(store, criteria, cursor=first[-1].cursor)
     found = [message for step in first for message in step.messages]
     assert len(found) == 5
     assert found + [message for step in rest for message in step.messages] == whole
-
-
-@pytest.mark.usefixtures("spark")
-def test_the_command_searches_on_an_engine(store: MessageStore) -> None:
-    arguments = ("search", store.layout.root, "--contains", "body 3", "--json")
-    here = rocketlens(*arguments)
-    for engine in ("--engine local", "--master local[1]", "--conf spark.task.maxFailures=1"):
-        there = rocketlens(*arguments, *engine.split())
-        assert (there.code, there.output) == (0, here.output), engine
-        assert "(100 %), 16 found" in there.errors

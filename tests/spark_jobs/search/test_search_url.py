@@ -266,8 +266,8 @@ def test_only_what_is_looked_at_is_fetched(store: Path, monkeypatch: pytest.Monk
     assert 0 < sum(fetched) - before < 11 * 1000
 
 
-def test_spark_finds_the_same_through_faults(
-    spark: object, objects: ObjectStore, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_processes_find_the_same_through_faults(
+    objects: ObjectStore, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     url, plan_of_faults = objects.put(store, f"search-{next(NUMBERS)}"), FaultPlan(3, share=0.2)
@@ -278,7 +278,7 @@ def test_spark_finds_the_same_through_faults(
     assert not [path for path in tmp_path.iterdir() if COPIES in path.name]
 
 
-def test_a_segment_that_is_never_sent_is_named(spark: object, objects: ObjectStore, store: Path) -> None:
+def test_a_segment_that_is_never_sent_is_named(objects: ObjectStore, store: Path) -> None:
     url, victim = objects.put(store, f"search-{next(NUMBERS)}"), sorted((store / "commitlog").iterdir())[2]
     with (
         objects.behind(FaultPlan(0, share=0, never=victim.name)) as faulty,
@@ -288,13 +288,11 @@ def test_a_segment_that_is_never_sent_is_named(spark: object, objects: ObjectSto
 
 
 class TestCommand:
-    def test_a_url_and_file_url_give_the_lines_of_the_directory(
-        self, spark: object, objects: ObjectStore, store: Path
-    ) -> None:
+    def test_a_url_and_file_url_give_the_lines_of_the_directory(self, objects: ObjectStore, store: Path) -> None:
         url = objects.put(store, f"search-{next(NUMBERS)}")
         arguments = ("--contains", "body 3", "--json")
         expected = rocketlens("search", store, *arguments)
-        found = rocketlens("search", url, "--storage-options", objects.options, "--conf", "spark.a=b", *arguments)
+        found = rocketlens("search", url, "--storage-options", objects.options, *arguments)
         assert (found.code, found.output) == (0, expected.output)
         assert expected.output.count(b"\n") == len(range(3, 400, 11))
         assert rocketlens("search", f"file://{store}", *arguments).output == expected.output

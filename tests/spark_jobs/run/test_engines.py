@@ -1,0 +1,223 @@
+"""Both engines write the same files: of each job those that a broker wrote, or that an oracle says.
+
+What a job does besides is tried on the local engine, where the job has its tests.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from column_rows import expected_rows
+from command_line import rocketlens
+from compact_oracle import build_compacted, keep_entries, read_entries
+from compacting import compact_store
+from exported_files import manifest_of, read_back
+from golden_store import GOLDEN, log_folders, unpack
+from grown_tables import rows_of_table
+from interop.stages import wait_until
+from oracles import Record, read_log, signed
+from plain_oracle import moved_units, plain_log
+from read_only import state_of
+from small_disk import small_disk
+from spark_events import SparkEvents
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.commands.run import run_convert, run_rebuild, run_rescue
+from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.convert.rescue_request import RescueRequest
+from spark_jobs.doctor.deep_check import run_deep_check
+from spark_jobs.doctor.deep_request import DeepRequest
+from spark_jobs.export.export import run_export
+from spark_jobs.export.export_request import ExportRequest
+from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.run.progress import Silence
+from spark_jobs.tables.append import run_append
+from spark_jobs.tables.table_request import TableRequest
+from storage.amounts import bytes_text
+from store_writer import StoreWriter
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from job_engines import JobEngine
+
+SLOTS, ENTRIES = 97, 150
+"""Of the recorded store's index files."""
+
+MESSAGES = 390
+FULL = 2
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
+    """A store of several segments, of which a message is damaged."""
+    writer = StoreWriter(tmp_path_factory.mktemp("engines") / "store", segment_size=4096)
+    for number in range(150):
+        message = {"tags": "AB"[number % 2], "keys": f"k{number}", "queue_id": number % 5}
+        writer.append(f"T{number % 3}", b"body %d" % (number % 11), **message)
+    writer.overwrite(writer.written[20].physical_offset + 4, b"\0\0\0\0")
+    writer.close()
+    return writer
+
+
+@pytest.fixture
+def store(writer: StoreWriter) -> Path:
+    return writer.root
+
+
+@pytest.fixture
+def sound(writer: StoreWriter) -> list[Record]:
+    """The records of the store that can be read."""
+    assert len(writer.records) == 149
+    return writer.records
+
+
+@pytest.mark.parametrize("name", ["store", "store-crashed"])
+def test_a_rebuild_gives_what_the_broker_wrote(engine: "JobEngine", tmp_path: Path, name: str) -> None:
+    store, out = unpack(name, tmp_path), tmp_path / "out"
+    engine.run(run_rebuild, RebuildRequest(store=str(store), out=str(out), index=True, queues=True, from_offset=0))
+    assert contents(out / "consumequeue") == contents(store / "consumequeue")
+    built, recorded = (list(contents(root / "index").values()) for root in (out, store))
+    if name == "store-crashed":  # the running broker had not put its counts into the last header yet
+        built[-1], recorded[-1] = built[-1][40:], recorded[-1][40:]
+    assert built == recorded
+    assert len(built) == 10
+
+
+def test_a_rebuild_in_place_replaces_what_is_damaged_and_is_clean_then(engine: "JobEngine", tmp_path: Path) -> None:
+    store = unpack("store", tmp_path)
+    index, queues = list(contents(store / "index").values()), contents(store / "consumequeue")
+    victim = sorted((store / "index").iterdir())[6]
+    victim.write_bytes(index[6][:458] + b"\x55" + index[6][459:])
+    assert engine.run(run_deep_check, DeepRequest(store=str(store))).exit_code == 4
+    engine.run(run_rebuild, RebuildRequest(store=str(store), index=True, queues=True, drop_backup=True))
+    assert (list(contents(store / "index").values()), contents(store / "consumequeue")) == (index, queues)
+    report = engine.run(run_deep_check, DeepRequest(store=str(store)))
+    assert (report.exit_code, report.details.findings, report.messages) == (0, [], MESSAGES)
+
+
+@pytest.mark.parametrize("from_log", [False, True])
+def test_a_compaction_gives_what_the_oracle_says(
+    engine: "JobEngine", g1_store: Path, tmp_path: Path, from_log: bool
+) -> None:
+    before = list(contents(g1_store / "index").values())
+    with engine.opened() as opened:
+        outcome = compact_store(g1_store, tmp_path / "work", engine=opened, from_log=from_log)
+    entries = [entry for data in before for entry in read_entries(data, SLOTS)]
+    kept = keep_entries(entries, read_log(g1_store / "commitlog"))
+    assert outcome.files == build_compacted(kept, SLOTS, ENTRIES, signed(before[-1], 24, 8))
+    assert outcome.compacted.read == len(entries)
+
+
+@pytest.mark.parametrize("name", ["g2-dledger", "g2-dledger-mixed"])
+def test_a_conversion_gives_the_log_of_the_oracle_and_queues_that_lead_to_it(
+    engine: "JobEngine", tmp_path: Path, name: str
+) -> None:
+    recorded = GOLDEN / "g2" / name
+    store, out = unpack("store", tmp_path, archives=recorded), tmp_path / "plain"
+    levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
+    report = engine.run(run_convert, ConvertRequest(store=str(store), out=str(out), delay_levels=levels))
+    expected = plain_log(log_folders(store), 16384)
+    assert (report.exit_code, report.messages) == (0, len(expected.moves))
+    assert contents(out / "commitlog") == expected.segments
+    assert contents(out / "consumequeue") == {
+        path: moved_units(data, expected.moves) for path, data in contents(store / "consumequeue").items()
+    }
+
+
+def test_a_rescue_makes_a_store_that_is_clean_of_one_that_is_damaged(
+    engine: "JobEngine", store: Path, sound: list[Record], tmp_path: Path
+) -> None:
+    out = tmp_path / "new"
+    engine.run(run_rescue, RescueRequest(store=str(store), out=str(out)))
+    assert engine.run(run_deep_check, DeepRequest(store=str(out))).exit_code == 0
+    assert [each for each in read_log(out / "commitlog") if each.topic.startswith("T")] == sound
+
+
+def test_an_export_and_a_table_have_each_message_once_and_name_the_damage(
+    engine: "JobEngine", store: Path, sound: list[Record], tmp_path: Path
+) -> None:
+    expected = expected_rows(sound)
+    out, table = tmp_path / "out", OutputPlace(f"file://{tmp_path}/table")
+    exported = engine.run(run_export, ExportRequest(store=str(store), out=str(out), format="parquet"))
+    appended = engine.run(run_append, TableRequest(store=str(store), table=table.url, format="jsonl"))
+    assert read_back(out) == rows_of_table(table) == expected
+    assert appended.details.engine == engine.name
+    for report in (exported, appended):
+        assert (report.exit_code, len(report.damages)) == (4, 1)
+    assert len(manifest_of(out)["problems"]) == 1
+
+
+COMMANDS: dict[str, tuple[object, ...]] = {
+    "search": ("--contains", "body 3", "--json"),
+    "lookup": ("k17\nk99\nnone",),
+    "space": ("--by", "topic", "--by", "queue", "--by", "tag", "--by", "hour", "--by", "largest", "--json"),
+}
+
+SAID = {
+    "local": ("--engine local",),
+    "spark": ("--engine spark", "--master local[1]", "--conf spark.task.maxFailures=1"),
+}
+"""Options that choose an engine, by its name."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_reads_says_what_it_says_without_an_engine(
+    engine: "JobEngine", store: Path, tmp_path: Path, name: str
+) -> None:
+    arguments = COMMANDS[name]
+    if name == "lookup":
+        (tmp_path / "keys").write_text(str(arguments[0]))
+        arguments = (tmp_path / "keys",)
+    here = rocketlens(name, store, *arguments)
+    stop = -1 if name == "space" else None  # its last line is a forecast, and the disk is never the same
+    for said in SAID[engine.name]:
+        there = rocketlens(name, store, *arguments, *said.split())
+        assert there.code == here.code
+        assert there.messages[:stop] == here.messages[:stop] != []
+        assert "hold no intact record" in there.errors or name == "lookup"
+
+
+def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(engine: "JobEngine", tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=16_384)
+    while len(writer.log.segments) < 20:
+        writer.append("T", os.urandom(300).hex().encode(), keys=f"k{len(writer.records)}", tags="a")
+    writer.close()
+    before = state_of(writer.root)
+    with small_disk(tmp_path / "disk") as disk:
+        out = disk("size=96k,nr_inodes=400") / "out"
+        command = ("rebuild", "all", writer.root, "--slots", 97, "--entries", 400, "--out", out)
+        ended = rocketlens(*command, "--engine", engine.name)
+        assert ended.code == FULL, ended.errors
+        assert "No space left on device" in ended.errors
+        assert "Traceback" not in ended.errors
+        disk("size=64m,nr_inodes=40000")
+        ended = rocketlens(*command, "--engine", engine.name)
+        assert ended.code == 0, ended.errors
+    assert state_of(writer.root) == before
+
+
+def test_spark_runs_a_task_a_segment_and_one_a_file_under_the_names_of_phases(
+    spark: "SparkContext", tmp_path: Path
+) -> None:
+    store, out = unpack("store", tmp_path), tmp_path / "out"
+    events = SparkEvents(Path(spark.getConf().get("spark.eventLog.dir", "").removeprefix("file://")), spark)
+    before, jobs_before = events.job_tasks(), len(events.jobs())
+    request = RebuildRequest(store=str(store), out=str(out), index=True, from_offset=0, engine="spark")
+    run_rebuild(request, Silence())
+    segments, files = (len(list(path.iterdir())) for path in (store / "commitlog", out / "index"))
+    expected = {"scan": before.get("scan", 0) + segments, "build": before.get("build", 0) + files}
+    wait_until(lambda: {name: events.job_tasks().get(name) for name in expected} == expected, "the events of the job")
+    size = bytes_text(sum(path.stat().st_size for path in (store / "commitlog").iterdir()))
+    groups, descriptions = zip(*events.jobs()[jobs_before:], strict=True)
+    assert len(set(groups)) == 1
+    assert re.fullmatch("rocketlens rebuild [0-9a-f]{6}", groups[0])
+    assert descriptions[:2] == ("rebuild: probe", f"rebuild: scan {size}")
+    assert re.fullmatch(r"rebuild: build [0-9,]+ entr(y|ies)", descriptions[2])
