@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from storage.doctor.coverage import Coverage
+from storage.doctor.examine import Coverage
 from storage.ranges import Range, intersect, total_length
 
 FULL: Final = "█"

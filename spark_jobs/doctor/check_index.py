@@ -20,7 +20,7 @@ from spark_jobs.places.remote_tree import local_copy, named_as
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, RunTasks, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.doctor.finding import Findings, FoundAt, Kind, Known
-from storage.doctor.index.index_check import FileFacts, MissingKeys, check_file, count_missing
+from storage.doctor.index.index_check import MissingKeys, check_file, count_missing
 from storage.doctor.words import INDEX_DIRECTORY
 
 PHASE: Final = "check"
@@ -85,8 +85,8 @@ def check_index_file(task: CheckIndexTask) -> CheckedIndexFile:
     def check(attempt: Attempt, notify: Notify) -> CheckedIndexFile:
         with local_copy(task.path, task.remote) as path:
             findings = Findings("index-files", Known.READ, task.limit, named_as(path, task.path))
-            facts = FileFacts(task.slots, task.previous, grows=task.grows)
-            stretch, numbers = check_file(path, facts, LogTable.read(attempt.work), findings)
+            log, previous = LogTable.read(attempt.work), task.previous
+            stretch, numbers = check_file(path, log, findings, slots=task.slots, previous=previous, grows=task.grows)
         notify(numbers["entries"], numbers["entries"])
         found = save_findings(findings.listed(), attempt)
         return cast("CheckedIndexFile", {"path": task.path, **stretch._asdict(), "numbers": numbers, "found": found})

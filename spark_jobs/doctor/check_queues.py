@@ -6,9 +6,9 @@ takes them as they come. Memory: a block, and what those checks keep.
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -20,7 +20,7 @@ from spark_jobs.places.remote_tree import HollowCopy, RemoteTree, named_as
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from storage.amounts import counted
 from storage.build.queue_plan import QueueKey, QueuePlan
-from storage.doctor.finding import Finding, Findings, FoundAt, Kind, Known
+from storage.doctor.finding import Findings, FoundAt, Kind, Known
 from storage.doctor.queues.clean_front import CleanFront
 from storage.doctor.queues.queue_check import QueueCheck
 from storage.doctor.queues.unit_files import KINDS, UnitFiles
@@ -77,55 +77,51 @@ class CheckedQueues(AttemptRecord):
 
 
 def check_queue_units(task: CheckQueuesTask) -> CheckedQueues:
-    """Check the queues of a bundle."""
+    """Check the queues of a bundle, side by side."""
 
     def check(attempt: Attempt, notify: Notify) -> CheckedQueues:
-        attempt.partial.mkdir()
-        root = Path(task.store) if task.tree is None else attempt.partial / "copies"
-        copy = None
-        if task.tree is not None and task.rest is not None:
-            copy = HollowCopy(task.tree, root)
-        elif task.tree is not None:
-            task.tree.fetch(root)
-        findings: list[Finding] = []
-        places = QueuePlaces(root, attempt.partial, copy)
-        queues = _check_bundle(task, places, LogTable.read(attempt.work), findings, notify)
-        shutil.rmtree(attempt.partial)
-        return {"queues": queues, "found": save_findings(findings, attempt)}
+        kept = attempt.partial
+        kept.mkdir()
+        root, fill = placed(task.tree, task.store, kept / "copies", hollow=task.rest is not None)
+        log, named = LogTable.read(attempt.work), named_as(root, task.store)
+
+        def begin_check(key: QueueKey) -> QueueCheck:
+            findings = Findings("queues", Known.READ, task.limit, named)
+            files = UnitFiles(root / key.path, *KINDS[key.tree], fill)
+            return QueueCheck(files, key, kept, log, findings, task.rest)
+
+        queues = _put_messages(task, log.end, begin_check, notify)
+        ext = root / CONSUME_QUEUE_EXT if task.ext else None
+        numbers = [[key.tree, key.topic, key.queue_id, queues[key].finish(ext)] for key in sorted(queues)]
+        findings = [each for key in sorted(queues) for each in queues[key].findings.listed()]
+        shutil.rmtree(kept)
+        return {"queues": numbers, "found": save_findings(findings, attempt)}
 
     return run_attempt(task.work, task.name, check)
 
 
-class QueuePlaces(NamedTuple):
-    """Where queues lie, `root`, and where messages are `kept`; `copy` where queues are hollow until they are read."""
+def placed(tree: RemoteTree | None, store: str, copies: Path, *, hollow: bool) -> tuple[Path, Callable[[Path], None]]:
+    """The directory with the files of queues, and what has the content of a file: those behind a URL are copied.
 
-    root: Path
-    kept: Path
-    copy: HollowCopy | None = None
+    Copies that are `hollow` are filled when they are read.
+    """
+    if tree is None:
+        return Path(store), lambda _: None
+    if hollow:
+        return copies, HollowCopy(tree, copies).fill
+    tree.fetch(copies)
+    return copies, lambda _: None
 
-    def fill(self, path: Path) -> None:
-        """Have the content of a file of a queue."""
-        if self.copy is not None:
-            self.copy.fill(path)
 
-
-def _check_bundle(
-    task: CheckQueuesTask, places: QueuePlaces, log: LogTable, findings: list[Finding], notify: Notify
-) -> list[list[Any]]:
-    """Check the queues of a bundle side by side."""
+def _put_messages(
+    task: CheckQueuesTask, end: int, begin_check: Callable[[QueueKey], QueueCheck], notify: Notify
+) -> dict[QueueKey, QueueCheck]:
+    """Give each queue's check the messages of the queue, in their order; queues without messages are checked, too."""
     queues: dict[QueueKey, QueueCheck] = {}
-
-    def queue_of(key: QueueKey) -> QueueCheck:
-        if key not in queues:
-            own = Findings("queues", Known.READ, task.limit, named_as(places.root, task.store))
-            files = UnitFiles(places.root / key.path, *KINDS[key.tree], places.fill)
-            queues[key] = QueueCheck(files, key, places.kept, log, own, task.rest)
-        return queues[key]
-
     units = held = 0
-    for block in task.units.blocks(task.bundle, log.end):
-        for run in filter(task.has, queue_runs(block, log.end)):
-            queue = queue_of(run.key)
+    for block in task.units.blocks(task.bundle, end):
+        for run in filter(task.has, queue_runs(block, end)):
+            queue = queues[run.key] = queues.get(run.key) or begin_check(run.key)
             held += queue.put(run.first, run.units, run.timestamps)
             units += len(run.units) // queue.files.dtype.itemsize
         if held > HELD_BYTES:
@@ -133,12 +129,8 @@ def _check_bundle(
                 queue.flush()
             held = 0
         notify(units, units)
-    for names in task.existing:
-        queue_of(QueueKey(*names))
-    ext = places.root / CONSUME_QUEUE_EXT if task.ext else None
-    numbers = [[key.tree, key.topic, key.queue_id, queues[key].finish(ext)] for key in sorted(queues)]
-    findings += (each for key in sorted(queues) for each in queues[key].findings.listed())
-    return numbers
+    without = {QueueKey(*names) for names in task.existing} - queues.keys()
+    return queues | {key: begin_check(key) for key in without}
 
 
 def judge_queues(

@@ -12,7 +12,6 @@ task fetches the files that it reads, and is sent the names of these and of a fe
 import shutil
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -21,9 +20,9 @@ import numpy as np
 from spark_jobs.build.build_queues import QueuePart, bundle_count
 from spark_jobs.build.split_queues import QueueName
 from spark_jobs.build.unit_blocks import UnitList, queue_runs
-from spark_jobs.doctor.check_queues import PHASE, CheckQueuesTask
+from spark_jobs.doctor.check_queues import PHASE, CheckQueuesTask, placed
 from spark_jobs.doctor.work_files import LogTable
-from spark_jobs.places.remote_tree import HollowCopy, RemoteEntry, RemoteTree
+from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import GATHERED_BYTES, bundle_of
@@ -82,12 +81,8 @@ def check_queue_part(task: CheckPartTask) -> CheckedPart:
     def check(attempt: Attempt, notify: Notify) -> CheckedPart:
         part, log = task.part, LogTable.read(attempt.work)
         key = QueueKey(CONSUME_QUEUE, part.topic.decode(), part.queue_id)
-        if task.tree is None:
-            files = UnitFiles(Path(task.store) / key.path, *KINDS[CONSUME_QUEUE])
-        else:
-            copy = HollowCopy(task.tree, attempt.partial)
-            files = UnitFiles(attempt.partial / key.path, *KINDS[CONSUME_QUEUE], copy.fill)
-        front = FrontCheck(files)
+        root, fill = placed(task.tree, task.store, attempt.partial, hollow=True)
+        front = FrontCheck(UnitFiles(root / key.path, *KINDS[CONSUME_QUEUE], fill))
         is_clean = _is_clean(task, front, log.end, notify)
         clean = front.front
         shutil.rmtree(attempt.partial, ignore_errors=True)

@@ -7,4 +7,4 @@ deep part of the checks takes a queue, an index file or a part of the log at a t
 
 from typing import Final
 
-DOOR: Final = ("coverage", "examine", "finding", "index", "log", "queues", "words")
+DOOR: Final = ("examine", "finding", "index", "log", "queues", "words")

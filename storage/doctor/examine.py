@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from storage.doctor.checkpoint_file import check_checkpoint
 from storage.doctor.config_files import check_config
-from storage.doctor.coverage import Coverage, picture_coverage
 from storage.doctor.done_before import without_repeated_advice
 from storage.doctor.finding import Finding, Kind, Known, Severity, with_command
 from storage.doctor.index.index_health import IndexFileHealth, check_index_files, measure_index_files
@@ -32,6 +31,7 @@ from storage.doctor.queues.queue_reach import check_queue_reach, measure_reach
 from storage.doctor.rescue_line import way_cleared
 from storage.doctor.sampling import sample_log
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from storage.ranges import Ranges, merge, subtract
 from storage.recovery.log_outcome import LogOutcome
 
 TREES = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
@@ -39,6 +39,25 @@ ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 STEPS = ("the log", "the log's end", "index files", "what the index covers", "what queues cover", "everything else")
 """What an examination does, one after the other; the names are for people."""
+
+
+MOST_TIMES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Ranges of physical offsets in [minimum, end): `log` holds intact messages, `queues` and `index` know them.
+
+    `times` are (physical offset, store time in ms) of sampled messages, ascending by offset. `queues` is estimated from
+    samples.
+    """
+
+    minimum: int
+    end: int
+    log: Ranges
+    queues: Ranges
+    index: Ranges
+    times: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +192,16 @@ def look_at(
         unindexed_messages=index_reach.messages,
         next_starts=next_start.outcomes if next_start else (),
         index_files=tuple(measured),
-        coverage=picture_coverage(
-            [(segment.base_offset, segment.end) for segment in log.segments],
-            damaged,
-            queue_reach.covered(samples, log),
-            indexed_ranges(store, index_reach),
-            samples,
+        coverage=Coverage(
+            minimum=log.segments[0].base_offset if log.segments else 0,
+            end=log.segments[-1].end if log.segments else 0,
+            log=subtract(merge((segment.base_offset, segment.end) for segment in log.segments), damaged),
+            queues=queue_reach.covered(samples, log),
+            index=indexed_ranges(store, index_reach),
+            times=tuple(
+                (sample.physical_offset, sample.store_timestamp)
+                for sample in samples[:: max(len(samples) // MOST_TIMES, 1)]
+            ),
         ),
         findings=_advised(store, next_start, findings),
         seconds=time.monotonic() - started,

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,20 +30,14 @@ class MissingKeys(msgspec.Struct, frozen=True):
         findings.note(Kind.MISSING_ENTRY, FoundAt(path, physical_offset=self.first), expected, found, self.count)
 
 
-class FileFacts(NamedTuple):
-    """What is known of an index file: the `slots` of most files, and whether a broker puts entries into it (`grows`).
+def check_file(
+    path: Path, log: ScannedLog, findings: Findings, *, slots: int, previous: tuple[int, int] | None, grows: bool
+) -> tuple[IndexStretch, Counter[str]]:
+    """Compare a file with the log; returns what of the log it covers, and how many of its entries are of which sort.
 
-    `previous`: end timestamp (ms) and end physical offset in the header of the file before, None for the first.
+    `slots` are those of most files, `previous` is the end timestamp (ms) and end physical offset in the header of the
+    file before, None for the first. `grows`: a broker puts entries into it.
     """
-
-    slots: int
-    previous: tuple[int, int] | None
-    grows: bool
-
-
-def check_file(path: Path, facts: FileFacts, log: ScannedLog, findings: Findings) -> tuple[IndexStretch, Counter[str]]:
-    """Compare a file with the log; what of the log it covers, and how many of its entries are of which sort."""
-    slots, previous, grows = facts
     try:
         copy = IndexCopy(path)
     except StoreError as error:

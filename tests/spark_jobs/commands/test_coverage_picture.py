@@ -3,7 +3,7 @@
 import pytest
 
 from spark_jobs.commands.coverage_picture import draw_coverage
-from storage.doctor.coverage import Coverage
+from storage.doctor.examine import Coverage
 from storage.ranges import Ranges
 
 

@@ -96,6 +96,10 @@ def test_samples_of_a_large_log_are_spread_over_it(tmp_path: Path) -> None:
             record.queue_id,
         )
         assert sample.store_timestamp == record.store_timestamp
+    coverage = examine(tmp_path / "store").coverage
+    assert coverage.log == coverage.queues == coverage.index == ((0, written[-1].physical_offset + written[-1].size),)
+    assert coverage.times[0] == (0, written[0].store_timestamp)
+    assert 60 <= len(coverage.times) <= 70
 
 
 def test_records_behind_damage_of_any_length_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
