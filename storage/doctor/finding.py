@@ -192,7 +192,11 @@ ADVICE: Final[dict[str, dict[Kind, Advice]]] = {
         Kind.FILE: Advice(Severity.ERROR, "not all of its units can be read where they should be", QUEUES),
         Kind.UNIT: Advice(Severity.ERROR, "a broker delivers another message there, or none", QUEUES),
         Kind.MISSING_UNIT: Advice(Severity.ERROR, "nobody can consume these messages from a broker", QUEUES),
-        Kind.STRAY_UNIT: Advice(Severity.WARNING, "it is ignored here; a broker may take it for valid", QUEUES),
+        Kind.STRAY_UNIT: Advice(
+            Severity.WARNING,
+            "left over from a log that was cut, or damaged; it is ignored here, a broker may take it for valid",
+            QUEUES,
+        ),
         Kind.SHIFTED_UNIT: Advice(Severity.WARNING, "consumers get messages at other offsets than they bear", QUEUES),
         Kind.EXT_UNIT: Advice(Severity.WARNING, "a broker filters the message by something else than it has", QUEUES),
     },

@@ -126,13 +126,14 @@ def _check_end(store: OpenedStore, queue: _Queue, findings: Findings) -> None:
     if left_over is None:
         return
     place, units = left_over
+    severity, meaning, remedy = ADVICE["queues"][Kind.STRAY_UNIT]
     findings.add(
         Kind.STRAY_UNIT,
-        Severity.INFO if store.state.is_live else Severity.WARNING,
+        Severity.INFO if store.state.is_live else severity,
         files.found_at(place, max(int(units["physical_offset"][0]), NOWHERE)),
         LEFT_OVER_UNIT.found,
-        "left over from a log that was cut, or damaged; it is ignored here, a broker may take it for valid",
-        store.command(QUEUES),
+        meaning,
+        store.command(remedy),
         expected=LEFT_OVER_UNIT.expected,
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from protocol.errors import StoreError
 from storage.amounts import counted
 from storage.doctor.finding import (
+    ADVICE,
     CLEARED_BY_A_START,
     QUEUES,
     Finding,
@@ -96,7 +97,7 @@ def _report_missing(store: OpenedStore, findings: Findings, first: Sample, queue
     else:
         found = f"{counted(count, 'sampled message')} of {queue} without a unit, first: {first.queue_offset}"
         is_there = store.queues.has_directory(first.topic, first.queue_id)
-        meaning = LOOKED_FOR if is_there else "nobody can consume them"
+        meaning = LOOKED_FOR if is_there else ADVICE["queues"][Kind.MISSING_UNIT].meaning
         severity = Severity.ERROR
     path = store.layout.consume_queue / first.topic / str(first.queue_id)
     at = FoundAt(path, physical_offset=first.physical_offset)
