@@ -94,30 +94,39 @@ def is_clean(findings: Iterable[Finding]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A store that was looked at: the diagnosis, and what the advice on findings depends on."""
+    """A store that was looked at: what was found before advice was chosen, and what the choice depends on."""
 
     store: OpenedStore
     next_start: NextStart | None
+    found: tuple[Finding, ...]
     diagnosis: Diagnosis
 
     def joined(self, read: Sequence[Finding]) -> tuple[Finding, ...]:
         """The findings of the look together with those of a reading of everything, the worst first.
 
-        What both have found stands there once, with what the look says of it; samples of a queue of which the reading
-        names more are left out.
+        What both have found stands there once, with what the look says of it; what only says that something is wrong
+        with a queue or an index file is left out where the reading names it.
         """
-        seen, queues = {finding.identity for finding in read}, {_queue_of(finding) for finding in read}
+        seen = {finding.identity for finding in read}
+        named = {_queue_of(finding) for finding in read} | {(finding.path,) for finding in read}
         known: dict[tuple[str | int, ...], Finding] = {}
-        more = [each for each in (*self.diagnosis.findings, *read) if each.more]
-        for each in self.diagnosis.findings:
-            is_sample = each.kind is Kind.MISSING_UNIT and each.known is Known.SAMPLED
-            if not each.more and not (is_sample and _queue_of(each) in queues):
+        for each in self.found:
+            if not each.more and _summarised(each) not in named:
                 known.setdefault(each.identity, replace(each, known=Known.READ) if each.identity in seen else each)
         for each in read:
             if not each.more:
                 known.setdefault(each.identity, each)
+        more = [each for each in (*self.found, *read) if each.more]
         found = (with_command(each, self.store.command) for each in (*known.values(), *more))
         return _advised(self.store, self.next_start, found)
+
+
+def _summarised(finding: Finding) -> tuple[str, ...] | None:
+    """The queue of which a finding names a sample, or the index file of which it names the first fault."""
+    if finding.kind is Kind.MISSING_UNIT and finding.known is Known.SAMPLED:
+        return _queue_of(finding)
+    is_first_fault = finding.check == "index-files" and finding.kind is Kind.FILE and not finding.expected
+    return (finding.path,) if is_first_fault else None
 
 
 def _queue_of(finding: Finding) -> tuple[str, ...]:
@@ -206,4 +215,4 @@ def look_at(
         findings=_advised(store, next_start, findings),
         seconds=time.monotonic() - started,
     )
-    return Examination(store, next_start, diagnosis)
+    return Examination(store, next_start, tuple(findings), diagnosis)

@@ -39,6 +39,11 @@ def check(trials: Trials, chosen: int, of: int) -> int:
         assert [identity for identity, times in listed.items() if times > 1] == [], trial
         assert {each.identity for each in read if not each.more} <= set(listed), trial
         assert not {QUEUES, INDEX, ""} & {each.remedy for each in joined}, trial
+        # Where a rescue makes queues and index anew, nothing else is advised for them.
+        if any(each.kind in (Kind.RECORD, Kind.HOLE) and " rescue " in each.remedy for each in joined):
+            assert not [each for each in joined if each.remedy.startswith("rocketlens rebuild ")], trial
+        faulty = {each.path for each in read if each.check == "index-files"}
+        assert not [each for each in joined if each.path in faulty and each.found.startswith("is not sound")], trial
         assert (look.diagnosis.is_clean and not read) == all(each.severity is Severity.INFO for each in joined), trial
         is_lost = any(each.kind in (Kind.RECORD, Kind.HOLE) for each in read)
         for each in look.diagnosis.findings:
