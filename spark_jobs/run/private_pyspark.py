@@ -4,9 +4,12 @@ _active_spark_context   which context runs; `SparkContext.getOrCreate` starts on
 _gateway, _jvm          whether there is a JVM; and that there is none any more once ours has ended, without which a
                         process could have no second session
 launch_gateway          starts a JVM for a context; one that starts its own has every setting, secrets too, among
-                        the arguments of a process, which all users of the machine can read
+                        the arguments of a process, which all users of the machine can read. One that fails leaves the
+                        pipe to its process, the local variable `proc`, open
 """
 
+from subprocess import Popen
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
@@ -39,4 +42,11 @@ def start_gateway(how: dict[str, Any]) -> Any:
     from pyspark.java_gateway import launch_gateway
 
     launch: Any = launch_gateway
-    return launch(popen_kwargs=how)
+    try:
+        return launch(popen_kwargs=how)
+    except BaseException as failure:
+        for frame, _ in walk_tb(failure.__traceback__):
+            process = frame.f_locals.get("proc")
+            if isinstance(process, Popen) and process.stdin is not None:
+                process.stdin.close()
+        raise

@@ -1,6 +1,7 @@
 """The JVM of a session: no secret is among its arguments, and it is gone when it is no longer wanted."""
 
 import contextlib
+import gc
 import os
 import re
 import time
@@ -113,6 +114,8 @@ def test_a_jvm_that_does_not_start_is_told_by_its_last_words(tmp_path: Path) -> 
     assert "parsec" in str(failure)
     assert "JAVA_GATEWAY_EXITED" not in str(failure)
     assert list((tmp_path / "temporary").iterdir()) == []
+    del ended, failure
+    gc.collect()  # an open pipe of what was left is a warning, and an error here
 
 
 def status_of(pid: str, name: str) -> list[str]:
