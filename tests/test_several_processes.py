@@ -95,7 +95,10 @@ ASKING = {
     "a mark of several": '@pytest.mark.usefixtures("{fixture}", "other")',
 }
 """How a file asks for the session, with names left out, so that this file does not ask for it."""
-NOT_ASKING = "def test_it(session: ClusterSession) -> None: submit('spark_jobs/doctor_store.py', spark=SparkTarget(''))"
+NOT_ASKING = (
+    "def test_it(session: ClusterSession) -> None: submit('spark_jobs/doctor_store.py', spark=SparkTarget(''))\n"
+    'def test_that(): assert wanted_by("spark") == ENGINES["local", "spark"]'
+)
 
 
 @pytest.mark.parametrize("how", ASKING)

@@ -41,7 +41,9 @@ FIRST = (
 )
 """What takes longest, so that no process works alone at the end; the rest follows by how many tests it has."""
 
-_SESSION: Final = re.compile(r'"(spark|engine)"[,)]|\bspark: |\bengine: "?JobEngine\b|\bsession: "?SparkSession\b')
+_SESSION: Final = re.compile(
+    r'usefixtures\(("\w+", )*"(spark|engine)"|\bspark: |\bengine: "?JobEngine\b|\bsession: "?SparkSession\b'
+)
 """How a test asks for the session, as a parameter or by `usefixtures`."""
 
 _HAS_SESSION: Final = (SPARK, "JVMs")
