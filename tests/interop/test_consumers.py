@@ -25,6 +25,9 @@ CLIENTS = {
     "4.9.8": (OLD_CLIENT_VERSION, "JSON"),
     "4.9.8-binary": (OLD_CLIENT_VERSION, "ROCKETMQ"),
 }
+SOME_CLIENTS = ("5.5.0-binary", "4.9.8")
+"""Both versions and both forms of headers."""
+
 CONSUMER_SEND_MSG_BACK, NO_PERMISSION = 36, 16
 SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE = 10, 310, 320
 SENDS = {SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE}
@@ -74,7 +77,10 @@ def stage(request: pytest.FixtureRequest, store: Stored, tmp_path_factory: pytes
         yield running
 
 
-@pytest.fixture(scope="module", params=CLIENTS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[] if name in SOME_CLIENTS else pytest.mark.soak) for name in CLIENTS],
+)
 def run(request: pytest.FixtureRequest, store: Stored, stage: Stage, java: Java) -> Iterator[Run]:
     client = java(*CLIENTS[request.param])
     # The official broker takes refused messages back, and delivers them again from a retry topic.

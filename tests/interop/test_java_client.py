@@ -1,7 +1,8 @@
 """Official Java clients, 5.x and 4.9, JSON and binary headers, find every produced message of every recorded store."""
 
-from collections.abc import Iterator
-from itertools import cycle
+from collections.abc import Container, Iterable, Iterator
+from itertools import cycle, product
+from typing import Any
 
 import pytest
 
@@ -20,34 +21,40 @@ CLIENTS = {
     "4.9.8": (OLD_CLIENT_VERSION, "JSON"),
     "4.9.8-binary": (OLD_CLIENT_VERSION, "ROCKETMQ"),
 }
+SOME_CLIENTS = ("5.5.0-binary", "4.9.8")
+"""Both versions and both forms; the others are for `make soak`, and so are other pairs of a store and a place."""
+
+STORES = ("g1", "g2-hosts", "g2-queues", "g2-ext")
+IN_IDS, ELSEWHERE = "on-the-address-in-the-id", "elsewhere"
+SOME_PLACES = {("g1", IN_IDS), ("g1", ELSEWHERE), ("g2-hosts", IN_IDS), ("g2-queues", ELSEWHERE), ("g2-ext", IN_IDS)}
 OBJECTS = ("admin", "producer", "consumer")
 """All three classes have the methods; they take turns."""
 
 Where = tuple[Stored, Site]
 
 
-@pytest.fixture(scope="module", params=["g1", "g2-hosts", "g2-queues", "g2-ext"])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    return stored(request.param, tmp_path_factory.mktemp(request.param))
+def cases(every: Iterable[Any], some: Container[Any]) -> list[Any]:
+    """All parameters, those that are not among `some` for `make soak`."""
+    return [pytest.param(each, marks=[] if each in some else pytest.mark.soak) for each in every]
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["on-the-address-in-the-id", "elsewhere"])
-def where(
-    request: pytest.FixtureRequest, store: Stored, java: Java, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Where]:
-    work = tmp_path_factory.mktemp("site")
-    with site(store.root, work, *store.options, in_ids=request.param, hosts=store.hosts) as running:
+@pytest.fixture(
+    scope="module", params=cases(product(STORES, (IN_IDS, ELSEWHERE)), SOME_PLACES), ids=lambda place: "-".join(place)
+)
+def where(request: pytest.FixtureRequest, java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Where]:
+    name, place = request.param
+    store, work = stored(name, tmp_path_factory.mktemp(name)), tmp_path_factory.mktemp("site")
+    with site(store.root, work, *store.options, in_ids=place == IN_IDS, hosts=store.hosts) as running:
         yield store, running
-        for version, form in CLIENTS.values():
-            java(version, form).disconnect(running.name_server)
+        java.disconnect(running.name_server)
 
 
-@pytest.fixture(params=CLIENTS)
+@pytest.fixture(params=cases(CLIENTS, SOME_CLIENTS))
 def client(request: pytest.FixtureRequest, java: Java) -> JavaClient:
     return java(*CLIENTS[request.param])
 
 
-@pytest.fixture(params=[name for name, (version, _) in CLIENTS.items() if version == OLD_CLIENT_VERSION])
+@pytest.fixture(params=cases((name for name in CLIENTS if name.startswith(OLD_CLIENT_VERSION)), SOME_CLIENTS))
 def old_client(request: pytest.FixtureRequest, java: Java) -> JavaClient:
     """One that still has ``viewMessage(id)``, which went with 5.3."""
     return java(*CLIENTS[request.param])

@@ -32,7 +32,19 @@ REFUSED = {
 FORMS = {"JSON": 0, "ROCKETMQ": 1}
 """Each header form and its number in a frame."""
 
-each_form = pytest.mark.parametrize("form", FORMS)
+
+def in_each_form(cases: list[Case]) -> pytest.MarkDecorator:
+    """All cases with JSON headers, and the first of each command with binary ones; the others are for `make soak`."""
+    first = {case.command: case for case in reversed(cases)}.values()
+    return pytest.mark.parametrize(
+        ("case", "form"),
+        [
+            pytest.param(case, form, marks=[] if form == "JSON" or case in first else pytest.mark.soak)
+            for form in FORMS
+            for case in cases
+        ],
+        ids=lambda value: value.name if isinstance(value, Case) else value,
+    )
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["on-the-address-in-the-id", "elsewhere"])
@@ -80,8 +92,7 @@ def expected_lookups(case: Case, where: Site) -> list[int]:
     return [VIEW_MESSAGE_BY_ID] * len(ids)
 
 
-@each_form
-@pytest.mark.parametrize("case", ID_CASES, ids=lambda case: case.name)
+@in_each_form(ID_CASES)
 def test_an_id_is_resolved_wherever_the_server_stands(java: Java, where: Site, case: Case, form: str) -> None:
     where.forget()
     printed = java(SERVER_VERSION, form).mqadmin(*case.arguments.split(), "-n", where.name_server)
@@ -112,8 +123,7 @@ def test_old_mqadmin_views_an_id_on_its_own_address_and_only_there(java: Java, w
         assert where.lookups() == []
 
 
-@each_form
-@pytest.mark.parametrize("case", [case for case in CASES if case not in ID_CASES], ids=lambda case: case.name)
+@in_each_form([case for case in CASES if case not in ID_CASES])
 def test_any_other_command_prints_what_it_printed_against_the_live_broker(
     java: Java, anywhere: Site, case: Case, form: str
 ) -> None:
