@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from giant_files import GIANT, KINDS, make_giant, write_store
+from giant_files import COMPACTED, GIANT, KINDS, make_giant, write_store
 from golden_store import GOLDEN, unpack
 from process import ROOT
 
@@ -30,19 +30,36 @@ def problems(store: Path, *commands: str) -> str:
     return run.stdout.removesuffix("all commands were run\n")
 
 
-@pytest.mark.untraced
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_command_does_with_little_memory_where_a_file_of_any_kind_is_a_giant(disk_path: Path, kind: str) -> None:
+SMALL = ("abort", "lock", "timerwheel", "timerlog/00000000000000000000", "config/timercheck")
+BACKUPS = tuple(kind for kind in KINDS if kind.endswith(".bak"))
+TOGETHER = (SMALL, BACKUPS, ("extension file", *COMPACTED), ("subscriptionGroup.json", "delayOffset.json"))
+"""Kinds none of which hides another from those who read it; `make soak` has each alone."""
+
+ALONE = [kind for kind in KINDS if not any(kind in kinds for kinds in TOGETHER)]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        *((kind,) for kind in ALONE),
+        *TOGETHER,
+        *(pytest.param((kind,), marks=pytest.mark.soak) for kind in KINDS if kind not in ALONE),
+    ],
+    ids=" and ".join,
+)
+def test_every_command_does_with_little_memory_where_files_of_any_kind_are_giants(
+    disk_path: Path, kinds: tuple[str, ...]
+) -> None:
     root = disk_path / "store"
     write_store(root)
-    giant = KINDS[kind](root)
-    make_giant(giant)
-    assert giant.stat().st_size == GIANT
-    assert giant.stat().st_blocks * 512 < 1 << 20
+    for kind in kinds:
+        giant = KINDS[kind](root)
+        make_giant(giant)
+        assert giant.stat().st_size == GIANT
+        assert giant.stat().st_blocks * 512 < 1 << 20
     assert problems(root) == ""
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("kind", ["queue file", "file of a queue of batches", "index file", "last segment"])
 def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk_path: Path, kind: str) -> None:
     root = disk_path / "store"
@@ -51,7 +68,6 @@ def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk
     assert problems(root, "doctor", "info", "queues", "batches", "tag", "filter", "tail", "search", "verify") == ""
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("kind", ["COMMIT_LOG", "CONSUME_QUEUE", "INDEX"])
 @pytest.mark.parametrize("place", [min, max])
 def test_a_giant_in_a_tier_takes_little_memory_too(
