@@ -47,8 +47,8 @@ settings.load_profile("default")
 
 MEASURED = ("tests/protocol/", "tests/storage/")
 """The tests that measure coverage: of the packages of their names. Tracing makes Python four times slower, so the
-others run without it, and so do those of them that have plain Python judge whole stores: they are marked `untraced`.
-`make coverage` measures the whole product by all tests but these."""
+others run without it, and so do tests by drawn examples, and those that have plain Python judge whole stores, which are
+marked `untraced`. `make coverage` measures the whole product by all tests but the last."""
 
 IS_PRODUCT_TRACED = os.environ.get("TRACED") == "product"
 
@@ -71,14 +71,23 @@ def secrets_of_this_test_alone() -> Iterator[None]:
         redaction._spellings.update(before)
 
 
+def _is_traced(item: pytest.Item) -> bool:
+    """Whether a test counts for coverage; one of drawn examples runs the same lines a hundred times."""
+    if item.get_closest_marker("untraced") is not None:
+        return False
+    if IS_PRODUCT_TRACED:
+        return True
+    is_measured = item.nodeid.startswith(MEASURED) and not item.nodeid.startswith(COMPILED)
+    return is_measured and item.get_closest_marker("hypothesis") is None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Have coverage look away from what does not measure it.
 
     pytest-cov's own marker `no_cover` uncovers another tracer where there are several processes.
     """
-    is_measured = item.nodeid.startswith(MEASURED) and not item.nodeid.startswith(COMPILED)
-    if (is_measured or IS_PRODUCT_TRACED) and item.get_closest_marker("untraced") is None:
+    if _is_traced(item):
         return (yield)
     tracer, tracer_of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
