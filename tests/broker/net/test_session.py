@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from itertools import product
 
 import pytest
 
@@ -425,44 +426,43 @@ NEXT = {
 }
 
 
-@pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("start", START, ids=lambda start: start.__name__)
 def test_every_event_in_every_state_leads_where_the_table_says(
-    start: Callable[[Callable[..., Peer]], Peer], event: str, make: Callable[..., Peer]
+    start: Callable[[Callable[..., Peer]], Peer], make: Callable[..., Peer]
 ) -> None:
-    peer = start(make)
-    assert peer.state is START[start]
-    EVENTS[event](peer)
-    peer.collect()
-    assert peer.state is NEXT[start][list(EVENTS).index(event)]
+    for (event, happen), led_to in zip(EVENTS.items(), NEXT[start], strict=True):
+        peer = start(make)
+        assert peer.state is START[start]
+        happen(peer)
+        peer.collect()
+        assert peer.state is led_to, event
 
 
-@pytest.mark.parametrize("second", EVENTS)
-@pytest.mark.parametrize("first", EVENTS)
 @pytest.mark.parametrize("start", START, ids=lambda start: start.__name__)
 def test_two_events_leave_no_contradiction(
-    start: Callable[[Callable[..., Peer]], Peer], first: str, second: str, make: Callable[..., Peer]
+    start: Callable[[Callable[..., Peer]], Peer], make: Callable[..., Peer]
 ) -> None:
-    peer = start(make)
-    for event in (first, second):
-        EVENTS[event](peer)
-        peer.collect()
-    peer.use_turns()
-    session = peer.session
-    if peer.state is OPEN:
-        assert not session.is_held
-        assert not session._reader.has_unanswered
-    if peer.state is HELD:
-        assert session.is_held
-    if peer.state is FINISHED:
-        assert session.is_answered
-    if peer.state is ENDING:
-        assert session.is_held or not session.is_answered
-    if peer.state is LOST:
-        assert not session.answers.take_output()[0]
-        assert not session.wants_turn
-    assert peer.state is not QUEUED, "its turns were used"
-    peer.answers()
+    for events in product(EVENTS, EVENTS):
+        peer = start(make)
+        for event in events:
+            EVENTS[event](peer)
+            peer.collect()
+        peer.use_turns()
+        session = peer.session
+        if peer.state is OPEN:
+            assert not session.is_held, events
+            assert not session._reader.has_unanswered, events
+        if peer.state is HELD:
+            assert session.is_held, events
+        if peer.state is FINISHED:
+            assert session.is_answered, events
+        if peer.state is ENDING:
+            assert session.is_held or not session.is_answered, events
+        if peer.state is LOST:
+            assert not session.answers.take_output()[0], events
+            assert not session.wants_turn, events
+        assert peer.state is not QUEUED, f"its turns were used: {events}"
+        peer.answers()
 
 
 def test_a_lost_session_takes_nothing_and_sends_nothing(make: Callable[..., Peer]) -> None:
