@@ -57,5 +57,5 @@ class Fillings(msgspec.Struct, frozen=True, rename="camel"):
 
     def left_of(self, log: ReadableLog) -> ReadableLog:
         """A log without the holes that were filled."""
-        filled = {(hole.physical_offset, hole.physical_offset + hole.length) for hole in self.filled}
-        return ReadableLog(log.minimum, log.end, tuple(hole for hole in log.lost if hole not in filled))
+        filled = {hole.physical_offset + hole.length for hole in self.filled}  # their starts may be earlier
+        return ReadableLog(log.minimum, log.end, tuple(hole for hole in log.lost if hole[1] not in filled))

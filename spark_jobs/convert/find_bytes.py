@@ -8,18 +8,20 @@ anybody. It fits where
 - each was stored when those beside the hole were, and
 - in each queue their offsets ascend, and lie between those of the records that the log has of it before and behind;
   where it has none on one side, they adjoin the other.
+
+Where damage begins in the topic or the properties of a record, which no checksum covers, that record counts as sound.
+One with zeros there is taken anew with the hole behind it.
 """
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from protocol.errors import PlantedFile
 from spark_jobs.build.unit_blocks import ScannedUnits, UnitList, queue_runs
 from spark_jobs.convert.log_bytes import LogBytes
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
@@ -39,6 +41,8 @@ from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT, UNIT_DTYPE
 
 PHASE: Final = "compare"
+MOST_REPLACED: Final = 16
+"""Records in front of a hole that are taken anew with it."""
 
 Name = tuple[bytes, int]
 """Topic as stored, and queue id."""
@@ -90,7 +94,8 @@ class FindTask(msgspec.Struct, frozen=True):
 class FoundBytes(AttemptRecord):
     """What was found: start, stop, number of the copy and messages of each hole; or its start, stop and reasons.
 
-    The bytes lie in the file of the attempt, from the one at the segment's base offset on.
+    A hole that was found may start earlier than it did. The messages are those that the log did not have. The bytes lie
+    in the file of the attempt, from the one at the segment's base offset on.
     """
 
     found: list[tuple[int, int, int, int]]
@@ -127,7 +132,8 @@ def _find(task: FindTask, attempt: Attempt, notify: Notify) -> FoundBytes:
         os.ftruncate(file.fileno(), max(hole.stop for hole in task.holes) - task.base_offset)
         region = MappedFile.open(attempt.partial).region
         passed = 0
-        for hole in task.holes:
+        for each in task.holes:
+            hole, replaced = _widened(task, log, each)
             sides, reasons = _sides(log, hole), list[str]()
             for number, copy in enumerate(copies):
                 try:
@@ -135,14 +141,25 @@ def _find(task: FindTask, attempt: Attempt, notify: Notify) -> FoundBytes:
                 except DoesNotFit as refusal:
                     reasons.append(f"{task.copies[number].path} {refusal}")
                 else:
-                    done["found"].append((hole.start, hole.stop, number, messages))
+                    done["found"].append((hole.start, hole.stop, number, messages - replaced))
                     break
             else:
-                done["refused"].append((hole.start, hole.stop, reasons))
-            passed += hole.stop - hole.start
+                done["refused"].append((each.start, each.stop, reasons))
+            passed += each.stop - each.start
             notify(passed, 0)
         os.fsync(file.fileno())
     return done
+
+
+def _widened(task: FindTask, log: LogBytes, hole: Hole) -> tuple[Hole, int]:
+    """A hole with the records right in front of it that have zeros in their texts, and how many these are."""
+    for count in range(MOST_REPLACED + 1):
+        record = log.record_before(hole.front) if hole.front == hole.start else b""
+        start = hole.start - len(record)
+        if not record or has_sane_texts(Region(record), 0, len(record)) or start < task.base_offset:
+            return hole, count
+        hole = Hole(start, hole.stop, start)
+    return hole, count
 
 
 def _sides(log: LogBytes, hole: Hole) -> Sides:
@@ -171,17 +188,15 @@ def _take(task: FindTask, hole: Hole, sides: Sides, copy: LogBytes, target: int,
                 )
                 raise DoesNotFit(f"has another byte at physical offset {place + differing}, beside the hole")
         taken = copy.copy(hole.start, hole.stop, target, hole.start - task.base_offset)
-    except PlantedFile:
-        raise
     except OSError as error:
         raise DoesNotFit(f"cannot be read there: {error.strerror}") from error
     if taken < hole.stop:
         raise DoesNotFit(f"has no bytes at physical offset {taken}")
-    messages, blocks = 0, list[DispatchBlock]()
+    messages, queues = 0, dict[Name, tuple[Numbers, Numbers]]()
     for block in _records(task, hole, sides, region):
         messages += block.records
-        blocks.append(block)
-    _check_numbers(task, hole, blocks)
+        _note_numbers(queues, block)
+    _check_numbers(task, hole, queues)
     return messages
 
 
@@ -242,33 +257,34 @@ class Numbers(NamedTuple):
     stop: int
 
 
-def _check_numbers(task: FindTask, hole: Hole, blocks: Sequence[DispatchBlock]) -> None:
+def _note_numbers(queues: dict[Name, tuple[Numbers, Numbers]], block: DispatchBlock) -> None:
+    """Note the first and the last numbers of each queue; raises DoesNotFit where they do not ascend."""
+    for queue, kind, first, count, position in block.runs.tolist():
+        name, size = block.queues[queue], BATCH_UNIT.size if kind == BATCH else UNIT.size
+        units = block.units[position : position + count * size].data
+        for numbers in _numbers(units, first, is_batch=kind == BATCH):
+            earliest, last = queues.get(name, (numbers, None))
+            if last is not None and numbers.first < last.stop:
+                _refuse_number(name, numbers)
+            queues[name] = earliest, numbers
+
+
+def _check_numbers(task: FindTask, hole: Hole, queues: Mapping[Name, tuple[Numbers, Numbers]]) -> None:
     """Raise DoesNotFit for queue offsets that are not those of the hole."""
-    found: dict[Name, list[Numbers]] = defaultdict(list)
-    for block in blocks:
-        for queue, kind, first, count, position in block.runs.tolist():
-            size = BATCH_UNIT.size if kind == BATCH else UNIT.size
-            units = block.units[position : position + count * size].data
-            found[block.queues[queue]] += _numbers(units, first, is_batch=kind == BATCH)
     by_bundle: dict[int, set[Name]] = defaultdict(set)
-    for name in found:
+    for name in queues:
         by_bundle[bundle_of(*name, task.bundles)].add(name)
     for bundle, names in by_bundle.items():
         before = _last_before(task.before.read(), bundle, names, hole.start)
         behind = _first_behind(task.behind.read(), bundle, names, hole.stop)
         for name in names:
-            _check_queue(name, found[name], before.get(name), behind.get(name))
+            _check_queue(name, *queues[name], before.get(name), behind.get(name))
 
 
-def _check_queue(name: Name, found: Sequence[Numbers], before: int | None, behind: int | None) -> None:
+def _check_queue(name: Name, first: Numbers, last: Numbers, before: int | None, behind: int | None) -> None:
     """Raise DoesNotFit where the offsets of one queue do not go from `before` up to `behind`; None: not known."""
-    least = before
-    for number, numbers in enumerate(found):
-        adjoins = number > 0 or before is None or behind is not None or numbers.first == before
-        if not adjoins or (least is not None and numbers.first < least):
-            _refuse_number(name, numbers)
-        least = numbers.stop
-    last = found[-1]
+    if before is not None and (first.first < before or (behind is None and first.first != before)):
+        _refuse_number(name, first)
     if behind is not None and (last.stop > behind or (before is None and last.stop != behind)):
         _refuse_number(name, last)
 

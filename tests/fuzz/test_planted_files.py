@@ -214,8 +214,11 @@ def check_new_store(ledger: Path, wanted: list[Plant]) -> None:
         assert not (beside / "new").exists() or not field.stolen(beside / "new", set())
 
 
-def check_rescue(plain: Path, wanted: list[Plant]) -> None:
-    """A damaged store, nobody's, is rescued into a directory of nobody's, with a copy of nobody's to fill its holes."""
+def check_rescue(plain: Path, wanted: list[Plant]) -> bool:
+    """A damaged store, nobody's, is rescued into a directory of nobody's, with a copy of nobody's to fill its holes.
+
+    Whether the new store is there, and has the copy's bytes.
+    """
     with reachable_directory() as root:
         field = Field(root, plain)
         beside, copy = field.theirs / "beside", field.theirs / "copy"
@@ -236,6 +239,8 @@ def check_rescue(plain: Path, wanted: list[Plant]) -> None:
         own = [plant for plant in wanted if plant.place.startswith("new")]
         check_planted(field, beside, lambda _: run_rescue(request, Silence()), own, f"new{WORK}")
         assert not (beside / "new").exists() or not field.stolen(beside / "new", set())
+        made = beside / "new" / "commitlog" / SEGMENTS[1]
+        return made.is_file() and made.read_bytes() == (plain / "commitlog" / SEGMENTS[1]).read_bytes()
 
 
 STORE_EXAMPLES = st.sampled_from(sorted(IN_PLACE))
@@ -591,6 +596,10 @@ def test_root_may_work_in_the_store_of_somebody_who_plants_nothing(field: Field,
     for path in field.store.rglob("*"):
         assert (path.stat().st_uid, path.stat().st_gid) == (OWNER, OWNER), path
     assert not (field.store / WORK).exists()
+
+
+def test_root_may_rescue_the_store_of_somebody_with_a_copy_of_somebody(plain: Path) -> None:
+    assert check_rescue(plain, [])
 
 
 def test_the_owner_of_a_store_may_work_in_it(field: Field) -> None:

@@ -137,7 +137,23 @@ def damage_start(good: StoreWriter, root: Path) -> None:
     overwrite(root, SEGMENT, bytes(500))
 
 
-DAMAGES: list[Damage] = [damage_messages, damage_missing, damage_cut, damage_boundary, damage_blank, damage_start]
+def damage_properties(good: StoreWriter, root: Path) -> None:
+    """Zeros that begin in the properties of one record, which is sound but for them, and of one that stands alone."""
+    for number in (4, 8):
+        first, second = good.written[number : number + 2]
+        overwrite(root, first.physical_offset + first.size - 9, bytes(9 + second.size))
+    lose(root, good.written[6])
+
+
+DAMAGES: list[Damage] = [
+    damage_messages,
+    damage_missing,
+    damage_cut,
+    damage_boundary,
+    damage_blank,
+    damage_start,
+    damage_properties,
+]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -156,6 +172,26 @@ def test_a_store_and_its_undamaged_copy_become_the_undamaged_store(
     assert not found.open
     assert report.details.mended.losses.messages == 0
     assert not (tmp_path / "new.rocketlens-work").exists()
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_zeros_anywhere_are_filled_wherever_they_begin_and_end(good: StoreWriter, data: st.DataObject) -> None:
+    first, last = good.written[2].physical_offset, good.written[-2].physical_offset
+    with tempfile.TemporaryDirectory() as directory:
+        store = Path(directory, "store")
+        shutil.copytree(good.root, store)
+        for _ in range(data.draw(st.integers(1, 3))):
+            start = data.draw(st.integers(first, last - 300))
+            stop = min(start + data.draw(st.integers(300, 5000)), last)
+            while start < stop:
+                end = min(stop, start - start % SEGMENT + SEGMENT)
+                overwrite(store, start, bytes(end - start))
+                start = end
+        report = rescue(store, Path(directory, "new"), good.root)
+        assert_same(good.root, Path(directory, "new"))
+        assert report.exit_code == 0
+        assert report.details.mended.losses.messages == 0
 
 
 def test_the_times_of_segments_stay(good: StoreWriter, tmp_path: Path) -> None:
