@@ -21,6 +21,7 @@ from storage.build.dispatch_scan import DispatchOptions, DispatchScan
 from storage.files.mapped_file import MappedFile
 from storage.index.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine_shape
 from storage.index.index_mark import read_mark
+from storage.index.index_probe import sampled_entries
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.records import MAGIC
 from storage.log.log_place import HEAD_BYTES
@@ -28,8 +29,6 @@ from storage.recovery.queue_ends import recovered_queues_end
 
 FOLLOWING_BYTES: Final = 8 * 1024 * 1024
 """How far behind an index file's last record the next keyed one is looked for."""
-
-SAMPLE: Final = 24
 
 GLANCE_BYTES: Final = 128 * 1024
 """Read at once of a segment behind a URL, of which mostly one record is wanted."""
@@ -325,7 +324,7 @@ def _entries_at_end(index: IndexFile) -> int:
 def _hold_against_log(index: IndexFile, log: LogReader) -> tuple[str, bool | None]:
     """Why sampled entries are not of this log ("": they are), and whether there are ones of tags (None: not seen)."""
     has_tags: bool | None = None
-    for number in np.unique(np.linspace(1, index.shape.entries, SAMPLE).astype(np.int64)).tolist():
+    for number in sampled_entries(index.shape.entries):  # as readers do: what they distrust is not kept
         entry = index.entry(number)
         if entry.physical_offset < log.minimum:
             continue

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from storage.doctor.finding import INDEX as REBUILD_INDEX
 from storage.doctor.finding import QUEUES as REBUILD_QUEUES
-from storage.doctor.finding import Finding
+from storage.doctor.finding import Finding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.layout.backup_names import replaced_at
 from storage.layout.store_layout import CONSUME_QUEUE, INDEX
@@ -24,7 +24,8 @@ MADE_BY: Final = {REBUILD_QUEUES: CONSUME_QUEUE, REBUILD_INDEX: INDEX}
 """What each command replaces in a store."""
 
 OF_THE_LOG: Final = ("liveness", "index-reach", "queue-reach")
-"""Checks that name messages which the log has: a rebuild of all of it finds them."""
+"""Checks that name messages which the log has: a rebuild of all of it finds them, but not the queues of a topic that
+nothing else knows (a note): it left them out if no directory can have such a name."""
 
 TOLERATED_SECONDS: Final = 1.0
 """Names of backups are whole seconds."""
@@ -39,7 +40,7 @@ def without_repeated_advice(store: OpenedStore, findings: Iterable[Finding]) -> 
     }
     return [
         replace(finding, remedy=_nothing_more(finding.remedy, moment))
-        if finding.check not in OF_THE_LOG
+        if (finding.check not in OF_THE_LOG or finding.severity is Severity.INFO)
         and (moment := done.get(finding.remedy)) is not None
         and not _is_newer(Path(finding.path), moment)
         else finding

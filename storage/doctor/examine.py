@@ -23,6 +23,7 @@ from storage.doctor.next_start import (
     check_refusals,
     foretell_start,
     one_advice,
+    only_rescue,
     safe_advice,
 )
 from storage.doctor.opened_store import OpenedStore
@@ -139,7 +140,7 @@ def _queue_of(finding: Finding) -> tuple[str, ...]:
 def _advised(store: OpenedStore, next_start: NextStart | None, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings with advice that is safe and not in vain, the worst first."""
     advised = one_advice(store, without_repeated_advice(store, safe_advice(store, next_start, findings)))
-    advised = way_cleared(store, advised)
+    advised = only_rescue(store, way_cleared(store, advised))
     return tuple(sorted(advised, key=lambda finding: ORDER.index(finding.severity)))
 
 

@@ -36,6 +36,9 @@ MOST_QUEUES: Final = 10_000
 MOST_NAMED: Final = 5
 """Topics that are named in a sentence."""
 
+MOVES: Final = ("mkdir -p ", "cp -p ", "rm ", "setpriv ")
+"""How lines begin that move files in a store or out of it."""
+
 DO_NOT_START: Final = "do not start a broker on this store: its recovery will cut"
 DO_NOT_RESTART: Final = "do not restart the broker on this store: its recovery will cut"
 WHO: Final = {frozenset(EVERY): "a broker", frozenset(FROM_5): "a broker from 5.0 on"}
@@ -203,7 +206,7 @@ def safe_advice(store: OpenedStore, start: NextStart | None, findings: Iterable[
     if start is None:
         return listed
     if not store.state.is_live and any(_is_of_log(each) for each in listed):
-        listed = _with_rescue(store, listed, is_losing=bool(start.losing))
+        listed = _with_rescue(store, listed)
     findings = listed
     if not start.losing:
         return [_with_care(store, start, each) if start.needs_checkpoint else each for each in findings]
@@ -225,20 +228,29 @@ def _is_of_log(finding: Finding) -> bool:
     return finding.check in ("segments", "log-end") and finding.remedy.startswith(NO_COMMAND)
 
 
-def _with_rescue(store: OpenedStore, findings: Iterable[Finding], *, is_losing: bool) -> list[Finding]:
-    """Advise a rescue for damage of the log, and nothing else for what that makes anew.
-
-    `is_losing`: a start would lose more; then the first finding says it.
-    """
-    line, parts = rescue_line(store), [store.command(name) for name in IN_PLACE if not is_losing]
+def _with_rescue(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:
+    """Advise a rescue for damage of the log."""
+    line = rescue_line(store)
 
     def advised(each: Finding) -> Finding:
-        if _is_of_log(each):
-            look = each.remedy.removeprefix(NO_COMMAND)
-            return replace(each, meaning=each.meaning + look, remedy=line)
-        return replace(each, remedy=MADE_ANEW) if each.remedy in parts else each
+        look = each.remedy.removeprefix(NO_COMMAND)
+        return replace(each, meaning=each.meaning + look, remedy=line)
 
-    return [advised(each) for each in findings]
+    return [advised(each) if _is_of_log(each) else each for each in findings]
+
+
+def only_rescue(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:
+    """Where a rescue is advised, advise nothing else for what that makes anew, leaves out or mends on the way."""
+    listed = list(findings)
+    line = rescue_line(store)
+    if store.state.is_live or line not in {each.remedy for each in listed}:
+        return listed
+    commands = [store.command(name) for name in IN_PLACE]
+
+    def is_done_by_it(remedy: str) -> bool:
+        return remedy != line and (remedy.startswith(MOVES) or any(command in remedy for command in commands))
+
+    return [replace(each, remedy=MADE_ANEW) if is_done_by_it(each.remedy) else each for each in listed]
 
 
 def _with_care(store: OpenedStore, start: NextStart, finding: Finding) -> Finding:

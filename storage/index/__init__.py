@@ -9,6 +9,7 @@ DOOR: Final = (
     "index_glance",
     "index_header",
     "index_mark",
+    "index_probe",
     "index_set",
     "state_cache",
     "tail_index",

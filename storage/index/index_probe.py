@@ -36,7 +36,7 @@ def probe_index_file(index_file: IndexFile, commit_log: CommitLog) -> ProbeResul
     shape = index_file.shape
     # What their tags have may be in the files beside; before the first record only if its keys are in any order.
     ends = (shape.maximum, shape.minimum if shape.compacted else shape.maximum)
-    for number in _sample(index_file.shape.entries):
+    for number in sampled_entries(index_file.shape.entries):
         entry = index_file.entry(number)
         segment = commit_log.segment_of(entry.physical_offset)
         if segment is None:
@@ -56,7 +56,8 @@ def probe_index_file(index_file: IndexFile, commit_log: CommitLog) -> ProbeResul
     return ProbeResult(fits=not foreign and missing * 4 <= seen, has_tags=tagged > 0 and kept == tagged)
 
 
-def _sample(entries: int) -> Iterator[int]:
+def sampled_entries(entries: int) -> Iterator[int]:
+    """The numbers of the entries of a file that are compared with the log, ascending."""
     numbers = {*range(1, min(entries, SAMPLE) + 1), *range(max(1, entries - SAMPLE + 1), entries + 1)}
     if entries > 2 * SAMPLE:
         numbers.update(int(number) for number in np.linspace(SAMPLE, entries - SAMPLE, SAMPLE))

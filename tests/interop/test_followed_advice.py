@@ -5,20 +5,23 @@ shell, makes a whole store, from which the broker delivers every message that ca
 the commands that are printed, typed one after the other, end where nothing is to be done any more.
 """
 
+import itertools
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from damaged_stores import SHAPES_OF, Unfit, damage
-from foretold_starts import LOG_KINDS, whole_messages
+from foretold_starts import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS, whole_messages
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.official_broker import OfficialProcess, official_broker
 from interop.pulling import delivered
 from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
@@ -27,7 +30,7 @@ from interop.wire import ask
 from storage.doctor.examine import examine
 from storage.doctor.finding import Finding
 from store_writer import StoreWriter, Written
-from trial_stores import SHAPES, GoodStore
+from trial_stores import SHAPES, GoodStore, old
 
 pytestmark = pytest.mark.interop
 
@@ -148,62 +151,102 @@ def test_the_line_that_is_printed_ends_with_a_broker_that_has_every_message(
     assert examine(root).findings == ()
 
 
-def restore(oracle: RecoveryOracle, good: GoodStore, root: Path, kind: str, seed: int, shell: dict[str, str]) -> str:
+def restore(
+    oracle: RecoveryOracle, good: GoodStore, root: Path, kinds: Sequence[str], seed: int, shell: dict[str, str]
+) -> str:
     """Damage a store, follow the advice, and have a broker's store read what came of it; in a word."""
+    if any(good.shape not in SHAPES_OF.get(kind, (good.shape,)) for kind in kinds):
+        return "unfit"
     try:
-        damage(good, root, kind, seed=seed)
+        noted = damage(good, root, *kinds, seed=seed).noted
     except Unfit:
         return "unfit"
-    if not (root / "commitlog").is_dir():
+    if not any(path.stat().st_size for path in (root / "commitlog").glob("[0-9]" * 20)):
         return "unfit"
     readable = whole_messages(good, root)
     # Where no file is left a rebuild makes such as brokers have by default, and says so.
     has_size = any((root / "consumequeue").glob("*/*/" + "[0-9]" * 20))
     typed = follow(root, shell)
-    left = oracle.load(
-        root, Sizes(good.segment_size, good.queue_file_size if has_size else DEFAULT_FILE, slots=good.index_slots)
-    )
-    trace = (good.shape, kind, seed, typed)
+    queue_file = good.queue_file_size if has_size else DEFAULT_FILE
+    left = oracle.load(root, Sizes(good.segment_size, queue_file, slots=good.index_slots))
+    trace = (good.shape, kinds, seed, noted, typed)
     assert left.is_loaded, trace
     compare(good, readable, oracle.consume(), trace)
     return "followed" if typed else "left"
 
 
-def try_kinds(folder: Path, kinds: Iterable[tuple[str, int]], shell: dict[str, str]) -> Counter[str]:
-    """Try kinds of damage, each by a seed."""
-    goods = {name: SHAPES[name](folder / "good" / name) for name in SHORT_SHAPES}
+def try_kinds(
+    folder: Path, version: str, trials: Iterable[tuple[Sequence[str], int]], shell: dict[str, str]
+) -> Counter[str]:
+    """Try kinds of damage, one after the other in the same store, each time by a seed."""
+    shapes = SHAPES_BY[version]
+    goods = {name: (SHAPES | {"old": old})[name](folder / "good" / name) for name in shapes}
     (folder / "oracle").mkdir()
     came = Counter[str]()
-    with recovery_oracle(folder / "oracle") as oracle:
-        for kind, seed in kinds:
-            fitting = [name for name in SHORT_SHAPES if name in SHAPES_OF.get(kind, SHORT_SHAPES)]
-            for name in fitting:
-                root = folder / f"{kind}-{seed}"
-                came[outcome := restore(oracle, goods[name], root, kind, seed, shell)] += 1
-                for path in folder.glob(f"{kind}-{seed}*"):
+    with recovery_oracle(folder / "oracle", version) as oracle:
+        for number, (kinds, seed) in enumerate(trials):
+            for good in goods.values():
+                outcome = restore(oracle, good, folder / f"trial-{number}", kinds, seed, shell)
+                for path in folder.glob(f"trial-{number}*"):
                     shutil.rmtree(path)
                 if outcome != "unfit":
                     break
+            came[outcome] += 1
     return came
 
 
-SHORT_SHAPES = ("small", "classic", "ext")
-FEW = ("segment_cut_in_the_middle", "segment_of_garbage", "last_segment_cut", "torn_tail", "absurd_size")
+def fit_together(kinds: Sequence[str], version: str) -> bool:
+    """Whether a store that a broker of a version writes has what some kinds of damage need."""
+    return any(all(shape in SHAPES_OF.get(kind, (shape,)) for kind in kinds) for shape in SHAPES_BY[version])
+
+
+def mixtures(version: str, seed: int, count: int) -> Iterator[tuple[Sequence[str], int]]:
+    """Two or three kinds of damage to one store, log, queues and index alike."""
+    rng = random.Random(f"advice {seed}")
+    drawn = (rng.sample(ALL_KINDS, rng.choice((2, 2, 3))) for _ in itertools.count())
+    fitting = (kinds for kinds in drawn if fit_together(kinds, version))
+    yield from zip(itertools.islice(fitting, count), itertools.count(seed))
+
+
+SHAPES_BY = {SERVER_VERSION: ("small", "classic", "ext"), OLD_CLIENT_VERSION: ("old",)}
+"""The shapes of stores that a broker of each version writes."""
+
+ALL_KINDS = (*LOG_KINDS, *QUEUE_KINDS, *INDEX_KINDS)
+FEW = (
+    "segment_cut_in_the_middle",
+    "last_segment_cut",
+    "batch_file_zeroed",
+    "queue_file_emptied",
+    "foreign_names_in_queues",
+    "index_lost",
+)
 
 
 @pytest.mark.untraced
+@pytest.mark.parametrize("version", SHAPES_BY)
 def test_advice_that_is_typed_as_printed_ends_with_every_readable_message(
-    tmp_path: Path, shell: dict[str, str]
+    tmp_path: Path, shell: dict[str, str], version: str
 ) -> None:
-    came = try_kinds(tmp_path, ((kind, 1) for kind in FEW), shell)
-    assert came["followed"] + came["left"] == len(FEW)
-    assert came["followed"] >= 2
+    came = try_kinds(tmp_path, version, [*(((kind,), 1) for kind in FEW), *mixtures(version, 1, 2)], shell)
+    assert came["followed"] >= 5
 
 
 @pytest.mark.soak
 @pytest.mark.untraced
-def test_advice_on_every_damage_to_the_log_ends_with_every_readable_message(
-    tmp_path: Path, shell: dict[str, str]
+@pytest.mark.parametrize("version", SHAPES_BY)
+def test_advice_on_every_kind_of_damage_ends_with_every_readable_message(
+    tmp_path: Path, shell: dict[str, str], version: str
 ) -> None:
-    came = try_kinds(tmp_path, ((kind, seed) for kind in LOG_KINDS for seed in (1, 2)), shell)
-    assert came["followed"] > 20
+    kinds = [kind for kind in ALL_KINDS if fit_together([kind], version)]
+    came = try_kinds(tmp_path, version, (((kind,), 1) for kind in kinds), shell)
+    assert came["followed"] > len(kinds) // 2
+
+
+@pytest.mark.soak
+@pytest.mark.untraced
+@pytest.mark.parametrize("version", SHAPES_BY)
+def test_advice_on_mixtures_of_damage_ends_with_every_readable_message(
+    tmp_path: Path, shell: dict[str, str], version: str
+) -> None:
+    came = try_kinds(tmp_path, version, mixtures(version, 100, 30), shell)
+    assert came["followed"] > 10

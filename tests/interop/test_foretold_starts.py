@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-import damage_of_indexes
-from damaged_stores import KINDS
-from foretold_starts import LOG_KINDS, QUEUE_KINDS, draw_store
+from foretold_starts import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS, draw_store
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.official_broker import official_broker
 from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
@@ -34,7 +32,6 @@ FORETOLD = {SERVER_VERSION: Broker.FROM_5_5, OLD_CLIENT_VERSION: Broker.UP_TO_4_
 CONFIG_KINDS = ("topics_spoiled", "subscription_groups_spoiled", "consumer_offsets_spoiled", "other_config_spoiled")
 """Damage to what the store classes do not read."""
 
-INDEX_KINDS = sorted(name for name, each in KINDS.items() if each.__module__ == damage_of_indexes.__name__)
 STORE_KINDS = [name for name in (*LOG_KINDS, *QUEUE_KINDS, *INDEX_KINDS) if name not in CONFIG_KINDS]
 FEW = (
     "batch_file_emptied",

@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import damage_of_indexes
 import damage_of_logs
 import damage_of_queues
 from damaged_stores import KINDS, SHAPES_OF, Unfit, damage
@@ -11,6 +12,7 @@ from trial_stores import GoodStore, Message
 
 LOG_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damage_of_logs.__name__)
 QUEUE_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damage_of_queues.__name__)
+INDEX_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damage_of_indexes.__name__)
 CHECKPOINT_SIZE = 4096
 
 

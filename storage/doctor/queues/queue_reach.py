@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from protocol.errors import StoreError
 from storage.amounts import counted
@@ -22,17 +23,22 @@ from storage.log.commit_log import CommitLog
 from storage.queue.queue_files import LOOKED_FOR
 from storage.ranges import Ranges, merge
 
+MOST_SOUGHT: Final = 200
+"""Messages without a unit in their place that are looked for at other places of their queues."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueueReach:
     """`end`: physical offset behind the last message that any queue has. `missing`: samples without their unit.
 
-    `missing_light`: those in whose place a light queue has no unit, as if that were their only queue.
+    `missing_light`: those in whose place a light queue has no unit, as if that were their only queue. `displaced`:
+    those to which the unit of another place leads, since their records bear a wrong one.
     """
 
     end: int
     missing: tuple[Sample, ...]
     missing_light: tuple[Sample, ...] = ()
+    displaced: tuple[Sample, ...] = ()
 
     def covered(self, samples: Sequence[Sample], log: CommitLog) -> Ranges:
         """Ranges of the log whose sampled messages have their units; DLedger's head goes with the first message."""
@@ -52,6 +58,8 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
     if not store.has_queue_files:
         return QueueReach(store.commit_log.end, ())
     missing = tuple(sample for sample in samples if sample.is_queued and not _has_unit(store, sample))
+    displaced = tuple(sample for sample in missing[:MOST_SOUGHT] if _stands_elsewhere(store, sample))
+    missing = tuple(sample for sample in missing if sample not in displaced)
     gone = {sample.physical_offset for sample in missing}
     held = [sample.end for sample in samples if sample.is_queued and sample.physical_offset not in gone]
     light = (
@@ -62,7 +70,7 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
     )
     in_files = (sample for sample in light if _is_in_files(store, sample))
     missing_light = tuple(sample for sample in in_files if not _has_unit(store, sample, is_copy=True))
-    return QueueReach(max(held, default=store.commit_log.minimum), missing, missing_light)
+    return QueueReach(max(held, default=store.commit_log.minimum), missing, missing_light, displaced)
 
 
 def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[Finding]:
@@ -85,6 +93,12 @@ def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[Finding]:
     before = [sample for sample in (*reach.missing, *reach.missing_light) if sample.physical_offset < reach.end]
     for topic, queue_id, first, count in _by_queue(before):
         _report_missing(store, findings, first, f"{topic} {queue_id}", count)
+    severity, meaning, remedy = ADVICE["queues"][Kind.QUEUE_OFFSET]
+    for topic, queue_id, first, count in _by_queue(reach.displaced):
+        messages = counted(count, "sampled message")
+        found = f"{messages} of {topic} {queue_id} in another place than they bear, first: {first.queue_offset}"
+        at = FoundAt(store.layout.consume_queue / topic / str(queue_id), physical_offset=first.physical_offset)
+        findings.add(Kind.QUEUE_OFFSET, severity, at, found, meaning, remedy)
     return findings.listed()
 
 
@@ -131,3 +145,23 @@ def _has_unit(store: OpenedStore, sample: Sample, *, is_copy: bool = False) -> b
         return True
     # A zeroed unit points at offset 0, where the first message of a log may well be.
     return entry is not None and entry.physical_offset == sample.physical_offset and entry.size == sample.size
+
+
+def _stands_elsewhere(store: OpenedStore, sample: Sample) -> bool:
+    """Whether a unit at another offset of a message's queue leads to it; units ascend by physical offset."""
+    if store.queues.absence_of(sample.topic):
+        return False
+    try:
+        queue = store.queues.queue(sample.topic, sample.queue_id)
+        low, high = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
+        while queue is not None and low < high:
+            middle = (low + high) // 2
+            entry = queue.entry_at(middle)
+            if entry is None:
+                return False
+            if entry.physical_offset == sample.physical_offset:
+                return True
+            low, high = (middle + 1, high) if entry.physical_offset < sample.physical_offset else (low, middle)
+    except StoreError:  # named where the queue's files are looked at
+        pass
+    return False

@@ -351,3 +351,16 @@ def test_messages_that_a_start_would_take_out_of_a_queue_are_said_first_of_all(t
     for outcome in examine(root).next_starts:  # the very last message is where the other queue ends: older ones have it
         passed_over = int(outcome.broker in CHECKED_BACK)
         assert [(each.end, each.lost) for each in outcome.queues] == [(number, len(queued) - number - 2 + passed_over)]
+
+
+def test_where_a_rescue_is_advised_nothing_else_is_to_be_typed(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_damaged(root, 1, crashed=False)  # no start meets it
+    (root / "consumequeue" / "T" / "1" / "notes").write_text("x")
+    (root / "config" / "topics.json").rename(root / "config" / "topics.json.bak")
+    (root / "config" / "topics.json").write_text("{")
+    (root / "checkpoint").write_bytes(b"")
+    shutil.rmtree(root / "index")
+    remedies = {each.remedy for each in examine(root).findings}
+    assert line_for(root).replace("'", "") in {each.replace("'", "") for each in remedies}
+    assert not [each for each in remedies if each.startswith(("mkdir", "cp", "rm", "rocketlens rebuild"))]

@@ -163,3 +163,17 @@ def test_a_unit_of_a_batch_that_cannot_be_right_is_named(tmp_path: Path, field: 
     assert (finding.kind, finding.severity, finding.path) == (Kind.UNIT, Severity.ERROR, str(path))
     assert (finding.place, finding.position) == (f"unit {number}", position)
     assert finding.remedy == f"rocketlens rebuild queues {tmp_path}"
+
+
+def test_a_unit_that_stands_in_for_a_lost_batch_is_none_that_is_wrong(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    writer.append("T", b"plain")
+    written = [writer.append_inner_batch("B", [(b"one", {}), (b"two", {})]) for _ in range(5)]
+    writer.close()
+    writer.overwrite(written[2].physical_offset, bytes(written[2].size))
+    (path,) = (tmp_path / "batchconsumequeue" / "B" / "0").iterdir()
+    units = np.frombuffer(bytearray(path.read_bytes()), BATCH_UNIT_DTYPE)
+    for field in ("physical_offset", "size", "tags_code", "store_timestamp"):
+        units[field][2] = units[field][3]  # as a rebuild does it: the base offset is that of the lost batch
+    path.write_bytes(units.tobytes())
+    assert findings_of(examine(tmp_path), "queues") == []

@@ -6,8 +6,11 @@ from pathlib import Path
 from doctoring import findings_of, make_store, only
 from golden_store import GOLDEN, unpack
 from storage.doctor.examine import examine
-from storage.doctor.finding import Severity
+from storage.doctor.finding import Kind, Severity
 from store_writer import StoreWriter
+
+QUEUE_OFFSET = 20
+"""Where a record has it."""
 
 
 def test_messages_behind_the_last_dispatched_one_are_lag(tmp_path: Path) -> None:
@@ -79,3 +82,14 @@ def test_light_queues_that_a_broker_keeps_in_rocksdb_alone_are_no_fault(tmp_path
     assert not findings_of(examine(root), "queue-reach")
     shutil.rmtree(root / "consumequeue" / "LedgerTopic" / "0")
     assert "of LedgerTopic 0 without a unit" in only(root, "queue-reach").found
+
+
+def test_a_record_that_bears_another_place_than_its_unit_has_is_mended_by_no_rebuild(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    written = [writer.append("T", b"x") for _ in range(30)]
+    writer.overwrite(written[11].physical_offset + QUEUE_OFFSET, (1000).to_bytes(8))
+    writer.close()
+    (finding,) = findings_of(examine(tmp_path), "queue-reach")
+    assert (finding.kind, finding.physical_offset) == (Kind.QUEUE_OFFSET, written[11].physical_offset)
+    assert finding.found == "1 sampled message of T 0 in another place than they bear, first: 1000"
+    assert finding.remedy == "no command fixes this: it is a record of the log"
