@@ -14,6 +14,7 @@
     │   └── QueueBeingSearched         a StoreError as well: a queue's begin or end is not known yet
     ├── FilterSyntaxError              source and span, drawn under the text
     ├── FilterEvaluationError          the message counts as not matching
+    ├── NoSuchTopic                    asked about all of a topic that is nowhere
     └── ConfigError
 
 `is_out_of_room` says of any of them, and of an OSError, whether a full disk is at the bottom of it.
@@ -222,6 +223,18 @@ class FilterSyntaxError(RocketLensError):
 
 class FilterEvaluationError(RocketLensError):
     """An expression cannot be evaluated for a message, which then counts as not matching."""
+
+
+class NoSuchTopic(RocketLensError):
+    """A topic that is asked about and that a store or a broker does not have; `meant` asks which one was meant."""
+
+    def __init__(self, topic: str, meant: str = "") -> None:
+        super().__init__(topic, meant)
+        self.topic = topic
+        self.meant = meant
+
+    def __str__(self) -> str:
+        return "; ".join(filter(None, (f"there is no topic {self.topic}", self.meant)))
 
 
 class ConfigError(RocketLensError):

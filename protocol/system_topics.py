@@ -8,13 +8,22 @@ The constants are those of TopicValidator, PopAckConstants, TimerMessageStore an
 compares them with the official jar. Source: store-format §2.11, other-formats §5, §6.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
 from protocol.message import Message
-from protocol.properties import DLQ_ORIGIN_TOPIC, INNER_MULTI_DISPATCH, MASKED, ORIGIN_GROUP, REAL_TOPIC, RETRY_TOPIC
+from protocol.properties import (
+    DLQ_ORIGIN_TOPIC,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    MASKED,
+    ORIGIN_GROUP,
+    REAL_TOPIC,
+    RETRY_TOPIC,
+)
 
 
 class Stage(Enum):
@@ -260,6 +269,16 @@ def splits(name: str) -> Iterator[GroupAndTopic]:
     for position, character in enumerate(name):
         if character in POP_SEPARATORS and 0 < position < len(name) - 1:
             yield name[:position], name[position + 1 :]
+
+
+def queue_offset_in(message: Message, topic: str) -> int:
+    """The queue offset of a message in the queue that it was read from, which of a light queue is another one."""
+    if not topic.startswith(LIGHT_PREFIX):
+        return message.queue_offset
+    names = message.properties.get(INNER_MULTI_DISPATCH, "").split(",")
+    offsets = dict(zip(names, message.properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(","), strict=False))
+    digits = offsets.get(topic, "")
+    return int(digits) if re.fullmatch(r"[0-9]{1,19}", digits, re.ASCII) else message.queue_offset
 
 
 def is_known_by(message: Message, topic: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
 from protocol.question import LARGEST, PAGE, KeyKind, Question
+from protocol.system_topics import queue_offset_in
 from storage.amounts import counted
 from storage.names import names_holding, similar_names
 from storage.times import parse_time, to_timestamp
@@ -34,9 +35,8 @@ def time_of(value: Time | None, default: int) -> int:
         return default
     if isinstance(value, datetime):
         return to_timestamp(value)
-    if isinstance(value, int) and value >= 0:
-        return min(value, LARGEST)
-    return parse_time(str(value))  # which refuses numbers below 0
+    is_plain = isinstance(value, int) and 0 <= value <= LARGEST  # a small number is no year here
+    return int(value) if is_plain else parse_time(str(value))
 
 
 def times_of(begin: Time | None, end: Time | None, earliest: int = 0) -> tuple[int, int]:
@@ -192,10 +192,8 @@ def filter_of(wanted: Subscription) -> "MessageFilter":
     return TagFilter(parse_tag_expression(wanted.text))
 
 
-def pulled(
-    records: Iterable[Message], offset: int, wanted: Subscription
-) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-    """The messages from a queue offset on that a consumer gets of some records, and what is odd about the records.
+def apart(records: Iterable[Message], topic: str, offset: int) -> tuple[list[Message], list[str]]:
+    """The messages from a queue offset on in some records of a queue, and what is odd about the records.
 
     A batch in one record becomes its messages.
     """
@@ -207,8 +205,23 @@ def pulled(
         except StoreError as error:
             inner = [outer]
             notes.append(f"the batch at physical offset {outer.physical_offset} cannot be taken apart: {error}")
-        messages += [each.detached() for each in inner if each.queue_offset >= offset and wanted.keeps(each)]
-    return tuple(messages), tuple(notes)
+        messages += [each for each in inner if queue_offset_in(each, topic) >= offset]
+    return messages, notes
+
+
+def pulled(
+    records: Iterable[Message], topic: str, offset: int, wanted: Subscription
+) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+    """The messages from a queue offset on that a consumer gets of some records, and what is odd about the records."""
+    messages, notes = apart(records, topic, offset)
+    return tuple(each.detached() for each in messages if wanted.keeps(each)), tuple(notes)
+
+
+def check_place(queue_id: int, offset: int) -> None:
+    """Raise ConfigError for the place of no queue: a queue id has 32 bits, a queue offset 64."""
+    for name, number, bits in (("queue_id", queue_id, 32), ("offset", offset, 64)):
+        if not -(1 << bits - 1) <= number < 1 << bits - 1:
+            raise ConfigError(f"{name} {number}: expected a number of {bits} bits")
 
 
 def criteria_of(topic: str | None, options: SearchOptions) -> "Criteria":

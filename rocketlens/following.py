@@ -59,7 +59,7 @@ class StoreFollowing:
                 result = get_message(queues, self.topic, queue_id, place, MOST_PULLED, TRANSFER_BYTES, stages)
             except BeingSearched:  # damaged units: the next look gets what was found instead
                 return
-            yield from pulled(map(decode_message, result.records), place, self.wanted)[0]
+            yield from pulled(map(decode_message, result.records), self.topic, place, self.wanted)[0]
             self.places[queue_id] = result.next_begin_offset
             if result.next_begin_offset == place:
                 return

@@ -1,6 +1,5 @@
 """Open a store: the options that it takes, and what they become."""
 
-import gc
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -70,30 +69,23 @@ def open_message_store(
     Raises `StoreError` for what is no store.
     """
     logs = arguments.commit_log_directories or ()
-    # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        from storage.store.message_store import MessageStore, StoreOptions
-        from storage.store.state_place import known_state_directory
+    from storage.store.message_store import MessageStore, StoreOptions
+    from storage.store.state_place import known_state_directory
 
-        state_directory = arguments.state_directory or known_state_directory(path)
-        options = StoreOptions(
-            commit_log_directories=logs,
-            index_slots=arguments.index_slots,
-            index_entries=arguments.index_entries,
-            state_directory=state_directory,
-            scan_budget=scan_budget,
-            check_budget=check_budget,
-            keeps_state=keeps_state,
-            new_state_directory=partial(_new_state_directory, path, logs),
-            tier=arguments.tier,
-            entries_directory=entries_directory or (lambda _: state_directory and state_directory / ENTRIES),
-        )
-        return MessageStore.open(path, options)
-    finally:
-        if collects:
-            gc.enable()
+    state_directory = arguments.state_directory or known_state_directory(path)
+    options = StoreOptions(
+        commit_log_directories=logs,
+        index_slots=arguments.index_slots,
+        index_entries=arguments.index_entries,
+        state_directory=state_directory,
+        scan_budget=scan_budget,
+        check_budget=check_budget,
+        keeps_state=keeps_state,
+        new_state_directory=partial(_new_state_directory, path, logs),
+        tier=arguments.tier,
+        entries_directory=entries_directory or (lambda _: state_directory and state_directory / ENTRIES),
+    )
+    return MessageStore.open(path, options)
 
 
 def _new_state_directory(

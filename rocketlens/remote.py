@@ -12,7 +12,7 @@ import msgspec
 from broker.cluster.client import TOOLS_GROUP, Client, ClientError, Credentials, QueueQuestion, ResponseError
 from broker.endpoint import Endpoint
 from protocol.codes import ResponseCode
-from protocol.errors import ConfigError, StoreError
+from protocol.errors import ConfigError, NoSuchTopic, RocketLensError, StoreError
 from protocol.message import HostAddress, Message, decode_message, decode_messages
 from protocol.offset_keys import split_offset_key
 from protocol.question import (
@@ -26,6 +26,7 @@ from protocol.question import (
     other_host,
     places_of,
 )
+from protocol.system_topics import LIGHT_PREFIX
 from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic, found_messages
 from rocketlens.arguments import (
     MOST_FOUND,
@@ -34,6 +35,7 @@ from rocketlens.arguments import (
     SearchOptions,
     Time,
     check_maximum,
+    check_place,
     criteria_of,
     id_of,
     key_question,
@@ -116,7 +118,7 @@ class AsyncRemoteStore:
 
     def __init__(self, client: Client, server: Endpoint | None, group: str) -> None:
         """Use `rocketlens.connect_async`."""
-        self._client, self._server, self._group = client, server, group
+        self._open_client, self._server, self._group = client, server, group
         self._is_closed = False
 
     async def view(self, id: int | str, *, topic: str | None = None) -> Messages:
@@ -148,10 +150,8 @@ class AsyncRemoteStore:
         question = key_question(topic, options)
         try:
             brokers = await self._brokers_of(topic)
-        except ResponseError as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise
-            return Messages(reason=await self._with_similar(str(error), topic))
+        except NoSuchTopic as error:
+            return Messages(reason=f"{nothing_with(question)}; {error}")
         if len(brokers) > 1 and question.before_physical_offset < LARGEST:
             raise ConfigError(
                 f"a cursor belongs to one broker, and topic {topic} has {len(brokers)}, ask one: {_named(brokers)}"
@@ -165,12 +165,16 @@ class AsyncRemoteStore:
 
     async def _with_similar(self, reason: str, topic: str) -> str:
         """Add to a reason which topic may be meant, if the server has none of this name."""
+        proposed = await self._similar(topic)
+        return f"{reason}; {did_you_mean(proposed)}" if proposed else reason
+
+    async def _similar(self, topic: str) -> list[str]:
+        """The topics that may be meant instead of one that the server does not have."""
         try:
             names = await self._client.topics(self._named_server())
         except ClientError:  # an account may see messages and not the list of topics
-            return reason
-        proposed = [] if topic in names else similar_names(topic, names)
-        return f"{reason}; {did_you_mean(proposed)}" if proposed else reason
+            return []
+        return [] if topic in names else similar_names(topic, names)
 
     async def find(
         self,
@@ -213,9 +217,7 @@ class AsyncRemoteStore:
         """The brokers of a topic; none where it has no route."""
         try:
             return await self._brokers_of(topic)
-        except ResponseError as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise
+        except NoSuchTopic:
             return {}
 
     async def pull(
@@ -229,17 +231,20 @@ class AsyncRemoteStore:
         sql: str | None = None,
     ) -> PulledMessages:
         """As :meth:`RemoteStore.pull`."""
+        check_place(queue_id, offset)
         wanted = subscription(tag, sql)
         maximum = min(check_maximum(maximum), MOST_PULLED)
         question = QueueQuestion(topic, queue_id, offset, maximum, self._group, wanted.text, wanted.kind)
         try:
             server = await self._broker_of(topic)
             answer = await self._client.pull(server, question)
+        except NoSuchTopic as error:
+            return PulledMessages(reason=str(error))
         except ResponseError as error:
             if error.code not in ABSENT:
                 raise
             return PulledMessages(reason=str(error))
-        messages, notes = pulled(_decoded(server, answer.records), offset, wanted)
+        messages, notes = pulled(_decoded(server, answer.records), topic, offset, wanted)
         reason = "" if messages else f"{server} has nothing for queue {queue_id} of topic {topic}: {answer.remark}"
         return PulledMessages(messages, None, notes, reason, answer.next_offset, answer.min_offset, answer.max_offset)
 
@@ -278,7 +283,9 @@ class AsyncRemoteStore:
         async def steps() -> "AsyncIterator[Step]":
             server = await self._broker_of(topic)
             queues = (await self._client.topic_queues(server)).get(topic)
-            count = 0 if queues is None else min(max(queues.read_queue_nums, 0), MOST_QUEUES)
+            if queues is None and not topic.startswith(LIGHT_PREFIX):  # light queues are in no table of topics
+                raise NoSuchTopic(topic, did_you_mean(await self._similar(topic)))
+            count = 1 if queues is None else min(max(queues.read_queue_nums, 0), MOST_QUEUES)
             run = RemoteSearch(self._client, server, topic, range(count), matcher, start, limit, self._group)
             async for step in run.steps():
                 yield step
@@ -302,6 +309,8 @@ class AsyncRemoteStore:
 
         try:
             offsets = await self._client.topic_offsets(await self._broker_of(topic), topic)
+        except NoSuchTopic:
+            return []
         except ResponseError as error:
             if error.code not in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_ERROR):
                 raise
@@ -348,7 +357,7 @@ class AsyncRemoteStore:
     async def close(self) -> None:
         """Close the connections."""
         self._is_closed = True
-        await self._client.__aexit__(None, None, None)
+        await self._open_client.__aexit__(None, None, None)
 
     async def __aenter__(self) -> Self:
         return self
@@ -361,6 +370,13 @@ class AsyncRemoteStore:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._server or 'of no server'}>"
 
+    @property
+    def _client(self) -> Client:
+        """The connections. Raises the error of ours that they are closed."""
+        if self._is_closed:
+            raise RocketLensError(f"{self!r} is closed")
+        return self._open_client
+
     # ------------------------------------------------------------------ which server
 
     def _named_server(self) -> Endpoint:
@@ -371,7 +387,12 @@ class AsyncRemoteStore:
     async def _brokers_of(self, topic: str) -> dict[str, Endpoint]:
         """The brokers of a topic by name: those that a name server names, or the one that we are connected to."""
         server = self._named_server()
-        brokers = await self._client.brokers_of(server, topic)
+        try:
+            brokers = await self._client.brokers_of(server, topic)
+        except ResponseError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            raise NoSuchTopic(topic, did_you_mean(await self._similar(topic))) from None
         return {"": server} if brokers is None else brokers
 
     async def _broker_of(self, topic: str) -> Endpoint:

@@ -46,7 +46,9 @@ class RemoteFollowing:
                 found: list[Message] = []
                 for task in done:
                     queue_id, answer = waiting.pop(task), task.result()
-                    found += pulled(decode_messages(answer.records), self.places.get(queue_id, 0), self.wanted)[0]
+                    found += pulled(
+                        decode_messages(answer.records), self.topic, self.places.get(queue_id, 0), self.wanted
+                    )[0]
                     self.places[queue_id] = answer.next_offset
                     self._ask(queue_id, waiting)
                 if found:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -218,7 +219,7 @@ class RemoteStore:
         with self._starting:
             loop, self._loop, self._is_closed = self._loop, None, True
         if loop is not None:
-            asyncio.run_coroutine_threadsafe(self._remote.close(), loop).result()
+            asyncio.run_coroutine_threadsafe(_shut(self._remote), loop).result()
             loop.call_soon_threadsafe(loop.stop)
 
     def __enter__(self) -> Self:
@@ -244,9 +245,20 @@ class RemoteStore:
             future = asyncio.run_coroutine_threadsafe(asking, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            raise RocketLensError(f"{self!r} is closed") from None
         except BaseException:  # Ctrl-C too
             future.cancel()
             raise
+
+
+async def _shut(remote: AsyncRemoteStore) -> None:
+    """Close the connections, and end what still waits for one."""
+    await remote.close()
+    waiting = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

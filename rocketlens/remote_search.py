@@ -10,6 +10,7 @@ from broker.cluster.client import Client, ClientError, PullAnswer, QueueQuestion
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message, decode_messages
+from protocol.system_topics import queue_offset_in
 from storage.search.matcher import Matcher, Unreadable
 from storage.search.progress import ProgressReport
 from storage.search.step import Step
@@ -76,7 +77,7 @@ class RemoteSearch:
             offset = answer.next_offset
             if self.limit is not None and self._found + len(messages) > self.limit:
                 messages = messages[: self.limit - self._found]
-                offset = messages[-1].queue_offset + 1
+                offset = queue_offset_in(messages[-1], self.topic) + 1
             self._found += len(messages)
             yield messages, offset
 
@@ -100,7 +101,7 @@ class RemoteSearch:
 
     def _decide(self, message: Message, offset: int) -> list[Message]:
         try:
-            return [each for each in self.matcher.matches_of(message) if each.queue_offset >= offset]
+            return [each for each in self.matcher.matches_of(message) if queue_offset_in(each, self.topic) >= offset]
         except Unreadable:
             self._undecided += 1
             if len(self._named) < MOST_NAMED:

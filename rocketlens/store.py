@@ -23,6 +23,7 @@ from rocketlens.arguments import (
     Subscription,
     Time,
     check_maximum,
+    check_place,
     criteria_of,
     filter_of,
     id_of,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from storage.life.pending import Pending
     from storage.query.get_message import GetMessageResult
     from storage.search.criteria import Criteria
+    from storage.search.step import Step
     from storage.store.extents import QueueExtent
     from storage.store.message_store import MessageStore, QueryAnswer
 
@@ -95,7 +97,7 @@ class Store:
         self._layout = recognise_with_tier(path, arguments.commit_log_directories or (), arguments.tier)
         self._store: MessageStore | None = None
         self._is_closed = False
-        self._opening = threading.Lock()
+        self._opening, self._changing = threading.Lock(), threading.Lock()
 
     @property
     def path(self) -> Path:
@@ -213,11 +215,12 @@ class Store:
         """
         from storage.query.get_message import TRANSFER_BYTES, get_message
 
+        check_place(queue_id, offset)
         wanted = self._subscription(tag, sql)
         queues = self._opened(with_keys=False).snapshot.queues
         maximum = min(check_maximum(maximum), MOST_PULLED)
         result = get_message(queues, topic, queue_id, offset, maximum, TRANSFER_BYTES, filter_of(wanted))
-        messages, notes = pulled(map(decode_message, result.records), offset, wanted)
+        messages, notes = pulled(map(decode_message, result.records), topic, offset, wanted)
         if result.lost is not None:
             notes = (*notes, str(result.lost))
         reason = "" if messages else _why_nothing_pulled(result, topic, queue_id, offset)
@@ -263,7 +266,7 @@ class Store:
         whole log and trusts neither index, queues nor clocks. `should_stop` is asked often, from several threads.
 
         The search is made while its messages are asked for. Raises :class:`ConfigError` and
-        :class:`FilterSyntaxError` at once.
+        :class:`FilterSyntaxError` at once, and :class:`NoSuchTopic` where nothing is found and the topic is nowhere.
         """
         from rocketlens.searching import Search
         from storage.search.engine import search
@@ -271,18 +274,16 @@ class Store:
         criteria = replace(criteria_of(topic, options), masked=self._mask.rules)
         limit, cursor = options.get("limit"), options.get("cursor")
         store, hiding = self._opened(with_keys=needs_keys(criteria, exhaustive=exhaustive)), self._hiding()
-        return Search(
-            search(
-                store,
-                criteria,
-                limit=limit,
-                cursor=cursor,
-                exhaustive=exhaustive,
-                should_stop=should_stop,
-                mask=hiding.mask,
-            ),
-            hiding,
+        steps = search(
+            store,
+            criteria,
+            limit=limit,
+            cursor=cursor,
+            exhaustive=exhaustive,
+            should_stop=should_stop,
+            mask=hiding.mask,
         )
+        return Search(_of_a_topic(store, topic, steps), hiding)
 
     def life(self, unique_key: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
         """Everything that happened to one message, in order of time.
@@ -361,13 +362,13 @@ class Store:
         >>> [topic.name for topic in store.topics() if topic.name.startswith("Topic")]
         ['TopicBatch', 'TopicDelay', 'TopicEmpty', 'TopicTest', 'TopicTx']
         """
-        from storage.store.topic_catalog import find_topic, topic_names
+        from storage.store.topic_catalog import stored_topic, topic_names
 
         store = self._opened(with_keys=False)
         found = []
         for name in topic_names(store):
             try:
-                config = find_topic(store, name)
+                config = stored_topic(store, name)
             except StoreError:  # its queues cannot be listed
                 config = None
             queues = (None, None) if config is None else (config.read_queue_nums, config.write_queue_nums)
@@ -382,17 +383,11 @@ class Store:
         >>> [(queue.queue_id, queue.min_offset, queue.max_offset) for queue in store.queues("TopicBatch")]
         [(0, 0, 0), (1, 0, 10), (2, 0, 0), (3, 0, 0)]
         """
-        from storage.store.extents import QueueExtent, queue_extent
-        from storage.store.topic_catalog import find_topic
+        from storage.store.extents import queue_extent
+        from storage.store.topic_catalog import queues_of_topic
 
         store = self._opened(with_keys=False)
-        config = find_topic(store, topic)
-        count = 0 if config is None else max(config.read_queue_nums, config.write_queue_nums)
-        stored = set(store.queues.queue_ids(topic))
-        return [
-            queue_extent(store, topic, queue_id) if queue_id in stored else QueueExtent(queue_id)
-            for queue_id in sorted(stored.union(range(count)))
-        ]
+        return [queue_extent(store, topic, queue_id) for queue_id in queues_of_topic(store, topic)]
 
     def info(self) -> Info:
         """Which store this is, how far its log reaches, and what is missing or damaged."""
@@ -454,7 +449,7 @@ class Store:
 
     def close(self) -> None:
         """Let go of the store's files; messages that were found stay as they are."""
-        with self._opening:
+        with self._changing:
             self._is_closed, self._store = True, None
 
     def __enter__(self) -> Self:
@@ -505,14 +500,29 @@ class Store:
         """The store's files; `with_keys`: with every index file checked, and what the index lacks scanned."""
         with self._opening:
             self._check_open()
-            if self._store is None:
-                budget = None if with_keys else 0
-                self._store = open_message_store(self.path, self._arguments, scan_budget=budget, check_budget=budget)
-                return self._store
             store = self._store
+            if store is None:
+                budget = None if with_keys else 0
+                store = open_message_store(self.path, self._arguments, scan_budget=budget, check_budget=budget)
+                with self._changing:
+                    self._check_open()  # it may have been closed meanwhile, which does not wait
+                    self._store = store
+                return store
         if with_keys:
             store.finish_scan()
         return store
+
+
+def _of_a_topic(store: "MessageStore", topic: str | None, steps: "Iterable[Step]") -> "Iterator[Step]":
+    """The steps of a search; raises NoSuchTopic at its end if nothing was found and the topic is nowhere."""
+    from storage.store.topic_catalog import refuse_absent
+
+    found = 0
+    for step in steps:
+        found = step.progress.found
+        yield step
+    if topic and not found:
+        refuse_absent(store, topic)
 
 
 def _count(names: Callable[[], Sized]) -> int | None:

@@ -11,7 +11,7 @@ from typing import IO, NoReturn, ParamSpec, TypeVar
 
 import click
 
-from protocol.errors import ConfigError, RocketLensError, is_out_of_room
+from protocol.errors import ConfigError, NoSuchTopic, RocketLensError, is_out_of_room
 from protocol.printable import one_line
 
 FOUND = 0
@@ -70,6 +70,8 @@ def plain_errors(command: Callable[Parameters, Result]) -> Callable[Parameters, 
             return command(*args, **kwargs)
         except ConfigError as error:
             fail(str(error), USAGE)
+        except NoSuchTopic as error:
+            fail(str(error), NOT_FOUND)
         except RocketLensError as error:
             fail(str(error) + hint_of_rights(error), USAGE if is_out_of_room(error) else STORE_ERROR)
         finally:

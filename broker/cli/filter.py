@@ -17,6 +17,7 @@ from protocol.errors import FilterSyntaxError
 from protocol.mask import Mask
 from protocol.message import Message, decode_message
 from protocol.printable import printable
+from rocketlens.arguments import apart
 from rocketlens.opening import StoreArguments
 from spark_jobs.commands.time_options import timezone_option
 from storage.amounts import counted
@@ -174,7 +175,7 @@ def _messages(store: "MessageStore", topic: str, stages: "MessageFilter | None")
                 BYTES_AT_ONCE,
                 stages,
             )
-            yield from map(decode_message, result.records)
+            yield from apart(map(decode_message, result.records), topic, offset)[0]
             offset = max(result.next_begin_offset, offset + 1)
 
 

@@ -12,6 +12,7 @@ from broker.cli.opening import Source, source_options
 from broker.cli.output import format_options, print_table, write_maps
 from storage.amounts import counted
 from storage.names import did_you_mean, similar_names
+from storage.store.extents import lag_of
 
 GROUP_HEADINGS: Final = ("GROUP", "TOPIC", "QUEUES", "BEHIND")
 QUEUE_HEADINGS: Final = ("GROUP", "TOPIC", "QUEUE", "NEXT OFFSET", "END OFFSET", "BEHIND")
@@ -31,7 +32,7 @@ class QueueProgress(NamedTuple):
     @property
     def lag(self) -> int | None:
         """How many messages it has not consumed, None if that is not known: also where it is ahead of the queue."""
-        return None if self.end_offset is None or self.is_ahead else self.end_offset - self.next_offset
+        return lag_of(self.next_offset, self.end_offset)
 
     @property
     def is_ahead(self) -> bool:

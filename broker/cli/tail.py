@@ -15,6 +15,7 @@ from broker.cli.output import Writer, format_options, growing_writer
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message
 from protocol.printable import printable
+from protocol.system_topics import queue_offset_in
 from rocketlens.arguments import MOST_PULLED
 from spark_jobs.commands.time_options import timezone_option
 from storage.amounts import count_text
@@ -130,7 +131,7 @@ def _newest_of_queue(
         place = start
         while place < end:
             got = opened.pull(wanted.topic, queue_id, place, tag=wanted.tag, sql=wanted.sql)
-            piece += [message for message in got if message.queue_offset < end]
+            piece += [message for message in got if queue_offset_in(message, wanted.topic) < end]
             if got.next_offset <= place:
                 break
             place = got.next_offset

@@ -241,6 +241,7 @@ class Client:
         self._frame_limit = frame_limit
         self._tls = tls
         self._credentials = credentials
+        self._is_closed = False
         self._channels: dict[Endpoint, _Channel] = {}
         self._connecting: dict[Endpoint, asyncio.Lock] = {}
 
@@ -250,6 +251,7 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_closed = True
         for channel in self._channels.values():
             channel.close()
         for channel in self._channels.values():
@@ -393,10 +395,15 @@ class Client:
 
     async def _channel(self, endpoint: Endpoint) -> _Channel:
         """The open connection to a server, made if there is none; one attempt at a time."""
+        if self._is_closed:
+            raise ClientError(f"the connections are closed, {endpoint} is not asked")
         async with self._connecting.setdefault(endpoint, asyncio.Lock()):
             channel = self._channels.get(endpoint)
             if channel is None or not channel.is_open:
-                channel = self._channels[endpoint] = await self._connect(endpoint)
+                channel = await self._connect(endpoint)
+                self._channels[endpoint] = channel
+                if self._is_closed:  # meanwhile
+                    channel.close()
             return channel
 
     async def _connect(self, endpoint: Endpoint) -> _Channel:

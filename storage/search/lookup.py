@@ -13,10 +13,10 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from protocol.errors import BadMessageId
 from protocol.java_hash import java_hash
 from protocol.message import Message, decode_message
-from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
+from protocol.message_id import MessageId
+from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, KeyKind, message_id_of, physical_offset_of
 from storage.amounts import counted
 from storage.index.tail_index import Hashes, Offsets
 from storage.search.ascending import ascending
@@ -78,7 +78,7 @@ class LookupKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One message that was asked for; ``by`` says as what: key, uniqueKey, offsetMessageId or physicalOffset."""
+    """One message that was asked for; ``by`` says as what, in the words of :mod:`protocol.question`."""
 
     query: str
     by: str
@@ -216,19 +216,13 @@ class _Lookup:
 
     def _place_of(self, query: str, message_id: MessageId | None) -> tuple[int, str] | None:
         if self._kind is LookupKind.PHYSICAL_OFFSET:
-            is_offset = query.isascii() and query.isdigit() and len(query) <= 18
-            return (int(query), "physicalOffset") if is_offset else None
-        return None if message_id is None else (message_id.physical_offset, "offsetMessageId")
+            physical_offset = physical_offset_of(query)
+            return None if physical_offset is None else (physical_offset, PHYSICAL_OFFSET)
+        return None if message_id is None else (message_id.physical_offset, OFFSET_ID)
 
     def _id_of(self, query: str) -> MessageId | None:
         """A text as an offset message id, None where it is none or none is wanted."""
-        is_wanted = self._kind in (LookupKind.AUTO, LookupKind.OFFSET_ID)
-        if not is_wanted or not is_offset_message_id_candidate(query):
-            return None
-        try:
-            return decode_message_id(query)
-        except BadMessageId:
-            return None
+        return message_id_of(query) if self._kind in (LookupKind.AUTO, LookupKind.OFFSET_ID) else None
 
     def steps(self) -> Iterator[LookupStep]:
         """Go over the index, then over the records."""
@@ -278,10 +272,10 @@ class _Lookup:
         keys = dict.fromkeys(message.keys)
         for key in keys:
             if key in self._keys:
-                yield Match(key, "key", message)
+                yield Match(key, KeyKind.KEY.words, message)
         unique_key = message.unique_key
         if unique_key is not None and unique_key in self._keys and unique_key not in keys:
-            yield Match(unique_key, "uniqueKey", message)
+            yield Match(unique_key, KeyKind.UNIQUE.words, message)
 
     def _step(self, matches: Sequence[Match], total: int, notes: tuple[str, ...] = ()) -> LookupStep:
         self._found += len(matches)

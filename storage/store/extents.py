@@ -31,6 +31,14 @@ class QueueExtent:
         return self.max_offset - self.min_offset
 
 
+def lag_of(next_offset: int, end: int | None) -> int | None:
+    """How many messages of a queue a group has not consumed that reads at an offset next; `end` is behind the last.
+
+    None where that is not known: also where the group is ahead of the queue, files of which may be lost.
+    """
+    return None if end is None or next_offset > end else end - next_offset
+
+
 @dataclass(frozen=True, slots=True)
 class LogExtent:
     """Physical offsets of a log, and when its first and last messages were stored (ms), as far as that is known."""
@@ -58,10 +66,13 @@ def log_extent(snapshot: "Snapshot") -> LogExtent:
 
 
 def queue_extent(store: "MessageStore", topic: str, queue_id: int) -> QueueExtent:
-    """How far a queue reaches. Waits for the disk."""
+    """How far a queue reaches; one in which no message was ever stored begins and ends at 0. Waits for the disk."""
     try:
         queue = store.queues.queue(topic, queue_id)
-        return QueueExtent(queue_id, problem="its directory is gone") if queue is None else _read(queue)
+        if queue is not None:
+            return _read(queue)
+        is_gone = queue_id in store.queues.queue_ids(topic)
+        return QueueExtent(queue_id, problem="its directory is gone" if is_gone else "")
     except (StoreError, BeingSearched) as error:
         return QueueExtent(queue_id, problem=str(error))
 

@@ -6,7 +6,7 @@ counts (store-format §5 traps, §9): all of them can be read, so all of them ar
 
 from msgspec.structs import replace
 
-from protocol.errors import StoreError
+from protocol.errors import NoSuchTopic, StoreError
 from protocol.system_topics import (
     PROXY_TOPIC,
     REPLY_TOPIC_SUFFIX,
@@ -50,6 +50,17 @@ def similar_topics(store: MessageStore, topic: str) -> list[str]:
     return [] if topic in names else similar_names(topic, names)
 
 
+def refuse_absent(store: MessageStore, topic: str) -> None:
+    """Raise NoSuchTopic for a topic that the store is known not to have. Waits."""
+    try:
+        names = topic_names(store)
+        is_there = topic in names or store.queues.has_topic(topic)
+    except StoreError:  # what there is is not known
+        return
+    if not is_there:
+        raise NoSuchTopic(topic, did_you_mean(similar_names(topic, names)))
+
+
 def absence_of_topic(store: MessageStore, topic: str) -> tuple[str, ...]:
     """A sentence, in a tuple, if the store has no queue of a topic, with the topics that may be meant. Waits."""
     absence = store.queues.absence_of(topic)
@@ -58,20 +69,29 @@ def absence_of_topic(store: MessageStore, topic: str) -> tuple[str, ...]:
 
 
 def find_topic(store: MessageStore, topic: str) -> TopicConfig | None:
+    """As :func:`stored_topic`, with the topics that clients need before anything is stored under them.
+
+    The retry topic of any consumer group is one, with one queue: clients ask for its route before the first message
+    that failed, and some do nothing without it. So is the topic of proxies.
+    """
+    if topic == PROXY_TOPIC or (topic.startswith(RETRY_PREFIX) and topic != RETRY_PREFIX):
+        queue_ids = store.queues.queue_ids(topic)
+        if topic not in store.config.topics:
+            return _of_queues(topic, queue_ids[-1] + 1 if queue_ids else 1)
+    return stored_topic(store, topic)
+
+
+def stored_topic(store: MessageStore, topic: str) -> TopicConfig | None:
     """How a topic is configured, with as many queues at least as it has on the disk; None for one that is nowhere.
 
-    The retry topic of any consumer group is there, with one queue: clients ask for its route before the first message
-    that failed, and some do nothing without it. So is the topic of proxies. Raises StoreError where it is not known
-    what there is. May wait unless the store's queues are `listed`, as that of all topics' names.
+    Raises StoreError where it is not known what there is. May wait unless the store's queues are `listed`, as that of
+    all topics' names.
     """
     config = store.config.topics.get(topic)
     queue_ids = store.queues.queue_ids(topic)
     on_disk = queue_ids[-1] + 1 if queue_ids else 0
     if config is None:
-        is_asked_for = topic == PROXY_TOPIC or (topic.startswith(RETRY_PREFIX) and topic != RETRY_PREFIX)
-        is_there = is_asked_for or store.queues.has_topic(topic)
-        if not is_there:
-            store.config.refuse_unknown(TOPICS, topic)
+        is_there = store.queues.has_topic(topic) or topic in topic_names(store)
         return _of_queues(topic, max(on_disk, 1)) if is_there else None
     if config.read_queue_nums >= on_disk and max(config.read_queue_nums, config.write_queue_nums) <= QUEUES_LIMIT:
         return config
@@ -80,6 +100,16 @@ def find_topic(store: MessageStore, topic: str) -> TopicConfig | None:
         read_queue_nums=min(max(config.read_queue_nums, on_disk), QUEUES_LIMIT),
         write_queue_nums=min(config.write_queue_nums, QUEUES_LIMIT),
     )
+
+
+def queues_of_topic(store: MessageStore, topic: str) -> list[int]:
+    """The ids of a topic's queues, those in which no message was ever stored among them, ascending. Raises, and waits.
+
+    As :func:`stored_topic`; none for a topic that is nowhere.
+    """
+    config = stored_topic(store, topic)
+    count = 0 if config is None else max(config.read_queue_nums, config.write_queue_nums)
+    return sorted({*store.queues.queue_ids(topic), *range(count)})
 
 
 def _of_queues(topic: str, queues: int) -> TopicConfig:

@@ -18,6 +18,7 @@ from protocol.errors import (
     FilterEvaluationError,
     FilterSyntaxError,
     FrameTooLarge,
+    NoSuchTopic,
     NotAStore,
     PlantedFile,
     ProtocolError,
@@ -30,6 +31,8 @@ from protocol.errors import (
 SEGMENT = Path("/data/store/commitlog/00000000000000000000")
 
 SENTENCES = [
+    (NoSuchTopic("ordrs"), "there is no topic ordrs"),
+    (NoSuchTopic("ordrs", "did you mean orders?"), "there is no topic ordrs; did you mean orders?"),
     (FrameTooLarge(2**24 + 1, 2**24), "a frame of 16777217 bytes, more than the limit of 16777216"),
     (BadHeader("beginTimestamp"), "beginTimestamp is missing"),
     (BadHeader("maxNum", "abc", "is no 32-bit integer"), "maxNum: 'abc' is no 32-bit integer"),
@@ -93,6 +96,7 @@ def test_the_tree_is_the_one_in_the_docstring() -> None:
             BeingSearched,
             FilterSyntaxError,
             FilterEvaluationError,
+            NoSuchTopic,
             ConfigError,
         ),
         ProtocolError: (BadFrame, BadCommand, BadHeader, BadMessageId),

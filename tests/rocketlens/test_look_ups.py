@@ -1,10 +1,13 @@
 """What the public face answers, from a store and over the wire, beside what recorded producers and consumers got."""
 
 import functools
+import gc
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,6 +15,7 @@ import rocketlens
 from broker_harness import service_of, serving_in_a_thread
 from golden_store import G1, GOLDEN, unpack
 from oracles import read_log
+from rocketlens.opening import open_message_store
 from space_oracle import count
 from storage.store.message_store import MessageStore
 
@@ -216,6 +220,34 @@ def test_what_is_closed_says_so(g1_store: Path) -> None:
             closed.view(0)
         with pytest.raises(rocketlens.Error, match="is closed"):
             closed.topics()
+
+
+def test_closing_does_not_wait_for_another_threads_opening(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opens, goes_on = threading.Event(), threading.Event()
+
+    def open_slowly(*arguments: Any, **options: Any) -> MessageStore:
+        opens.set()
+        assert goes_on.wait(60)
+        return open_message_store(*arguments, **options)
+
+    monkeypatch.setattr("rocketlens.store.open_message_store", open_slowly)
+    store = rocketlens.open(g1_store)
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(store.topics)
+        assert opens.wait(60)
+        store.close()
+        goes_on.set()
+        with pytest.raises(rocketlens.Error, match="is closed"):
+            asked.result(60)
+    with pytest.raises(rocketlens.Error, match="is closed"):
+        store.topics()
+
+
+def test_opening_leaves_the_hosts_garbage_collector_alone(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("disable", "freeze", "set_threshold"):
+        monkeypatch.setattr(gc, name, lambda *_arguments: pytest.fail("the collector is the host's"))
+    with rocketlens.open(g1_store) as store:
+        assert len(store.query("TopicTest", key="hotkey")) == 40
 
 
 def test_what_is_no_store_is_an_error_at_once(tmp_path: Path) -> None:

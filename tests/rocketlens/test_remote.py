@@ -362,6 +362,44 @@ def test_closing_ends_what_waits() -> None:
     assert isinstance(caught[0], rocketlens.ClientError)
 
 
+def test_closing_ends_what_connects() -> None:
+    """A peer that accepts and says nothing holds a handshake up."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        remote = rocketlens.connect(f"127.0.0.1:{port}", tls=True, connect_timeout_seconds=600)
+        caught: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                remote.topics()
+            except BaseException as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        peer, _ = silent.accept()
+        with peer:
+            remote.close()
+            thread.join(60)
+    assert [str(error) for error in caught] == [f"{remote!r} is closed"]
+    assert isinstance(caught[0], rocketlens.Error)
+
+
+def test_a_client_that_is_closed_answers_nothing_and_connects_to_nobody(address: Endpoint) -> None:
+    async def ask() -> None:
+        store = rocketlens.connect_async(str(address))
+        assert await store.topics()
+        await store.close()
+        for asked in (store.topics(), store.view(0), store.query("TopicTest", key="a"), store.queues("TopicTest")):
+            with pytest.raises(rocketlens.Error, match="is closed"):
+                await asked
+        with pytest.raises(rocketlens.Error, match="is closed"):
+            await anext(store.search(topic="TopicTest"))
+        assert store._open_client._channels == {}
+
+    asyncio.run(ask())
+
+
 def test_nobody_listening_is_an_error_that_says_so() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -41,7 +41,7 @@ from storage.filter.base import MessageFilter
 from storage.layout.store_config import DataVersion
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary
-from storage.store.topic_catalog import find_topic, system_topics, topic_names
+from storage.store.topic_catalog import find_topic, stored_topic, system_topics, topic_names
 
 ENTRIES_LIMIT = 16_384
 """Most queue units of one answer: some two megabytes of JSON."""
@@ -60,7 +60,7 @@ class TopicAdminProcessor:
     def get_topic_stats(self, header: GetTopicStatsInfoRequestHeader) -> Lookup[Response]:
         """The first offset and the end of each queue of a topic, and the store time of its last message in ms."""
         yield from self._store.queues.listed()
-        topic = find_topic(self._store, header.topic)
+        topic = stored_topic(self._store, header.topic)
         if topic is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
         queue_ids = range(max(topic.read_queue_nums, topic.write_queue_nums))
@@ -85,7 +85,7 @@ class TopicAdminProcessor:
     def get_topic_config(self, header: GetTopicConfigRequestHeader) -> Lookup[Response]:
         """The configuration of a topic; its permissions are here those that the store recorded."""
         yield from self._store.queues.listed()
-        topic = find_topic(self._store, header.topic)
+        topic = stored_topic(self._store, header.topic)
         if topic is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
         return Response(body=encode_json(topic))

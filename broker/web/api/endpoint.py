@@ -1,7 +1,6 @@
 """What an endpoint is: a path, a question made of its query parameters, a function that answers it on a thread."""
 
 import functools
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias, get_args, get_type_hints
@@ -109,9 +108,11 @@ class ApiEndpoint:
                 raise bad_parameter(name[:100], f"unknown parameter {name[:100]!r}, expected {', '.join(known)}")
         _read_times(self.question, fields)
         try:
-            return msgspec.convert(fields, self.question, strict=False)
+            question = msgspec.convert(fields, self.question, strict=False)
         except msgspec.ValidationError as error:
             raise _explained(str(error), known) from None
+        _check_times(question)
+        return question
 
 
 @functools.cache
@@ -134,17 +135,22 @@ def _read_times(question: type[Parameters], fields: dict[str, str]) -> None:
         name = "timezone"
         zone = parse_zone(fields[name]) if name in fields else None
         for name in names:
-            # So many digits are milliseconds, and perhaps too many of them, which is the schema's to refuse.
-            if name in fields and not re.fullmatch("[0-9]{19,}", fields[name]):
+            if name in fields:
                 fields[name] = str(parse_time(fields[name], zone))
     except ConfigError as error:
         raise bad_parameter(name, f"parameter {name}: {error}") from None
 
 
-def check_times(begin: int | None, end: int | None) -> None:
+_PAIRS: Final = (("begin", "end"), ("due_after", "due_before"))
+"""Parameters that are two times, the first of which is not the later one."""
+
+
+def _check_times(question: Parameters) -> None:
     """Raise `ApiError` for times the wrong way round: that nothing lies between them is no answer."""
-    if begin is not None and end is not None and begin > end:
-        raise bad_parameter("end", f"the end, {end}, is before the begin, {begin}")
+    for first, last in _PAIRS:
+        begin, end = getattr(question, first, None), getattr(question, last, None)
+        if begin is not None and end is not None and begin > end:
+            raise bad_parameter("end", f"the end, {end}, is before the begin, {begin}")
 
 
 def _explained(text: str, known: tuple[str, ...]) -> Exception:

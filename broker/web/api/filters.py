@@ -18,7 +18,7 @@ from storage.filter.sql92 import parse
 from storage.filter.tag import TagFilter, parse_tag_expression
 
 Tag: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=4096, description="A tag subscription: TagA || TagB, or * for all messages.")
+    str, Meta(max_length=4096, description="A tag subscription: TagA || TagB, or * for all messages.")
 ]
 Sql: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=16384, description="A SQL92 subscription: a > 5 AND region = 'hz'.")

@@ -18,6 +18,7 @@ from protocol.system_topics import Stage, stage_of
 from storage.patterns.processes import PatternLimit
 from storage.queue.tiered_queue import TieredQueue
 from storage.search.find import message_at, message_in_log
+from storage.store.extents import lag_of
 
 SHOWN: Final = 64 * 1024
 """Bytes of a body that are shown by default."""
@@ -87,12 +88,13 @@ class InnerMessage(WrittenBody, rename="camel", kw_only=True):
 
 
 class Consumption(msgspec.Struct, rename="camel", kw_only=True):
-    """How far a consumer group has come in the message's queue; `lag` is what it has not consumed there."""
+    """How far a consumer group has come in the message's queue; `lag` is what it has not consumed there,
+    null where it is ahead of the queue."""
 
     group: str
     next_offset: int
     has_passed: bool
-    lag: int
+    lag: int | None
 
 
 class MessageAnswer(WrittenBody, rename="camel", kw_only=True):
@@ -355,7 +357,7 @@ def _groups(context: RequestContext, message: Message) -> Iterator[Consumption]:
                 group=group,
                 next_offset=next_offset,
                 has_passed=next_offset > message.queue_offset,
-                lag=max(end - next_offset, 0),
+                lag=lag_of(next_offset, end),
             )
 
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedParameters, Topic, check_times
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedParameters, Topic
 from broker.web.api.kept_work import KEPT_SECONDS, WAITED_SECONDS, KeptWorks, Report
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
@@ -126,7 +126,6 @@ class WaitingMessages:
             context.require_right(question.topic)
         if context.store.layout.is_tier_alone:
             context.refuse_tier("pending")
-        check_times(question.due_after, question.due_before)
         cursor = None if question.cursor is None else decode_cursor(question.cursor, PendingCursor)
         state = self._works.ask(context.service.broker_name, partial(_read, context), question.maximum_age)
         read = state.outcome

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.bodies import Charset, checked_charset
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedParameters, Topic, check_times
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedParameters, Topic
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
 from broker.web.api.messages import MessageLine, line_of
@@ -104,7 +104,6 @@ def search_content(context: RequestContext, question: SearchQuestion) -> SearchA
         context.require_topic(question.topic)
     elif not context.is_admin:
         raise bad_parameter("topic", "only administrators may search without a topic")
-    check_times(question.begin, question.end)
     if question.maximum_size is not None and question.maximum_size < question.minimum_size:
         raise bad_parameter("maximumSize", f"the largest size, {question.maximum_size}, is below the smallest")
     try:

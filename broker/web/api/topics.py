@@ -1,6 +1,7 @@
 """Topics, their queues, and the groups that consume them."""
 
 import contextlib
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -11,7 +12,8 @@ from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Parameters, Top
 from broker.web.api.request_context import RequestContext
 from protocol.errors import BeingSearched, RocketLensError, StoreError
 from protocol.system_topics import kind_of
-from storage.store.extents import queue_extent
+from storage.store.extents import lag_of, queue_extent
+from storage.store.topic_catalog import queues_of_topic
 
 MOST_OFFSETS: Final = 256
 """Queues of a topic for which a group's next offset is listed."""
@@ -73,7 +75,8 @@ class QueueLine(msgspec.Struct, rename="camel", kw_only=True):
 class GroupLine(msgspec.Struct, rename="camel", kw_only=True):
     """A consumer group of the topic: what it has not consumed yet, and where it reads next by queue id.
 
-    `offsets_left_out` queues have such an offset too. `lag` is null where a queue of them cannot be read.
+    `offsets_left_out` queues have such an offset too. `lag` is null where a queue of them cannot be read, or the group
+    is ahead of it.
     """
 
     group: str
@@ -125,7 +128,7 @@ def topic(context: RequestContext, question: TopicQuestion) -> TopicAnswer:
     """One topic: its queues, and how far consumer groups have come."""
     context.require_topic(question.topic)
     context.allow(question.milliseconds)
-    ids = context.store.queues.queue_ids(question.topic)
+    ids = queues_of_topic(context.store, question.topic)
     is_first = question.cursor is None and question.groups_cursor is None
     messages, counted = _count_queues(context, question.topic, ids) if is_first else (None, None)
     after = -1 if question.cursor is None else decode_cursor(question.cursor, int)
@@ -150,7 +153,7 @@ def topic(context: RequestContext, question: TopicQuestion) -> TopicAnswer:
     )
 
 
-def _count_queues(context: RequestContext, topic: str, ids: tuple[int, ...]) -> tuple[int, int]:
+def _count_queues(context: RequestContext, topic: str, ids: Sequence[int]) -> tuple[int, int]:
     """The messages of the queues of a topic that there was time for, and how many queues these are.
 
     A queue that cannot be read counts without messages; its line says why.
@@ -175,7 +178,7 @@ def _groups_of(context: RequestContext, topic: str) -> tuple[list[str], str | No
 
 def _queue_count(context: RequestContext, topic: str) -> int | None:
     try:
-        return len(context.store.queues.queue_ids(topic))
+        return len(queues_of_topic(context.store, topic))
     except StoreError:
         return None
 
@@ -215,7 +218,8 @@ def _group_line(context: RequestContext, group: str, topic: str) -> GroupLine:
         offsets = context.service.offsets.offsets_of(group, topic)
         for queue_id, offset in offsets.items():
             queue = context.store.queues.queue(topic, queue_id)
-            lag = (lag or 0) + (0 if queue is None else max(queue.max_offset - offset, 0))
+            of_queue = lag_of(offset, 0 if queue is None else queue.max_offset)
+            lag = None if lag is None or of_queue is None else lag + of_queue
     except RocketLensError:  # without one of them it would look smaller than it is
         lag = None
     return GroupLine(

@@ -79,7 +79,7 @@ function groupsPanel(message) {
       const chip = verdict ? el("span", { class: `chip ${verdict.isCertain ? KINDS[verdict.ending] : "quiet"}` }, `${verdict.text}${comesBack(verdict.untilTimestamp)}`)
         : el("span", { class: `chip ${group.hasPassed ? "quiet" : "warning"}` }, group.hasPassed ? "its offset is behind it" : "not yet");
       return el("tr", {}, el("td", {}, foreign(group.group)), el("td", {}, chip),
-        el("td", { class: "number" }, number(group.nextOffset)), el("td", { class: "number" }, number(group.lag)));
+        el("td", { class: "number" }, number(group.nextOffset)), el("td", { class: "number" }, group.lag === null ? "not known" : number(group.lag)));
     });
     clear(shown,
       rows.length

@@ -80,19 +80,6 @@ def test_keys_and_tags_are_found_where_mqadmin_found_them(where: tuple[object, .
     assert [each["uniqueKey"] for each in reversed(found)] == wanted
 
 
-def test_a_store_its_server_and_the_page_find_the_same(g1_store: Path, server: Endpoint) -> None:
-    api = ApiOf(g1_store)
-    for text in ("BB", "TagA", "6581", "0A00000100002A9F00000000000019B5", FAILED[0][4]):
-        local, remote = find((g1_store,), text), find(("--server", server), text)
-        assert (local.code, local.messages) == (remote.code, remote.messages) != (1, [])
-        assert local.errors == remote.errors
-        page = api.get("/find", text=text)
-        by_page = [(each["foundBy"], each["stage"], each["physicalOffset"]) for each in page["messages"]]
-        assert [(each["foundBy"], each["stage"], each["physicalOffset"]) for each in local.messages] == by_page
-        said = [line.removeprefix("rocketlens: as ").split(":")[0] for line in local.errors.splitlines()]
-        assert said == [each["kind"] for each in page["tried"]]
-
-
 def test_each_reading_of_the_text_is_explained(where: tuple[object, ...]) -> None:
     assert find(where, "0A00000100002A9F00000000000019B5").errors.splitlines() == [
         "rocketlens: as offset message id: 1 message (the id names 10.0.0.1:10911, the message there was stored by "

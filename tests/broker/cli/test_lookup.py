@@ -37,7 +37,7 @@ def test_every_line_has_its_rows_and_a_missing_one_says_so(g1_store: Path, asked
     assert outcome.messages[-1] == {"query": "nowhere", "found": False}
     assert {(row["query"], row["foundBy"]) for row in outcome.messages[:-1]} == {
         ("hotkey", "key"),
-        (UNIQUE_KEY, "uniqueKey"),
+        (UNIQUE_KEY, "unique key"),
     }
     whole = rocketlens("query", g1_store, "--topic", "TopicTest", "--key", "hotkey", "--json").messages
     assert [{**row} for row in outcome.messages if row["query"] == "hotkey"] == [

@@ -53,11 +53,6 @@ def test_matches_are_listed(where: tuple[object, ...], arguments: tuple[str, ...
     assert offsets(outcome) == sorted(set(offsets(outcome)))
 
 
-def test_a_store_and_its_server_answer_alike(g1_store: Path, server: Endpoint) -> None:
-    for arguments in (("--key", "hotkey"), ("--tag", "TagD", "--max", "3"), ("--unique-key", UNIQUE_KEY)):
-        assert query((g1_store,), *arguments).output == query(("--server", server), *arguments).output
-
-
 def test_the_newest_come_first_to_the_cap_and_a_cursor_goes_on(where: tuple[object, ...]) -> None:
     everything = offsets(query(where, "--key", "hotkey"))
     pages: list[int] = []

@@ -145,7 +145,7 @@ def test_the_page_shows_what_is_known_and_says_why_groups_are_not(root: Path) ->
     damage(root / "config" / OFFSETS, "empty")
     asked = RequestContext(Asker(root).service)
     found = topic(asked, TopicQuestion(topic=TOPIC))
-    assert [(queue.min_offset, queue.max_offset) for queue in found.queues] == [(0, 5)]
+    assert [(queue.min_offset, queue.max_offset) for queue in found.queues] == [(0, 5), *[(0, 0)] * 3]
     assert (found.groups, OFFSETS in (found.groups_problem or "")) == ([], True)
     shown = message(asked, MessageQuestion(offset=0))
     assert (shown.topic, shown.groups, OFFSETS in (shown.groups_problem or "")) == (TOPIC, [], True)

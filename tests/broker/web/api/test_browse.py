@@ -115,7 +115,6 @@ def test_times_may_be_as_a_person_writes_them(api: ApiOf, path: str, monkeypatch
         ({"end": "-1y"}, "end"),
         ({"begin": "-5"}, "begin"),
         ({"begin": "1969-12-31"}, "begin"),
-        ({"end": "9" * 19}, "end"),
         ({"end": "9" * 30}, "end"),
         ({"timezone": "Mars/Olympus"}, "timezone"),
         ({"begin": "2026-11-21", "timezone": ""}, "timezone"),

@@ -1,0 +1,355 @@
+"""One question has one answer, whichever surface it is asked on: store, server, name server, page, command.
+
+A surface keeps one test of its own form elsewhere; what it answers is said here. That the answers are right, and not
+only the same, is judged by the plain oracles.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+import rocketlens
+from broker_harness import FakeStore, service_of, serving_in_a_thread
+from command_line import Outcome
+from command_line import rocketlens as command
+from golden_store import CASES, GOLDEN, unpack
+from name_server import NamedBrokers
+from protocol.host_address import HostAddress
+from protocol.message_id import encode_message_id
+from storage.store.message_store import MessageStore
+from web_questions import ApiOf
+
+Source = rocketlens.Store | rocketlens.RemoteStore
+
+STORES = {
+    "g1": ("store", GOLDEN / "g1"),
+    "crashed": ("store-crashed", GOLDEN / "g1"),
+    "queues": ("store", GOLDEN / "g2" / "g2-queues"),
+    "transactions": ("store", CASES / "A3-A4-transactions"),
+    "popped": ("store", CASES / "A1-A2-B1-pop"),
+}
+
+MOST = 1000
+LARGEST = 2**63 - 1
+
+OTHER_TEXTS = ("0", "nobody", "9" * 19, str(2**63), "9" * 40)
+
+
+@dataclass
+class Served:
+    """A recorded store in all the ways in which it can be asked."""
+
+    root: Path
+    sources: dict[str, Source]
+    commands: dict[str, tuple[object, ...]]
+    api: ApiOf
+    records: list[oracles.Record] = field(default_factory=list)
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({record.topic for record in self.records})
+
+
+@pytest.fixture(scope="module", params=STORES)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    name, archives = STORES[request.param]
+    root = unpack(name, tmp_path_factory.mktemp(request.param), archives=archives)
+    with ExitStack() as stack:
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr("web_questions.DEADLINE_SECONDS", 180.0)
+        address = stack.enter_context(serving_in_a_thread(service_of(MessageStore.open(root))))
+        store = stack.enter_context(rocketlens.open(root))
+        names = NamedBrokers([topic.name for topic in store.topics()], a=address)
+        name_server = stack.enter_context(serving_in_a_thread(service_of(FakeStore()), [names]))
+        sources: dict[str, Source] = {
+            "directory": store,
+            "server": stack.enter_context(rocketlens.connect(str(address))),
+            "name server": stack.enter_context(rocketlens.connect(str(name_server))),
+        }
+        commands = {
+            "command": (root,),
+            "command of a server": ("--server", address),
+            "command of a name server": ("--server", name_server),
+        }
+        yield Served(root, sources, commands, ApiOf(root), oracles.read_log(root / "commitlog"))
+
+
+class Found(NamedTuple):
+    """How an answer ended, the places of its messages and as what each was found, and the readings."""
+
+    ending: str
+    messages: tuple[tuple[int, str], ...] = ()
+    readings: tuple[tuple[str, int, str], ...] = ()
+
+
+REFUSED = Found("refused")
+
+
+def said_by(source: Source, ask: Callable[[Source], Found]) -> Found:
+    """What a source answers, or how it refuses the question."""
+    try:
+        return ask(source)
+    except (rocketlens.ConfigError, rocketlens.FilterSyntaxError):
+        return REFUSED
+    except rocketlens.NoSuchTopic:
+        return Found("no such topic")
+
+
+def of_command(outcome: Outcome) -> tuple[str, tuple[tuple[int, str], ...]]:
+    """How a command ended, by its exit code, and its messages."""
+    ending = {0: "found", 1: "nothing", 2: "refused"}[outcome.code]
+    return ending, tuple((each["physicalOffset"], each.get("foundBy", "")) for each in outcome.messages)
+
+
+def options_of(**options: object) -> list[str]:
+    """Options of a command, those that are None left out."""
+    return [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
+
+
+def find_everywhere(served: Served, text: str, **options: Any) -> dict[str, Found]:
+    """What each surface finds for a text. Times are numbers, which all surfaces take."""
+
+    def ask(source: Source) -> Found:
+        found = source.find(text, maximum=MOST, **options)
+        messages = tuple((message.physical_offset, kind) for message, kind in zip(found, found.kinds, strict=True))
+        readings = tuple((each.kind, each.found, each.note) for each in found.readings)
+        return Found("found" if found else "nothing", messages, readings)
+
+    answers = {name: said_by(source, ask) for name, source in served.sources.items()}
+    for name, where in served.commands.items():
+        outcome = command("find", *where, text, "--max", MOST, "--json", *options_of(**options))
+        answers[name] = Found(*of_command(outcome), answers["directory"].readings)
+        if outcome.code == 0:
+            said = [line for line in outcome.errors.splitlines() if line.startswith("rocketlens: as ")]
+            assert [line.split(": ")[1].removeprefix("as ") for line in said] == [
+                kind for kind, _, _ in answers["directory"].readings
+            ]
+    pages: list[Any] = []
+    cursor = None
+    while not pages or cursor is not None:
+        answer = served.api.ask("/find", text=text, limit=200, milliseconds=10_000, cursor=cursor, **options)
+        if answer.status != 200:
+            assert answer.status == 400, answer.content
+            return answers | {"page": REFUSED}
+        pages.append(answer.json)
+        cursor = answer.json["cursor"]
+    messages = tuple((each["physicalOffset"], each["foundBy"]) for page in pages for each in page["messages"])
+    counts: dict[str, tuple[int, str]] = {}
+    for each in (each for page in pages for each in page["tried"]):
+        count, note = counts.get(each["kind"], (0, ""))
+        counts[each["kind"]] = count + each["found"], note or each["note"]
+    readings = tuple((kind, *rest) for kind, rest in counts.items())
+    return answers | {"page": Found("found" if messages else "nothing", messages, readings)}
+
+
+def agreed(answers: dict[str, Found]) -> Found:
+    """The one answer of all surfaces."""
+    first = next(iter(answers.values()))
+    assert answers == dict.fromkeys(answers, first)
+    return first
+
+
+def texts_of(record: oracles.Record) -> list[str]:
+    """Everything that names a record, and what nearly does."""
+    properties, offset = record.properties, record.physical_offset
+    keys = oracles.split_keys(properties.get("KEYS", ""))
+    named = [*keys, properties.get("UNIQ_KEY", ""), properties.get("TAGS", "")]
+    # Segments are named by 20 digits, and so are offsets by some people.
+    places = [str(offset), f"{offset:020d}", f"{offset:040d}", str(offset + 1)]
+    ids = [encode_message_id(HostAddress(ip, 10911), offset) for ip in ("127.0.0.1", "10.0.0.1")]
+    return [text for text in (*named, *places, *ids, ids[0].lower()) if text.strip()]
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_a_text_names_is_found_on_every_surface(served: Served, data: st.DataObject) -> None:
+    record = data.draw(st.sampled_from(served.records))
+    text = data.draw(st.sampled_from([*texts_of(record), *OTHER_TEXTS]))
+    topic = data.draw(st.sampled_from([None, None, record.topic, served.topics[0], "ordrs"]))
+    times = st.none() | st.sampled_from([0, record.store_timestamp, record.store_timestamp + 1, 2**63, 2**64])
+    begin, end = data.draw(times), data.draw(times)
+    options = {"topic": topic, "begin": begin, "end": end}
+    found = agreed(find_everywhere(served, text, **{name: each for name, each in options.items() if each is not None}))
+    first, last = 0 if begin is None else min(begin, LARGEST), LARGEST if end is None else min(end, LARGEST)
+    assert (found.ending == "refused") == (first > last or 2**64 in (begin, end))
+    if found.ending == "refused":
+        return
+    judged = {
+        (each.physical_offset, kind)
+        for each in served.records
+        if topic in (None, each.topic)
+        for kind, texts, is_timed in (
+            ("unique key", [each.properties.get("UNIQ_KEY")], False),
+            ("key", oracles.split_keys(each.properties.get("KEYS", "")), True),
+            ("tag", [each.properties.get("TAGS")], True),
+        )
+        if text in texts and (not is_timed or first <= each.store_timestamp <= last)
+    }
+    places = {place for place, kind in found.messages if kind in ("offset message id", "physical offset")}
+    by_text = {(place, kind) for place, kind in found.messages if place not in places}
+    # A message that is named twice is listed once, by the first part that names it.
+    assert by_text <= judged
+    assert {place for place, _ in judged} <= {place for place, _ in found.messages}
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_nothing_is_no_text(served: Served, text: str) -> None:
+    for source in served.sources.values():
+        assert said_by(source, lambda each: Found(str(each.find(text)))) == REFUSED
+    assert [command("find", *where, text).code for where in served.commands.values()] == [2, 2, 2]
+
+
+def viewed(source: Source, text: int | str, topic: str | None) -> Found:
+    found = source.view(text, topic=topic)
+    notes = tuple(("note", 1, note) for note in found.notes)
+    return Found("found" if found else "nothing", tuple((each.physical_offset, "") for each in found), notes)
+
+
+@settings(max_examples=12)
+@given(data=st.data())
+def test_an_id_shows_the_same_message_everywhere(served: Served, data: st.DataObject) -> None:
+    record = data.draw(st.sampled_from(served.records))
+    unique_key = record.properties.get("UNIQ_KEY", "nobody")
+    ids = [text for text in texts_of(record) if text.isdigit() or len(text) in (32, 56)]
+    text = data.draw(st.sampled_from([*ids, unique_key, *OTHER_TEXTS]))
+    topic = data.draw(st.sampled_from([None, record.topic, served.topics[0], "ordrs"]))
+    answers = {name: said_by(source, lambda each: viewed(each, text, topic)) for name, source in served.sources.items()}
+    found = agreed(answers)
+    for where in served.commands.values():
+        outcome = command("view", *where, text, "--json", *options_of(topic=topic))
+        assert (outcome.code, {each["physicalOffset"] for each in outcome.messages}) == (
+            0 if found.ending == "found" else 1,
+            {place for place, _ in found.messages},
+        )
+    if text in (str(record.physical_offset), f"{record.physical_offset:020d}") and topic == "ordrs":
+        assert found.ending == "nothing"
+
+
+@settings(max_examples=12)
+@given(data=st.data())
+def test_a_query_has_the_same_messages_and_cursor_everywhere(served: Served, data: st.DataObject) -> None:
+    record = data.draw(st.sampled_from(served.records))
+    properties = record.properties
+    asked = [{"key": text} for text in (*oracles.split_keys(properties.get("KEYS", "")), "nobody")] + [
+        {"unique_key": properties.get("UNIQ_KEY", "nobody")},
+        {"tag": properties.get("TAGS", "nobody")},
+    ]
+    options: dict[str, Any] = data.draw(st.sampled_from(asked))
+    topic = data.draw(st.sampled_from([record.topic, record.topic, "ordrs"]))
+    options |= {"maximum": data.draw(st.sampled_from([1, 7, 64, 100])), "copies": data.draw(st.booleans())}
+    if data.draw(st.booleans()):
+        options["end"] = data.draw(st.sampled_from([record.store_timestamp - 1, record.store_timestamp, 2**64]))
+
+    def ask(source: Source) -> Found:
+        found = source.query(topic, **options)
+        messages = tuple((each.physical_offset, "") for each in found)
+        return Found("found" if found else "nothing", messages, (("cursor", found.cursor or 0, ""),))
+
+    found = agreed({name: said_by(source, ask) for name, source in served.sources.items()})
+    typed = {name.replace("_", "-"): value for name, value in options.items() if name not in ("maximum", "copies")}
+    typed |= {"topic": topic, "max": options["maximum"]}
+    for where in served.commands.values():
+        outcome = command("query", *where, "--json", *options_of(**typed), *(["--copies"] if options["copies"] else []))
+        assert of_command(outcome) == (found.ending, found.messages)
+
+
+@settings(max_examples=10)
+@given(data=st.data())
+def test_a_queue_is_pulled_alike(served: Served, data: st.DataObject) -> None:
+    store = served.sources["directory"]
+    topic = data.draw(st.sampled_from([*(topic.name for topic in store.topics()), "ordrs", "%RETRY%nonesuch"]))
+    queue_id = data.draw(st.sampled_from([0, 1, 99, -1, 2**31, 2**70]))
+    offset = data.draw(st.sampled_from([0, 1, 3, 10_000, 2**63, 2**70]))
+    tag = data.draw(st.sampled_from([None, "", "*", "||", "TagA || TagB"]))
+
+    def ask(source: Source) -> Found:
+        found = source.pull(topic, queue_id, offset, tag=tag)
+        messages = tuple((each.physical_offset, each.unique_key or "") for each in found)
+        return Found("found" if found else "nothing", messages)
+
+    found = agreed({name: said_by(source, ask) for name, source in served.sources.items()})
+    assert (found.ending == "refused") == (queue_id >= 2**31 or offset >= 2**63 or tag == "||")
+
+
+def extents(source: Source, topic: str) -> dict[int, tuple[int, int]]:
+    """The first offset of each queue of a topic and the one behind its last."""
+    return {each.queue_id: (each.min_offset, each.max_offset) for each in source.queues(topic)}
+
+
+def test_topics_and_queues_are_the_same(served: Served) -> None:
+    directory, server, name_server = served.sources.values()
+    topics = directory.topics()
+    assert topics == server.topics()
+    assert [topic.name for topic in topics] == [topic.name for topic in name_server.topics()]
+    listed = {each["topic"]: each["queues"] for page in served.api.pages("/topics") for each in page["topics"]}
+    for topic in topics:
+        queues = extents(directory, topic.name)
+        assert extents(server, topic.name) == extents(name_server, topic.name) == queues
+        pages = served.api.pages("/topic", topic=topic.name)
+        lines = [each for page in pages for each in page["queues"]]
+        assert {each["queueId"]: (each["minOffset"], each["maxOffset"]) for each in lines} == queues
+        assert listed[topic.name] == pages[0]["queueCount"] == len(queues)
+    assert [source.queues("%RETRY%nonesuch") for source in served.sources.values()] == [[], [], []]
+    assert served.api.ask("/topic", topic="%RETRY%nonesuch").status == 404
+
+
+def test_groups_are_as_far_everywhere(served: Served) -> None:
+    groups = [[(group.name, group.offsets) for group in source.groups()] for source in served.sources.values()]
+    assert groups == groups[:1] * 3
+    rows = [command("groups", *where, "--json").messages for where in served.commands.values()]
+    lags = [{(each["group"], each["topic"]): each["lag"] for each in of_one} for of_one in rows]
+    assert lags == lags[:1] * 3
+    for topic in served.sources["directory"].topics():
+        for each in served.api.get("/topic", topic=topic.name)["groups"]:
+            assert lags[0][each["group"], topic.name] == each["lag"]
+
+
+def named(outcome: Outcome) -> list[tuple[int, str]]:
+    """The places of listed messages, sorted, and their unique keys, which messages of a batch have each its own."""
+    return sorted((row["physicalOffset"], row["uniqueKey"] or "") for row in outcome.messages)
+
+
+def test_the_end_of_a_topic_is_the_same_and_whole(served: Served) -> None:
+    """Light queues and batches have offsets of their own."""
+    directory = served.sources["directory"]
+    for topic in directory.topics():
+        ends = [
+            named(command("tail", *where, "--topic", topic.name, "--json", "-n", MOST))
+            for where in served.commands.values()
+        ]
+        pulled = sorted(
+            (message.physical_offset, message.unique_key or "")
+            for queue in directory.queues(topic.name)
+            for message in pulled_whole(directory, topic.name, queue.queue_id)
+        )
+        assert ends == [pulled] * 3
+        assert named(command("filter", served.root, "--topic", topic.name, "--tag", "*", "--json")) == pulled
+
+
+def pulled_whole(source: Source, topic: str, queue_id: int) -> Iterator[rocketlens.Message]:
+    offset, end = 0, 1
+    while offset < end:
+        found = source.pull(topic, queue_id, offset)
+        yield from found
+        if found.next_offset <= offset:
+            return
+        offset, end = found.next_offset, found.max_offset
+
+
+def test_a_topic_that_is_nowhere_is_an_error_of_every_search(served: Served) -> None:
+    for source in served.sources.values():
+        with pytest.raises(rocketlens.NoSuchTopic, match="there is no topic ordrs"):
+            list(source.search(topic="ordrs", contains="x"))
+    outcome = command("search", served.root, "--topic", "ordrs", "--contains", "x")
+    assert (outcome.code, "there is no topic ordrs" in outcome.errors) == (1, True)
+
+
+@pytest.mark.parametrize("number", [-1, -(2**70), 10**19])
+def test_a_number_that_is_no_time_is_refused(served: Served, number: int) -> None:
+    assert agreed(find_everywhere(served, "nobody", begin=number)) == REFUSED
