@@ -174,20 +174,19 @@ def test_a_store_and_its_undamaged_copy_become_the_undamaged_store(
     assert not (tmp_path / "new.rocketlens-work").exists()
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_zeros_anywhere_are_filled_wherever_they_begin_and_end(good: StoreWriter, data: st.DataObject) -> None:
     first, last = good.written[2].physical_offset, good.written[-2].physical_offset
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory, "store")
         shutil.copytree(good.root, store)
-        for _ in range(data.draw(st.integers(1, 3))):
-            start = data.draw(st.integers(first, last - 300))
-            stop = min(start + data.draw(st.integers(300, 5000)), last)
-            while start < stop:
-                end = min(stop, start - start % SEGMENT + SEGMENT)
-                overwrite(store, start, bytes(end - start))
-                start = end
+        start = data.draw(st.integers(first, last - 300))
+        stop = min(start + data.draw(st.integers(300, 20_000)), last)
+        while start < stop:
+            end = min(stop, start - start % SEGMENT + SEGMENT)
+            overwrite(store, start, bytes(end - start))
+            start = end
         report = rescue(store, Path(directory, "new"), good.root)
         assert_same(good.root, Path(directory, "new"))
         assert report.exit_code == 0
@@ -332,9 +331,22 @@ WRONG: list[Wrong] = [
 
 
 @pytest.mark.parametrize("spoil", WRONG)
-@settings(max_examples=12)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_a_wrong_copy_is_refused_with_the_place(good: StoreWriter, spoil: Wrong, data: st.DataObject) -> None:
+    check_refused(good, spoil, data)
+
+
+@pytest.mark.soak
+@settings(max_examples=400)
+@given(spoil=st.sampled_from(WRONG), data=st.data())
+def test_whatever_is_wrong_with_a_copy_it_is_refused_with_the_place(
+    good: StoreWriter, spoil: Wrong, data: st.DataObject
+) -> None:
+    check_refused(good, spoil, data)
+
+
+def check_refused(good: StoreWriter, spoil: Wrong, data: st.DataObject) -> None:
     first = data.draw(st.integers(3, len(good.written) - 12))
     stop = first + data.draw(st.integers(1, 6))
     if spoil is renumbered and all(each.topic != "T" for each in good.written[first:stop]):
