@@ -23,11 +23,11 @@ LEFT_OPEN = "ignore:unclosed <socket.socket:ResourceWarning"
 RUN = (
     "tests/spark_jobs/read/test_data_source.py",
     "tests/spark_jobs/read/test_stream_reader.py::test_a_query_follows_a_store_that_grows",
-    "tests/spark_jobs/build/test_rebuild_url.py::test_spark_makes_the_same_through_faults",
-    "tests/spark_jobs/doctor/test_deep_url.py::test_spark_finds_the_same_through_faults",
-    "tests/spark_jobs/search/test_search_url.py::test_spark_finds_the_same_through_faults",
+    "tests/spark_jobs/run/test_engines.py",
+    "tests/spark_jobs/build/test_shuffle_exchange.py::test_the_recorded_store_comes_out_as_a_broker_wrote_it",
+    "tests/spark_jobs/compact/test_compact_shuffle.py::test_the_recorded_store_comes_out_as_the_oracle_says",
 )
-"""Reading as a batch and as a stream, rebuilding and compacting, verifying, searching."""
+"""Reading as a batch and as a stream, all jobs on either engine, and by Spark's own shuffle."""
 
 
 def line(text: str) -> tuple[int, ...]:
