@@ -6,8 +6,7 @@ ShuffleExchange   by Spark's own shuffle, where they share no disk (:mod:`spark_
 What is built is the same. Which entries and units go where is decided by the driver in either case, from counts.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -22,9 +21,10 @@ from spark_jobs.run.engine import Engine
 from spark_jobs.run.kept_rows import Route, Rows
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.scan_log import ScanOptions, scan_log
-from spark_jobs.scan.scan_segment import ScanSummary
-from spark_jobs.scan.scanned_rows import RowHead
+from spark_jobs.scan import scan_segment as scanning
+from spark_jobs.scan.scan_log import ScanOptions, scan_tasks
+from spark_jobs.scan.scan_segment import ScanSummary, ScanTask
+from spark_jobs.scan.scanned_rows import Left, scanned
 from spark_jobs.scan.source import StoreSource
 
 Task = TypeVar("Task")
@@ -39,17 +39,21 @@ Built: TypeAlias = BuiltIndexFile | BuiltQueues
 class BlockStep(msgspec.Struct, Generic[Task, Made], frozen=True):
     """Tasks that make blocks: of files of the store, or of blocks that were made before.
 
-    `run` does one in its work directory. Where none is shared, what it has left there becomes rows: `file` is that of
-    its blocks, and `heads` say where each starts and what it is. Before that `land` writes down the rows that have come
-    for the task by `route`, and has it read from there; both are None where tasks read nothing but the store.
+    `run` does one in its work directory. Where none is shared, what the task of a number has `left` there becomes rows.
+    Before that `land` writes down the rows that have come for the task by `route`, and has it read from there; both are
+    None where tasks read nothing but the store. `unit` is that of progress.
     """
 
     phase: str
     run: Callable[[Task], Made]
-    file: Callable[[WorkDirectory, Made], Path]
-    heads: Callable[[WorkDirectory, int, Made], Iterator[tuple[int, RowHead]]]
+    left: Callable[[WorkDirectory, int, Made], Left]
     land: Callable[[Task, Rows, WorkDirectory], Task] | None = None
     route: Route | None = None
+    unit: str = "entries"
+
+
+SCAN: Final = BlockStep[ScanTask, ScanSummary](scanning.PHASE, scanning.scan_segment, scanned, unit="bytes")
+"""The step that makes blocks of segments."""
 
 
 class Exchange(Protocol):
@@ -59,7 +63,7 @@ class Exchange(Protocol):
         """Scan the segments; their summaries in the order of the log."""
 
     def make(self, step: BlockStep[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
-        """Have the tasks of a step make blocks, of `amount` entries together; their records, in order.
+        """Have the tasks of a step make blocks, of `amount` of its unit together; their records, in order.
 
         From then on these are the blocks that are asked about, read by later steps, and built of.
         """
@@ -93,11 +97,11 @@ class FileExchange:
 
     def scan(self, source: StoreSource, options: ScanOptions) -> list[ScanSummary]:
         """Scan; the blocks lie in the work directory."""
-        return scan_log(self._engine, self._work, source, options, self._progress)
+        return self.make(SCAN, scan_tasks(self._work.root, source, options), source.size)
 
     def make(self, step: BlockStep[Task, Made], tasks: Sequence[Task], amount: int) -> list[Made]:
         """Make blocks, which lie in the work directory."""
-        phase = Phase(step.phase, amount, "entries")
+        phase = Phase(step.phase, amount, step.unit)
         return run_phase(self._engine.run_tasks, self._work, self._progress, phase, tasks, step.run)
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:

@@ -12,7 +12,6 @@ Finished files go into the job's work directory, or, where it has none that all 
 URL. An executor that is lost takes its rows along: Spark has its segments scanned again, up to the same end of the log.
 """
 
-import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -25,7 +24,7 @@ from msgspec.structs import replace
 from protocol.errors import StoreError
 from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, seed_behind
 from spark_jobs.build.build_queues import BuildQueuesTask
-from spark_jobs.build.exchange import SURVEY, BlockStep, BuildTask, Built, Made, Task, build, take
+from spark_jobs.build.exchange import SCAN, SURVEY, BlockStep, BuildTask, Built, Made, Task, build, take
 from spark_jobs.build.place_entries import (
     EntryBlock,
     Piece,
@@ -44,18 +43,15 @@ from spark_jobs.run.kept_rows import KeptRows, Rows
 from spark_jobs.run.local_work import local_work
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.work_directory import VERSION, JobIdentity, WorkDirectory
-from spark_jobs.scan import scan_segment as scanning
-from spark_jobs.scan.scan_log import ScanOptions, scan_tasks, total
+from spark_jobs.scan.scan_log import ScanOptions, scan_tasks
 from spark_jobs.scan.scan_segment import ENTRIES, UNITS, ScanSummary
 from spark_jobs.scan.scanned_rows import (
-    NumberedScan,
     RowKind,
     check_came,
     land,
     land_some,
     read_summary,
     rows_of_file,
-    scan_rows,
     summary_row,
 )
 from spark_jobs.scan.source import StoreSource
@@ -113,15 +109,7 @@ class ShuffleExchange:
 
     def scan(self, source: StoreSource, options: ScanOptions) -> list[ScanSummary]:
         """Scan; the executors keep the blocks."""
-        tasks = [NumberedScan(*each) for each in enumerate(scan_tasks(self._work.root, source, options))]
-        phase = Phase(scanning.PHASE, source.size, "bytes")
-        with self._shown(phase):
-            self._rows = KeptRows.of(self._context, phase.title, tasks, scan_rows)
-            summaries: list[ScanSummary] = [read_summary(head) for head in self._rows.heads()]
-            self._progress.update(source.size, total(summaries, "records"))
-        self._files = {
-            str(block_file(self._work, summary, ENTRIES)): number for number, summary in enumerate(summaries)
-        }
+        summaries = self.make(SCAN, scan_tasks(self._work.root, source, options), source.size)
         self._with_units = [number for number, summary in enumerate(summaries) if summary["unit_table"] >= 0]
         self._bundles = [summary["unit_bundles"] for summary in summaries]
         return summaries
@@ -130,29 +118,26 @@ class ShuffleExchange:
         """Make blocks; the executors keep them, and of those that they are made of no more."""
         if not tasks:
             return []
-        phase, before = Phase(step.phase, amount, "entries"), self._rows
-        numbered, plain = list(enumerate(tasks)), replace(step, route=None)
-        with self._shown(phase):
-            if step.route is None:
-                self._rows = KeptRows.of(self._context, phase.title, numbered, partial(_make_first, plain))
-            else:
-                self._rows = self._kept.remade(phase.title, step.route, numbered, partial(_make_of_rows, plain))
-            summaries = [cast("Made", read_summary(head)) for head in self._rows.heads()]
-            self._progress.update(amount, 0)
-        if before is not None:
-            before.forget()
-        self._files = {str(step.file(self._work, summary)): number for number, summary in enumerate(summaries)}
-        return summaries
-
-    @contextlib.contextmanager
-    def _shown(self, phase: Phase) -> Iterator[None]:
-        """Show a phase, of which is known only when it is over."""
+        phase, before = Phase(step.phase, amount, step.unit), self._rows
+        numbered, make = list(enumerate(tasks)), partial(make_rows, replace(step, route=None))
         self._work.enter(phase.name)
-        self._progress.begin(phase.name, phase.total, phase.unit)
+        self._progress.begin(*phase)
         try:
-            yield
+            if step.route is None:
+                self._rows = KeptRows.of(self._context, phase.title, numbered, make)
+            else:
+                self._rows = self._kept.remade(phase.title, step.route, numbered, make)
+            summaries: list[Made] = [read_summary(head) for head in self._rows.heads()]
+            # How far a phase is, is known only when it is over.
+            self._progress.update(amount, sum(cast("Any", summary).get("records", 0) for summary in summaries))
         finally:
             self._progress.end()
+        if before is not None:
+            before.forget()
+        self._files = {
+            str(step.left(self._work, number, summary)[0][0]): number for number, summary in enumerate(summaries)
+        }
+        return summaries
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """Have each segment's questions answered where its rows are."""
@@ -211,7 +196,7 @@ class ShuffleExchange:
         return self._sent
 
     @property
-    def _kept(self) -> KeptRows[NumberedScan]:
+    def _kept(self) -> KeptRows[Any]:
         assert self._rows is not None, "nothing was scanned"
         return self._rows
 
@@ -342,26 +327,16 @@ def _sent(received: ReceiveTask, target: Target) -> ReceiveTask:
     return replace(received, task=task, run=target.run, name=name, found=tuple(target.found.get(name, ())))
 
 
-def _make_first(step: BlockStep[Task, Made], numbered: tuple[int, Task]) -> Rows:
-    """Do a task that reads nothing but the store; its rows."""
-    with local_work() as work:
-        yield from _leave(step, numbered, work)
-
-
-def _make_of_rows(step: BlockStep[Task, Made], numbered: tuple[int, Task], rows: Rows) -> Rows:
-    """Do a task with the rows that have come for it; the rows that it makes of them."""
-    assert step.land is not None, "a task that reads nothing but the store is sent no rows"
+def make_rows(step: BlockStep[Task, Made], numbered: tuple[int, Task], rows: Rows | None = None) -> Rows:
+    """Do a task with the rows that have come for it, if it reads any; its record, then the blocks that it has left."""
     number, task = numbered
     with local_work() as work:
-        yield from _leave(step, (number, step.land(task, rows, work)), work)
-
-
-def _leave(step: BlockStep[Task, Made], numbered: tuple[int, Task], work: WorkDirectory) -> Rows:
-    """Do a task in a work directory; its record, then the blocks that it has left."""
-    number, task = numbered
-    made = step.run(cast("Task", replace(cast("Any", task), work=str(work.root))))
-    yield summary_row(number, made)
-    yield from rows_of_file(step.file(work, made), step.heads(work, number, made))
+        if step.land is not None and rows is not None:
+            task = step.land(task, rows, work)
+        made = step.run(cast("Task", replace(cast("Any", task), work=str(work.root))))
+        yield summary_row(number, made)
+        for path, heads in step.left(work, number, made):
+            yield from rows_of_file(path, heads)
 
 
 def _answer(questions: Sequence[Question], rows: Rows) -> list[Any]:

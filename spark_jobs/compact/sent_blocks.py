@@ -26,7 +26,7 @@ from spark_jobs.run.blocks import BlockWriter, read_list
 from spark_jobs.run.kept_rows import Row, Rows
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ENTRIES
-from spark_jobs.scan.scanned_rows import RowHead, RowKind, check_came, entry_heads, land_some
+from spark_jobs.scan.scanned_rows import Left, RowHead, RowKind, check_came, entry_heads, land_some
 
 _LANDED: Final = "landed"
 _ENTRIES: Final = 3
@@ -51,47 +51,44 @@ class SegmentRoute(msgspec.Struct, frozen=True):
 
 def split_step() -> "BlockStep[splitting.SplitTask, SplitSummary]":
     """The step that takes index files apart."""
-    return BlockStep(splitting.PHASE, splitting.split_index_file, _split_file, _split_heads)
+    return BlockStep(splitting.PHASE, splitting.split_index_file, _split)
 
 
 def merge_step(segments: Mapping[int, MergeTask], *, of_splits: bool) -> BlockStep[MergeTask, MergeSummary]:
     """The step that merges the entries of segments, which splits or a scan have left; the tasks are in this order."""
     route = SegmentRoute({segment: number for number, segment in enumerate(segments)}, of_splits)
-    return BlockStep(merging.PHASE, merging.merge_entries, _merged_file, _merged_heads, _land_merge, route)
+    return BlockStep(merging.PHASE, merging.merge_entries, _merged, _land_merge, route)
 
 
 def order_step(tasks: Mapping[int, int]) -> BlockStep[OrderTask, OrderSummary]:
     """The step that brings blocks into order: `tasks` has the number of the task by that of the merge."""
-    return BlockStep(
-        ordering.PHASE, ordering.order_entries, ordered_file, _ordered_heads, _land_order, SegmentRoute(tasks)
-    )
+    return BlockStep(ordering.PHASE, ordering.order_entries, _ordered, _land_order, SegmentRoute(tasks))
 
 
-def _split_file(work: WorkDirectory, summary: SplitSummary) -> Path:
-    return block_file(work, summary, ENTRIES)
+def _split(work: WorkDirectory, number: int, summary: SplitSummary) -> Left:
+    path = block_file(work, summary, ENTRIES)
+    return ((path, _split_heads(path, number, summary)),)
 
 
-def _split_heads(work: WorkDirectory, number: int, summary: SplitSummary) -> Iterator[tuple[int, RowHead]]:
+def _split_heads(path: Path, number: int, summary: SplitSummary) -> Iterator[tuple[int, RowHead]]:
     """Where the blocks of cells start, and the heads of their rows; the table behind them is made anew elsewhere."""
     if summary["cell_table"] < 0:
         return
-    rows = read_list(_split_file(work, summary), summary["cell_table"])
+    rows = read_list(path, summary["cell_table"])
     blocks = np.bincount(rows[:, 3]).tolist()
     for block, (position, start, entries, segment) in enumerate(rows[np.argsort(rows[:, 0])].tolist()):
         yield position, RowHead(RowKind.CELLS, number, block, segment, blocks[segment], base=start, entries=entries)
     yield summary["cell_table"], RowHead(RowKind.CELL_TABLE, number)
 
 
-def _merged_file(work: WorkDirectory, summary: MergeSummary) -> Path:
-    return block_file(work, summary, ENTRIES)
+def _merged(work: WorkDirectory, number: int, summary: MergeSummary) -> Left:
+    path = block_file(work, summary, ENTRIES)
+    return ((path, entry_heads(path, number, summary["entry_table"])),)
 
 
-def _merged_heads(work: WorkDirectory, number: int, summary: MergeSummary) -> Iterator[tuple[int, RowHead]]:
-    return entry_heads(_merged_file(work, summary), number, summary["entry_table"])
-
-
-def _ordered_heads(work: WorkDirectory, number: int, summary: OrderSummary) -> Iterator[tuple[int, RowHead]]:
-    return entry_heads(ordered_file(work, summary), number, summary["entry_table"])
+def _ordered(work: WorkDirectory, number: int, summary: OrderSummary) -> Left:
+    path = ordered_file(work, summary)
+    return ((path, entry_heads(path, number, summary["entry_table"])),)
 
 
 def _land_merge(task: MergeTask, rows: Rows, work: WorkDirectory) -> MergeTask:

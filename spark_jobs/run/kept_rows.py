@@ -47,6 +47,11 @@ class _MadeOf(NamedTuple):
     tasks: "Broadcast[list[Any]]"
     route: "Broadcast[Route]"
 
+    def destroy(self) -> None:
+        """Have the executors delete what they were sent."""
+        self.tasks.destroy()
+        self.route.destroy()
+
 
 class KeptRows(Generic[Task]):
     """The rows of some tasks; they are made when they are first asked for."""
@@ -73,14 +78,12 @@ class KeptRows(Generic[Task]):
 
         From then on these are needed only where an executor is lost; see :meth:`forget`.
         """
-        sent = _MadeOf(self, self._context.broadcast(list(tasks)), self._context.broadcast(route))
-        rows = self._shuffled(sent.route, len(tasks)).mapPartitionsWithIndex(_Receive(sent.tasks, function))
-        return KeptRows(self._context, name, rows, sent)
+        rows, made_of = self._shuffled(route, tasks, function)
+        return KeptRows(self._context, name, rows, made_of)
 
     def heads(self) -> list[Row]:
         """The first row of each task, in order. Errors of tasks are raised as by `run_tasks`."""
-        first = self._rows.mapPartitions(_First())
-        return run_job(self._context, self._name, lambda: self._context.runJob(first, list))
+        return list(self.ask(self._name, dict.fromkeys(range(self._rows.getNumPartitions()), _first)).values())
 
     def ask(self, name: str, questions: Mapping[int, Callable[[Rows], Result]]) -> dict[int, Result]:
         """What functions make of all rows of some tasks, by the numbers of these; each runs where the rows are."""
@@ -105,13 +108,11 @@ class KeptRows(Generic[Task]):
             return []
 
         def collect() -> list[Result]:
-            sent, routed = self._context.broadcast(list(tasks)), self._context.broadcast(route)
+            results, made_of = self._shuffled(route, tasks, function)
             try:
-                rows = self._shuffled(routed, len(tasks))
-                return self._context.runJob(rows.mapPartitionsWithIndex(_Receive(sent, function)), list)
+                return self._context.runJob(results, list)
             finally:
-                sent.destroy()
-                routed.destroy()
+                made_of.destroy()
 
         return run_job(self._context, name, collect)
 
@@ -124,11 +125,15 @@ class KeptRows(Generic[Task]):
         self.forget()
         if self._made_of is not None:
             self._made_of.rows.release()
-            self._made_of.tasks.destroy()
-            self._made_of.route.destroy()
+            self._made_of.destroy()
 
-    def _shuffled(self, route: "Broadcast[Route]", count: int) -> "RDD[tuple[int, Row]]":
-        return self._rows.mapPartitions(_Send(route)).partitionBy(count, int)
+    def _shuffled(
+        self, route: Route, tasks: Sequence[Other], function: Callable[[Other, Rows], Iterator[Result]]
+    ) -> "tuple[RDD[Result], _MadeOf]":
+        """What tasks make of the rows that a route sends them, and what it is made of."""
+        sent = _MadeOf(self, self._context.broadcast(list(tasks)), self._context.broadcast(route))
+        rows = self._rows.mapPartitions(_Send(sent.route)).partitionBy(len(tasks), int)
+        return rows.mapPartitionsWithIndex(_Receive(sent.tasks, function)), sent
 
 
 class _Make(Travelling):
@@ -176,16 +181,13 @@ class _Receive(Travelling):
             yield from self._function(self._sent.value[number], (row for _, row in rows))
 
 
-class _First(Travelling):
-    """Gives the first row of a partition.
+def _first(rows: Rows) -> Row:
+    """Return the first row of a partition.
 
     The others are read, too: a task that leaves rows that are kept unread may end while the JVM still reads them, which
     then fails at its own locks (`AssertionError` of its BlockInfoManager, now and then).
     """
-
-    def __call__(self, rows: Iterable[Row]) -> Rows:
-        of_partition = iter(rows)
-        first = next(of_partition)
-        for _ in of_partition:
-            pass
-        yield first
+    first = next(rows)
+    for _ in rows:
+        pass
+    return first

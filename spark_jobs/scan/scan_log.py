@@ -6,12 +6,9 @@ from typing import Any, cast
 
 import msgspec
 
-from spark_jobs.run.attempt import run_phase
 from spark_jobs.run.engine import Engine
-from spark_jobs.run.progress import JobProgress, Phase
-from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import IndexFileFacts, ProbeTask, StoreHeads, probe
-from spark_jobs.scan.scan_segment import PHASE, ScanSummary, ScanTask, scan_segment
+from spark_jobs.scan.scan_segment import ScanTask
 from spark_jobs.scan.source import StoreSource
 from storage.log.segment_list import boundaries
 from storage.recovery.start_place import SPARED, SegmentHead, StartFacts, recovery_start
@@ -67,14 +64,6 @@ def probe_source(engine: Engine, source: StoreSource, *, index: bool, slots: int
     facts = StartFacts(source.has_crashed, source.checkpoint, end if queues_stay else source.end)
     start = recovery_start([SegmentHead(*head) for head in store.heads], facts, SPARED)
     return Probed(store.first_entries, tuple(cast("list[IndexFileFacts]", answers[2:])), start, store.last_base)
-
-
-def scan_log(
-    engine: Engine, work: WorkDirectory, source: StoreSource, options: ScanOptions, progress: JobProgress
-) -> list[ScanSummary]:
-    """Scan the segments; their summaries in the order of the log."""
-    tasks = scan_tasks(work.root, source, options)
-    return run_phase(engine.run_tasks, work, progress, Phase(PHASE, source.size, "bytes"), tasks, scan_segment)
 
 
 def scan_tasks(work: Path, source: StoreSource, options: ScanOptions) -> list[ScanTask]:

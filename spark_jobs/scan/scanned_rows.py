@@ -12,19 +12,17 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import IntEnum
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgpack
 import numpy as np
-from msgspec.structs import replace
 
 from protocol.errors import StoreError
 from spark_jobs.run.attempt import AttemptRecord, block_file
 from spark_jobs.run.blocks import BlockWriter, read_block_at, read_into, read_list
 from spark_jobs.run.kept_rows import PIECE_BYTES, Row, Rows
-from spark_jobs.run.local_work import local_work
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.scan_segment import ENTRIES, UNITS, ScanSummary, ScanTask, scan_segment
+from spark_jobs.scan.scan_segment import ENTRIES, UNITS, ScanSummary
 
 
 class RowKind(IntEnum):
@@ -62,26 +60,22 @@ class RowHead(NamedTuple):
     entries: int = 0
 
 
-class NumberedScan(NamedTuple):
-    """A segment to be scanned, and its number in the order of the log."""
-
-    segment: int
-    task: ScanTask
+Left: TypeAlias = Sequence[tuple[Path, Iterator[tuple[int, RowHead]]]]
+"""Files of blocks that a task has left, the one of entries first; where each block starts, and the head of its rows."""
 
 
-def read_summary(row: Row) -> ScanSummary:
-    """The summary that is the first row of a segment."""
-    return cast("ScanSummary", msgpack.unpackb(row.data, strict_map_key=False))
+def read_summary(row: Row) -> Any:
+    """The summary that is the first row of a task."""
+    return msgpack.unpackb(row.data, strict_map_key=False)
 
 
-def scan_rows(scan: NumberedScan) -> Rows:
-    """Scan a segment; its summary, and the blocks that were found."""
-    with local_work() as work:
-        summary = scan_segment(replace(scan.task, work=str(work.root)))
-        yield summary_row(scan.segment, summary)
-        path = block_file(work, summary, ENTRIES)
-        yield from rows_of_file(path, entry_heads(path, scan.segment, summary["entry_table"]))
-        yield from rows_of_file(block_file(work, summary, UNITS), _unit_heads(work, scan.segment, summary))
+def scanned(work: WorkDirectory, segment: int, summary: ScanSummary) -> Left:
+    """What the scan of a segment has left, which has that number in the order of the log."""
+    path = block_file(work, summary, ENTRIES)
+    return (
+        (path, entry_heads(path, segment, summary["entry_table"])),
+        (block_file(work, summary, UNITS), _unit_heads(work, segment, summary)),
+    )
 
 
 def summary_row(number: int, summary: AttemptRecord) -> Row:
@@ -95,7 +89,7 @@ def land(rows: Rows, work: WorkDirectory, kind: str) -> ScanSummary:
 
     The summary, which names the file.
     """
-    summary = read_summary(next(rows))
+    summary: ScanSummary = read_summary(next(rows))
     with BlockWriter(block_file(work, summary, kind), summary["attempt"]) as writer:
         for row in rows:
             if row.head.kind in FILES[kind]:

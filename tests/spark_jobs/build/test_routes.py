@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 
 from protocol.errors import StoreError
 from spark_jobs.build.build_queues import QueuePart
+from spark_jobs.build.exchange import SCAN
 from spark_jobs.build.routes import BundleRoute, EntryRange, PartRoute, Routes
+from spark_jobs.build.shuffle_exchange import make_rows
 from spark_jobs.build.unit_blocks import queue_names, queue_runs
 from spark_jobs.run.blocks import Block, BlockWriter, read_block_at, unpack_block
 from spark_jobs.run.kept_rows import Row
 from spark_jobs.scan import scanned_rows
 from spark_jobs.scan.scan_segment import ScanTask
-from spark_jobs.scan.scanned_rows import NumberedScan, RowHead, RowKind, land_some, scan_rows
+from spark_jobs.scan.scanned_rows import RowHead, RowKind, land_some
 from store_writer import StoreWriter
 
 Entry = tuple[int, int, int]
@@ -47,7 +49,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     ]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scanned_rows, "PIECE_BYTES", PIECE)
-        return [row for number, scan in enumerate(scans) for row in scan_rows(NumberedScan(number, scan))]
+        return [row for number, scan in enumerate(scans) for row in make_rows(SCAN, (number, scan))]
 
 
 Blocks = list[tuple[RowHead, bytes]]

@@ -1,17 +1,19 @@
 """Rows in Spark: made once, read where they are, and sent on; and a directory for each task."""
 
 import os
+from functools import partial
 from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from spark_jobs.build.exchange import SCAN
+from spark_jobs.build.shuffle_exchange import make_rows
 from spark_jobs.run.kept_rows import KeptRows
 from spark_jobs.run.local_work import SPARK_DIRECTORIES, local_work
 from spark_jobs.run.spark_calls import TaskFailed
 from spark_jobs.scan.scan_segment import ScanTask
-from spark_jobs.scan.scanned_rows import NumberedScan, scan_rows
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -22,7 +24,7 @@ def test_an_error_of_a_task_that_makes_rows_is_known_by_its_sentence(spark: "Spa
         work="", path=str(tmp_path / "gone"), base_offset=0, limit=-1, entries=True, checksums=False, tags=True,
         bundles=1, delays=(), lmq=False, ext=False, batch_topics=(),
     )  # fmt: skip
-    rows = KeptRows.of(spark, "scan", [NumberedScan(0, task)], scan_rows)
+    rows = KeptRows.of(spark, "scan", [(0, task)], partial(make_rows, SCAN))
     with pytest.raises(TaskFailed, match=f"^{tmp_path}/gone"):
         rows.heads()
 
