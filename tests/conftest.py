@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # How long an example takes says nothing about right or wrong, and CI machines pause.
-# As many as 25 minutes on two cores allow; `make fuzz` has many more.
+# As many as `make test` has time for; `make fuzz` has many more.
 settings.register_profile(
     "default", deadline=None, print_blob=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )

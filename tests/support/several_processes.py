@@ -46,9 +46,6 @@ _SESSION: Final = re.compile(
 )
 """How a test asks for the session, as a parameter or by `usefixtures`."""
 
-_HAS_SESSION: Final = (SPARK, "JVMs")
-"""The groups that start one; more of them would take more time than they save."""
-
 
 def group_of(nodeid: str, root: Path) -> str:
     """The name of what a test shares a process with: one of `TOGETHER`, or its file; `root` is that of the node ids."""
@@ -116,12 +113,9 @@ def _test_files(config: pytest.Config) -> list[Path]:
 def refuse_more_sessions(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse a test that would start one more Spark session; raises UsageError, which names it."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("soak") is None:
-            group = group_of(item.nodeid, config.rootpath)
-            if group not in _HAS_SESSION:
-                raise pytest.UsageError(
-                    f"{item.nodeid} shares no Spark session: see tests/support/several_processes.py"
-                )
+        asks = "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("soak") is None
+        if asks and group_of(item.nodeid, config.rootpath) != SPARK:
+            raise pytest.UsageError(f"{item.nodeid} shares no Spark session: see tests/support/several_processes.py")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
