@@ -17,6 +17,7 @@ from spark_jobs.publish.stage import copy_file
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import StoreSource
 from storage.files.direct_writer import fsync_directory
+from storage.files.mount_points import is_mount_point
 from storage.files.own_directories import HeldDirectory
 from storage.layout.dledger import is_ledger
 from storage.layout.store_layout import (
@@ -47,7 +48,7 @@ ROCKSDB_STORE: Final = "rocksdbstore"
 
 def check_new_store(out: Path, work: Path) -> None:
     """Raise ConfigError unless a store can get this place in one step: an empty directory, or none yet."""
-    if out.is_symlink() or os.path.ismount(out):
+    if out.is_symlink() or is_mount_point(out):
         raise ConfigError(f"--out {out} is a link or a mount point, which no store can be renamed to: name a directory")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {out} exists already and is not an empty directory; choose another one")

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from protocol.errors import RocketLensError
 from storage.doctor.finding import Finding
 from storage.doctor.opened_store import OpenedStore
+from storage.files.mount_points import is_mount_point
 from storage.files.own_directories import HeldDirectory
 from storage.layout.store_layout import COMMIT_LOG
 
@@ -27,7 +28,7 @@ def rescue_line(store: OpenedStore) -> str:
     is_other = status.st_uid != os.geteuid()
     new, old = shlex.quote(str(_free_name(root, "-rescued"))), shlex.quote(str(root))
     line = f"{store.command('rescue')} --out {new}"
-    if os.path.ismount(root):
+    if is_mount_point(root):
         return line
     steps = [f"test -d {new}/{COMMIT_LOG}"]
     if is_other and _is_safe(root):
