@@ -166,6 +166,10 @@ LOST: Final = "the messages there are lost; all others are served"
 
 QUEUES: Final = "rebuild queues"
 INDEX: Final = "rebuild index"
+INDEX_ANEW: Final = "rebuild index --from-offset 0"
+ALL: Final = "rebuild all"
+ALL_ANEW: Final = "rebuild all --from-offset 0"
+"""Those from 0 make also what passes for intact by the entries at which a rebuild looks before it keeps a file."""
 
 
 class Advice(NamedTuple):
@@ -202,11 +206,11 @@ ADVICE: Final[dict[str, dict[Kind, Advice]]] = {
     },
     "index-files": {
         Kind.FILE: Advice(Severity.ERROR, "keys in its range are looked for in the log; a broker misses them", INDEX),
-        Kind.HEADER: Advice(Severity.WARNING, "a broker uses it to look for keys and to continue the file", INDEX),
-        Kind.SLOT: Advice(Severity.ERROR, "a broker does not find the entries that it should lead to", INDEX),
-        Kind.ENTRY: Advice(Severity.ERROR, _TRUSTED, INDEX),
+        Kind.HEADER: Advice(Severity.WARNING, "a broker uses it to look for keys and to continue the file", INDEX_ANEW),
+        Kind.SLOT: Advice(Severity.ERROR, "a broker does not find the entries that it should lead to", INDEX_ANEW),
+        Kind.ENTRY: Advice(Severity.ERROR, _TRUSTED, INDEX_ANEW),
         Kind.MISSING_ENTRY: Advice(Severity.ERROR, "a broker does not find these messages by their keys", INDEX),
-        Kind.REPEATED_ENTRY: Advice(Severity.WARNING, "it takes room; a broker may give a message twice", INDEX),
+        Kind.REPEATED_ENTRY: Advice(Severity.WARNING, "it takes room; a broker may give a message twice", INDEX_ANEW),
     },
 }
 """What is said of a finding where everything is read, by check and kind."""
@@ -327,7 +331,7 @@ def capped(findings: Iterable[Finding], limit: int) -> list[Finding]:
 
 def with_command(finding: Finding, command: Callable[[str], str]) -> Finding:
     """A finding whose remedy is the whole line where it names a command of ours."""
-    if finding.remedy not in (QUEUES, INDEX):
+    if finding.remedy not in (QUEUES, INDEX, INDEX_ANEW):
         return finding
     return msgspec.structs.replace(finding, remedy=command(finding.remedy))
 

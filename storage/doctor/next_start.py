@@ -16,7 +16,21 @@ from msgspec.structs import replace
 
 from protocol.errors import StoreError
 from storage.amounts import count_text, counted
-from storage.doctor.finding import CLEARED_BY_A_START, NO_COMMAND, Finding, Findings, FoundAt, Kind, Known, Severity
+from storage.doctor.finding import (
+    ALL,
+    ALL_ANEW,
+    CLEARED_BY_A_START,
+    INDEX,
+    INDEX_ANEW,
+    NO_COMMAND,
+    QUEUES,
+    Finding,
+    Findings,
+    FoundAt,
+    Kind,
+    Known,
+    Severity,
+)
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.rescue_line import rescue_line, set_aside_line
 from storage.layout.store_config import TOPICS
@@ -29,7 +43,9 @@ from storage.recovery.start_refusals import BACKUP, EVERY, FROM_5, Refusal, fore
 LONGEST_V1_TOPIC: Final = 127
 """Bytes of the longest topic name that a record of the first version holds."""
 
-IN_PLACE: Final = ("rebuild index", "rebuild queues", "rebuild all", "compact index --from-log")
+IN_PLACE: Final = (INDEX, INDEX_ANEW, QUEUES, ALL, ALL_ANEW, "compact index --from-log")
+"""Commands that change a store whose log stays as it is."""
+
 MOST_QUEUES: Final = 10_000
 """Queues whose recovery is foretold."""
 
@@ -313,8 +329,11 @@ def _remedy(store: OpenedStore, path: Path) -> str:
 
 def one_advice(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:
     """Let one rebuild do what two would do one after the other: that of queues and index reads the log once."""
-    listed, parts = list(findings), {store.command(name) for name in ("rebuild index", "rebuild queues")}
-    if not parts <= {each.remedy for each in listed}:
+    listed = list(findings)
+    queues, index, anew = (store.command(name) for name in (QUEUES, INDEX, INDEX_ANEW))
+    parts = {each.remedy for each in listed} & {queues, index, anew}
+    if len(parts) < 2:
         return listed
-    whole = store.command("rebuild all")
+    both = ALL_ANEW if anew in parts else ALL
+    whole = store.command(both) if queues in parts else anew
     return [replace(each, remedy=whole) if each.remedy in parts else each for each in listed]

@@ -1,10 +1,14 @@
 """`rocketlens doctor`: what is printed, and how it ends."""
 
 import json
+import shlex
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from command_line import rocketlens
 from protocol.message_layout import locate
@@ -79,14 +83,33 @@ def test_deep_reads_every_entry(g1_store: Path, tmp_path: Path, as_json: bool, c
         report = json.loads(outcome.output)
         (finding,) = report["findings"]
         assert (finding["kind"], finding["known"], finding["path"]) == ("entry", "read", str(index))
-        assert finding["remedy"] == f"rocketlens rebuild index {root}"
+        assert finding["remedy"] == f"rocketlens rebuild index --from-offset 0 {root}"
         assert (report["isClean"], report["exitCode"]) == (False, 4)
         assert report["verify"]["details"]["counts"] == {"entry": 1}
         assert "findings" not in report["verify"]["details"]
     else:
         assert f"error   index-files: {index}, entry 5 time_difference, byte" in outcome.text
-        assert f"        fix: rocketlens rebuild index {root}\n" in outcome.text
+        assert f"        fix: rocketlens rebuild index --from-offset 0 {root}\n" in outcome.text
         assert outcome.text.endswith("1 error, 0 warnings, 0 notes\n")
+
+
+@settings(max_examples=6)
+@given(number=st.integers(0, 9), entry=st.integers(1, 60), byte=st.integers(0, 19))
+def test_what_a_reading_finds_in_an_index_file_the_printed_line_mends(
+    g1_store: Path, number: int, entry: int, byte: int
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(shutil.copytree(g1_store, Path(directory) / "store"))
+        index = sorted((root / "index").iterdir())[number]
+        content = bytearray(index.read_bytes())
+        content[40 + 4 * 97 + 20 * entry + byte] ^= 1
+        index.write_bytes(content)
+        report = json.loads(rocketlens("doctor", "--deep", root, "--json").output)
+        lines = {each["remedy"] for each in report["findings"]}
+        for line in lines:
+            assert rocketlens(*shlex.split(line)[1:]).code == 0
+        after = rocketlens("doctor", "--deep", root)
+        assert (after.code, after.text.splitlines()[-1]) == (0, "nothing is wrong"), (lines, after.text)
 
 
 def test_what_both_a_look_and_a_reading_find_is_said_once(tmp_path: Path) -> None:
