@@ -7,6 +7,7 @@ DOOR: Final = (
     "direct_writer",
     "kept_files",
     "mapped_file",
+    "mount_points",
     "open_files",
     "own_directories",
     "recently_used",
