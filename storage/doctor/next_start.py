@@ -130,11 +130,17 @@ def _whole(
     doomed = doomed_index_files(store.layout.index, store.checkpoint) if store.state.has_crashed else []
     return dataclasses.replace(
         outcome,
+        cut_topics=_topics_behind(queues, outcome.end) if outcome.cut_bytes else (),
         refused=tuple(f"{each.path} {each.found}" for each in refusals if outcome.broker in each.brokers),
         dispatched_from=dispatched_from,
         queues=tuple(queue_outcomes(queues, store.commit_log, outcome.end, dispatched_from)),
         deleted_index_files=tuple(map(str, doomed)),
     )
+
+
+def _topics_behind(queues: list[RecoveredQueue], end: int) -> tuple[str, ...]:
+    """The topics of queues that reach beyond a place in the log, sorted."""
+    return tuple(sorted({queue.directory.parent.name for queue in queues if queue.physical_end > end}))
 
 
 def _dispatched_from(store: OpenedStore, outcome: LogOutcome, queues_end: int) -> int:
@@ -297,19 +303,23 @@ def _add_unqueued(store: OpenedStore, start: NextStart, findings: Findings) -> N
     if worst is None or not worst.unqueued_messages:
         return
     losing = [each for each in worst.queues if each.lost]
-    topics = list(dict.fromkeys(each.topic for each in losing))
-    shown = ", ".join(topics[:MOST_NAMED]) + (", …" if len(topics) > MOST_NAMED else "")
     what = "restart the broker" if store.state.is_live else "start a broker"
     findings.add(
         Kind.NEXT_START,
         Severity.ERROR,
         losing[0].path,
         f"do not {what} on this store: its recovery ends {counted(len(losing), 'queue')} at damage, and "
-        f"{counted(worst.unqueued_messages, 'message')} of {shown} will be in none",
+        f"{counted(worst.unqueued_messages, 'message')}{_of(each.topic for each in losing)} will be in none",
         "here they are served; a broker numbers what is sent then from that end on, and consumers get it at offsets "
         "that others had",
         store.command("rebuild queues"),
     )
+
+
+def _of(topics: Iterable[str]) -> str:
+    """Of which topics; nothing where it is not known."""
+    names = list(dict.fromkeys(topics))
+    return f" of {', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''}" if names else ""
 
 
 def _sparing(start: NextStart) -> list[str]:
@@ -318,7 +328,8 @@ def _sparing(start: NextStart) -> list[str]:
 
 
 def _amount(outcome: LogOutcome) -> str:
-    return f"{count_text(outcome.cut_bytes)} bytes, about {counted(outcome.cut_messages, 'message')}"
+    cut = f"{count_text(outcome.cut_bytes)} bytes, about {counted(outcome.cut_messages, 'message')}"
+    return cut + _of(outcome.cut_topics)
 
 
 def _remedy(store: OpenedStore, path: Path) -> str:

@@ -32,10 +32,10 @@ class LogOutcome:
     """What a start makes of a log: it is read again from `start` on, and ends at `end`.
 
     `cut_bytes` and `cut_messages` are what is served now and lies behind that, the latter estimated where it is much;
-    `deleted` are the paths of the segments that go. `is_complete`: all was read; else damage may be met earlier.
-    `refused` says on what the broker ends before it reads the log at all; empty where it starts. Records from
-    `dispatched_from` on are put into queues and index again; `queues` are those that lose something then, and
-    `deleted_index_files` the paths of index files that go.
+    `cut_topics` are the topics whose queues lead there; `deleted` are the paths of the segments that go.
+    `is_complete`: all was read; else damage may be met earlier. `refused` says on what the broker ends before it
+    reads the log at all; empty where it starts. Records from `dispatched_from` on are put into queues and index
+    again; `queues` are those that lose something then, and `deleted_index_files` the paths of index files that go.
     """
 
     broker: Broker
@@ -45,6 +45,7 @@ class LogOutcome:
     cut_messages: int
     deleted: tuple[str, ...]
     is_complete: bool
+    cut_topics: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     dispatched_from: int = 0
     queues: tuple[QueueOutcome, ...] = ()

@@ -63,7 +63,8 @@ def test_abort_before_damage_is_first_of_all_a_warning_not_to_start(tmp_path: Pa
     diagnosis = examine(root)
     finding = first(diagnosis)
     lost, end = first_lost(written, 4).physical_offset, written[-1].physical_offset + written[-1].size
-    assert finding.found == f"{WORDS} {end - lost:,} bytes, about {len(behind(written, 4))} messages"
+    assert finding.found == f"{WORDS} {end - lost:,} bytes, about {len(behind(written, 4))} messages of T"
+    assert {each.cut_topics for each in diagnosis.next_starts} == {("T",)}
     assert (finding.path, finding.physical_offset) == (str(segment(root, 4)), lost)
     assert "deletes 4 segments behind" in finding.meaning  # three with messages, and the one made in advance
     for outcome in diagnosis.next_starts:
@@ -156,7 +157,7 @@ def test_nothing_is_moved_where_the_rescue_fails(tmp_path: Path) -> None:
 def test_after_a_clean_stop_damage_where_the_queues_end_is_warned_of(tmp_path: Path) -> None:
     written = make_damaged(tmp_path / "my store", 7, crashed=False)
     finding = first(examine(tmp_path / "my store"))
-    assert finding.found.endswith(f"about {len(behind(written, 7))} messages")
+    assert finding.found.endswith(f"about {len(behind(written, 7))} messages of T")
     assert finding.remedy == line_for(tmp_path / "my store")
 
 
@@ -165,7 +166,9 @@ def test_brokers_that_recover_differently_are_told_apart(tmp_path: Path) -> None
     diagnosis = examine(tmp_path)
     finding = first(diagnosis)
     assert [each.cut_messages for each in diagnosis.next_starts] == [0, 0, *[len(behind(written, 6))] * 2]
-    assert finding.found.endswith("messages (brokers 5.0 to 5.3.0 and 4.x); a broker 5.5 or 5.3.1 to 5.4 cuts nothing")
+    assert finding.found.endswith(
+        "messages of T (brokers 5.0 to 5.3.0 and 4.x); a broker 5.5 or 5.3.1 to 5.4 cuts nothing"
+    )
     assert finding.remedy.startswith("rocketlens rescue ")
 
 
