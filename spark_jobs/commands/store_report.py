@@ -1,5 +1,6 @@
 """The report of a rebuild or a compaction; making it also stages the result to be published."""
 
+import os
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -24,7 +25,8 @@ from spark_jobs.compact.index_cost import IndexCost, index_cost
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.new_log import ConvertDetails, MendDetails, NewLog
 from spark_jobs.publish.deliver import stage_index
-from spark_jobs.publish.mended_config import mend_config
+from spark_jobs.publish.mended_config import mend_config, say_topics
+from spark_jobs.publish.mended_timers import mend_timers
 from spark_jobs.publish.new_config import stage_config
 from spark_jobs.publish.new_store import stage_rest
 from spark_jobs.publish.publish import Staged
@@ -126,9 +128,9 @@ def new_store_report(
 ) -> tuple[StoreReport, list[Staged]]:
     """Complete in the work directory the new store; returns what it consists of, with the report of its making."""
     report, built = rebuilt_report(log.rebuild, log.source, work, rebuilt, log.moved)
-    is_mended = isinstance(log.details, MendDetails)
+    is_rescue = command == "rescue"
     names = {each.name for each in built}
-    staged, left = stage_rest(source.layout, work, names, log.checkpoint, is_stopped=is_mended)
+    left = stage_rest(source.layout, work, names, log.checkpoint, is_stopped=is_rescue)
     report.command, report.bytes = command, source.size
     report.messages = total(log.segments, "records")
     report.damages, report.more_damages = list(log.log_end.damages), log.log_end.more_damages
@@ -140,11 +142,13 @@ def new_store_report(
     report.details.scan = _scan_details(log.segments)
     report.notes = [*source.problems, *log.notes, *report.notes]
     _stage_config(request, source, work, report)  # into config/, which is staged by now
-    if is_mended and (work.staged / CONFIG).is_dir():
-        report.notes += mend_config(work.staged / CONFIG)
+    if is_rescue:
+        exchanged = mend_config(work.staged / CONFIG)
+        said = say_topics(work.staged / CONFIG, work.staged, exchanged)
+        report.notes += [*exchanged, *said, *mend_timers(work.staged)]
     if left:
         report.notes.append(f"left out, because it is not known what they hold: {', '.join(left)}")
-    return report, staged
+    return report, [Staged(name, work.staged / name, synced=True) for name in sorted(os.listdir(work.staged))]
 
 
 def _stage_config(

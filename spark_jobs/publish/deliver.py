@@ -12,7 +12,7 @@ from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.places.file_systems import is_url
 from spark_jobs.places.place_names import JOURNAL
 from spark_jobs.publish.atomic_rename import rename_to_free
-from spark_jobs.publish.new_checkpoint import latest_end_timestamp, write_checkpoint
+from spark_jobs.publish.new_checkpoint import checkpoint_file, latest_end_timestamp, write_checkpoint
 from spark_jobs.publish.new_store import check_new_store, publish_store
 from spark_jobs.publish.publish import Staged, publish, roll_forward
 from spark_jobs.publish.publish_journal import remove_journal
@@ -58,7 +58,9 @@ def stage_index(
     latest = max((*sent, *(() if here is None else (here,))), default=None)
     staged = [Staged(INDEX, directory, synced=True)]
     if latest is not None and not request.keep_checkpoint:
-        write_checkpoint(source.layout.checkpoint, work.staged / CHECKPOINT, index_msg_timestamp=latest)
+        path = source.layout.checkpoint
+        before = checkpoint_file(path) if request.is_whole_store else path
+        write_checkpoint(before, work.staged / CHECKPOINT, index_msg_timestamp=latest)
         staged.append(Staged(CHECKPOINT, work.staged / CHECKPOINT, synced=True))
     return staged
 

@@ -21,13 +21,13 @@ CHECKPOINT_BYTES: Final = 4096
 _LONGEST: Final = 1024 * 1024
 
 
-def write_checkpoint(store_checkpoint: Path, destination: Path, **changes: int) -> None:
+def write_checkpoint(store_checkpoint: Path | None, destination: Path, **changes: int) -> None:
     """Write the store's checkpoint with other values in some fields and nothing else changed; fsyncs it.
 
     Without one, or behind the end of one that is too short, there are zeros, as in what a broker would make of it.
     """
     try:
-        data = read_kept(store_checkpoint, _LONGEST)
+        data = b"" if store_checkpoint is None else read_kept(store_checkpoint, _LONGEST)
     except FileNotFoundError:
         data = b""
     if len(data) < CHECKPOINT.size:
@@ -36,6 +36,11 @@ def write_checkpoint(store_checkpoint: Path, destination: Path, **changes: int) 
     changed = replace(checkpoint, **changes)
     destination.unlink(missing_ok=True)
     write_synced(destination, CHECKPOINT.pack(*astuple(changed)) + data[CHECKPOINT.size :])
+
+
+def checkpoint_file(path: Path) -> Path | None:
+    """The checkpoint of which a new store's is made: whatever is no file counts as missing there."""
+    return path if path.is_file() else None
 
 
 def latest_end_timestamp(index: Path) -> int | None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import ConfigError, StoreError
-from spark_jobs.publish.new_checkpoint import write_checkpoint
-from spark_jobs.publish.publish import Staged
+from spark_jobs.places.place_names import WORK
+from spark_jobs.publish.new_checkpoint import checkpoint_file, write_checkpoint
 from spark_jobs.publish.stage import copy_file
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import StoreSource
@@ -85,8 +85,8 @@ def stage_rest(
     checkpoint: Mapping[str, int],
     *,
     is_stopped: bool,
-) -> tuple[list[Staged], list[str]]:
-    """Copy beside the staged log, queues and index what else the store has; what there is now, and what was left out.
+) -> list[str]:
+    """Copy beside the staged log, queues and index what else the store has; what was left out.
 
     `staged` names what this run has staged: a checkpoint that is not among it is what a killed run left, maybe half.
     `checkpoint` has the fields of the checkpoint that change; the others stay. The new store of one whose broker died
@@ -97,10 +97,10 @@ def stage_rest(
             _copy(layout.root / name, work.staged / name, work.partial)
     if checkpoint:
         place = work.staged / CHECKPOINT
-        write_checkpoint(place if CHECKPOINT in staged else layout.checkpoint, place, **checkpoint)
-    known = {*COPIED, *MADE, ROCKSDB_STORE, *(path.parent.name for path in layout.commit_log_directories)}
-    left = [name for name in sorted(os.listdir(layout.root)) if name not in known and not is_ledger(name)]
-    return [Staged(name, work.staged / name, synced=True) for name in sorted(os.listdir(work.staged))], left
+        before = place if CHECKPOINT in staged else checkpoint_file(layout.checkpoint)
+        write_checkpoint(before, place, **checkpoint)
+    known = {*COPIED, *MADE, WORK, ROCKSDB_STORE, *(path.parent.name for path in layout.commit_log_directories)}
+    return [name for name in sorted(os.listdir(layout.root)) if name not in known and not is_ledger(name)]
 
 
 def publish_store(work: WorkDirectory, out: Path, names: Collection[str]) -> None:

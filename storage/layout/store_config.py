@@ -44,6 +44,8 @@ LIGHT_OFFSETS: Final = "lmqConsumerOffset.json"
 """What a broker with light queues (`enableLmq`) writes instead; where both are, the newer one counts."""
 FILTERS: Final = "consumerFilter.json"
 READ, WRITE, INHERIT = 4, 2, 1
+QUEUE_TYPE: Final = "queue.type"
+TYPE_OF_BATCHES: Final = "BatchCQ"
 """Bits of a topic's permission."""
 LONGEST_FILE: Final = 256 * 1024 * 1024
 """Bytes of the longest configuration file that is read: the offsets of millions of queues."""
@@ -81,7 +83,7 @@ class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def has_batches(self) -> bool:
         """Whether the topic's queues hold batches (BatchCQ), not single messages."""
-        return self.attributes.get("queue.type") == "BatchCQ"
+        return self.attributes.get(QUEUE_TYPE) == TYPE_OF_BATCHES
 
 
 class GroupRetryPolicy(msgspec.Struct, frozen=True, rename="camel"):

@@ -27,6 +27,8 @@ import numpy.typing as npt
 
 TIMER_LOG: Final = "timerlog"
 TIMER_WHEEL: Final = "timerwheel"
+WHEEL_BYTES: Final = 7 * 24 * 3600 * 2 * 32
+"""Bytes of the file of the wheel: slots of 32 bytes for each second of two weeks."""
 TIMER_UNIT: Final = Struct(">iqiqiqiiq")
 TIMER_UNIT_DTYPE: Final = np.dtype(
     [

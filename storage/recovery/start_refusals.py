@@ -22,14 +22,12 @@ from protocol.fastjson import parse_fastjson
 from storage.files.mapped_file import LARGEST_OFFSET, read_small_file
 from storage.layout.store_config import LONGEST_FILE
 from storage.layout.store_layout import StoreLayout
-from storage.layout.timer_log import TIMER_LOG, TIMER_WHEEL
+from storage.layout.timer_log import TIMER_LOG, TIMER_WHEEL, WHEEL_BYTES
 from storage.log.segment_list import segment_size
 from storage.queue.queue_store import directories, is_queue_id
 from storage.recovery.start_place import Broker
 
 BACKUP: Final = ".bak"
-WHEEL_BYTES: Final = 7 * 24 * 3600 * 2 * 32
-"""Bytes of the file of the timers: slots of 32 bytes for each second of two weeks."""
 
 LOADED_CONFIG: Final = (
     "topics.json",

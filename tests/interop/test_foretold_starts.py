@@ -19,9 +19,9 @@ from interop.official_broker import official_broker
 from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
 from storage.doctor.next_start import foretell_start
 from storage.doctor.opened_store import OpenedStore
+from storage.layout.timer_log import WHEEL_BYTES
 from storage.recovery.queue_ends import recovered_queues
 from storage.recovery.start_place import Broker
-from storage.recovery.start_refusals import WHEEL_BYTES
 from store_writer import StoreWriter
 from trial_stores import SHAPES, GoodStore, old
 

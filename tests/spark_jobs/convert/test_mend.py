@@ -24,6 +24,8 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from storage.doctor.examine import examine
 from storage.layout.checkpoint import Checkpoint
+from storage.layout.store_layout import recognise_store
+from storage.recovery.start_refusals import foretell_refusals
 from store_writer import StoreWriter, Written
 from tier_files import write_tier
 
@@ -180,6 +182,54 @@ def test_configuration_that_is_no_json_is_exchanged(writer: StoreWriter, tmp_pat
     table = json.loads((tmp_path / "new" / "config" / "consumerOffset.json").read_text())["offsetTable"]
     assert table == {"T@g": {"0": 2 if has_backup else 3, "1": 2}}
     assert any(note.startswith("config/consumerOffset.json was no whole JSON: ") for note in report.notes)
+
+
+def topics_of(root: Path) -> dict[str, Any]:
+    table: dict[str, Any] = json.loads((root / "config" / "topics.json").read_text())["topicConfigTable"]
+    return table
+
+
+@pytest.mark.parametrize("length", [None, 0, 60, 200, 300])
+def test_topics_that_a_cut_file_lost_are_said_again_as_the_queues_show_them(
+    writer: StoreWriter, tmp_path: Path, length: int | None
+) -> None:
+    writer.append_inner_batch("B", [(b"one", {}), (b"two", {})], queue_id=2)
+    writer.close()
+    path = writer.root / "config" / "topics.json"
+    if length is None:
+        path.unlink()
+    else:
+        os.truncate(path, length)
+    report = rescue(writer, tmp_path / "new")
+    topics = topics_of(tmp_path / "new")
+    assert topics["B"]["attributes"] == {"queue.type": "BatchCQ"}  # as a broker stores it: the plus is in requests
+    assert topics["B"]["readQueueNums"] == topics["B"]["writeQueueNums"] >= 3
+    assert topics["T"]["readQueueNums"] >= 2
+    assert topics["T"].get("attributes", {}) == {}
+    assert foretell_refusals(recognise_store(tmp_path / "new"), lambda topic: topic == "B") == []
+    assert any(note.startswith("config/topics.json did not say that the queues of these") for note in report.notes)
+
+
+def test_what_is_no_file_counts_as_missing(writer: StoreWriter, tmp_path: Path) -> None:
+    for name in ("checkpoint", "config/topics.json", "config/consumerOffset.json"):
+        (writer.root / name).unlink()
+        (writer.root / name / "inside").mkdir(parents=True)
+    report = rescue(writer, tmp_path / "new")
+    assert report.exit_code == 0
+    checkpoint = Checkpoint.read(tmp_path / "new" / "checkpoint")
+    assert checkpoint is not None
+    assert checkpoint.physic_msg_timestamp == writer.written[-1].store_timestamp
+    assert topics_of(tmp_path / "new").keys() == {"T"}
+    assert not (tmp_path / "new" / "config" / "consumerOffset.json").exists()
+    for name in ("checkpoint", "config/topics.json", "config/consumerOffset.json"):
+        assert any(name in note for note in report.notes), name
+
+
+def test_a_wheel_of_another_length_is_left_out(writer: StoreWriter, tmp_path: Path) -> None:
+    (writer.root / "timerwheel").write_bytes(os.urandom(1000))
+    report = rescue(writer, tmp_path / "new")
+    assert not (tmp_path / "new" / "timerwheel").exists()
+    assert any(note.startswith("timerwheel was damaged or missing: ") for note in report.notes)
 
 
 def test_segments_of_no_one_size_are_refused(writer: StoreWriter, tmp_path: Path) -> None:

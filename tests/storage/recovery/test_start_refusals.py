@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from storage.layout.store_layout import recognise_store
+from storage.layout.timer_log import WHEEL_BYTES
 from storage.recovery.start_place import Broker
-from storage.recovery.start_refusals import EVERY, FROM_5, WHEEL_BYTES, Refusal, foretell_refusals
+from storage.recovery.start_refusals import EVERY, FROM_5, Refusal, foretell_refusals
 from store_writer import StoreWriter
 
 QUEUE_FILE = 100
