@@ -171,6 +171,9 @@ ALL: Final = "rebuild all"
 ALL_ANEW: Final = "rebuild all --from-offset 0"
 """Those from 0 make also what passes for intact by the entries at which a rebuild looks before it keeps a file."""
 
+IN_PLACE: Final = (INDEX, INDEX_ANEW, QUEUES, ALL, ALL_ANEW, "compact index --from-log")
+"""Commands that change a store whose log stays as it is."""
+
 
 class Advice(NamedTuple):
     """How bad what was found is, what follows from it, and what fixes it: a command without its store, or words."""

@@ -19,7 +19,7 @@ from storage.amounts import count_text, counted
 from storage.doctor.finding import (
     ALL,
     ALL_ANEW,
-    CLEARED_BY_A_START,
+    IN_PLACE,
     INDEX,
     INDEX_ANEW,
     NO_COMMAND,
@@ -32,7 +32,7 @@ from storage.doctor.finding import (
     Severity,
 )
 from storage.doctor.opened_store import OpenedStore
-from storage.doctor.rescue_line import rescue_line, set_aside_line
+from storage.doctor.rescue_line import removal_line, rescue_line, set_aside_line
 from storage.layout.store_config import TOPICS
 from storage.recovery.log_outcome import LogForecast, LogOutcome
 from storage.recovery.queue_ends import NOWHERE, RecoveredQueue, recovered_queues
@@ -42,9 +42,6 @@ from storage.recovery.start_refusals import BACKUP, EVERY, FROM_5, Refusal, fore
 
 LONGEST_V1_TOPIC: Final = 127
 """Bytes of the longest topic name that a record of the first version holds."""
-
-IN_PLACE: Final = (INDEX, INDEX_ANEW, QUEUES, ALL, ALL_ANEW, "compact index --from-log")
-"""Commands that change a store whose log stays as it is."""
 
 MOST_QUEUES: Final = 10_000
 """Queues whose recovery is foretold."""
@@ -165,14 +162,14 @@ def check_refusals(store: OpenedStore, start: NextStart | None, others: Iterable
         if store.state.is_live and not is_of_all:  # a running broker has just made the file
             continue
         who = WHO.get(frozenset(refusal.brokers)) or f"a broker {' or '.join(refusal.brokers)}"
-        path, is_cleared = str(refusal.path), not is_of_all and not refusal.path.is_dir()
+        path, is_empty = str(refusal.path), not is_of_all and not refusal.path.is_dir()
         findings.add(
             Kind.NEXT_START,
             Severity.ERROR if is_of_all else Severity.INFO,
             refusal.path,
             f"{who} does not start on this store: {path} {refusal.found}",
             "it ends before it recovers anything, and leaves the store as it is" if is_of_all else STARTS_NEWER,
-            CLEARED_BY_A_START if is_cleared else remedies.get(path) or _remedy_of_refusal(store, refusal),
+            removal_line(store, refusal.path) if is_empty else remedies.get(path) or _remedy_of_refusal(store, refusal),
         )
     return findings.listed()
 
@@ -222,16 +219,17 @@ def check_next_start(store: OpenedStore, start: NextStart | None) -> list[Findin
 def safe_advice(store: OpenedStore, start: NextStart | None, findings: Iterable[Finding]) -> list[Finding]:
     """Exchange advice to start a broker, or to rebuild in place, where a start would cut the log.
 
-    Damage of the log that no start meets is passed over by a rescue as well, which makes queues and index anew.
+    Damage of the log that no start meets, or of which that is not foretold, is passed over by a rescue as well, which
+    makes queues and index anew.
     """
     listed = list(findings)
-    if start is None:
-        return listed
-    if not store.state.is_live and any(_is_of_log(each) for each in listed):
+    is_damaged = not store.state.is_live and any(_is_of_log(each) for each in listed)
+    if is_damaged:
         listed = _with_rescue(store, listed)
-    findings = listed
+    if start is None:
+        return [_without_start(each) for each in listed] if is_damaged else listed
     if not start.losing:
-        return [_with_care(store, start, each) if start.needs_checkpoint else each for each in findings]
+        return [_with_care(store, start, each) if start.needs_checkpoint else each for each in listed]
     commands = [store.command(name) for name in IN_PLACE]
 
     def is_unsafe(remedy: str) -> bool:
@@ -241,7 +239,7 @@ def safe_advice(store: OpenedStore, start: NextStart | None, findings: Iterable[
         replace(each, remedy=MADE_WHOLE, severity=Severity.WARNING if each.severity is Severity.INFO else each.severity)
         if is_unsafe(each.remedy)
         else each
-        for each in findings
+        for each in listed
     ]
 
 
@@ -273,6 +271,11 @@ def only_rescue(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding
         return remedy != line and (remedy.startswith(MOVES) or any(command in remedy for command in commands))
 
     return [replace(each, remedy=MADE_ANEW) if is_done_by_it(each.remedy) else each for each in listed]
+
+
+def _without_start(finding: Finding) -> Finding:
+    """Exchange advice to start a broker, of which nobody knows what it does to a damaged log."""
+    return replace(finding, remedy=MADE_ANEW) if finding.remedy.startswith(NOTHING_TO_DO) else finding
 
 
 def _with_care(store: OpenedStore, start: NextStart, finding: Finding) -> Finding:

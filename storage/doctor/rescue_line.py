@@ -4,13 +4,13 @@ of it.
 
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from protocol.errors import RocketLensError
-from storage.doctor.finding import Finding
+from storage.doctor.finding import ALL, ALL_ANEW, IN_PLACE, QUEUES, Finding
 from storage.doctor.opened_store import OpenedStore
 from storage.files.mount_points import is_mount_point
 from storage.files.own_directories import HeldDirectory
@@ -51,22 +51,38 @@ def set_aside_line(store: OpenedStore, path: Path) -> str:
     )
 
 
+def removal_line(store: OpenedStore, path: Path) -> str:
+    """One line: remove a file that holds nothing."""
+    return _as_owner(store.layout.root.absolute(), shlex.join(["rm", str(path.absolute())]))
+
+
 def way_cleared(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:
-    """Have a rebuild of what lies in a directory preceded by moving away a file that is in the directory's place."""
+    """Let no line touch what another one has made: a directory that is made anew has one line.
+
+    A file in the place of that directory is moved away first. Whatever else would be moved out of it or removed needs
+    no line of its own: it is not made again, and in its place there may be a file that is whole.
+    """
     listed, layout = list(findings), store.layout
-    for name, path in (
-        ("queues", layout.consume_queue),
-        ("queues", layout.batch_consume_queue),
-        ("index", layout.index),
-    ):
-        if not os.path.lexists(path) or path.is_dir():
+    queues, index = (layout.consume_queue, layout.batch_consume_queue), (layout.index,)
+    for name in IN_PLACE:
+        trees = (queues if name in (QUEUES, ALL, ALL_ANEW) else ()) + (index if name != QUEUES else ())
+        command = store.command(name)
+        if all(each.remedy != command for each in listed):
             continue
-        commands = [store.command(f"rebuild {part}") for part in (name, "all")]
-        line = set_aside_line(store, path)
+        in_the_way = (path for path in trees if os.path.lexists(path) and not path.is_dir())
+        line = " && ".join([*(set_aside_line(store, path) for path in in_the_way), command])
         listed = [
-            replace(each, remedy=f"{line} && {each.remedy}") if each.remedy in commands else each for each in listed
+            replace(each, remedy=line) if each.remedy == command or _takes_out_of(store, each, trees) else each
+            for each in listed
         ]
     return listed
+
+
+def _takes_out_of(store: OpenedStore, finding: Finding, trees: Sequence[Path]) -> bool:
+    """Whether a finding's remedy moves or removes what it is about, which is in one of some directories or is one."""
+    path = Path(finding.path)
+    is_inside = any(path.is_relative_to(tree) for tree in trees)
+    return is_inside and finding.remedy in (set_aside_line(store, path), removal_line(store, path))
 
 
 def _as_owner(root: Path, line: str) -> str:

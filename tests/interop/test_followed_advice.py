@@ -12,14 +12,18 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from damaged_stores import SHAPES_OF, Unfit, damage
+from doctoring import make_store, put
 from foretold_starts import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS, whole_messages
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.official_broker import OfficialProcess, official_broker
@@ -27,8 +31,10 @@ from interop.pulling import delivered
 from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
 from interop.rescued import compare
 from interop.wire import ask
+from ledger_stores import Ledger
+from rocksdb_stores import with_rocksdb_queues
 from storage.doctor.examine import examine
-from storage.doctor.finding import Finding
+from storage.doctor.finding import Finding, Severity
 from store_writer import StoreWriter, Written
 from trial_stores import SHAPES, GoodStore, old
 
@@ -75,11 +81,10 @@ def harm_the_rest(root: Path) -> None:
     file.write_bytes(content[:4000].ljust(len(content), b"\0"))
 
 
-@pytest.fixture
-def shell(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a shell that finds the command."""
-    command = tmp_path / "bin" / "rocketlens"
-    command.parent.mkdir()
+    command = tmp_path_factory.mktemp("bin") / "rocketlens"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m rocketlens "$@"\n')
     command.chmod(0o755)
     python_path = str(Path(__file__).parents[2])
@@ -104,6 +109,99 @@ def follow(root: Path, shell: dict[str, str]) -> list[str]:
             ended = subprocess.run(["bash", "-c", line], env=shell, capture_output=True, text=True, check=False)
             assert ended.returncode in (0, DAMAGED), f"{line}: {ended.stdout}{ended.stderr}"
     raise AssertionError(f"no end: {typed}")
+
+
+def directory_for_a_queue_file(root: Path) -> None:
+    path = sorted((root / "consumequeue" / "T" / "0").iterdir())[0]
+    path.unlink()
+    path.mkdir()
+
+
+def foreign_names_in_queues(root: Path) -> None:
+    (root / "consumequeue" / "T" / "0" / "00000000000000000000.swp").write_text("x")
+    (root / "consumequeue" / "old" / "0").mkdir(parents=True)  # without messages: a rebuild takes it over as it is
+    (root / "consumequeue" / "old" / "0" / f"{0:020d}").write_bytes(bytes(1000))
+    (root / "consumequeue" / "old" / "0" / "notes").write_text("x")
+
+
+def foreign_names_in_the_index(root: Path) -> None:
+    (root / "index" / "20260101000000001.bak").write_text("x")
+    (root / "index" / "20990101000000001").mkdir()
+
+
+def empty_last_queue_file(root: Path) -> None:
+    (root / "consumequeue" / "T" / "1" / f"{4000:020d}").write_bytes(b"")
+
+
+def queue_gone(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue" / "T" / "1")
+
+
+def index_file_gone(root: Path) -> None:
+    next(each for each in sorted((root / "index").iterdir()) if each.is_file()).unlink()
+
+
+def file_for_queues_of_batches(root: Path) -> None:
+    (root / "batchconsumequeue").write_text("x")
+
+
+BESIDE_EACH_OTHER = (
+    foreign_names_in_queues,
+    foreign_names_in_the_index,
+    empty_last_queue_file,
+    directory_for_a_queue_file,
+    queue_gone,
+    index_file_gone,
+    file_for_queues_of_batches,
+)
+"""Faults of queues and index of which each has a line of its own, in an order in which all can be made."""
+
+
+@settings(max_examples=4)
+@given(faults=st.sets(st.sampled_from(BESIDE_EACH_OTHER), min_size=2, max_size=4))
+@example(faults={directory_for_a_queue_file})
+@example(faults={foreign_names_in_queues, foreign_names_in_the_index, queue_gone, index_file_gone})
+@example(faults={empty_last_queue_file, file_for_queues_of_batches, index_file_gone})
+def test_no_line_takes_away_what_the_line_before_it_has_made(
+    shell: dict[str, str], faults: set[Callable[[Path], None]]
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory) / "store"
+        make_store(root)[0].close()
+        queues = {path: path.read_bytes() for path in (root / "consumequeue" / "T").rglob("0*") if path.is_file()}
+        for fault in BESIDE_EACH_OTHER:
+            if fault in faults:
+                fault(root)
+        assert follow(root, shell)
+        assert [each for each in examine(root).findings if each.severity is not Severity.INFO] == []
+        assert {path: path.read_bytes() for path in queues} == queues
+
+
+def in_rocksdb(root: Path) -> None:
+    make_store(root)[0].close()
+    with_rocksdb_queues(root)
+
+
+def of_dledger(root: Path) -> None:
+    ledger = Ledger(root)
+    ledger.fill(60)
+    ledger.writer.close()
+
+
+@pytest.mark.parametrize("make", [in_rocksdb, of_dledger])
+@pytest.mark.parametrize("has_crashed", [False, True])
+def test_damage_of_a_log_of_which_no_start_is_foretold_is_followed_by_one_rescue(
+    tmp_path: Path, shell: dict[str, str], make: Callable[[Path], None], has_crashed: bool
+) -> None:
+    root = tmp_path / "store"
+    make(root)
+    if has_crashed:
+        (root / "abort").write_text("")
+    segment = sorted(root.rglob(f"{0:020d}"), key=lambda path: "consumequeue" in str(path))[0]
+    put(segment, 2000, bytes(700))
+    (line,) = follow(root, shell)
+    assert line.startswith("rocketlens rescue ")
+    assert [each for each in examine(root).findings if each.severity is not Severity.INFO] == []
 
 
 def end_of_log(broker: OfficialProcess) -> int:

@@ -34,10 +34,11 @@ class _Queue(NamedTuple):
 def check_queues(store: OpenedStore) -> list[Finding]:
     """Report wrong sizes and gaps of files, units that are lost, and units behind the end of a queue."""
     findings = Findings("queues")
-    is_file = store.layout.consume_queue.is_file()
+    trees = (store.layout.consume_queue, store.layout.batch_consume_queue)
     for problem in store.queues.problems:
-        remedy = store.command(QUEUES) if is_file else UNREADABLE
-        findings.add(Kind.FILE, Severity.ERROR, store.layout.consume_queue, problem, NOBODY.format("it"), remedy)
+        tree = next((each for each in trees if problem.startswith(f"{each}: ")), trees[0])
+        remedy = store.command(QUEUES) if tree.is_file() else UNREADABLE
+        findings.add(Kind.FILE, Severity.ERROR, tree, problem, NOBODY.format("it"), remedy)
     if not store.has_queue_files:
         found = "all queues are in RocksDB, which is not compared with the log"
         meaning = "they are derived from the log"
