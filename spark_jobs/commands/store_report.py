@@ -83,6 +83,11 @@ class StoreDetails(Details, kw_only=True):
     published: list[str] | None = None
     backups: list[str] | None = None
 
+    @property
+    def exit_code(self) -> int:
+        """4 where messages are lost, be the log as it is now without damage."""
+        return 4 if self.mended is not None and self.mended.losses.messages else 0
+
 
 StoreReport: TypeAlias = Report[StoreDetails]
 

@@ -12,7 +12,7 @@ from spark_jobs.build import exchange
 from spark_jobs.build.rebuild import Rebuild
 from spark_jobs.convert.fill_holes import HoleFilling
 from spark_jobs.convert.fillings import Fillings
-from spark_jobs.convert.log_gaps import find_gaps
+from spark_jobs.convert.log_gaps import find_gaps, first_file
 from spark_jobs.convert.losses import Losses, find_losses
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.places.place_names import WORK
@@ -54,4 +54,5 @@ def foresee(request: RescueRequest, source: StoreSource) -> Outlook:
             fillings = HoleFilling(request, source, work, engine.run_tasks, progress).look(read)
     log = find_gaps(request, source, read.segments, read.log_end).log
     kept = total(read.segments, "records") + sum(hole.messages for hole in fillings.filled)
-    return Outlook(kept, find_losses(source.layout.root, fillings.left_of(log)), fillings)
+    losses = find_losses(source.layout.root, fillings.left_of(log), first_file(source))
+    return Outlook(kept, losses, fillings)

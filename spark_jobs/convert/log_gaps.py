@@ -10,7 +10,7 @@ from spark_jobs.scan.log_end import LogEnd
 from spark_jobs.scan.segment_walk import WalkSummary
 from spark_jobs.scan.source import StoreSource
 from storage.build.existing_queue import ReadableLog
-from storage.log.segment_list import segment_size
+from storage.log.segment_list import list_segments, segment_size
 
 
 class Gaps(NamedTuple):
@@ -48,3 +48,8 @@ def _behind(summary: WalkSummary) -> int:
     """The physical offset behind the last break of a segment that is listed."""
     _, following, _, _ = summary["breaks"][-1]
     return following
+
+
+def first_file(source: StoreSource) -> int:
+    """The physical offset at which the first file of a log begins, which may be empty."""
+    return list_segments(source.layout.commit_log_directories, [])[0][0]

@@ -15,8 +15,10 @@ from protocol.errors import StoreError
 from storage.amounts import count_text, counted
 from storage.build.existing_queue import ReadableLog
 from storage.files.mapped_file import list_segment_files
+from storage.kernels.records import MINIMUM_SIZE
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from storage.log.log_window import LONGEST_RECORD
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
 from storage.queue.queue_files import read_units
@@ -29,17 +31,27 @@ MOST_SHOWN: Final = 20
 
 
 class LostMessages(msgspec.Struct, frozen=True, rename="camel"):
-    """Messages of one queue that follow one another and are lost: queue offsets, and where the first one was."""
+    """Messages of one queue that follow one another and are lost: queue offsets, and where the first one was.
+
+    `is_behind`: they were behind the log's end, and so are lost, or the log was once cut there.
+    """
 
     topic: str
     queue_id: int
     first: int
     count: int
     physical_offset: int
+    is_behind: bool = False
 
     def sentence(self) -> str:
         """For a person."""
         last = f" to {self.first + self.count - 1}" if self.count > 1 else ""
+        if self.is_behind:
+            point = "point" if self.count > 1 else "points"
+            return (
+                f"{counted(self.count, 'unit')} of {self.topic} queue {self.queue_id}, {self.first}{last}, {point} "
+                f"behind the log's end, from physical offset {self.physical_offset} on: lost, or the log was once cut"
+            )
         what = "message" if self.count == 1 else f"{count_text(self.count)} messages"
         place = f"from physical offset {self.physical_offset} on"
         return f"{what} {self.first}{last} of {self.topic} queue {self.queue_id}, {place}"
@@ -71,13 +83,18 @@ class Losses(msgspec.Struct, frozen=True, rename="camel"):
             yield f"lost: and {counted(left, 'pair')} of topic and group more; --json names them"
 
 
-def find_losses(root: Path, log: ReadableLog) -> Losses:
-    """Name what the queues of a store under `root` have in the lost ranges of its log. Waits for the disk."""
+def find_losses(root: Path, log: ReadableLog, start: int | None = None) -> Losses:
+    """Name what the queues of a store have in the lost ranges of its log, and what behind its end. Waits for the disk.
+
+    `start`: the physical offset of the first file of the log that there is, which may be empty.
+    """
+    front = log.minimum if start is None else min(start, log.minimum)
+    lost = ((front, log.minimum), *log.lost) if front < log.minimum else log.lost
+    known = ReadableLog(front, log.end, lost)
     found: list[LostMessages] = []
-    if log.lost:
-        for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
-            for directory in _queues(root / tree):
-                found += _lost_of(directory, log, is_batch=tree == BATCH_CONSUME_QUEUE)
+    for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
+        for directory in _queues(root / tree):
+            found += _lost_of(directory, known, is_batch=tree == BATCH_CONSUME_QUEUE)
     offsets = StoreConfig.load(root).consumer_offsets
     return Losses(sum(each.count for each in found), tuple(found[:MOST_LISTED]), tuple(_not_consumed(found, offsets)))
 
@@ -96,15 +113,19 @@ def _lost_of(directory: Path, log: ReadableLog, *, is_batch: bool) -> Iterator[L
         for start, path in files:
             for position, units in read_units(path, dtype):
                 offsets = units["physical_offset"].astype(np.int64)
-                is_lost = (offsets >= 0) & (units["size"] > 0) & log.are_lost(offsets)
+                is_unit = (offsets >= 0) & (units["size"] >= MINIMUM_SIZE) & (units["size"] <= LONGEST_RECORD)
+                is_behind = is_unit & (offsets >= log.end) & (np.diff(offsets, prepend=-1) > 0)
+                is_lost = is_behind | ((offsets >= 0) & (units["size"] > 0) & log.are_lost(offsets))
                 numbers = (
                     units["base_offset"] if is_batch else (start + position) // dtype.itemsize + np.arange(len(units))
                 )
                 counts = units["batch_size"] if is_batch else np.ones(len(units), np.int64)
                 at = np.flatnonzero(is_lost)
-                for run in np.split(at, np.flatnonzero(np.diff(at) > 1) + 1) if at.size else ():
+                ends = (np.diff(at) > 1) | (np.diff(is_behind[at].astype(np.int8)) != 0)
+                for run in np.split(at, np.flatnonzero(ends) + 1) if at.size else ():
                     first, total = int(numbers[run[0]]), int(counts[run].astype(np.int64).sum())
-                    yield LostMessages(topic, queue_id, first, total, int(offsets[run[0]]))
+                    behind = bool(is_behind[run[0]])
+                    yield LostMessages(topic, queue_id, first, total, int(offsets[run[0]]), behind)
     except (StoreError, OSError):
         return
 

@@ -17,7 +17,7 @@ from spark_jobs.build.moved_log import MovedLog
 from spark_jobs.build.rebuild import Rebuilt
 from spark_jobs.convert.fill_holes import HoleFilling
 from spark_jobs.convert.fillings import Fillings
-from spark_jobs.convert.log_gaps import Gaps, find_gaps
+from spark_jobs.convert.log_gaps import Gaps, find_gaps, first_file
 from spark_jobs.convert.losses import Losses, find_losses
 from spark_jobs.convert.mend_segment import PHASE, MendedSegment, MendTask, mend_segment
 from spark_jobs.convert.new_log import MendDetails, NewLog
@@ -49,7 +49,7 @@ class Mend:
         """Write the log; `rebuild` is the request by which it was read. `rebuilt` gets what copies fill."""
         fillings = self._fill(rebuilt)
         gaps = find_gaps(self._request, self._source, rebuilt.segments, rebuilt.log_end)
-        losses = find_losses(self._source.layout.root, gaps.log)
+        losses = find_losses(self._source.layout.root, gaps.log, first_file(self._source))
         for sentence in losses.sentences():
             self._progress.note(sentence)
         self._log.mkdir(exist_ok=True)

@@ -15,7 +15,7 @@ from oracles import read_log
 from protocol.errors import ConfigError, StoreError
 from read_only import state_of
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands.run import run_convert, run_rebuild, run_rescue
+from spark_jobs.commands.run import plan_job, run_convert, run_rebuild, run_rescue
 from spark_jobs.commands.show_report import report_lines
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.mend import MendDetails
@@ -106,6 +106,36 @@ def test_a_recorded_store_that_was_not_damaged_stays_what_it_is(g1_store: Path, 
     for path in (*(g1_store / "commitlog").iterdir(), *(g1_store / "consumequeue").glob("*/*/*")):
         assert (new / path.relative_to(g1_store)).read_bytes() == path.read_bytes(), path
     assert {path.name for path in (new / "config").iterdir()} == {path.name for path in (g1_store / "config").iterdir()}
+
+
+@pytest.mark.parametrize("kind", ["cut", "zeroed", "junk", "front"])
+def test_losses_at_the_ends_of_the_log_are_named_beforehand_too(writer: StoreWriter, tmp_path: Path, kind: str) -> None:
+    start, stop = SEGMENT * 4 + 3000, writer.log.end
+    if kind == "cut":
+        segment(writer.root, 5).unlink()
+        writer.overwrite(start, bytes(SEGMENT - 3000))
+    elif kind == "front":
+        os.truncate(segment(writer.root, 0), 0)
+        start, stop = 0, SEGMENT
+    else:
+        start = 0
+        for number in range(6):
+            segment(writer.root, number).write_bytes(
+                bytes(SEGMENT) if kind == "zeroed" else b"\x9c\x01" * (SEGMENT // 2)
+            )
+    lost = [each for each in writer.written if start < each.physical_offset + each.size and each.physical_offset < stop]
+    options = {"store": str(writer.root), "out": str(tmp_path / "new")}
+    foreseen = plan_job("rescue", RescueRequest(**options)).outlook
+    report = run_rescue(RescueRequest(**options), Silence())
+    assert report.exit_code == 4
+    found = details(report).losses
+    assert foreseen is not None
+    assert foreseen.losses == found
+    named = {(each.queue_id, number) for each in found.listed for number in range(each.first, each.first + each.count)}
+    assert named == {(each.queue_id, each.queue_offset) for each in lost}
+    assert found.messages == len(lost)
+    are_behind = {"lost, or the log was once cut" in each for each in found.sentences() if " queue " in each}
+    assert are_behind == {"cut": {True}, "zeroed": {True}, "front": {False}}.get(kind, are_behind)
 
 
 def test_each_lost_unit_is_a_double_of_its_neighbours(writer: StoreWriter, tmp_path: Path) -> None:
