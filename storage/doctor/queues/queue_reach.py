@@ -61,7 +61,12 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
     displaced = tuple(sample for sample in missing[:MOST_SOUGHT] if _stands_elsewhere(store, sample))
     missing = tuple(sample for sample in missing if sample not in displaced)
     gone = {sample.physical_offset for sample in missing}
-    held = [sample.end for sample in samples if sample.is_queued and sample.physical_offset not in gone]
+    # A place that a wrong unit has is not dispatched to any more, so that messages before it are no lag.
+    held = [
+        sample.end
+        for sample in samples
+        if sample.is_queued and (sample.physical_offset not in gone or _is_taken(store, sample))
+    ]
     light = (
         replace(sample, topic=name, queue_id=0, queue_offset=offset)
         for sample in samples
@@ -145,6 +150,18 @@ def _has_unit(store: OpenedStore, sample: Sample, *, is_copy: bool = False) -> b
         return True
     # A zeroed unit points at offset 0, where the first message of a log may well be.
     return entry is not None and entry.physical_offset == sample.physical_offset and entry.size == sample.size
+
+
+def _is_taken(store: OpenedStore, sample: Sample) -> bool:
+    """Whether the unit at a message's queue offset leads to another record."""
+    if store.queues.absence_of(sample.topic):
+        return False
+    try:
+        queue = store.queues.queue(sample.topic, sample.queue_id)
+        entry = None if queue is None else queue.entry_at(sample.queue_offset)
+    except StoreError:  # named where the queue's files are looked at
+        return False
+    return entry is not None and entry.size > 0
 
 
 def _stands_elsewhere(store: OpenedStore, sample: Sample) -> bool:

@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from doctoring import findings_of, make_store, only
 from golden_store import GOLDEN, unpack
 from storage.doctor.examine import examine
@@ -24,6 +26,27 @@ def test_messages_behind_the_last_dispatched_one_are_lag(tmp_path: Path) -> None
     diagnosis = examine(tmp_path)
     assert diagnosis.queues_end == end
     assert diagnosis.coverage.queues == ((0, end),)
+
+
+@pytest.mark.parametrize("keeps_own", [False, True])
+def test_queues_whose_units_lead_to_messages_of_others_are_no_lag_that_a_start_clears(
+    tmp_path: Path, keeps_own: bool
+) -> None:
+    """Two that were exchanged, or one that was copied over another: a broker takes the log for dispatched."""
+    writer, written = make_store(tmp_path / "store", 100)
+    writer.close()
+    queues, kept = writer.root / "consumequeue" / "T", tmp_path / "kept"
+    (queues / "1").rename(kept)
+    shutil.copytree(queues / "0", queues / "1")
+    if not keeps_own:
+        shutil.rmtree(queues / "0")
+        kept.rename(queues / "0")
+    findings = examine(writer.root).findings
+    wrong = [1] if keeps_own else [0, 1]
+    assert [each.path for each in findings] == [str(queues / str(queue_id)) for queue_id in wrong]
+    assert {(each.severity, each.kind) for each in findings} == {(Severity.ERROR, Kind.MISSING_UNIT)}
+    assert {each.remedy for each in findings} == {f"rocketlens rebuild queues {writer.root}"}
+    assert examine(writer.root).queues_end == written[-1].physical_offset + written[-1].size
 
 
 def test_a_queue_that_is_gone_is_named_by_its_first_message(tmp_path: Path) -> None:
