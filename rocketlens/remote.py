@@ -485,20 +485,24 @@ class AsyncRemoteStore:
             asked = msgspec.structs.replace(question, maximum=min(maximum - count, PAGE), before_physical_offset=before)
             page = await self._client.query(endpoint, asked)
             # A Java broker compares hashes alone, leaves the rest to its clients, and repeats a message that has one
-            # key several times.
+            # key several times; of a unique key any broker gives more than are asked for.
             matching = {
                 message.physical_offset: message
                 for message in _decoded(endpoint, page.records)
-                if question.is_answered_by(message)
+                if message.physical_offset < before and question.is_answered_by(message)
             }
-            pages.append(list(matching.values()))
-            count += len(matching)
-            if count >= maximum or page.cursor is None or page.cursor >= before or not page.records:
+            offsets = sorted(matching)
+            kept, cursor = offsets[max(len(offsets) - (maximum - count), 0) :], page.cursor
+            if len(kept) < len(offsets):
+                cursor = kept[0]
+            pages.append([matching[physical_offset] for physical_offset in kept])
+            count += len(kept)
+            if count >= maximum or cursor is None or cursor >= before or not page.records:
                 break
-            before = page.cursor
+            before = cursor
         return Messages(
             tuple(message for matching in reversed(pages) for message in matching),
-            cursor=page.cursor if count else None,
+            cursor=cursor if count else None,
             notes=(f"something may be missing: {page.incomplete}",) if page.incomplete else (),
             reason="" if count else nothing_with(question),
             details="" if count else f"{endpoint} answered: {page.remark}",

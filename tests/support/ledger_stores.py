@@ -52,4 +52,6 @@ class Ledger:
         )  # fmt: skip
         (self.root / "timerlog").mkdir()
         (self.root / "timerlog" / ("0" * 20)).write_bytes(units.ljust(TIMER_UNIT * 40, b"\0"))
-        (self.root / "timerwheel").write_bytes(os.urandom(4096))
+        with (self.root / "timerwheel").open("wb") as wheel:
+            wheel.write(os.urandom(4096))
+            wheel.truncate(7 * 24 * 3600 * 2 * 32)  # two slots of 32 bytes for each second of a week

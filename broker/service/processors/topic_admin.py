@@ -36,9 +36,10 @@ from protocol.headers import (
     QueryConsumeQueueRequestHeader,
     SearchOffsetRequestHeader,
 )
+from protocol.system_topics import RETRY_PREFIX
 from storage.files.waiting import Lookup, all_of
 from storage.filter.base import MessageFilter
-from storage.layout.store_config import DataVersion
+from storage.layout.store_config import DataVersion, TopicConfig
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary
 from storage.store.topic_catalog import find_topic, stored_topic, system_topics, topic_names
@@ -56,11 +57,17 @@ class TopicAdminProcessor:
 
     # ------------------------------------------------------------------ topics
 
+    def _known(self, name: str) -> TopicConfig | None:
+        """A topic of the store, or the retry topic of a group that consumes here; None for others."""
+        group = name.removeprefix(RETRY_PREFIX)
+        is_live = group != name and self._service.clients.consumer_group(group) is not None
+        return (find_topic if is_live else stored_topic)(self._store, name)
+
     @handles(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader)
     def get_topic_stats(self, header: GetTopicStatsInfoRequestHeader) -> Lookup[Response]:
         """The first offset and the end of each queue of a topic, and the store time of its last message in ms."""
         yield from self._store.queues.listed()
-        topic = stored_topic(self._store, header.topic)
+        topic = self._known(header.topic)
         if topic is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
         queue_ids = range(max(topic.read_queue_nums, topic.write_queue_nums))
@@ -85,7 +92,7 @@ class TopicAdminProcessor:
     def get_topic_config(self, header: GetTopicConfigRequestHeader) -> Lookup[Response]:
         """The configuration of a topic; its permissions are here those that the store recorded."""
         yield from self._store.queues.listed()
-        topic = stored_topic(self._store, header.topic)
+        topic = self._known(header.topic)
         if topic is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
         return Response(body=encode_json(topic))

@@ -135,7 +135,9 @@ def unreachable(master: str, tmp_path: Path, *options: str) -> list[str]:
         first = process.stderr.readline().rstrip()
         below: set[int] = set()
         wait_until(lambda: bool(below.update(descendants(process.pid)) or below), "the JVM", SECONDS)
-        output, errors = process.communicate(timeout=SECONDS)
+        # Not by `communicate`, which reads past what `readline` has taken in.
+        errors, output = process.stderr.read(), process.stdout.read() if process.stdout else ""
+        process.wait(SECONDS)
     assert (process.returncode, output) == (3, ""), errors
     assert below  # the JVM
     wait_for(lambda: not any(map(is_running, below)))
