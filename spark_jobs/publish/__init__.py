@@ -7,6 +7,7 @@ DOOR: Final = (
     "fetch",
     "fewer_records",
     "mended_config",
+    "mended_timers",
     "new_config",
     "new_store",
     "publish",
