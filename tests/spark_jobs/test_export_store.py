@@ -4,23 +4,22 @@ import json
 import os
 import signal
 import subprocess
-from functools import partial
+import sys
 from pathlib import Path
 
 import pytest
 
 from column_rows import expected_rows
 from command_line import rocketlens
-from interop.stages import wait_until
+from left_work import left_in
 from loop_engine import run_jobs_here
 from process import COMMAND, ROOT
 from spark_jobs.commands import command_run
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
+from spark_jobs.places.place_names import WORK
 from spark_jobs.run.report import Damage, Report
 from spark_jobs.tables.table_request import TableDetails, TableRequest
 from store_writer import StoreWriter
-
-START_SECONDS = 180
 
 OPTIONS = {
     "--topic A --topic B": {"topics": ("A", "B")},
@@ -122,25 +121,23 @@ def test_nothing_is_written_into_a_store(g1_store: Path) -> None:
 
 def test_a_killed_export_goes_on(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=1024)
-    while len(writer.log.segments) < 40:
+    while len(writer.log.segments) < 200:
         writer.append("T", b"x" * 100)
     writer.close()
-    command = [*COMMAND, "export", str(writer.root), "--format", "ndjson", "--out", str(tmp_path / "out"), "--json"]
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, process_group=0
-    )
-    try:
-        finished = partial((tmp_path / "out" / ".rocketlens-work").glob, "run-*/done/*.msgpack")
-        wait_until(lambda: len(list(finished())) > 3, "the first parts", START_SECONDS)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    export = ["export", str(writer.root), "--format", "ndjson", "--out", str(tmp_path / "out"), "--json"]
+    killer = [sys.executable, str(ROOT / "tests" / "support" / "killed_command.py"), "export", "3"]
+    killed = subprocess.run([*killer, *export], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+    assert killed.returncode == -signal.SIGKILL
     assert not (tmp_path / "out" / "_manifest.json").exists()
-    kept = {path.name: path.stat().st_ino for path in (tmp_path / "out" / ".rocketlens-work").glob("run-*/done/*")}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    left = left_in(tmp_path / "out" / WORK)
+    assert left is not None
+    records = [left.done(path.stem) for path in (left.root / "done").iterdir()]
+    written = {(left.root / "partial" / record["attempt"]).stat().st_ino for record in records if record is not None}
+    assert 3 <= len(written) < 200
+    done = subprocess.run([*COMMAND, *export], cwd=ROOT, capture_output=True, text=True, check=True)
     report = json.loads(done.stdout)
-    assert kept
     assert report["resumed"]
+    assert written <= {path.stat().st_ino for path in (tmp_path / "out").glob("part-*")}
     lines = [line for path in sorted((tmp_path / "out").glob("part-*")) for line in path.read_text().splitlines()]
     assert [json.loads(line)["physicalOffset"] for line in lines] == [
         row["physical_offset"] for row in expected_rows(writer.records)

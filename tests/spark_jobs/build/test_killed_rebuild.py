@@ -33,7 +33,7 @@ def run(store: Path, *, kill: tuple[str, int] | None = None) -> subprocess.Compl
     rebuild = ["rebuild", "all", str(store), "--from-offset", "0", "--json"]
     command = [sys.executable, "-c", "from broker.cli.main import main; main()", *rebuild]
     if kill is not None:
-        command = [sys.executable, str(SUPPORT / "killed_rebuild.py"), kill[0], str(kill[1]), *rebuild]
+        command = [sys.executable, str(SUPPORT / "killed_command.py"), kill[0], str(kill[1]), *rebuild]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)])}
     return subprocess.run(
         command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=RUN_SECONDS, check=False

@@ -1,8 +1,8 @@
-"""A rebuild that kills itself: `python killed_rebuild.py PHASE NUMBER rebuild all STORE …`.
+"""A command that kills itself: `python killed_command.py PHASE NUMBER rebuild all STORE …`.
 
-In the phases of scanning and building it dies while tasks run, when NUMBER of them are finished; in the others at the
-NUMBER-th step of the driver: a look at an entry, an fsync, a rename. There is no hook in the product: what the driver
-calls is wrapped here. Exits as usual where there are not so many steps.
+In the phases of scanning, building and exporting it dies while tasks run, when NUMBER of them are finished; in the
+others at the NUMBER-th step of the driver: a look at an entry, an fsync, a rename. There is no hook in the product:
+what the driver calls is wrapped here. Exits as usual where there are not so many steps.
 """
 
 import os
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 LOOK_AGAIN_SECONDS = 0.001
+WITH_TASKS = ("scan", "build", "export")
 
 
 def main() -> None:
@@ -25,7 +26,7 @@ def main() -> None:
     from spark_jobs.run import work_directory
 
     entered = threading.Event()
-    watch(work_directory.WorkDirectory, phase, entered, number if phase in ("scan", "build") else None)
+    watch(work_directory.WorkDirectory, phase, entered, number if phase in WITH_TASKS else None)
     if phase == "place":
         step = countdown(entered, number)
         wrap(place_entries, "entry_place", step)
