@@ -22,7 +22,7 @@ from storage.log.log_window import LONGEST_RECORD
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
 from storage.queue.queue_files import read_units
-from storage.queue.queue_store import directories, is_queue_id
+from storage.queue.queue_store import queue_directories
 
 MOST_LISTED: Final = 10_000
 """Runs of lost messages that are listed; more are counted."""
@@ -93,15 +93,10 @@ def find_losses(root: Path, log: ReadableLog, start: int | None = None) -> Losse
     known = ReadableLog(front, log.end, lost)
     found: list[LostMessages] = []
     for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
-        for directory in _queues(root / tree):
+        for directory in queue_directories(root / tree):
             found += _lost_of(directory, known, is_batch=tree == BATCH_CONSUME_QUEUE)
     offsets = StoreConfig.load(root).consumer_offsets
     return Losses(sum(each.count for each in found), tuple(found[:MOST_LISTED]), tuple(_not_consumed(found, offsets)))
-
-
-def _queues(tree: Path) -> Iterator[Path]:
-    for topic in directories(tree):
-        yield from (tree / topic / name for name in directories(tree / topic) if is_queue_id(name))
 
 
 def _lost_of(directory: Path, log: ReadableLog, *, is_batch: bool) -> Iterator[LostMessages]:

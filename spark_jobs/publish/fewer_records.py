@@ -32,7 +32,7 @@ from storage.queue.consume_queue import UNIT_DTYPE
 from storage.queue.queue_files import read_units
 from storage.queue.queue_place import has_another
 from storage.queue.queue_record import QueueName, queue_place
-from storage.queue.queue_store import directories, is_queue_id
+from storage.queue.queue_store import queue_directories
 from storage.ranges import Range
 
 OPTION: Final = "--allow-fewer"
@@ -179,14 +179,13 @@ class _QueueUnits(_Records):
         """By queue offset; of batches, whose records say theirs themselves, −1."""
         is_batch = directory.name == BATCH_CONSUME_QUEUE
         dtype = BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
-        for topic in directories(directory):
-            for queue in filter(is_queue_id, directories(directory / topic)):
-                for base, path in list_segment_files(directory / topic / queue)[0]:
-                    for low, units in read_units(path, dtype):
-                        places = units["physical_offset"].astype(np.int64)
-                        inside = np.flatnonzero((places >= part[0]) & (places < part[1]) & (units["size"] > 0))
-                        numbers = np.full(inside.size, -1) if is_batch else (base + low) // dtype.itemsize + inside
-                        yield f"{topic}/{queue}", places[inside], numbers.astype(np.int64)
+        for queue in queue_directories(directory):
+            for base, path in list_segment_files(queue)[0]:
+                for low, units in read_units(path, dtype):
+                    places = units["physical_offset"].astype(np.int64)
+                    inside = np.flatnonzero((places >= part[0]) & (places < part[1]) & (units["size"] > 0))
+                    numbers = np.full(inside.size, -1) if is_batch else (base + low) // dtype.itemsize + inside
+                    yield f"{queue.parent.name}/{queue.name}", places[inside], numbers.astype(np.int64)
 
     def _is_right(self, name: str, record: memoryview, physical_offset: int, fact: int) -> bool:
         topic, _, queue_id = name.rpartition("/")

@@ -12,14 +12,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.errors import ProtocolError, StoreError
-from protocol.fastjson import leading_part, parse_fastjson
+from protocol.errors import StoreError
+from protocol.fastjson import leading_part
 from protocol.system_topics import system_topic
 from spark_jobs.run.work_directory import write_whole
 from storage.files.mapped_file import read_small_file
-from storage.layout.store_config import LONGEST_FILE, QUEUE_TYPE, READ, TOPICS, TYPE_OF_BATCHES, WRITE
+from storage.layout.store_config import (
+    LONGEST_FILE,
+    QUEUE_TYPE,
+    READ,
+    TOPICS,
+    TYPE_OF_BATCHES,
+    WRITE,
+    object_in,
+    read_object,
+)
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
-from storage.queue.queue_store import directories, is_queue_id
+from storage.queue.queue_store import queue_directories
 
 _TABLE: Final = "topicConfigTable"
 _JSON: Final = ".json"
@@ -45,7 +54,7 @@ def say_topics(config: Path, root: Path, notes: Sequence[str]) -> list[str]:
     what a broker gives a new topic.
     """
     path = config / TOPICS
-    whole: dict[str, Any] = _parsed(_read(path)) or {}
+    whole: dict[str, Any] = read_object(path) or {}
     table = whole.get(_TABLE)
     topics: dict[str, Any] = dict(table) if isinstance(table, dict) else {}
     batches, plain = list[str](), list[str]()
@@ -74,10 +83,11 @@ def say_topics(config: Path, root: Path, notes: Sequence[str]) -> list[str]:
 
 def _queue_counts(tree: Path) -> Iterator[tuple[str, int]]:
     """The topics that have queues in a tree, and how many queues they need for these."""
-    for topic in sorted(directories(tree)) if tree.is_dir() else ():
-        numbers = [int(name) for name in directories(tree / topic) if is_queue_id(name)]
-        if numbers:
-            yield topic, max(numbers) + 1
+    counts: dict[str, int] = {}
+    for directory in queue_directories(tree) if tree.is_dir() else ():
+        topic = directory.parent.name
+        counts[topic] = max(counts.get(topic, 0), int(directory.name) + 1)
+    yield from sorted(counts.items())
 
 
 def _new_entry(topic: str, queues: int) -> dict[str, Any]:
@@ -98,7 +108,7 @@ def _as_json(value: dict[str, Any]) -> bytes:
 def _mend(path: Path) -> str:
     old = path.with_name(path.name + _BACKUP)
     text, old_text = _read(path), _read(old)
-    is_sound, is_old_sound = _is_sound(text), _is_sound(old_text)
+    is_sound, is_old_sound = object_in(text) is not None, object_in(old_text) is not None
     if not is_old_sound:
         remove(old)
     if is_sound:
@@ -132,16 +142,3 @@ def _read(path: Path) -> bytes | None:
         return read_small_file(path, LONGEST_FILE)
     except (FileNotFoundError, StoreError):
         return None
-
-
-def _is_sound(text: bytes | None) -> bool:
-    return _parsed(text) is not None
-
-
-def _parsed(text: bytes | None) -> dict[str, Any] | None:
-    """The JSON object in a text, None where there is none."""
-    try:
-        value = None if text is None else parse_fastjson(text)
-    except ProtocolError:
-        return None
-    return value if isinstance(value, dict) else None

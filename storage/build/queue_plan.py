@@ -23,7 +23,7 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONS
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.queue.consume_queue import UNIT
 from storage.queue.consume_queue_ext import HEAD
-from storage.queue.queue_store import LARGEST_QUEUE_ID, directories, is_queue_id
+from storage.queue.queue_store import LARGEST_QUEUE_ID, queue_directories
 
 DEFAULT_FILE_SIZES: Final = {
     CONSUME_QUEUE: 300_000 * UNIT.size,
@@ -189,10 +189,8 @@ class CarriedQueue:
 
 
 def _queues(root: Path, tree: str) -> Iterator[QueueKey]:
-    for topic in directories(root / tree):
-        for name in directories(root / tree / topic):
-            if is_queue_id(name):
-                yield QueueKey(tree, topic, int(name))
+    for directory in queue_directories(root / tree):
+        yield QueueKey(tree, directory.parent.name, int(directory.name))
 
 
 def _batch_topics(config: StoreConfig, existing: Iterable[QueueKey]) -> frozenset[str]:

@@ -3,14 +3,12 @@
 import shlex
 from pathlib import Path
 
-from protocol.errors import RocketLensError, StoreError
-from protocol.fastjson import parse_fastjson
+from protocol.errors import StoreError
 from storage.amounts import counted
 from storage.doctor.finding import Finding, Findings, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.rescue_line import rescue_line
-from storage.files.mapped_file import read_small_file
-from storage.layout.store_config import LONGEST_FILE
+from storage.layout.store_config import read_object
 
 FILES = (
     "topics.json",
@@ -52,16 +50,9 @@ def _remedy(store: OpenedStore, path: Path) -> str:
     backup = path.with_name(path.name + ".bak")
     if store.state.is_live or not (path.is_file() or backup.is_file()):
         return "copy it from a slave or a backup"
-    if path.is_file() and _is_sound(backup):
+    if path.is_file() and read_object(backup) is not None:
         return shlex.join(["cp", "-p", str(backup), str(path)])
     return rescue_line(store)
-
-
-def _is_sound(path: Path) -> bool:
-    try:
-        return isinstance(parse_fastjson(read_small_file(path, LONGEST_FILE)), dict)
-    except (OSError, RocketLensError):
-        return False
 
 
 def _path_in(problem: str, directory: Path) -> str:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Generic, Self, TypeVar
 
 import msgspec
 
-from protocol.errors import RocketLensError, StoreError
+from protocol.errors import ProtocolError, RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
 from protocol.offset_keys import is_broadcast_key, offset_key, split_offset_key
 from storage.files.mapped_file import FileIdentity, read_small_file
@@ -44,9 +44,9 @@ LIGHT_OFFSETS: Final = "lmqConsumerOffset.json"
 """What a broker with light queues (`enableLmq`) writes instead; where both are, the newer one counts."""
 FILTERS: Final = "consumerFilter.json"
 READ, WRITE, INHERIT = 4, 2, 1
+"""Bits of a topic's permission."""
 QUEUE_TYPE: Final = "queue.type"
 TYPE_OF_BATCHES: Final = "BatchCQ"
-"""Bits of a topic's permission."""
 LONGEST_FILE: Final = 256 * 1024 * 1024
 """Bytes of the longest configuration file that is read: the offsets of millions of queues."""
 YOUNG_NS: Final = 1_000_000_000
@@ -113,6 +113,23 @@ class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel"):
 
 GROUP_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,120}")
 """The names under which a broker makes a group of which it has not heard (`TopicValidator.validateGroup`)."""
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file of `config/`, None for a file that cannot be read or that no broker takes."""
+    try:
+        return object_in(read_small_file(path, LONGEST_FILE))
+    except (OSError, StoreError):
+        return None
+
+
+def object_in(text: bytes | None) -> dict[str, Any] | None:
+    """The JSON object in a text; None where there is none."""
+    try:
+        value = None if text is None else parse_fastjson(text)
+    except ProtocolError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def new_group(name: str) -> SubscriptionGroup | None:

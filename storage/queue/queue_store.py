@@ -470,6 +470,12 @@ def directories(path: Path) -> Iterator[str]:
     yield from (entry.name for entry in list_directory(path) if _is_text(entry.name) and is_directory(entry))
 
 
+def queue_directories(tree: Path) -> Iterator[Path]:
+    """Yield the directories of queues below `consumequeue/` or `batchconsumequeue/`; raises as `directories` does."""
+    for topic in directories(tree):
+        yield from (tree / topic / name for name in directories(tree / topic) if is_queue_id(name))
+
+
 def _is_text(name: str) -> bool:
     try:
         name.encode()

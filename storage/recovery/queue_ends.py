@@ -16,7 +16,7 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
 from storage.queue.queue_files import read_units
-from storage.queue.queue_store import directories, is_queue_id
+from storage.queue.queue_store import queue_directories
 
 READ_FILES: Final = 3
 NOWHERE: Final = -1
@@ -66,9 +66,8 @@ def recovered_queues(root: Path) -> Iterator[RecoveredQueue]:
     Raises StoreError where a directory or a file cannot be read: what lies in it is not known to be nothing.
     """
     for tree, unit in ((root / CONSUME_QUEUE, UNIT_DTYPE), (root / BATCH_CONSUME_QUEUE, BATCH_UNIT_DTYPE)):
-        for topic in directories(tree) if not tree.is_file() else ():  # where a file lies a broker finds no queues
-            for name in filter(is_queue_id, directories(tree / topic)):
-                yield _recover(tree / topic / name, unit)
+        for directory in queue_directories(tree) if not tree.is_file() else ():  # where a file lies a broker finds none
+            yield _recover(directory, unit)
 
 
 def recovered_queues_end(root: Path, enough: int = LARGEST_OFFSET) -> int:

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from protocol.errors import RocketLensError
-from protocol.fastjson import parse_fastjson
-from storage.files.mapped_file import LARGEST_OFFSET, read_small_file
-from storage.layout.store_config import LONGEST_FILE
+from storage.files.mapped_file import LARGEST_OFFSET
+from storage.layout.store_config import read_object
 from storage.layout.store_layout import StoreLayout
 from storage.layout.timer_log import TIMER_LOG, TIMER_WHEEL, WHEEL_BYTES
 from storage.log.segment_list import segment_size
-from storage.queue.queue_store import directories, is_queue_id
+from storage.queue.queue_store import queue_directories
 from storage.recovery.start_place import Broker
 
 BACKUP: Final = ".bak"
@@ -87,19 +86,11 @@ def foretell_refusals(
     ]
 
 
-def parses(path: Path) -> bool:
-    """Whether a broker takes a file of `config/`: a JSON object."""
-    try:
-        return isinstance(parse_fastjson(read_small_file(path, LONGEST_FILE)), dict)
-    except (OSError, RocketLensError):
-        return False
-
-
 def _of_config(directory: Path) -> Iterator[Refusal]:
     for name in LOADED_CONFIG:
         path = directory / name
         backup = path.with_name(name + BACKUP)
-        if _size(backup) and not parses(path) and not parses(backup):
+        if _size(backup) and read_object(path) is None and read_object(backup) is None:
             brokers = EVERY if name in OLD_CONFIG else FROM_5
             yield Refusal(path, f"neither it nor {backup.name} is JSON", brokers)
 
@@ -182,8 +173,7 @@ def _files(paths: Iterable[Path]) -> list[_File]:
 
 def _queues(tree: Path) -> Iterator[Path]:
     try:
-        for topic in directories(tree):
-            yield from (tree / topic / name for name in directories(tree / topic) if is_queue_id(name))
+        yield from queue_directories(tree)
     except RocketLensError:  # named by the checks of queues
         return
 

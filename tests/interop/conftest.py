@@ -1,10 +1,13 @@
-"""Fixtures of the interop tests: a JVM for each client version and header form, started when first asked for."""
+"""Fixtures of the interop tests: JVMs that are started when first asked for, and stores that these are to load."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from interop.java_client import JavaClient
+from interop.recovery_oracle import SHAPES_BY, RecoveryOracle, recovery_oracle
+from trial_stores import SHAPES, GoodStore, old
 
 
 class Java:
@@ -41,3 +44,26 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
     clients = Java(tmp_path_factory)
     yield clients
     clients.close()
+
+
+@pytest.fixture(params=SHAPES_BY)
+def version(request: pytest.FixtureRequest) -> str:
+    """Each version whose store classes judge."""
+    return str(request.param)
+
+
+@pytest.fixture
+def oracle(tmp_path: Path, version: str) -> Iterator[RecoveryOracle]:
+    """The store classes of a version; one for each test: a store leaves some threads behind in it."""
+    home = tmp_path / "oracle"
+    home.mkdir()
+    with recovery_oracle(home, version) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def goods(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GoodStore]:
+    """An undamaged store of each shape."""
+    folder = tmp_path_factory.mktemp("good")
+    shapes = SHAPES | {"old": old}
+    return {name: shapes[name](folder / name) for names in SHAPES_BY.values() for name in names}

@@ -6,7 +6,6 @@ The judges are the stores of brokers 5.5.0 and 4.9.8, loaded as at a start, on d
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from damaged_stores import SHAPES_OF
 from foretold_starts import LOG_KINDS, draw_store, whole_messages
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
-from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
+from interop.recovery_oracle import SHAPES_BY, RecoveryOracle, Sizes
 from storage.doctor.next_start import foretell_start
 from storage.doctor.opened_store import OpenedStore
 from storage.recovery.start_place import Broker
@@ -22,31 +21,7 @@ from trial_stores import SHAPES, GoodStore, old
 
 pytestmark = pytest.mark.interop
 
-SHAPES_BY = {SERVER_VERSION: ("small", "ext", "classic", "recut", "expired"), OLD_CLIENT_VERSION: ("old",)}
-"""The shapes of stores that a broker of each version writes."""
-
 FORETOLD = {SERVER_VERSION: Broker.FROM_5_5, OLD_CLIENT_VERSION: Broker.UP_TO_4_9}
-
-
-@pytest.fixture(params=SHAPES_BY)
-def version(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def oracle(tmp_path: Path, version: str) -> Iterator[RecoveryOracle]:
-    """One for each test: a store leaves some threads behind in it."""
-    home = tmp_path / "oracle"
-    home.mkdir()
-    with recovery_oracle(home, version) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def goods(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GoodStore]:
-    folder = tmp_path_factory.mktemp("good")
-    shapes = SHAPES | {"old": old}
-    return {name: shapes[name](folder / name) for names in SHAPES_BY.values() for name in names}
 
 
 def judge(

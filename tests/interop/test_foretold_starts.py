@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ import pytest
 from foretold_starts import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS, draw_store
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.official_broker import official_broker
-from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
+from interop.recovery_oracle import RecoveryOracle, Sizes
 from storage.doctor.next_start import foretell_start
 from storage.doctor.opened_store import OpenedStore
 from storage.layout.timer_log import WHEEL_BYTES
@@ -54,19 +54,6 @@ PROPERTIES = {
     "mapperFileSizeBatchConsumeQueue": str(BATCH_FILE),
     "mappedFileSizeTimerLog": str(1 << 20),
 }
-
-
-@pytest.fixture(params=SHAPES_BY)
-def version(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def oracle(tmp_path: Path, version: str) -> Iterator[RecoveryOracle]:
-    home = tmp_path / "oracle"
-    home.mkdir()
-    with recovery_oracle(home, version) as running:
-        yield running
 
 
 def judge(oracle: RecoveryOracle, good: GoodStore, root: Path, kind: str, seed: int, version: str) -> str:

@@ -8,15 +8,14 @@ died at once and nobody knew how far anything was flushed: then a recovery walks
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from damaged_stores import SHAPES_OF
 from foretold_starts import LOG_KINDS, draw_store, whole_messages
-from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
-from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
+from interop.recovery_oracle import SHAPES_BY, RecoveryOracle, Sizes
 from interop.rescued import compare
 from loop_engine import run_jobs_here
 from spark_jobs.commands.run import run_rescue
@@ -24,37 +23,14 @@ from spark_jobs.convert.fillings import FilledHole
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Damage
-from trial_stores import SHAPES, GoodStore, Message, old
+from trial_stores import GoodStore, Message
 
 pytestmark = pytest.mark.interop
-
-VERSIONS = {SERVER_VERSION: ("small", "ext", "classic", "recut", "expired"), OLD_CLIENT_VERSION: ("old",)}
-"""The shapes of stores that a broker of each version writes."""
-
-
-@pytest.fixture(params=VERSIONS)
-def version(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def oracle(tmp_path: Path, version: str) -> Iterator[RecoveryOracle]:
-    home = tmp_path / "oracle"
-    home.mkdir()
-    with recovery_oracle(home, version) as running:
-        yield running
 
 
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     run_jobs_here(monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def goods(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GoodStore]:
-    folder = tmp_path_factory.mktemp("good")
-    shapes = SHAPES | {"old": old}
-    return {name: shapes[name](folder / name) for names in VERSIONS.values() for name in names}
 
 
 Range = tuple[int, int]
@@ -120,7 +96,7 @@ def test_each_kind_of_damage_leaves_every_readable_message(
     tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
 ) -> None:
     came = Counter[str]()
-    shapes = VERSIONS[version]
+    shapes = SHAPES_BY[version]
     for kind, seed in itertools.product(LOG_KINDS, range(2)):
         fitting = [name for name in shapes if name in SHAPES_OF.get(kind, shapes)]
         for name in fitting[seed:] + fitting[:seed]:
@@ -149,7 +125,7 @@ def count_filled(
 def test_what_a_copy_fills_is_as_if_it_had_never_been_damaged(
     tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
 ) -> None:
-    assert count_filled(tmp_path, oracle, goods, VERSIONS[version], LOG_KINDS[::2])["filled"] >= 2
+    assert count_filled(tmp_path, oracle, goods, SHAPES_BY[version], LOG_KINDS[::2])["filled"] >= 2
 
 
 @pytest.mark.soak
@@ -157,7 +133,7 @@ def test_what_a_copy_fills_is_as_if_it_had_never_been_damaged(
 def test_whatever_a_copy_fills_is_as_if_it_had_never_been_damaged(
     tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
 ) -> None:
-    assert count_filled(tmp_path, oracle, goods, VERSIONS[version], LOG_KINDS)["filled"] > 5
+    assert count_filled(tmp_path, oracle, goods, SHAPES_BY[version], LOG_KINDS)["filled"] > 5
 
 
 @pytest.mark.soak
@@ -165,7 +141,7 @@ def test_whatever_a_copy_fills_is_as_if_it_had_never_been_damaged(
 def test_mixtures_of_damage_leave_every_readable_message(
     tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
 ) -> None:
-    names = VERSIONS[version]
+    names = SHAPES_BY[version]
     came = Counter(judge(oracle, goods[names[seed % len(names)]], tmp_path, 100 + seed) for seed in range(60))
     assert came["lost"] + came["whole"] >= 30
     assert came["lost"] > 10
