@@ -1,4 +1,4 @@
-"""Read the messages of Apache RocketMQ: from a store's directory, or from a broker.
+"""Read the messages of Apache RocketMQ: from a store's directory, from behind a URL, or from a broker.
 
     import rocketlens
 
@@ -37,8 +37,12 @@ if TYPE_CHECKING:
     from rocketlens.remote import AsyncRemoteStore, connect_async
     from rocketlens.remote_plain import RemoteStore, connect
     from rocketlens.searching import AsyncSearch, Search
+    from rocketlens.source import Source
+    from rocketlens.sources import open
     from rocketlens.spark_source import spark
-    from rocketlens.store import Store, open
+    from rocketlens.store import Store
+    from storage.doctor.examine import Diagnosis
+    from storage.doctor.finding import Finding
     from storage.life.message_life import Event, MessageLife
     from storage.search.progress import ProgressReport
     from storage.store.extents import QueueExtent
@@ -51,9 +55,11 @@ _PLACES: Final = {
     "ConfigError": "protocol.errors",
     "CorruptRecord": "protocol.errors",
     "DamageWarning": "rocketlens.arrow_reader",
+    "Diagnosis": "storage.doctor.examine",
     "Error": "protocol.errors:RocketLensError",
     "Event": "storage.life.message_life",
     "FilterSyntaxError": "protocol.errors",
+    "Finding": "storage.doctor.finding",
     "FoundMessages": "rocketlens.answers",
     "Group": "rocketlens.answers",
     "HostAddress": "protocol.host_address",
@@ -71,6 +77,7 @@ _PLACES: Final = {
     "RemoteStore": "rocketlens.remote_plain",
     "ResponseError": "broker.cluster.client",
     "Search": "rocketlens.searching",
+    "Source": "rocketlens.source",
     "Space": "rocketlens.answers",
     "Store": "rocketlens.store",
     "StoreError": "protocol.errors",
@@ -79,7 +86,7 @@ _PLACES: Final = {
     "arrow": "rocketlens.arrow_reader",
     "connect": "rocketlens.remote_plain",
     "connect_async": "rocketlens.remote",
-    "open": "rocketlens.store",
+    "open": "rocketlens.sources",
     "spark": "rocketlens.spark_source",
 }
 """Where each name is defined, and under which name where it has another one there."""
@@ -92,9 +99,11 @@ __all__ = [
     "ConfigError",
     "CorruptRecord",
     "DamageWarning",
+    "Diagnosis",
     "Error",
     "Event",
     "FilterSyntaxError",
+    "Finding",
     "FoundMessages",
     "Group",
     "HostAddress",
@@ -112,6 +121,7 @@ __all__ = [
     "RemoteStore",
     "ResponseError",
     "Search",
+    "Source",
     "Space",
     "Store",
     "StoreError",

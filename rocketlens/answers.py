@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
 from protocol.message import Message
-from protocol.question import FoundBy, Question, Reading
+from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, FoundBy, KeyKind, Question, Reading
 from storage.names import names_holding
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def found_messages(
         for message, _, damage in listed
         if damage is not None
     ]
-    more = [f"there are more than {question.maximum} messages: ask for a higher maximum"]
+    more = [_more_than(question.maximum)]
     return FoundMessages(
         tuple(message.detached() for message, _, _ in listed),
         None,
@@ -119,6 +119,71 @@ def found_messages(
         tuple(outcomes),
         details=details,
     )
+
+
+def _more_than(maximum: int) -> str:
+    return f"there are more than {maximum} messages: ask for a higher maximum"
+
+
+def merged(found: Mapping[str, Messages], maximum: int | None = None) -> Messages:
+    """What several brokers or stores found, at most `maximum` messages by store time; `found` names each of them."""
+    if len(found) == 1:
+        return next(iter(found.values()))
+    messages = sorted((message for each in found.values() for message in each), key=lambda each: each.store_timestamp)
+    notes = [f"{name}: {note}" for name, each in found.items() for note in each.notes]
+    notes += [
+        f"{name} has older matches: ask it alone, with cursor {each.cursor}"
+        for name, each in found.items()
+        if each.cursor is not None
+    ]
+    reasons = dict.fromkeys(each.reason for each in found.values())
+    return Messages(
+        tuple(messages if maximum is None else messages[-maximum:]),
+        notes=tuple(notes),
+        reason="" if messages else "; ".join(reasons) or "no broker has the topic",
+        details="" if messages else _details(found),
+    )
+
+
+def _details(found: Mapping[str, Messages]) -> str:
+    return "; ".join(f"{name}: {each.details}" for name, each in found.items() if each.details)
+
+
+def joined(found: Mapping[str, FoundMessages], maximum: int) -> FoundMessages:
+    """What a text names in several stores, at most `maximum` messages, in the order that one store would have."""
+    parts = [
+        (FoundBy(message, kind), outcome)
+        for each in found.values()
+        for message, kind, outcome in zip(each, each.kinds, each.outcomes, strict=True)
+    ]
+    parts.sort(key=lambda part: place_in_list(part[0]))
+    kept, more = parts[:maximum], _more_than(maximum)
+    readings = []
+    for alike in zip(*(each.readings for each in found.values()), strict=True):
+        notes = dict.fromkeys(each.note for each in alike if each.note)
+        readings.append(Reading(alike[0].kind, sum(each.found for each in alike), "; ".join(notes)))
+    return FoundMessages(
+        tuple(each.message for each, _ in kept),
+        None,
+        tuple(
+            [f"{where}: {note}" for where, each in found.items() for note in each.notes if note != more]
+            + ([more] if len(kept) < len(parts) or any(more in each.notes for each in found.values()) else [])
+        ),
+        "" if kept else "; ".join(dict.fromkeys(each.reason for each in found.values())),
+        tuple(each.kind for each, _ in kept),
+        tuple(dict.fromkeys(name for each in found.values() for name in each.topics)),
+        tuple(readings),
+        tuple(outcome for _, outcome in kept),
+        details=_details(found),
+    )
+
+
+def place_in_list(found: FoundBy) -> tuple[int, str, bool, int]:
+    """Where a message comes among what a text names: ids, then keys by topic, then tags by topic, the newest first."""
+    if found.kind in (OFFSET_ID, PHYSICAL_OFFSET):
+        return 0, "", False, 0
+    part = 2 if found.kind == KeyKind.TAG.words else 1
+    return part, found.message.topic, found.kind == KeyKind.KEY.words, -found.message.physical_offset
 
 
 @dataclass(frozen=True, slots=True)

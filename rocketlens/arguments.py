@@ -29,6 +29,11 @@ MOST_PULLED: Final = 32
 """Messages of one pull, as brokers cap them."""
 
 
+def never() -> bool:
+    """Do not stop a search."""
+    return False
+
+
 def time_of(value: Time | None, default: int) -> int:
     """A time in ms since 1970; raises ConfigError."""
     if value is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from protocol.errors import ConfigError
 from rocketlens.arguments import Time, check_names, times_of
+from rocketlens.source import Source
 from rocketlens.store import Store, commit_log_directories_of, mask_of_store
 from storage.columns.wanted import LOWEST
 
@@ -39,7 +40,7 @@ class DamageWarning(UserWarning):
 
 
 def arrow(
-    store: Store | str | PathLike[str],
+    store: Source | str | PathLike[str],
     topic: str | Iterable[str] | None = None,
     columns: Sequence[str] | None = None,
     *,
@@ -95,7 +96,7 @@ def arrow(
 
 
 def _as_of_data_source(
-    store: Store | str | PathLike[str],
+    store: Source | str | PathLike[str],
     topic: str | Iterable[str] | None,
     columns: Sequence[str] | None,
     more: ArrowOptions,
@@ -104,6 +105,8 @@ def _as_of_data_source(
     check_names(more, ArrowOptions)
     begin, end, queue_id = more.get("begin"), more.get("end"), more.get("queue_id")
     tag, where, storage_options = more.get("tag"), more.get("where"), more.get("storage_options")
+    if isinstance(store, Source) and not isinstance(store, Store):
+        raise ConfigError(f"{store!r}: expected a store in a directory, or the directory or URL of one")
     options = {"path": str(store.path) if isinstance(store, Store) else fspath(store)}
     if isinstance(store, Store):
         options["commit_log"] = ",".join(map(str, commit_log_directories_of(store)))

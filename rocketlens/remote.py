@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
@@ -27,24 +28,27 @@ from protocol.question import (
     places_of,
 )
 from protocol.system_topics import LIGHT_PREFIX
-from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic, found_messages
+from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic, found_messages, merged
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
     QueryOptions,
     SearchOptions,
+    Subscription,
     Time,
     check_maximum,
     check_place,
     criteria_of,
     id_of,
     key_question,
+    never,
     nothing_with,
     pulled,
     subscription,
     text_question,
 )
 from rocketlens.by_id import at_place
+from rocketlens.source import documented
 from storage.amounts import counted
 from storage.names import did_you_mean, similar_names
 
@@ -81,7 +85,17 @@ def connect_async(
     timeout_seconds: float = 15.0,
     connect_timeout_seconds: float = 3.0,
 ) -> "AsyncRemoteStore":
-    """As :func:`connect`, for a program with an event loop of asyncio.
+    """Ask a broker at ``HOST:PORT``, any RocketMQ broker or a RocketLens server, or those that a name server names.
+
+    :func:`connect` is for a program without an event loop, :func:`connect_async` for one with a loop of asyncio.
+    Connections are made when something is first asked. `access_key` and `secret_key` sign every request, where the
+    broker asks for that. `tls` is True for TLS with the authorities that this machine trusts, or an `ssl.SSLContext`.
+    `group` is the consumer group of pulls, by default that of RocketMQ's tools, which every broker has; name another
+    where accounts have rights by group, one that exists, since some brokers make those that do not.
+    Each answer is waited for `timeout_seconds` at most. Without an address :meth:`Source.view` alone is possible,
+    which then dials the address in an offset message id.
+
+    Raises :class:`ConfigError` for an address that is none; every failure to get an answer is a :class:`ClientError`.
 
     >>> async def bodies():
     ...     async with rocketlens.connect_async("127.0.0.1:10911") as store:
@@ -113,16 +127,22 @@ def _tls_context(tls: "bool | ssl.SSLContext") -> "ssl.SSLContext | None":
     return ssl.create_default_context()
 
 
+@documented
 class AsyncRemoteStore:
-    """As :class:`RemoteStore`, with methods to await; an async context manager, for one event loop."""
+    """The messages of brokers, from `rocketlens.connect_async`: an async context manager, for one event loop.
+
+    Its methods are those of a :class:`Source`, to be awaited; a search and what follows a topic are iterated over with
+    ``async for``.
+    """
 
     def __init__(self, client: Client, server: Endpoint | None, group: str) -> None:
         """Use `rocketlens.connect_async`."""
         self._open_client, self._server, self._group = client, server, group
         self._is_closed = False
 
-    async def view(self, id: int | str, *, topic: str | None = None) -> Messages:
-        """As :meth:`RemoteStore.view`."""
+    async def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
+        if damaged:
+            raise ConfigError("damaged: a broker sends intact records only, open its store")
         text = id_of(id)
         places, server = places_of(text), self._server
         message_id = places[0][2] if places else None
@@ -146,7 +166,6 @@ class AsyncRemoteStore:
         topic: str,
         **options: Unpack[QueryOptions],
     ) -> Messages:
-        """As :meth:`RemoteStore.query`."""
         question = key_question(topic, options)
         try:
             brokers = await self._brokers_of(topic)
@@ -161,7 +180,7 @@ class AsyncRemoteStore:
 
     async def _of_brokers(self, brokers: dict[str, Endpoint], question: Question) -> Messages:
         found = [await self._pages(endpoint, question) for endpoint in brokers.values()]
-        return found[0] if len(found) == 1 else _merged(brokers, found, question.maximum)
+        return merged(dict(zip(_labels(brokers), found, strict=True)), question.maximum)
 
     async def _with_similar(self, reason: str, topic: str) -> str:
         """Add to a reason which topic may be meant, if the server has none of this name."""
@@ -185,7 +204,6 @@ class AsyncRemoteStore:
         end: Time | None = None,
         maximum: int = MOST_FOUND,
     ) -> FoundMessages:
-        """As :meth:`RemoteStore.find`."""
         question = text_question(text, topic, begin, end, maximum)
         server = self._named_server()
         names = [question.topic] if question.topic else await self._client.topics(server)
@@ -230,7 +248,6 @@ class AsyncRemoteStore:
         tag: str | None = None,
         sql: str | None = None,
     ) -> PulledMessages:
-        """As :meth:`RemoteStore.pull`."""
         check_place(queue_id, offset)
         wanted = subscription(tag, sql)
         maximum = min(check_maximum(maximum), MOST_PULLED)
@@ -248,31 +265,37 @@ class AsyncRemoteStore:
         reason = "" if messages else f"{server} has nothing for queue {queue_id} of topic {topic}: {answer.remark}"
         return PulledMessages(messages, None, notes, reason, answer.next_offset, answer.min_offset, answer.max_offset)
 
-    async def follow(
+    def follow(
         self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
     ) -> AsyncGenerator[list[Message]]:
-        """As :meth:`RemoteStore.follow`, to be iterated over with ``async for``."""
+        return self._following(topic, dict(offsets), subscription(tag, sql))
+
+    async def _following(
+        self, topic: str, offsets: dict[int, int], wanted: Subscription
+    ) -> AsyncGenerator[list[Message]]:
         from rocketlens.remote_following import RemoteFollowing
 
-        wanted, server = subscription(tag, sql), await self._broker_of(topic)
-        pieces = RemoteFollowing(self._client, server, topic, dict(offsets), wanted, self._group).pieces()
-        try:
+        server = await self._broker_of(topic)
+        async with aclosing(
+            RemoteFollowing(self._client, server, topic, offsets, wanted, self._group).pieces()
+        ) as pieces:
             async for piece in pieces:
                 yield piece
-        finally:
-            await pieces.aclose()
 
     def search(
         self,
         *,
-        topic: str,
+        topic: str | None = None,
+        exhaustive: bool = False,
+        should_stop: Callable[[], bool] = never,
         **options: Unpack[SearchOptions],
     ) -> "AsyncSearch":
-        """As :meth:`RemoteStore.search`, to be iterated over with ``async for``."""
         from rocketlens.remote_search import RemoteSearch, parse_cursor
         from rocketlens.searching import AsyncSearch
         from storage.search.matcher import Matcher
 
+        if topic is None or exhaustive:
+            raise ConfigError("search: a broker sends the queues of a topic and not its log, name the topic alone")
         # Without the topic: a light queue holds messages that bear another one.
         matcher = Matcher(criteria_of(None, options))
         limit = options.get("limit")
@@ -289,11 +312,12 @@ class AsyncRemoteStore:
             run = RemoteSearch(self._client, server, topic, range(count), matcher, start, limit, self._group)
             async for step in run.steps():
                 yield step
+                if should_stop():
+                    return
 
         return AsyncSearch(steps())
 
     async def topics(self) -> list[Topic]:
-        """As :meth:`RemoteStore.topics`."""
         server = self._named_server()
         try:
             queues = await self._client.topic_queues(server)
@@ -304,7 +328,6 @@ class AsyncRemoteStore:
         return [Topic(name, found.read_queue_nums, found.write_queue_nums) for name, found in sorted(queues.items())]
 
     async def queues(self, topic: str) -> "list[QueueExtent]":
-        """As :meth:`RemoteStore.queues`."""
         from storage.store.extents import QueueExtent
 
         try:
@@ -321,8 +344,6 @@ class AsyncRemoteStore:
         ]
 
     async def info(self) -> Info:
-        """As :meth:`RemoteStore.info`."""
-
         async def ask(endpoint: Endpoint) -> tuple[Endpoint, dict[str, str]]:
             return endpoint, await self._client.runtime_figures(endpoint)
 
@@ -339,8 +360,6 @@ class AsyncRemoteStore:
         )
 
     async def groups(self) -> list[Group]:
-        """As :meth:`RemoteStore.groups`."""
-
         async def ask(endpoint: Endpoint) -> tuple[Sequence[str], dict[str, dict[int, int]]]:
             return await self._client.groups(endpoint), await self._client.consumer_offsets(endpoint)
 
@@ -355,7 +374,6 @@ class AsyncRemoteStore:
         return [Group(name, offsets[name]) for name in sorted(offsets)]
 
     async def close(self) -> None:
-        """Close the connections."""
         self._is_closed = True
         await self._open_client.__aexit__(None, None, None)
 
@@ -530,7 +548,7 @@ def _found(
     notes = [note for _, each in answers for note in each.notes]
     ends = outcomes_among(each.message for each in found.values())
     kept = list(found.values())[: question.maximum]
-    outcomes = [ends.get(_place(each.message), "") for each in kept]
+    outcomes = [ends.get((each.message.store_host, each.message.physical_offset), "") for each in kept]
     halves = (each.message for end, each in zip(outcomes, kept, strict=True) if not end)
     if any(stage_of(message.topic) is Stage.HALF for message in halves):
         notes.append("whether a half message was rolled back or did not end is said of a store, not through a broker")
@@ -552,26 +570,9 @@ def _absence(error: ResponseError, physical_offset: int) -> str:
     return error.remark.removeprefix(known) if error.remark.startswith(known) else str(error)
 
 
-def _place(message: Message) -> tuple[HostAddress, int]:
-    """What tells a message of one broker from those of others."""
-    return message.store_host, message.physical_offset
-
-
-def _merged(brokers: dict[str, Endpoint], found: Sequence[Messages], maximum: int) -> Messages:
-    """What several brokers found, by store time."""
-    messages = sorted((message for each in found for message in each), key=lambda message: message.store_timestamp)
-    notes = [f"{name}: {note}" for name, each in zip(brokers, found, strict=True) for note in each.notes]
-    notes += [
-        f"{name} ({brokers[name]}) has older matches: ask it alone, with cursor {each.cursor}"
-        for name, each in zip(brokers, found, strict=True)
-        if each.cursor is not None
-    ]
-    return Messages(
-        tuple(messages[-maximum:]),
-        notes=tuple(notes),
-        reason="" if messages else found[0].reason if found else "no broker has the topic",
-        details="" if messages else "; ".join(each.details for each in found),
-    )
+def _place(message: Message) -> tuple[HostAddress, int, int]:
+    """What tells a message of one broker from those of others, which may have the same address, each on its machine."""
+    return message.store_host, message.physical_offset, message.store_timestamp
 
 
 def _decoded(endpoint: Endpoint, records: bytes) -> list[Message]:
@@ -581,5 +582,9 @@ def _decoded(endpoint: Endpoint, records: bytes) -> list[Message]:
         raise ClientError(f"{endpoint} answered bytes that are not messages: {error}") from error
 
 
+def _labels(brokers: dict[str, Endpoint]) -> list[str]:
+    return [f"{name} ({endpoint})" for name, endpoint in brokers.items()]
+
+
 def _named(brokers: dict[str, Endpoint]) -> str:
-    return ", ".join(f"{name} ({endpoint})" for name, endpoint in brokers.items())
+    return ", ".join(_labels(brokers))

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
@@ -28,6 +27,7 @@ from rocketlens.arguments import (
     filter_of,
     id_of,
     key_question,
+    never,
     nothing_with,
     pulled,
     subscription,
@@ -36,12 +36,14 @@ from rocketlens.arguments import (
 from rocketlens.by_id import find_in_store, find_surely
 from rocketlens.hidden_whole import Hiding
 from rocketlens.opening import StoreArguments, open_message_store
+from rocketlens.source import Source, documented
 from storage.layout.store_layout import recognise_with_tier
 from storage.names import did_you_mean
 from storage.patterns.mask import mask_of
 
 if TYPE_CHECKING:
     from rocketlens.searching import Search
+    from storage.doctor.examine import Diagnosis
     from storage.life.message_life import MessageLife
     from storage.life.pending import Pending
     from storage.query.get_message import GetMessageResult
@@ -51,43 +53,11 @@ if TYPE_CHECKING:
     from storage.store.message_store import MessageStore, QueryAnswer
 
 
-def open(
-    path: str | PathLike[str],
-    *,
-    commit_log_directories: Iterable[str | PathLike[str]] | None = None,
-    index_slots: int | None = None,
-    index_entries: int | None = None,
-    state_directory: str | PathLike[str] | None = None,
-    tier: str | PathLike[str] | None = None,
-    mask: Iterable[str] = (),
-) -> "Store":
-    """Open the directory of a store for reading: a stopped broker's, a running one's, a backup.
+@documented
+class Store(Source):
+    """A store in a directory, opened by `rocketlens.open`.
 
-    `commit_log_directories` are where the log lies if not in `commitlog/` below the store. `index_slots` and
-    `index_entries` are those of its index files, should the files not tell. What is found out about the store is kept
-    in `state_directory`, by default below the user's state directory, so that it is opened faster the next time;
-    nothing is ever written into the store. `tier` is the directory of the store's tiered files; a tier alone is given
-    as `path`. `mask` are rules of what is hidden of messages (docs/masks.md); by that none is found.
-
-    Raises :class:`NotAStore` for what is no store, :class:`ConfigError` for options that cannot be.
-    """
-    arguments = StoreArguments(
-        tuple(map(Path, commit_log_directories or ())),
-        index_slots,
-        index_entries,
-        None if state_directory is None else Path(state_directory),
-        None if tier is None else Path(tier),
-        tuple(mask),
-    )
-    arguments.check(Path(path))
-    return Store(Path(path), arguments, warns=True)
-
-
-class Store:
-    """A store, opened by `rocketlens.open`; it is a context manager, and may be used from several threads.
-
-    Every look-up waits for the disk. What the index lacks is scanned when a key is first asked for. Raises
-    :class:`StoreError` where a file cannot be read, and :class:`Error` once it is closed.
+    Every look-up waits for the disk. What the index lacks is scanned when a key is first asked for.
     """
 
     def __init__(self, path: Path, arguments: StoreArguments, *, warns: bool = False) -> None:
@@ -105,18 +75,6 @@ class Store:
         return self._layout.root
 
     def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
-        """The message that an id names: an offset message id, a physical offset, or a unique key.
-
-        A unique key names several messages where a producer sent again; `topic` narrows the search for one. `damaged`
-        shows a record with a wrong checksum too. The host in an offset message id need not be the store's.
-
-        >>> store.view("7F00000100002A9F00000000000019B5")[0].body
-        b'hot 0'
-        >>> store.view(6581)[0].unique_key
-        'FD000000000000000000000000000002708C30946E09687211CE0017'
-        >>> store.view(6582).reason
-        'no message there: physical offset 6582 lies inside the record that starts at 6581 (289 bytes)'
-        """
         text = id_of(id)
         if self._store is None:
             self._check_open()
@@ -133,17 +91,6 @@ class Store:
         topic: str,
         **options: Unpack[QueryOptions],
     ) -> Messages:
-        """The newest `maximum` messages of a topic with a key, a unique key or a tag: exactly one of these is given.
-
-        Stored between `begin` and `end`, both included, which do not narrow the search for a unique key. Where older
-        matches are left out, the answer's `cursor` is passed to get them. With `copies` also those copies are found
-        that wait, are retried or were given up under topics of the broker's own.
-
-        >>> len(store.query("TopicTest", key="hotkey"))
-        40
-        >>> [message.tags for message in store.query("TopicTest", tag="TagD", maximum=2)]
-        ['TagD', 'TagD']
-        """
         question = key_question(topic, options)
         self._mask.refuse_value(question.kind.field, question.text)
         if not self._mask or question.kind is not KeyKind.KEY:
@@ -161,14 +108,6 @@ class Store:
         end: Time | None = None,
         maximum: int = MOST_FOUND,
     ) -> FoundMessages:
-        """The messages that a text names, whatever it is: an id, an offset, a key or a tag; as the page's box does.
-
-        In one topic or in all, at most `maximum`, stored between `begin` and `end`, which unique keys do not mind.
-
-        >>> found = store.find("BB")
-        >>> [(message.keys, message.tags, kind) for message, kind in zip(found, found.kinds)]
-        [(['BB'], 'TagA', 'key'), (['tagcollide2'], 'BB', 'tag')]
-        """
         from storage.life.transactions import outcomes
         from storage.search.find import Finder, FindPlace
         from storage.store.topic_catalog import topic_names
@@ -204,15 +143,6 @@ class Store:
         tag: str | None = None,
         sql: str | None = None,
     ) -> PulledMessages:
-        """The messages of a queue from a queue offset on, at most `maximum` and 32, as a consumer gets them.
-
-        `tag` (``TagA || TagB``) or `sql` (SQL92) is what the consumer subscribes to. Go on at `next_offset` until it is
-        `max_offset`; an answer may be empty before that.
-
-        >>> pulled = store.pull("TopicTest", 0, 0, maximum=3)
-        >>> [message.queue_offset for message in pulled], pulled.next_offset
-        ([0, 1, 2], 3)
-        """
         from storage.query.get_message import TRANSFER_BYTES, get_message
 
         check_place(queue_id, offset)
@@ -233,14 +163,6 @@ class Store:
     def follow(
         self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
     ) -> Iterator[list[Message]]:
-        """The messages that come to a topic, piece by piece, as a broker stores them: an iterator without an end.
-
-        `offsets` are the queue offsets to begin at by queue id, 0 for those that are not named. `tag` and `sql` are
-        those of :meth:`pull`. A message is there some hundredths of a second after it was stored.
-
-        >>> next(store.follow("TopicTest", {0: 11, 1: 15, 2: 13, 3: 12}))[0].body
-        b'hot 38'
-        """
         from rocketlens.following import StoreFollowing
 
         wanted, store = self._subscription(tag, sql), self._opened(with_keys=False)
@@ -252,22 +174,9 @@ class Store:
         *,
         topic: str | None = None,
         exhaustive: bool = False,
-        should_stop: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = never,
         **options: Unpack[SearchOptions],
     ) -> "Search":
-        """Search the store for messages by what they say; all conditions must hold.
-
-        `contains` is a text or bytes, `regex` a regular expression, looked for in the `place` ``body`` (decompressed),
-        ``properties`` (their values) or ``any``. `json_path` is ``EXPR=VALUE`` over a body of JSON, `where` SQL92 over
-        the properties, `tag` a whole tag, `key` a key or unique key, `key_prefix` the start of one. `born_host` is an
-        address, ``address:port``, a network or a host name, of the client or of the proxy that it used. `size` are the
-        bytes of the body as in ``1k..64k``. `charset` is that of
-        bodies, by default UTF-8; one that is packed by gzip or zstd is looked into unpacked too. `exhaustive` reads the
-        whole log and trusts neither index, queues nor clocks. `should_stop` is asked often, from several threads.
-
-        The search is made while its messages are asked for. Raises :class:`ConfigError` and
-        :class:`FilterSyntaxError` at once, and :class:`NoSuchTopic` where nothing is found and the topic is nowhere.
-        """
         from rocketlens.searching import Search
         from storage.search.engine import search
 
@@ -286,15 +195,6 @@ class Store:
         return Search(_of_a_topic(store, topic, steps), hiding)
 
     def life(self, unique_key: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
-        """Everything that happened to one message, in order of time.
-
-        Where it waited, was delivered, retried and given up, which groups have passed it, and what traces say, under
-        the usual topics and `trace_topics`. `topic` is the one it was sent to; without it every topic is searched.
-
-        >>> life = store.life("FD000000000000000000000000000002708C30946E09687211CE0017")
-        >>> [event.stage.value for event in life.events]
-        ['delivered']
-        """
         from storage.life.message_life import find_life
 
         store = self._opened()
@@ -305,15 +205,6 @@ class Store:
         return life
 
     def pending(self) -> "Pending":
-        """The messages that wait for a delay level or a point in time: a context manager, which holds what was found.
-
-        Its `topics` counts them by the topic that they go to, its `messages` lists them, the next one that is due
-        first; both can be narrowed to a topic and a time. `as_of` says up to when deliveries are known.
-
-        >>> with store.pending() as pending:
-        ...     pending.topics(), pending.as_of.levels_known
-        ([], True)
-        """
         from storage.life.pending import Pending
 
         store = self._opened(with_keys=False)
@@ -323,15 +214,6 @@ class Store:
         return Pending(store, mask=hiding.mask, finish=hiding.warn)
 
     def space(self, *, broker_config: str | PathLike[str] | None = None) -> Space:
-        """What takes the disk: messages and bytes by topic, queue, tag, sender and hour, and until when there is room.
-
-        The whole log is read once, without the bodies. `broker_config` is the broker.conf of the store's broker, which
-        says how long it keeps messages; without it a broker's defaults are assumed.
-
-        >>> space = store.space()
-        >>> space.messages, [count.names for count in space.topics[:2]]
-        (390, [('BulkTopic',), ('TopicTest',)])
-        """
         from storage.space.breakdown import hides_counts, inexact_counts, name_counts
         from storage.space.broker_settings import BrokerSettings, read_broker_settings
         from storage.space.forecast import make_forecast
@@ -356,12 +238,15 @@ class Store:
             notes=(*problems_of(log, tally), *inexact_counts(tally)),
         )
 
-    def topics(self) -> list[Topic]:
-        """All topics of the store by name: of its configuration, and of its queues.
+    def doctor(self) -> "Diagnosis":
+        from storage.doctor.examine import examine
 
-        >>> [topic.name for topic in store.topics() if topic.name.startswith("Topic")]
-        ['TopicBatch', 'TopicDelay', 'TopicEmpty', 'TopicTest', 'TopicTx']
-        """
+        self._check_open()
+        slots, entries = self._arguments.index_slots, self._arguments.index_entries
+        vouched = None if slots is None or entries is None else (slots, entries)
+        return examine(self.path, commit_log_directories_of(self), vouched)
+
+    def topics(self) -> list[Topic]:
         from storage.store.topic_catalog import stored_topic, topic_names
 
         store = self._opened(with_keys=False)
@@ -376,13 +261,6 @@ class Store:
         return found
 
     def queues(self, topic: str) -> "list[QueueExtent]":
-        """The queues of a topic by id, with their offsets and the times of their first and last messages.
-
-        Those in which no message was ever stored are among them. Nothing for a topic that the store does not have.
-
-        >>> [(queue.queue_id, queue.min_offset, queue.max_offset) for queue in store.queues("TopicBatch")]
-        [(0, 0, 0), (1, 0, 10), (2, 0, 0), (3, 0, 0)]
-        """
         from storage.store.extents import queue_extent
         from storage.store.topic_catalog import queues_of_topic
 
@@ -390,7 +268,6 @@ class Store:
         return [queue_extent(store, topic, queue_id) for queue_id in queues_of_topic(store, topic)]
 
     def info(self) -> Info:
-        """Which store this is, how far its log reaches, and what is missing or damaged."""
         from storage.store.extents import log_extent
         from storage.store.topic_catalog import topic_names
 
@@ -415,13 +292,6 @@ class Store:
         )
 
     def groups(self) -> list[Group]:
-        """All consumer groups of the store by name, with the offsets that they had committed.
-
-        And how many messages each has popped and not acknowledged, as far as the broker noted it in the log.
-
-        >>> [(group.name, group.offsets) for group in store.groups() if group.name == "CG_FAIL"]
-        [('CG_FAIL', {'TopicBatch': {1: 10}})]
-        """
         from storage.life.pop_log import count_popped
 
         popped = count_popped(self._opened(with_keys=False))
@@ -443,22 +313,12 @@ class Store:
         return offsets
 
     def refresh(self) -> None:
-        """Take in what a running broker has written since the store was opened."""
         if self._store is not None:
             self._opened(with_keys=False).refresh()
 
     def close(self) -> None:
-        """Let go of the store's files; messages that were found stay as they are."""
         with self._changing:
             self._is_closed, self._store = True, None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Store {self.path}{' (closed)' if self._is_closed else ''}>"

@@ -13,8 +13,23 @@ from broker.endpoint import Endpoint
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 ADDRESS = "127.0.0.1:10911"
+METHODS = (
+    "doctor",
+    "find",
+    "follow",
+    "groups",
+    "info",
+    "life",
+    "pending",
+    "pull",
+    "query",
+    "queues",
+    "search",
+    "space",
+)
+METHODS += ("topics", "view")
 FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
-MODULES = ("answers", "arrow_reader", "remote", "remote_plain", "searching", "store")
+MODULES = ("answers", "arrow_reader", "remote", "searching", "source")
 
 
 def run(test: doctest.DocTest, address: Endpoint, path: Path) -> int:
@@ -36,9 +51,17 @@ def test_what_docstrings_show_is_what_happens(name: str, g1_store: Path, address
         assert sum(run(each, address, g1_store) for each in tests) > 0
 
 
-def test_every_method_of_a_store_that_looks_something_up_shows_how() -> None:
-    for name in ("find", "life", "pull", "query", "search", "space", "topics", "view"):
-        shown = (getattr(rocketlens.Store, name).__doc__ or "") + (rocketlens.Search.__doc__ or "")
+def test_what_docstrings_of_sources_show_happens_over_the_network_too(g1_store: Path, address: Endpoint) -> None:
+    module = importlib.import_module("rocketlens.source")
+    with rocketlens.connect(str(address)) as remote:
+        tests = doctest.DocTestFinder(exclude_empty=True).find(module, extraglobs={"store": remote})
+        asked = [each for each in tests if each.name.rpartition(".")[2] not in rocketlens.RemoteStore.why_not]
+        assert sum(run(each, address, g1_store) for each in asked) > 10
+
+
+def test_every_method_of_a_source_that_looks_something_up_shows_how() -> None:
+    for name in METHODS:
+        shown = (getattr(rocketlens.Source, name).__doc__ or "") + (rocketlens.Search.__doc__ or "")
         assert f"store.{name}(" in shown, name
 
 
@@ -52,7 +75,17 @@ def test_the_page_names_all_that_is_promised() -> None:
     text = PAGE.read_text()
     unnamed = {"AsyncRemoteStore", "AsyncSearch", "Event", "FoundMessages", "Group", "HostAddress", "Info", "Message"}
     unnamed |= {"MessageLife", "Messages", "ProgressReport", "ProtocolError", "PulledMessages", "Reading"}
-    unnamed |= {"RemoteStore", "QueueExtent", "Search", "Space", "Store", "Topic"}  # what the others return
+    unnamed |= {
+        "Diagnosis",
+        "Finding",
+        "RemoteStore",
+        "QueueExtent",
+        "Search",
+        "Source",
+        "Space",
+        "Store",
+        "Topic",
+    }  # what the others return
     assert unnamed < set(rocketlens.__all__)
     assert [name for name in rocketlens.__all__ if name not in unnamed and f"`{name}" not in text and
             f"rocketlens.{name}" not in text] == []  # fmt: skip

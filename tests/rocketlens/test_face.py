@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import rocketlens
+from rocketlens.several_stores import SeveralStores
+from rocketlens.url_store import UrlStore
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,21 +64,22 @@ def signature_of(method: object) -> list[tuple[str, object, object]]:
     return [(each.name, each.kind, each.default) for each in parameters]
 
 
-@pytest.mark.parametrize("name", ["view", "query", "find", "pull", "topics", "queues", "info", "groups"])
-def test_a_store_and_a_broker_are_asked_with_the_same_words(name: str) -> None:
-    plain, awaited = getattr(rocketlens.RemoteStore, name), getattr(rocketlens.AsyncRemoteStore, name)
-    assert signature_of(plain) == signature_of(awaited)
-    local = [each for each in signature_of(getattr(rocketlens.Store, name)) if each[0] != "damaged"]
-    assert local == signature_of(plain)
+KINDS = (rocketlens.Store, SeveralStores, UrlStore, rocketlens.RemoteStore, rocketlens.AsyncRemoteStore)
+METHODS = sorted(name for name in vars(rocketlens.Source) if not name.startswith("_") and name != "why_not")
 
 
-def test_a_search_over_the_network_takes_what_a_search_of_a_store_takes() -> None:
-    plain = signature_of(rocketlens.RemoteStore.search)
-    assert plain == signature_of(rocketlens.AsyncRemoteStore.search)
-    local = {each[:2] for each in signature_of(rocketlens.Store.search)}
-    assert local - {each[:2] for each in plain} == {
-        (name, inspect.Parameter.KEYWORD_ONLY) for name in ("exhaustive", "should_stop")
-    }
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", METHODS)
+def test_every_source_is_asked_with_the_same_words_and_says_the_same_of_itself(kind: type, name: str) -> None:
+    asked = getattr(kind, name, None)
+    if asked is None:
+        assert (kind, name) in {
+            (rocketlens.AsyncRemoteStore, each) for each in (*rocketlens.RemoteStore.why_not, "refresh")
+        }
+        return
+    assert signature_of(asked) == signature_of(getattr(rocketlens.Source, name))
+    assert name == "close" or inspect.getdoc(asked) == inspect.getdoc(getattr(rocketlens.Source, name))
+    assert asked.__qualname__ in (f"{kind.__name__}.{name}", f"Source.{name}")
 
 
 def test_connect_and_its_twin_take_the_same_options() -> None:

@@ -1,0 +1,130 @@
+"""Several stores asked as one, as a name server's brokers are: what `rocketlens.open` returns for their directories."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeVar, Unpack
+
+from protocol.errors import ConfigError
+from protocol.message import Message
+from rocketlens.answers import FoundMessages, Messages, PulledMessages, Topic, joined, merged
+from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, key_question, never
+from rocketlens.source import Source, documented
+from rocketlens.store import Store
+
+if TYPE_CHECKING:
+    from rocketlens.searching import Search
+    from storage.store.extents import QueueExtent
+
+Answer = TypeVar("Answer")
+
+OF_ONE_STORE = "it is about one store: open it alone"
+
+
+@documented
+class SeveralStores(Source):
+    """The stores of several brokers; what is asked of a topic is asked of every store that has it.
+
+    What only one broker can answer, as a pull does, is answered where one of them has the topic.
+    """
+
+    why_not: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("life", "pending", "space", "doctor", "info", "groups"), OF_ONE_STORE
+    )
+
+    def __init__(self, stores: Sequence[Store]) -> None:
+        """Use `rocketlens.open`."""
+        if not stores:
+            raise ConfigError("expected the directories of stores, got none")
+        self._stores = {str(store.path): store for store in stores}
+
+    def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
+        found = self._each(lambda store: store.view(id, topic=topic, damaged=damaged))
+        # An offset message id names the host: of the stores that have a message there one may be the host's.
+        ours = {where: each for where, each in found.items() if each and not each.notes}
+        return merged(ours or found)
+
+    def query(self, topic: str, **options: Unpack[QueryOptions]) -> Messages:
+        question = key_question(topic, options)
+        stores = self._having(topic)
+        if len(stores) > 1 and options.get("cursor") is not None:
+            raise ConfigError(f"a cursor belongs to one store, and topic {topic} is in several, open {_one_of(stores)}")
+        found = {where: store.query(topic, **options) for where, store in (stores or self._stores).items()}
+        return merged(found, question.maximum)
+
+    def find(
+        self,
+        text: str,
+        *,
+        topic: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        maximum: int = MOST_FOUND,
+    ) -> FoundMessages:
+        return joined(
+            self._each(lambda store: store.find(text, topic=topic, begin=begin, end=end, maximum=maximum)), maximum
+        )
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        maximum: int = MOST_PULLED,
+        tag: str | None = None,
+        sql: str | None = None,
+    ) -> PulledMessages:
+        return self._only(topic).pull(topic, queue_id, offset, maximum=maximum, tag=tag, sql=sql)
+
+    def follow(
+        self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
+    ) -> Iterator[list[Message]]:
+        return self._only(topic).follow(topic, offsets, tag=tag, sql=sql)
+
+    def search(
+        self,
+        *,
+        topic: str | None = None,
+        exhaustive: bool = False,
+        should_stop: Callable[[], bool] = never,
+        **options: Unpack[SearchOptions],
+    ) -> "Search":
+        if topic is None:
+            raise ConfigError("search of several stores: name a topic that one of them has, or open one")
+        return self._only(topic).search(topic=topic, exhaustive=exhaustive, should_stop=should_stop, **options)
+
+    def topics(self) -> list[Topic]:
+        return [
+            Topic(name) for name in sorted({topic.name for each in self._each(Store.topics).values() for topic in each})
+        ]
+
+    def queues(self, topic: str) -> "list[QueueExtent]":
+        return self._only(topic).queues(topic)
+
+    def refresh(self) -> None:
+        self._each(Store.refresh)
+
+    def close(self) -> None:
+        self._each(Store.close)
+
+    def __repr__(self) -> str:
+        return f"<SeveralStores {', '.join(self._stores)}>"
+
+    def _each(self, ask: Callable[[Store], Answer]) -> dict[str, Answer]:
+        """What each store answers, by its directory."""
+        return {where: ask(store) for where, store in self._stores.items()}
+
+    def _having(self, topic: str) -> dict[str, Store]:
+        """The stores that have a topic, by directory."""
+        having = self._each(lambda store: any(each.name == topic for each in store.topics()))
+        return {where: self._stores[where] for where, has_it in having.items() if has_it}
+
+    def _only(self, topic: str) -> Store:
+        """The one store that has a topic, the first one where none has; raises ConfigError where several have."""
+        stores = self._having(topic)
+        if len(stores) > 1:
+            raise ConfigError(f"topic {topic} is in several stores, open {_one_of(stores)}")
+        return next(iter((stores or self._stores).values()))
+
+
+def _one_of(stores: Mapping[str, Store]) -> str:
+    return f"one of them: {', '.join(stores)}"

@@ -1,0 +1,193 @@
+"""A store behind a URL, read by tasks where it lies: what `rocketlens.open` returns for a URL."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Final, Unpack
+
+from protocol.errors import ConfigError, RocketLensError
+from protocol.question import FoundBy, KeyKind, Reading, other_host, places_of
+from rocketlens.answers import FoundMessages, Messages, Topic, found_messages, place_in_list
+from rocketlens.arguments import (
+    MOST_FOUND,
+    QueryOptions,
+    SearchOptions,
+    Time,
+    criteria_of,
+    id_of,
+    key_question,
+    never,
+    nothing_with,
+    text_question,
+)
+from rocketlens.by_id import at_place
+from rocketlens.hidden_whole import Hiding
+from rocketlens.source import Source, documented
+from storage.patterns.mask import mask_of
+
+if TYPE_CHECKING:
+    from rocketlens.searching import Search
+    from spark_jobs.search.searched_store import SearchedStore
+    from storage.search.step import Step
+
+FETCHED: Final = "of a store behind a URL records are looked up and searched: fetch it, and open the directory"
+NOT_BY_TAG: Final = "of a store behind a URL only a search finds tags"
+
+
+@documented
+class UrlStore(Source):
+    """A store that lies behind a URL; processes of this machine read what they need of it, for every question anew."""
+
+    why_not: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("pull", "follow", "life", "pending", "space", "doctor", "queues", "info", "groups"), FETCHED
+    )
+
+    def __init__(self, url: str, storage: str, rules: Iterable[str]) -> None:
+        """Use `rocketlens.open`; `storage` are the options of the file system, as JSON."""
+        self._url, self._storage, self._mask = url, storage, mask_of(tuple(rules))
+        self._is_closed = False
+
+    def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
+        if damaged:
+            raise ConfigError("damaged: only intact records are read behind a URL")
+        text = id_of(id)
+        elsewhere = Messages()
+        for _, physical_offset, message_id in places_of(text):
+            found = at_place(self._at(physical_offset), topic, message_id)
+            if message_id is None or (found and not other_host(found[0], message_id)):
+                return self._shown(found)
+            elsewhere = found
+        named = [each for each in self._named(text, topic) if each.kind == KeyKind.UNIQUE.words]
+        if named:
+            return Messages(tuple(each.message for each in named))
+        where = f"in topic {topic}" if topic else "in any topic"
+        return self._shown(elsewhere) if elsewhere else Messages(reason=f"no message with unique key {text} {where}")
+
+    def query(self, topic: str, **options: Unpack[QueryOptions]) -> Messages:
+        question = key_question(topic, options)
+        if question.kind is KeyKind.TAG:
+            raise ConfigError(f"tag: {NOT_BY_TAG}")
+        named = (each.message for each in self._named(question.text, None if question.copies else topic))
+        before = question.before_physical_offset
+        found = [each for each in named if question.is_answered_by(each) and each.physical_offset < before]
+        kept = found[-question.maximum :]
+        cursor = kept[0].physical_offset if len(kept) < len(found) else None
+        return Messages(tuple(kept), cursor, reason="" if kept else nothing_with(question))
+
+    def find(
+        self,
+        text: str,
+        *,
+        topic: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        maximum: int = MOST_FOUND,
+    ) -> FoundMessages:
+        question = text_question(text, topic, begin, end, maximum)
+        found: list[FoundBy] = []
+        readings: list[Reading] = []
+        for kind, physical_offset, message_id in places_of(question.text):
+            at = at_place(self._at(physical_offset), topic, message_id)
+            readings.append(Reading(kind, len(at), "; ".join(filter(None, (at.reason, *at.notes)))))
+            found += [FoundBy(message, kind) for message in self._shown(at)]
+        first, last = question.begin_timestamp, question.end_timestamp
+        named = [
+            each
+            for each in self._named(question.text, topic)
+            if each.kind == KeyKind.UNIQUE.words or first <= each.message.store_timestamp <= last
+        ]
+        named.sort(key=place_in_list)
+        readings += [Reading(KeyKind.ANY.words, len(named)), Reading(KeyKind.TAG.words, 0, NOT_BY_TAG)]
+        places = {each.message.physical_offset for each in found}
+        found += [each for each in named if each.message.physical_offset not in places]
+        names = [topic] if topic else [each.name for each in self.topics()]
+        return found_messages(question, names, found, readings, [""] * min(len(found), maximum))
+
+    def search(
+        self,
+        *,
+        topic: str | None = None,
+        exhaustive: bool = False,
+        should_stop: Callable[[], bool] = never,
+        **options: Unpack[SearchOptions],
+    ) -> "Search":
+        from rocketlens.searching import Search
+        from spark_jobs.run.engine import EngineOptions
+        from spark_jobs.search.search import search_by_tasks
+        from storage.search.matcher import Matcher
+
+        criteria = replace(criteria_of(topic, options), masked=self._mask.rules)
+        Matcher(criteria)  # what it refuses is refused at once
+        self._check_open()
+
+        def steps() -> "Iterator[Step]":
+            with self._opened(topic) as searched:
+                yield from search_by_tasks(
+                    searched,
+                    criteria,
+                    engine=EngineOptions(),
+                    limit=options.get("limit"),
+                    cursor=options.get("cursor"),
+                    should_stop=should_stop,
+                    exhaustive=exhaustive,
+                )
+
+        return Search(steps(), Hiding(self._mask, warns=True))
+
+    def topics(self) -> list[Topic]:
+        from storage.store.topic_catalog import topic_names
+
+        with self._opened(None) as searched:
+            return [Topic(name) for name in topic_names(searched.store)]
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def __repr__(self) -> str:
+        return f"<UrlStore {self._url}{' (closed)' if self._is_closed else ''}>"
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RocketLensError(f"{self!r}: the store is closed")
+
+    def _opened(self, topic: str | None) -> "contextlib.AbstractContextManager[SearchedStore]":
+        """The store, looked at anew, with the queues of a topic."""
+        from spark_jobs.search.searched_store import searched_url
+
+        self._check_open()
+        return searched_url(self._url, self._storage, topic)
+
+    def _at(self, physical_offset: int) -> Messages:
+        """The message at a physical offset."""
+        found = self._looked_up(str(physical_offset), None, "physical-offset")
+        return Messages(tuple(each.message for each in found), reason="" if found else "no message there")
+
+    def _named(self, text: str, topic: str | None) -> list[FoundBy]:
+        """The messages with a unique key or a key, as they are shown; one of which the text is hidden is none."""
+        self._mask.refuse_value("unique_key", text)
+        self._mask.refuse_value("keys", text)
+        found = [
+            each._replace(message=self._mask.message(each.message)) for each in self._looked_up(text, topic, "key")
+        ]
+        named = [each for each in found if text in (*each.message.keys, each.message.unique_key)]
+        unique = KeyKind.UNIQUE.words
+        return [each._replace(kind=unique if each.message.unique_key == text else each.kind) for each in named]
+
+    def _looked_up(self, text: str, topic: str | None, kind: str) -> list[FoundBy]:
+        from spark_jobs.run.engine import EngineOptions
+        from spark_jobs.search.look_up import LookupByTasks
+        from spark_jobs.search.search import engine_for
+        from storage.search.lookup import LookupKind, look_up
+
+        with (
+            self._opened(None) as searched,
+            engine_for("lookup", EngineOptions(), None, LookupByTasks.__module__) as engine,
+        ):
+            steps = look_up(LookupByTasks(engine, searched, 0), [text], topic=topic, kind=LookupKind(kind))
+            return [FoundBy(match.message.detached(), match.by) for step in steps for match in step.matches]
+
+    def _shown(self, found: Messages) -> Messages:
+        hiding = Hiding(self._mask, warns=True)
+        shown = replace(found, messages=tuple(map(hiding.mask.message, found)))
+        hiding.warn(4)
+        return shown

@@ -1,0 +1,182 @@
+"""What `rocketlens.open` makes of a place, and which methods each kind of source has: docs/python.md has the table."""
+
+import itertools
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+import rocketlens
+from broker.endpoint import Endpoint
+from broker_harness import FakeStore, service_of, serving_in_a_thread
+from golden_store import GOLDEN, unpack
+from loop_engine import run_jobs_here
+from name_server import NamedBrokers
+from rocketlens.several_stores import SeveralStores
+from rocketlens.url_store import UrlStore
+from storage.store.message_store import MessageStore
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+KINDS = {
+    "a directory": rocketlens.Store,
+    "several directories": SeveralStores,
+    "a URL": UrlStore,
+    "a broker, a name server": rocketlens.RemoteStore,
+}
+NUMBERS = itertools.count()
+ARGUMENTS: dict[str, tuple[Any, ...]] = {"pull": ("TopicTest", 0, 0), "life": ("a",), "queues": ("TopicTest",)}
+ARGUMENTS["follow"] = ("TopicTest", {})
+
+
+@pytest.fixture
+def url(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The recorded store in a file system that only this process has."""
+    run_jobs_here(monkeypatch)
+    place = f"memory://sources-{next(NUMBERS)}"
+    memory = fsspec.filesystem("memory")
+    memory.put(str(g1_store), place, recursive=True)
+    yield place
+    memory.rm(place, recursive=True)
+
+
+def test_a_place_is_a_path_then_a_url_then_an_address(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in (g1_store, str(g1_store), f"file://{g1_store}"):
+        with rocketlens.open(place) as source:
+            assert isinstance(source, rocketlens.Store)
+            assert source.path == g1_store
+    assert isinstance(rocketlens.open("memory://somewhere"), UrlStore)
+    assert isinstance(rocketlens.open("broker-a:10911"), rocketlens.RemoteStore)
+    assert isinstance(rocketlens.open([str(g1_store), g1_store]), SeveralStores)
+    (tmp_path / "broker-a:10911").symlink_to(g1_store)
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(rocketlens.open("broker-a:10911"), rocketlens.Store)
+    for nothing in ("nowhere", tmp_path / "nowhere:1"):
+        with pytest.raises(rocketlens.NotAStore, match="nowhere"):
+            rocketlens.open(nothing)
+
+
+def test_an_option_of_another_kind_of_source_is_an_error(g1_store: Path) -> None:
+    for place, options in (
+        (g1_store, {"tls": True}),
+        ("broker-a:10911", {"mask": ["keys"]}),
+        ("memory://somewhere", {"state_directory": "/tmp/state"}),
+        ([g1_store], {"tier": "/tmp/tier"}),
+    ):
+        with pytest.raises(rocketlens.ConfigError, match=f"{next(iter(options))}: .* has no such option"):
+            rocketlens.open(place, **options)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'masks'"):
+        rocketlens.open(g1_store, masks=[])
+    with pytest.raises(rocketlens.ConfigError, match="expected the directories of stores, got none"):
+        rocketlens.open([])
+
+
+def rows_of_the_page() -> dict[str, list[str]]:
+    """The table of methods by source, without its head."""
+    table = re.search(r"^\| method \|.*?\n\n", PAGE.read_text(), re.M | re.S)
+    assert table is not None
+    head, _, *lines = table[0].strip().splitlines()
+    assert [cell.strip() for cell in head.split("|")[2:-1]] == list(KINDS)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return {name: cells for names, *cells in rows for name in re.findall(r"`(\w+)`", names)}
+
+
+def test_the_page_says_which_method_works_on_which_source() -> None:
+    rows = rows_of_the_page()
+    assert set(rows) == {name for name in vars(rocketlens.Source) if not name.startswith("_")} - {"why_not"}
+    for name, cells in rows.items():
+        for kind, cell in zip(KINDS.values(), cells, strict=True):
+            assert (cell.partition(":")[0] == "no") == (name in kind.why_not), (name, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_method_that_a_source_does_not_have_says_why(kind: str, g1_store: Path, address: Endpoint) -> None:
+    places = {"a directory": g1_store, "several directories": [g1_store], "a URL": "memory://somewhere"}
+    with rocketlens.open(places.get(kind, str(address))) as source:
+        for name, reason in source.why_not.items():
+            with pytest.raises(rocketlens.ConfigError) as caught:
+                getattr(source, name)(*ARGUMENTS.get(name, ()))
+            assert str(caught.value) == f"{name}: {reason}"
+
+
+def test_a_url_has_what_the_directory_has(g1_store: Path, url: str) -> None:
+    with rocketlens.open(g1_store) as local, rocketlens.open(url) as there:
+        offset_id = local.view(0)[0].offset_message_id
+        for text in ("0", offset_id, local.view(0)[0].unique_key or "", "6582"):
+            assert places(there.view(text)) == places(local.view(text))
+        for options in (
+            {"key": "hotkey", "maximum": 7},
+            {"key": "hotkey"},
+            {"unique_key": local.view(0)[0].unique_key},
+        ):
+            expected, found = local.query("TopicTest", **options), there.query("TopicTest", **options)
+            assert (places(found), found.cursor) == (places(expected), expected.cursor)
+            assert found
+        for text in ("hotkey", "0", offset_id, "nobody"):
+            expected, found = local.find(text, maximum=1000), there.find(text, maximum=1000)
+            named = [place for place, kind in zip(places(expected), expected.kinds, strict=True) if kind != "tag"]
+            assert places(found) == named
+            assert [each.kind for each in found.readings] == [each.kind for each in expected.readings]
+        assert [topic.name for topic in there.topics()] == [topic.name for topic in local.topics()]
+        found_there = [message.body for message in there.search(topic="TopicTest", contains="hot 3")]
+        assert found_there == [message.body for message in local.search(topic="TopicTest", contains="hot 3")] != []
+    with pytest.raises(rocketlens.Error, match="is closed"):
+        there.view(0)
+
+
+def places(found: rocketlens.Messages) -> list[int]:
+    return [message.physical_offset for message in found]
+
+
+@pytest.fixture
+def two_stores(g1_store: Path, tmp_path: Path) -> list[Path]:
+    """Stores of two brokers, some of whose topics have the same names."""
+    return [g1_store, unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-queues")]
+
+
+def test_several_directories_are_asked_as_a_name_server_is(two_stores: list[Path]) -> None:
+    services = [service_of(MessageStore.open(store)) for store in two_stores]
+    with serving_in_a_thread(services[0]) as one, serving_in_a_thread(services[1]) as other:
+        topics = [{topic.name for topic in rocketlens.open(store).topics()} for store in two_stores]
+        both, only = sorted(topics[0] & topics[1]), sorted(topics[0] - topics[1])
+        assert (len(both), len(only)) > (0, 0)
+        brokers = NamedBrokers(sorted(topics[0] | topics[1]), a=one, b=other)
+        with (
+            serving_in_a_thread(service_of(FakeStore()), [brokers]) as names,
+            rocketlens.open(str(names)) as remote,
+            rocketlens.open(two_stores) as local,
+        ):
+            assert local.topics() == [rocketlens.Topic(each.name) for each in remote.topics()]
+            for text in ("hotkey", "0", "TagA", "nobody", local.view(0)[0].offset_message_id):
+                ours, theirs = local.find(text, maximum=1000), remote.find(text, maximum=1000)
+                assert sorted(places(ours)) == sorted(places(theirs))
+                assert [(each.kind, each.found) for each in ours.readings] == [
+                    (each.kind, each.found) for each in theirs.readings
+                ]
+                assert places(local.view(text)) == places(remote.view(text))
+            found = local.query("TopicTest", tag="TagA", maximum=5)
+            assert places(found) == places(remote.query("TopicTest", tag="TagA", maximum=5)) != []
+
+
+def test_what_one_store_alone_can_answer_is_asked_of_the_one_that_has_the_topic(
+    two_stores: list[Path], tmp_path: Path
+) -> None:
+    with rocketlens.open(two_stores) as both, rocketlens.open(two_stores[0]) as first:
+        assert places(both.pull("TopicBatch", 1, 0)) == places(first.pull("TopicBatch", 1, 0)) != []
+        assert both.queues("TopicBatch") == first.queues("TopicBatch")
+        assert both.queues("nowhere") == []
+        assert [each.body for each in both.search(topic="TopicBatch")] == [
+            each.body for each in first.search(topic="TopicBatch")
+        ]
+        with pytest.raises(rocketlens.ConfigError, match="name a topic"):
+            both.search(contains="x")
+    again = shutil.copytree(two_stores[0], tmp_path / "again")
+    with rocketlens.open([two_stores[0], again]) as twice:
+        for ask in (lambda: twice.pull("TopicTest", 0, 0), lambda: twice.query("TopicTest", key="a", cursor=5)):
+            with pytest.raises(rocketlens.ConfigError, match="in several"):
+                ask()
