@@ -139,7 +139,7 @@ def measure_apart(index: Path, slots: int, keys: Sequence[bytes]) -> list[int]:
 
 def run_command(*arguments: str) -> None:
     """Run one of the product's commands."""
-    command = [sys.executable, "-c", "from broker.cli.main import main; main()", *arguments, "--json"]
+    command = [sys.executable, "-c", "from rocketlens.cli.main import main; main()", *arguments, "--json"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 

@@ -111,7 +111,7 @@ def export_messages(store: Path, out: Path, rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         shutil.rmtree(out, ignore_errors=True)
         command = [
-            *(sys.executable, "-c", "from broker.cli.main import main; main()"),
+            *(sys.executable, "-c", "from rocketlens.cli.main import main; main()"),
             *("export", str(store), "--format", "parquet", "--out", str(out), "--master", "local[1]", "--json"),
         ]
         done = subprocess.run(command, capture_output=True, check=False)

@@ -51,7 +51,7 @@ LOCAL_ENGINE = "local"
 WORKERS = (b"pyspark", b"local_worker")
 """What is in the command lines of processes that do tasks."""
 
-START = (sys.executable, "-c", "from broker.cli.main import main; main()")
+START = (sys.executable, "-c", "from rocketlens.cli.main import main; main()")
 
 
 @dataclass(frozen=True)

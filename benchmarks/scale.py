@@ -58,7 +58,7 @@ MASTER_CORES: Final = 2
 """Cores that the measured jobs run on."""
 
 STORE_QUEUES: Final = tuple((TOPIC.encode(), number) for number in range(QUEUES))
-START: Final = (sys.executable, "-c", "from broker.cli.main import main; main()")
+START: Final = (sys.executable, "-c", "from rocketlens.cli.main import main; main()")
 LOOK_SECONDS: Final = 0.1
 
 COMMANDS: Final = {

@@ -134,7 +134,7 @@ def measure_command(store: Path, plan: StorePlan, count: int) -> Run:
     with tempfile.TemporaryDirectory(dir=store.parent) as directory:
         asked, out = Path(directory) / "keys", Path(directory) / "out"
         asked.write_text("\n".join(map(order_key, numbers)))
-        command = [sys.executable, "-c", "from broker.cli.main import main; main()"]
+        command = [sys.executable, "-c", "from rocketlens.cli.main import main; main()"]
         command += ["lookup", str(store), str(asked), "--out", str(out)]
 
         def work() -> int:

@@ -1,4 +1,4 @@
 """The asyncio process that answers RocketMQ clients: server, dispatcher, processors, and the client of our own.
 
-The only package that imports asyncio; the command line in `broker.cli` stands on top of it.
+The only package that imports asyncio.
 """

@@ -16,7 +16,7 @@ def main() -> None:
     # What a command's start makes lives as long as the process: to look for garbage in it takes a tenth of the start.
     gc.set_threshold(50_000, 50, 100)
     # Only now: before the check it could be a package of another distribution.
-    from broker.cli.main import main as command
+    from rocketlens.cli.main import main as command
 
     command()
 

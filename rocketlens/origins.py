@@ -1,7 +1,7 @@
 """Where our packages come from: their names are plain words, which packages of other people bear too.
 
-Imported before anything else of ours wherever we are started: by the command, the data source and Spark's workers. So
-it imports nothing of ours, and little else.
+Imported before anything else of ours wherever we are started: by the command, what scripts import and Spark's workers.
+So it imports nothing of ours, and little else.
 """
 
 import os

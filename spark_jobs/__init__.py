@@ -1,8 +1,5 @@
 """Spark jobs that rebuild and compact IndexFiles and ConsumeQueues in bulk from CommitLog segments.
 
-Imports `storage` and `protocol`, never `broker`; needs the extra `rocketlens[spark]`.
+Imports `storage` and `protocol`, never `broker`; needs the extra `rocketlens[spark]`. The scripts here are what
+spark-submit takes: each runs a command of `rocketlens`.
 """
-
-from rocketlens.origins import require_own_packages
-
-require_own_packages()

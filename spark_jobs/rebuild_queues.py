@@ -1,48 +1,8 @@
-"""`rocketlens rebuild queues`, and the same for spark-submit: `spark-submit spark_jobs/rebuild_queues.py STORE …`."""
+"""`rocketlens rebuild queues` for spark-submit: `spark-submit spark_jobs/rebuild_queues.py STORE …`."""
 
-from typing import Any
-
-import click
-
-from spark_jobs.commands.command_options import (
-    allow_fewer_option,
-    built_out_options,
-    drop_backup_option,
-    dry_run_option,
-    exchange_option,
-    fresh_option,
-    job_options,
-    queue_options,
-    storage_option,
-    store_argument,
-    work_option,
-)
-from spark_jobs.commands.command_run import check_sent, rebuild, run_command
-
-
-@click.command("queues")
-@store_argument
-@built_out_options
-@queue_options
-@drop_backup_option
-@allow_fewer_option
-@work_option(".rocketlens-work in --out, or in STORE")
-@storage_option
-@exchange_option
-@fresh_option
-@dry_run_option
-@job_options
-def rebuild_queues(**options: Any) -> None:
-    """Build the queues of the store in STORE anew, from its commit log: consumequeue, batchconsumequeue and
-    consumequeue_ext.
-
-    Queue offsets do not change, so consumers continue where they were. Damage in the log is skipped and listed;
-    without --out, the log ends at damage at which the broker is going to cut it.
-
-    Exit code 4: done, but the log is damaged.
-    """
-    run_command(rebuild, check=check_sent, queues=True, **options)
-
+import runpy
+import sys
 
 if __name__ == "__main__":
-    rebuild_queues()
+    sys.argv = ["rocketlens", "rebuild", "queues", *sys.argv[1:]]
+    runpy.run_module("rocketlens", run_name="__main__")

@@ -13,12 +13,12 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from broker.cli.main import main
-from broker.cli.serve import serve
 from broker.web.api.access import Access
 from broker.web.api.errors import ApiError
 from compose import COMPOSE_FILE, dockerfile_stages, load
 from protocol.codes import ResponseCode
+from rocketlens.cli.main import main
+from rocketlens.cli.serve import serve
 
 ROOT = Path(__file__).parent.parent
 UNIT = ROOT / "deploy" / "rocketlens.service"

@@ -17,12 +17,12 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.server_process import free_port
-from broker.cli.main import main
 from cli_reference import command_line_reference, commands
 from compose import image_environment, load
 from golden_store import G1
 from interop.jars import jars, tool
 from interop.official_broker import QUICK_JVM, class_archive
+from rocketlens.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])

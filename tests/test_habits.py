@@ -241,8 +241,8 @@ def test_no_folder_of_tests_has_a_name_that_pytest_leaves_out(pytestconfig: pyte
 # --- tests ------------------------------------------------------------------------------------------------------------
 
 SKIPS = {
-    "broker/cli/test_errors.py": "root alone can become somebody else",
-    "broker/cli/test_serve_state.py": "root may write anywhere, and alone become somebody else",
+    "rocketlens/cli/test_errors.py": "root alone can become somebody else",
+    "rocketlens/cli/test_serve_state.py": "root may write anywhere, and alone become somebody else",
     "support/small_disk.py": "only root may mount a disk",
     "interop/test_consumers.py": "what a broker that writes does beside those that only we do",
     "fuzz/test_planted_files.py": "root alone can be led to what is somebody else's",

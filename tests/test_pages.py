@@ -11,9 +11,9 @@ from typing import Final
 import click
 import pytest
 
-from broker.cli.main import main
 from broker.web.metrics_families import FAMILIES, PREFIX
 from cli_reference import commands
+from rocketlens.cli.main import main
 from spark_jobs.tables.every import TableMetrics
 
 ROOT = Path(__file__).parent.parent

@@ -74,7 +74,7 @@ def test_the_wheel_serves_where_nothing_compiles(
     for what in (["--require-hashes", "-r", "requirements.lock"], ["--no-deps", str(wheels[platform.machine()])]):
         subprocess.run([*install, *what], cwd=ROOT, env=environment, check=True)
     command = str(tmp_path / "venv/bin/rocketlens")
-    ours = [sys.executable, "-c", "from broker.cli.main import main; main()", "view"]
+    ours = [sys.executable, "-c", "from rocketlens.cli.main import main; main()", "view"]
     expected = output_of([*ours, str(g1_store), "0", "--json"])
     assert output_of([command, "view", str(g1_store), "0", "--json"]) == expected
     port = free_port()

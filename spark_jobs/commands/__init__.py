@@ -1,14 +1,12 @@
-"""The command line of the bulk jobs: options, progress, report.
+"""Run the bulk jobs: from a request, by a plan of the disk and the time that it takes, to a report.
 
-Late imports: what runs a job, and with it pyspark, is imported when the job starts; a usage error does not wait for it.
+The commands themselves are in `rocketlens.cli`.
 """
 
 from typing import Final
 
 DOOR: Final = (
-    "command_options",
-    "command_run",
-    "show_diagnosis",
-    "show_report",
-    "time_options",
+    "job_plan",
+    "run",
+    "store_report",
 )

@@ -205,6 +205,7 @@ def _exchange(
     """The exchange that was asked for; Spark's own has tasks send what they build to the URL of a driver themselves."""
     if not request.shuffles:
         return FileExchange(engine, work, progress)
+    # Only what has asked for it runs on Spark.
     from spark_jobs.build.shuffle_exchange import ShuffleExchange, Target
     from spark_jobs.run.session import SparkEngine
 

@@ -17,10 +17,11 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final, TypeVar
 
-from rocketlens.origins import CANNOT_RUN  # a text, which travels with the functions
-
 DIRECTORY: Final = "rocketlens-packages"
 """Where an archive is unpacked, in the directory of Spark's files."""
+
+CANNOT_RUN: Final = "RocketLens cannot run: "
+"""How the sentences begin that tell somebody what to do about an installation; `rocketlens.origins` says it so too."""
 
 DISTRIBUTION: Final = "rocketlens"
 A_KERNEL: Final = "storage.kernels.region"

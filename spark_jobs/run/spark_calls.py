@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from protocol.errors import RocketLensError, is_out_of_room
-from rocketlens.origins import CANNOT_RUN
-from spark_jobs.run.arrival import Travelling
+from spark_jobs.run.arrival import CANNOT_RUN, Travelling
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext

@@ -53,7 +53,7 @@ FIELDS = {
 @contextlib.contextmanager
 def serving(store: Path, report: Path, *options: str) -> "Iterator[tuple[subprocess.Popen[bytes], Endpoint]]":
     """`rocketlens serve` under guard on a free port; the log goes to stderr, shown when it does not start."""
-    command = guarded(store, report, "broker.cli.main", "serve", str(store), "--listen", "127.0.0.1:0", *options)
+    command = guarded(store, report, "rocketlens.cli.main", "serve", str(store), "--listen", "127.0.0.1:0", *options)
     with report.with_name("log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=ROOT, env=environment())
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from forked_command import Forked, fork_command, is_readable
 
 ROOT = Path(__file__).parents[2]
-ROCKETLENS = [sys.executable, "-c", "from broker.cli.main import main; main()"]
+ROCKETLENS = [sys.executable, "-c", "from rocketlens.cli.main import main; main()"]
 START_SECONDS = 180
 STOP_SECONDS = 60
 

@@ -65,7 +65,8 @@ def test_a_foreign_module_is_named_like_a_package(tmp_path: Path) -> None:
 
 def test_what_was_imported_already_is_named_too(tmp_path: Path) -> None:
     foreign = plant_foreign(tmp_path / "theirs", "storage")
-    code = f"import sys; sys.path.insert(0, {str(foreign)!r}); import storage; del sys.path[0]; import spark_jobs"
+    code = f"import sys; sys.path.insert(0, {str(foreign)!r}); import storage; del sys.path[0]; import rocketlens"
+    code += "; rocketlens.open"
     ended = run(sys.executable, "-c", code, cwd=tmp_path, code=1)
     assert f"ImportError: RocketLens cannot run: {foreign / 'storage'} is in the way" in ended.stderr
 
@@ -85,7 +86,7 @@ def test_our_packages_by_another_path_are_ours(tmp_path: Path) -> None:
 
 def test_the_data_source_names_what_is_in_the_way(tmp_path: Path) -> None:
     plant_foreign(tmp_path, "storage")
-    ended = run(sys.executable, "-c", "import spark_jobs.rocketlens_format", cwd=tmp_path, code=1)
+    ended = run(sys.executable, "-c", "import rocketlens; rocketlens.spark()", cwd=tmp_path, code=1)
     sentence = f"ImportError: RocketLens cannot run: {tmp_path / 'storage'} is in the way of its own package storage"
     assert ended.stderr.splitlines()[-1].startswith(sentence)
     assert not was_imported(tmp_path)
@@ -93,10 +94,9 @@ def test_the_data_source_names_what_is_in_the_way(tmp_path: Path) -> None:
 
 def test_an_archive_that_is_imported_from_is_to_be_unpacked(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "ours.zip", "w") as archive:
-        for name in ("rocketlens", "spark_jobs"):
-            for source in (ROOT / name).rglob("*.py"):
-                archive.write(source, source.relative_to(ROOT))
-    code = "import spark_jobs"
+        for source in (ROOT / "rocketlens").rglob("*.py"):
+            archive.write(source, source.relative_to(ROOT))
+    code = "import rocketlens; rocketlens.open"
     ended = run(sys.executable, "-c", code, cwd=tmp_path, path=str(tmp_path / "ours.zip"), code=1)
     assert ended.stderr.splitlines()[-1] == (
         "ImportError: RocketLens cannot run: no Python loads compiled modules out of the archive "

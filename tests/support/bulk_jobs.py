@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.commands import command_run
+from rocketlens.cli import command_run
 from spark_jobs.doctor.deep_request import DeepDetails, IndexNumbers, LogNumbers, QueueNumbers
 from spark_jobs.run.report import AnyReport, Details, Report
 
@@ -50,6 +50,6 @@ def stand_in(patch: pytest.MonkeyPatch) -> StandIn:
     for name in ("compact", "convert", "fetch", "rescue"):
         patch.setattr(f"spark_jobs.commands.run.run_{name}", job)
     patch.setattr("spark_jobs.doctor.deep_check.run_deep_check", lambda *arguments: _as_read(job(*arguments)))
-    patch.setattr("spark_jobs.doctor_store._examine", lambda *_: None)
+    patch.setattr("rocketlens.cli.doctor._examine", lambda *_: None)
     patch.setattr(command_run.signal, "signal", lambda number, handler: None)
     return job

@@ -5,7 +5,7 @@ A test compares the file with what this module says.
 
 import click
 
-from broker.cli.main import main
+from rocketlens.cli.main import main
 
 HEADER = """\
 # The command line

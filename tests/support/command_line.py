@@ -6,7 +6,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from broker.cli.main import main
+from rocketlens.cli.main import main
 
 
 @dataclass(frozen=True)

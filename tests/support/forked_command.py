@@ -127,9 +127,9 @@ def _loaded() -> socket.socket:
 def _load() -> None:
     """Import what a server needs; nothing of it may start a thread, which a fork would lose."""
     from broker.app import load_lane
-    from broker.cli.serving import MODULES, WEB_MODULES
+    from rocketlens.cli.serving import MODULES, WEB_MODULES
 
-    modules = ("broker.cli.serve", "broker.workers.loop_watch", "broker.workers.supervisor", "broker.workers.link")
+    modules = ("rocketlens.cli.serve", "broker.workers.loop_watch", "broker.workers.supervisor", "broker.workers.link")
     for name in (*modules, *MODULES, *WEB_MODULES):
         importlib.import_module(name)
     load_lane()
@@ -175,7 +175,7 @@ def _become(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    from broker.cli.main import main
+    from rocketlens.cli.main import main
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, and for commands that run
     _load()

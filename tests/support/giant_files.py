@@ -141,7 +141,7 @@ def main(root: Path, names: Sequence[str]) -> None:
     """Run commands over a store; print how each that failed did so."""
     from click.testing import CliRunner
 
-    from broker.cli.main import main as command
+    from rocketlens.cli.main import main as command
 
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     tier = root / "tiered"

@@ -40,7 +40,7 @@ def main() -> None:
         wrap(os, "fsync", step)
         wrap(atomic_rename, "renameat2", step)
     assert publish.EXCHANGE == "exchange"
-    from broker.cli.main import main as command_line
+    from rocketlens.cli.main import main as command_line
 
     command_line()
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 OPTIONS: tuple[str, ...] = ()
 """Further options of every server."""
 
-ROCKETLENS = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")
+ROCKETLENS = (sys.executable, "-c", "from rocketlens.cli.main import main; main(prog_name='rocketlens')")
 COMMAND = ROCKETLENS
 """A test may set another, which a new Python then runs; servers by the usual one are forked (`forked_command`)."""
 

@@ -21,13 +21,13 @@ from protocol.message import decode_messages
 WORKERS = 2
 
 SMALL = """
-from broker.cli import serving
+from rocketlens.cli import serving
 from storage.store import upkeep
 serving.SCAN_BUDGET = 1000
 upkeep.SLOTS, upkeep.ENTRIES, upkeep.SCAN_STEP = 31, 101, 2000
 upkeep.MOST_IN_MEMORY, upkeep.MOST_WAITING = 12 * 200, 12 * 700
 upkeep.STAYS_IN_MEMORY, upkeep.WORTH_KEEPING, upkeep.SPARE_BYTES = 1000, 500, 0
-from broker.cli.main import main
+from rocketlens.cli.main import main
 main(prog_name="rocketlens")
 """
 """A server whose bounds are those of :func:`kept_store.make_small`."""

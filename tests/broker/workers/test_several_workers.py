@@ -48,7 +48,7 @@ PULL = {
 QUICKLY_BUSY = """
 from broker.workers import core_sharing
 core_sharing.BUSY_SHARE, core_sharing.IDLE_SHARE = 0.03, 0.02
-from broker.cli.main import main
+from rocketlens.cli.main import main
 main(prog_name="rocketlens")
 """
 """A server whose workers count as busy with a share of a core that they get beside any others; an idle one has less."""

@@ -31,7 +31,7 @@ Contents = dict[str, bytes]
 def run(store: Path, *, kill: tuple[str, int] | None = None) -> subprocess.CompletedProcess[str]:
     """`rocketlens rebuild all` on a store, or the same that is going to be killed."""
     rebuild = ["rebuild", "all", str(store), "--from-offset", "0", "--json"]
-    command = [sys.executable, "-c", "from broker.cli.main import main; main()", *rebuild]
+    command = [sys.executable, "-c", "from rocketlens.cli.main import main; main()", *rebuild]
     if kill is not None:
         command = [sys.executable, str(SUPPORT / "killed_command.py"), kill[0], str(kill[1]), *rebuild]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)])}

@@ -14,9 +14,9 @@ from loop_engine import run_jobs_here
 from oracles import read_log
 from protocol.errors import ConfigError, StoreError
 from read_only import state_of
+from rocketlens.cli.show_report import report_lines
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import plan_job, run_convert, run_rebuild, run_rescue
-from spark_jobs.commands.show_report import report_lines
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.mend import MendDetails
 from spark_jobs.convert.rescue_request import RescueRequest

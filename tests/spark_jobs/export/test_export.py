@@ -19,11 +19,11 @@ from column_rows import expected_rows
 from exported_files import COLUMNS, Row, manifest_of, read_back
 from job_engines import run_on_engine
 from protocol.errors import ConfigError, FilterSyntaxError
+from rocketlens.cli.export import export_store
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
 from spark_jobs.export.export_place import COMPRESSIONS
 from spark_jobs.export.export_request import ExportRequest
-from spark_jobs.export_store import export_store
 from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.places.place_names import FORMAT_NAMES, MANIFEST
 from spark_jobs.run.report import Report

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import oracles
+import rocketlens
 from column_rows import expected_rows
 from object_store import ObjectStore, object_store
 from spark_jobs.read.registered_source import RocketLensDataSource
@@ -301,13 +302,9 @@ class TestObjectStores:
             load(session, "s3://stores/nothing", storage_options=objects.options).count()
 
 
-def test_the_format_is_registered_by_one_import(session: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib
-
-    import spark_jobs.rocketlens_format
-
+def test_the_format_is_registered_by_one_call(session: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
     registered: list[SparkSession] = []
     monkeypatch.setattr("spark_jobs.read.data_source.register", registered.append)
-    importlib.reload(spark_jobs.rocketlens_format)
+    assert rocketlens.spark().sparkContext is session.sparkContext
     assert [each.sparkContext for each in registered] == [session.sparkContext]
     assert RocketLensDataSource.name() == "rocketlens"

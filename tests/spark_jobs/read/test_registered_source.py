@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-import spark_jobs.rocketlens_format
+import rocketlens
+
+rocketlens.spark()
 
 try:
     spark.read.format("rocketlens").load(sys.argv[1]).count()

@@ -73,7 +73,9 @@ builder = SparkSession.builder.master(sys.argv[2])
 for setting in sys.argv[3:]:
     builder = builder.config(*setting.split("=", 1))
 spark = builder.getOrCreate()
-import spark_jobs.rocketlens_format
+import rocketlens
+
+rocketlens.spark()
 
 messages = spark.read.format("rocketlens").load(sys.argv[1])
 print(messages.count(), messages.where("tags = 'Tag1'").count())

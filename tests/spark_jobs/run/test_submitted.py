@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pyspark
@@ -25,9 +26,20 @@ def documented() -> dict[str, list[str]]:
 
 
 def scripts() -> set[str]:
-    """The jobs among the scripts: what is run with Spark, and started as a program."""
-    texts = {path.stem: path.read_text() for path in (ROOT / "spark_jobs").glob("*.py")}
-    return {name for name, text in texts.items() if "@job_options" in text and "__main__" in text}
+    """What lies at the root of `spark_jobs` for spark-submit."""
+    return {path.stem for path in (ROOT / "spark_jobs").glob("*.py")} - {"__init__"}
+
+
+def test_a_script_is_a_command_without_anything_of_its_own() -> None:
+    for name in scripts():
+        script = [sys.executable, str(ROOT / "spark_jobs" / f"{name}.py"), "--help"]
+        ended = subprocess.run(
+            script, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+        )
+        command = re.findall(r"^Usage: rocketlens ((?:\w+ )+)", ended.stdout)
+        assert command, ended.stderr
+        documented = re.findall(r"^\"\"\"`rocketlens ([\w ]+)`", (ROOT / "spark_jobs" / f"{name}.py").read_text())
+        assert [each.strip() for each in command] == documented
 
 
 def test_every_script_of_a_job_stands_in_the_documentation() -> None:

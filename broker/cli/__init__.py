@@ -1,9 +1,0 @@
-"""The `rocketlens` command, one module a subcommand; nothing else imports this package.
-
-Late imports: a command imports what it works with when it works, and names its types under TYPE_CHECKING, so that
-`--help`, usage errors and small commands come at once. `tests/broker/cli/test_light_imports.py` holds it.
-"""
-
-from typing import Final
-
-DOOR: Final = ("main",)

@@ -1,0 +1,100 @@
+"""`rocketlens doctor`; `spark_jobs/doctor_store.py` is the same for spark-submit."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from rocketlens.cli.command_options import doctor_options, job_options, store_argument
+from rocketlens.cli.command_run import (
+    DEEP_TASKS,
+    check_places,
+    ending_with_a_line,
+    read_deeply,
+    refuse_tier,
+    run_job,
+)
+from rocketlens.cli.time_options import timezone_option
+from spark_jobs.places.file_systems import is_url, local_path
+
+if TYPE_CHECKING:  # a usage error must not wait for what examines a store
+    from spark_jobs.doctor.deep_request import DeepDetails
+    from spark_jobs.run.report import Report
+    from storage.doctor.examine import Examination
+
+
+@click.command("doctor")
+@click.option("--deep", is_flag=True, help="Also read every record, queue unit and index entry; this may take minutes.")
+@click.option(
+    "--since-last",
+    is_flag=True,
+    help="As --deep, but only what came since the last reading that found nothing wrong; how far that was is kept in "
+    "the user's state directory.",
+)
+@store_argument
+@doctor_options
+@timezone_option
+@job_options
+def doctor(deep: bool, since_last: bool, **options: Any) -> None:
+    """Say what is wrong with the store in STORE: where it is, what it means, and how to fix it.
+
+    This takes seconds: it looks at files, ends and checkpoints, at every index file, and at samples of messages and
+    queue units. A picture shows which parts of the log exist, are in queues, and are in the index. The store is only
+    read, and a broker may be running on it.
+
+    With --deep every record is read, and every queue unit and index entry is compared with what follows from the
+    records. STORE may then be a URL such as s3://bucket/store, of which nothing else is looked at.
+
+    Exit code 0: nothing is wrong. 4: something is wrong. 3: STORE is not a store that can be read.
+    """
+    _run(deep=deep or since_last, since_last=since_last, **options)
+
+
+@click.command("verify", hidden=True)
+@store_argument
+@doctor_options
+@timezone_option
+@job_options
+def verify_store(**options: Any) -> None:
+    """Do the same as `rocketlens doctor --deep`, whose earlier name this is; it goes with the next release."""
+    _run(deep=True, since_last=False, **options)
+
+
+def _run(
+    *, store: str, deep: bool, as_json: bool, index_slots: int | None, index_entries: int | None, **options: Any
+) -> None:
+    if (index_slots is None) != (index_entries is None):
+        raise click.UsageError("--index-slots and --index-entries: give both or neither")
+    store = local_path(store)
+    if is_url(store) and (not deep or options["since_last"]):
+        raise click.UsageError(f"{store} is a URL: only --deep reads a store there, and all of it")
+    if deep:
+        with ending_with_a_line(goes_on=False):
+            check_places({"store": store, **options})
+    vouched = None if index_slots is None or index_entries is None else (index_slots, index_entries)
+    examination = None if is_url(store) else _examine(store, options["commit_log_directories"], vouched)
+    from rocketlens.cli.show_diagnosis import Shown  # a usage error does not wait for it
+
+    shown = Shown(store, examination, as_json=as_json)
+    if deep:
+        shown.begin()
+        try:
+            report = run_job(read_deeply, as_json=as_json, goes_on=False, tasks=DEEP_TASKS, store=store, **options)
+            shown.join(cast("Report[DeepDetails]", report))
+        except BaseException as error:
+            # Whatever ends the reading, what was found before it is said.
+            shown.end(error.code if isinstance(error, SystemExit) else 1)
+            raise
+    sys.exit(shown.end())
+
+
+def _examine(store: str, directories: Sequence[str], vouched: tuple[int, int] | None) -> "Examination":
+    """Look at a store for seconds; what it cannot be ends the process, with a line and a code."""
+    from storage.doctor.examine import look_at  # a usage error does not wait for it
+
+    with ending_with_a_line(goes_on=False):
+        refuse_tier(store, directories)
+        return look_at(Path(store), tuple(map(Path, directories)), vouched)
+    raise AssertionError

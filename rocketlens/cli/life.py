@@ -1,0 +1,185 @@
+"""`rocketlens life`: everything that happened to one message, in order of time."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from protocol.errors import ConfigError
+from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from rocketlens.cli.opening import meant_instead, open_store
+from rocketlens.cli.options import DIRECTORY, charset_option, store_options
+from rocketlens.cli.output import format_options, print_table, time_text, write_maps
+from rocketlens.cli.time_options import timezone_option
+from rocketlens.opening import StoreArguments
+
+if TYPE_CHECKING:
+    from storage.life.message_life import Event, MessageLife
+    from storage.life.verdicts import GroupVerdict
+
+HEADINGS = ("TIME", "WHAT", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "RETRIES", "GROUPS", "NOTE")
+VERDICT_HEADINGS = ("GROUP", "THIS MESSAGE")
+TRANSACTION_HEADING = "TRANSACTION"
+NUMBER_HEADING = "MESSAGE"
+"""Before the others where several messages are named alike."""
+
+
+@click.command()
+@click.argument("store", type=DIRECTORY)
+@click.option("--unique-key", required=True, help="The id that the producer gave the message.")
+@click.option("--topic", help="Topic to which the message was sent; without it every topic is searched.")
+@click.option(
+    "--trace-topic",
+    "trace_topics",
+    metavar="TOPIC",
+    multiple=True,
+    help="Also look for traces under this topic; repeatable.",
+)
+@charset_option
+@format_options
+@timezone_option
+@store_options
+@plain_errors
+def life(
+    store: Path,
+    unique_key: str,
+    topic: str | None,
+    trace_topics: tuple[str, ...],
+    output_format: str,
+    charset: str | None,
+    store_arguments: StoreArguments,
+) -> None:
+    """Show everything that happened to one message, in order of time, from the store in STORE.
+
+    The list shows where it waited (delay level, timer, half of a transaction), where it was delivered, retried and
+    given up, which consumer groups are beyond it by their offsets, and what traced clients reported about it. Below it
+    is what all that comes to for each group. Where the id names several messages, each has its number.
+
+    Exit code 0 if something was found, 1 if not.
+    """
+    if not unique_key:
+        raise ConfigError("--unique-key: expected an id, got nothing")
+    with open_store(store, store_arguments) as opened:
+        found = opened.life(unique_key, topic=topic, trace_topics=trace_topics)
+        meant = "" if found.events or topic is None else meant_instead(opened, topic)
+    if found.incomplete:
+        say(f"something may be missing: {found.incomplete}")
+    if not found.events:
+        say(f"no message with unique key {unique_key} {f'of topic {topic}' if topic else 'in any topic'}{meant}")
+    if len(found.stories) > 1:
+        say(_named_alike(found, unique_key))
+    if output_format == "table":
+        _show(found)
+    else:
+        write_maps(output_format, _maps(found), charset)
+    sys.exit(FOUND if found.events else NOT_FOUND)
+
+
+def _named_alike(found: "MessageLife", unique_key: str) -> str:
+    """Which messages a unique key names."""
+    each = (
+        f"message {story.number} was sent to {story.topic or 'a topic that is not known'} and born "
+        f"{time_text(story.born_timestamp)}"
+        for story in found.stories
+    )
+    return f"{len(found.stories)} messages are named {unique_key}: {'; '.join(each)}"
+
+
+def _show(found: "MessageLife") -> None:
+    """Write the events and the verdicts for people."""
+    are_several = len(found.stories) > 1
+    number = (NUMBER_HEADING,) if are_several else ()
+    print_table(
+        (*number, *HEADINGS),
+        ((("" if each.number is None else each.number,) if are_several else ()) + _row(each) for each in found.events),
+    )
+    told = [story for story in found.stories if story.transaction]
+    if told:
+        print("")
+    print_table(
+        (*number, TRANSACTION_HEADING),
+        (((story.number,) if are_several else ()) + (story.transaction or "",) for story in told),
+    )
+    if found.verdicts:
+        print("")
+    print_table(
+        (*number, *VERDICT_HEADINGS),
+        (((each.number,) if are_several else ()) + (each.group, _verdict_text(each)) for each in found.verdicts),
+    )
+
+
+def _verdict_text(verdict: "GroupVerdict") -> str:
+    return f"{verdict.text}{_comes_back(verdict.until_timestamp)}"
+
+
+def _comes_back(timestamp: int | None) -> str:
+    """When a message comes back that is popped; nothing for others."""
+    return "" if timestamp is None else f": comes back {time_text(timestamp)} or later"
+
+
+def _row(event: "Event") -> tuple[str | int, ...]:
+    """One line for people."""
+    if event.message is None:
+        assert event.trace is not None
+        trace = event.trace
+        outcome = trace.outcome or {True: "success", False: "failure", None: ""}[trace.success]
+        cost = "" if trace.cost_milliseconds is None else f"{trace.cost_milliseconds} ms"
+        note = ", ".join(filter(None, (outcome, cost, trace.client_host, event.note)))
+        what, retries = f"traced: {trace.kind.name.lower().replace('_', ' ')}", trace.retry_times
+        return (
+            *(time_text(event.timestamp), what, trace.topic or "", "", "", ""),
+            *("" if retries is None else retries, trace.group or "", note),
+        )
+    message = event.message
+    assert event.stage is not None
+    groups = ", ".join(f"{each.group} {each.text}{_comes_back(each.until_timestamp)}" for each in event.groups)
+    until = "" if event.until_timestamp is None else f"until {time_text(event.until_timestamp)}"
+    return (
+        *(time_text(event.timestamp), event.stage.value, message.topic, message.queue_id, message.queue_offset),
+        *(message.physical_offset, message.reconsume_times, groups, ", ".join(filter(None, (event.note, until)))),
+    )
+
+
+def _maps(found: "MessageLife") -> Iterator[dict[str, Any]]:
+    """One map an event, for programs; times in milliseconds.
+
+    Each has the number of its message, and what is known of that message in all.
+    """
+    stories = {story.number: story for story in found.stories}
+    for event in found.events:
+        story = None if event.number is None else stories[event.number]
+        yield {
+            "timestamp": event.timestamp,
+            "stage": None if event.stage is None else event.stage.value,
+            "note": event.note,
+            "untilTimestamp": event.until_timestamp,
+            "groups": [
+                {
+                    "group": each.group,
+                    "nextOffset": each.next_offset,
+                    "hasPassed": each.has_passed,
+                    "passage": each.passage.value,
+                    "untilTimestamp": each.until_timestamp,
+                }
+                for each in event.groups
+            ],
+            "message": event.message,
+            "trace": msgspec.to_builtins(event.trace),
+            "messageNumber": event.number,
+            "messagesNamedSo": len(found.stories),
+            "transaction": None if story is None else story.transaction,
+            "verdicts": [] if story is None else [_verdict_map(each) for each in story.verdicts],
+        }
+
+
+def _verdict_map(verdict: "GroupVerdict") -> dict[str, Any]:
+    return {
+        "group": verdict.group,
+        "ending": verdict.ending.value,
+        "retries": verdict.retries,
+        "text": verdict.text,
+        "untilTimestamp": verdict.until_timestamp,
+    }

@@ -1,0 +1,421 @@
+"""Messages as a person or a program wants them: a readable table, JSON lines, or a stream of msgpack maps.
+
+A program gets the fields that docs/message.schema.json describes, named in camel case as RocketMQ's own; times are
+milliseconds since 1970. The body is decompressed, and unpacked where the application packed it, as `bodyPackings` says
+(:mod:`protocol.body_content`). In JSON it is text when it is text (UTF-8, or the charset that is asked for, as
+`text_in` there decides), else base64; `bodyEncoding` says which; in msgpack it is bytes. A body that cannot be
+decompressed is given as it is stored, one that cannot be unpacked as it was sent, and `bodyError` says why.
+"""
+
+import base64
+import functools
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+
+import click
+import msgspec
+
+from protocol.body_content import indented_json, text_in, unpack
+from protocol.compression import Budget
+from protocol.errors import StoreError
+from protocol.message import Message
+from protocol.printable import printable
+from rocketlens.cli.errors import say
+from rocketlens.cli.options import is_typed
+from rocketlens.cli.time_options import chosen_zone
+from storage.times import format_local, zone_name
+
+if TYPE_CHECKING:
+    from rocketlens.answers import FoundMessages, Messages
+
+Fields: TypeAlias = dict[str, Any]
+Writer: TypeAlias = Callable[[Iterable[Message]], None]
+
+FORMATS = ("table", "json", "msgpack")
+
+BODY_PREVIEW = 60
+"""Characters of a body in a list of messages."""
+
+LONGEST_BODY = 20_000
+"""Characters of a body shown to a person; programs get all."""
+
+PREVIEW_BYTES = 4096
+"""Bytes of a body that are looked at for them."""
+
+NUMBERS = (
+    *("QUEUE", "OFFSET", "PHYSICAL", "QUEUES", "MESSAGES", "BEHIND", "FIRST OFFSET", "END OFFSET", "NEXT OFFSET"),
+)
+"""Columns of a table that are aligned to the right."""
+
+TIMES = frozenset({"STORED", "FIRST STORED", "LAST STORED", "TIME", "DUE", "NEXT DUE", "LAST DUE", "HOUR"})
+"""Columns of times; their headings name the zone."""
+
+GROWING = ("MESSAGE ID", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY")
+"""Columns of a list that grows."""
+
+WIDTH_WITHOUT_TERMINAL = 200
+"""Columns of a table that goes to a file or a pipe."""
+
+
+def message_fields(message: Message) -> Fields:
+    """All fields of a message by name, in the order in which they are written; the body as bytes.
+
+    `bodyPackings` is there where something was unpacked, `bodyError` where something could not be.
+    """
+    fields: Fields = {
+        "messageId": message.message_id,
+        "uniqueKey": message.unique_key,
+        "offsetMessageId": message.offset_message_id,
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "physicalOffset": message.physical_offset,
+        "totalSize": message.total_size,
+        "magic": message.magic & 0xFFFFFFFF,
+        "bodyCrc": message.body_crc,
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "bornTimestamp": message.born_timestamp,
+        "bornHost": str(message.born_host),
+        "storeTimestamp": message.store_timestamp,
+        "storeHost": str(message.store_host),
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+        "tags": message.tags,
+        "keys": message.keys,
+        "properties": message.properties,
+    }
+    content = message.content()
+    fields["body"] = bytes(content.data)
+    if content.packings:
+        fields["bodyPackings"] = list(content.packings)
+    if content.error is not None:
+        fields["bodyError"] = content.error
+    return fields
+
+
+def time_text(timestamp: int) -> str:
+    """Milliseconds since 1970 as a time of the command's zone; what lies outside the calendar stays a number."""
+    return format_local(timestamp, chosen_zone())
+
+
+def has_no_color() -> bool:
+    """Whether the environment asks for output that is neither bold nor coloured (no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def optional_time(timestamp: int | None) -> str:
+    """As `time_text`; empty for a time that is not known."""
+    return "" if timestamp is None else time_text(timestamp)
+
+
+def json_fields(message: Message, charset: str | None = None) -> Fields:
+    """The fields of a message for JSON: as `message_fields`, with the body as text of a charset, or base64.
+
+    What could not be decompressed or unpacked is no text, even where it looks like one.
+    """
+    fields = message_fields(message)
+    text = None if "bodyError" in fields else text_in(fields["body"], charset)
+    fields["bodyEncoding"] = "base64" if text is None else "text"
+    fields["body"] = base64.b64encode(fields["body"]).decode() if text is None else text
+    return fields
+
+
+def json_line(message: Message, charset: str | None = None) -> bytes:
+    """One message as a JSON object on a line."""
+    return msgspec.json.encode(json_fields(message, charset)) + b"\n"
+
+
+def _fields_in(name: str, charset: str | None) -> Callable[[Message], Fields]:
+    """What makes the fields of a message for one of the formats for programs."""
+    return functools.partial(json_fields, charset=charset) if name == "json" else message_fields
+
+
+def write_maps(name: str, maps: Iterable[Fields], charset: str | None = None) -> None:
+    """Write maps to stdout as JSON lines or msgpack; a `Message` in one of them becomes a map of its fields."""
+    import msgpack
+
+    fields_of = _fields_in(name, charset)
+    for each in maps:
+        plain = {key: fields_of(value) if isinstance(value, Message) else value for key, value in each.items()}
+        sys.stdout.buffer.write(msgspec.json.encode(plain) + b"\n" if name == "json" else msgpack.packb(plain))
+    sys.stdout.buffer.flush()
+
+
+def write_messages(name: str, rows: Iterable[tuple[Message, Fields]], charset: str | None = None) -> None:
+    """Write messages, each with some fields before its own, as :func:`write_maps` does."""
+    fields_of = _fields_in(name, charset)
+    write_maps(name, ({**more, **fields_of(message)} for message, more in rows))
+
+
+def write_json(messages: Iterable[Message], stream: IO[bytes], charset: str | None = None) -> None:
+    """Write one object a line."""
+    for message in messages:
+        stream.write(json_line(message, charset))
+    stream.flush()
+
+
+def write_msgpack(messages: Iterable[Message], stream: IO[bytes]) -> None:
+    """Write one map after the other, as an `Unpacker` reads them."""
+    import msgpack
+
+    packer = msgpack.Packer()
+    for message in messages:
+        stream.write(packer.pack(message_fields(message)))
+    stream.flush()
+
+
+def write_list(messages: Iterable[Message], charset: str | None = None) -> None:
+    """Write a table of one line a message."""
+    print_table(
+        ("MESSAGE ID", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY"),
+        (
+            (
+                message.message_id,
+                message.queue_id,
+                message.queue_offset,
+                message.physical_offset,
+                time_text(message.store_timestamp),
+                message.tags or "",
+                " ".join(message.keys),
+                _preview(message, charset),
+            )
+            for message in messages
+        ),
+    )
+
+
+def staged_writer(name: str, charset: str | None = None) -> Writer:
+    """As :func:`writer`, for a list with copies: each message with its stage and the topic it is stored under."""
+    from protocol.system_topics import stage_of
+
+    def write_rows(messages: Iterable[Message]) -> None:
+        print_table(
+            ("MESSAGE ID", "STAGE", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "KEYS"),
+            (
+                (
+                    *(message.message_id, stage_of(message.topic).value, message.topic, message.queue_id),
+                    *(message.queue_offset, message.physical_offset, time_text(message.store_timestamp)),
+                    " ".join(message.keys),
+                )
+                for message in messages
+            ),
+        )
+
+    if name == "table":
+        return write_rows
+    return lambda messages: write_messages(
+        name, ((message, {"stage": stage_of(message.topic).value}) for message in messages), charset
+    )
+
+
+def found_writer(name: str, charset: str | None = None) -> "Callable[[FoundMessages], None]":
+    """As :func:`writer`, for what a text names: each message with what it was found by, and with its stage."""
+    from protocol.system_topics import stage_of
+
+    def staged(message: Message, end: str) -> str:
+        return f"{stage_of(message.topic).value}{': ' if end else ''}{end}"
+
+    def ends_of(found: "FoundMessages") -> Sequence[str]:
+        return found.outcomes or [""] * len(found)
+
+    def write_rows(found: "FoundMessages") -> None:
+        print_table(
+            ("FOUND BY", "MESSAGE ID", "STAGE", *GROWING[1:]),
+            (
+                (
+                    kind,
+                    message.message_id,
+                    ": ".join(filter(None, (stage_of(message.topic).value, end))),
+                    *_growing_row(message, charset)[1:],
+                )
+                for message, kind, end in zip(found, found.kinds, ends_of(found), strict=True)
+            ),
+        )
+
+    if name == "table":
+        return write_rows
+    return lambda found: write_messages(
+        name,
+        (
+            (message, {"foundBy": kind, "stage": stage_of(message.topic).value, "outcome": end or None})
+            for message, kind, end in zip(found, found.kinds, ends_of(found), strict=True)
+        ),
+        charset,
+    )
+
+
+def say_notes(found: "Messages", *, verbose: bool) -> None:
+    """Print what is to be said of an answer: its notes, and why it is empty; with `verbose` also what was searched."""
+    for note in (*found.notes, found.reason, found.details if verbose else ""):
+        if note:
+            say(note)
+
+
+def growing_writer(name: str, charset: str | None = None) -> Writer:
+    """As :func:`writer`, for messages of all topics that come in pieces: a table's head comes once.
+
+    Columns of later pieces are as wide as those of earlier ones, if not wider.
+    """
+    if name != "table":
+        return writer(name, detailed=False, charset=charset)
+    widths = [0] * len(GROWING)
+
+    def write_rows(messages: Iterable[Message]) -> None:
+        rows = [[printable(str(cell)) for cell in _growing_row(message, charset)] for message in messages]
+        is_first = not any(widths)
+        widths[:] = [max(map(len, column)) for column in zip(GROWING, map(" ".__mul__, widths), *rows, strict=True)]
+        print_table(GROWING, rows, widths=widths, is_first=is_first)
+
+    return write_rows
+
+
+def _growing_row(message: Message, charset: str | None) -> tuple[str | int, ...]:
+    return (
+        *(message.message_id, message.topic, message.queue_id, message.queue_offset, message.physical_offset),
+        *(time_text(message.store_timestamp), message.tags or "", " ".join(message.keys), _preview(message, charset)),
+    )
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Iterable[str | int]],
+    *,
+    widths: Sequence[int] | None = None,
+    is_first: bool = True,
+) -> None:
+    """Write rows of texts and numbers under headings, those of times with the zone; nothing where there are none.
+
+    `widths` are those that columns have at least; headings are left out but for the first piece of a table.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=is_first)
+    for number, heading in enumerate(headings):
+        least = widths[number] if widths else None
+        side: Literal["left", "right"] = "right" if heading in NUMBERS else "left"
+        shown = f"{heading} ({zone_name(chosen_zone())})" if heading in TIMES else heading
+        table.add_column(shown, justify=side, overflow="fold", min_width=least)
+    for row in rows:
+        table.add_row(*(Text(printable(str(cell))) for cell in row))
+    if table.row_count:
+        _print(table)
+
+
+def write_details(messages: Iterable[Message], charset: str | None = None) -> None:
+    """Write each message as a block of one line a field; on a terminal a body that is JSON is indented."""
+    for number, message in enumerate(messages):
+        if number:
+            _print("")
+        print_fields(_details(message, charset))
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Write names and values, one of each on a line."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields:
+        table.add_row(name, Text(printable(value)))
+    _print(table)
+
+
+def writer(name: str, *, detailed: bool, charset: str | None = None) -> Writer:
+    """The function that writes messages to stdout in one of `FORMATS`; for people as a list, or in detail.
+
+    `charset` is that of bodies that are text; None is UTF-8.
+    """
+    if name == "json":
+        return lambda messages: write_json(messages, sys.stdout.buffer, charset)
+    if name == "msgpack":
+        return lambda messages: write_msgpack(messages, sys.stdout.buffer)
+    return functools.partial(write_details if detailed else write_list, charset=charset)
+
+
+def format_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--format` and `--json`; the command gets the one of `FORMATS` that they choose as `output_format`."""
+
+    @functools.wraps(command)
+    def run(*, output_format: str | None, as_json: bool, **arguments: Any) -> None:
+        command(output_format=chosen_format(output_format, as_json), **arguments)
+
+    with_json = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")(run)
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(FORMATS),
+        help="A table for people, one JSON object on each line, or a stream of msgpack maps. [default: table]",
+    )(with_json)
+
+
+def chosen_format(output_format: str | None, as_json: bool) -> str:
+    """Settle `--format` and `--json`; a contradiction is a usage error, unless one of them alone was typed.
+
+    The other one, from the environment, does not count then.
+    """
+    is_json_typed = is_typed("as_json")
+    if is_typed("output_format") != is_json_typed:
+        return "json" if is_json_typed else output_format or "table"
+    if as_json and output_format not in (None, "json"):
+        raise click.UsageError(f"--json and --format {output_format} exclude each other")
+    return "json" if as_json else output_format or "table"
+
+
+def _details(message: Message, charset: str | None) -> list[tuple[str, str]]:
+    fields = message_fields(message)
+    body, error = fields.pop("body"), fields.pop("bodyError", None)
+    properties = fields.pop("properties")
+    rows = [(name, _detail(name, value)) for name, value in fields.items() if value not in (None, [])]
+    rows += [(f"property {printable(name)}", value) for name, value in properties.items()]
+    if error:
+        rows.append(("bodyError", error))
+    return [*rows, ("body", _body_for_people(body, charset))]
+
+
+def _detail(name: str, value: Any) -> str:
+    if name.endswith("Timestamp"):
+        return f"{time_text(value)} ({value})"
+    if name in ("magic", "bodyCrc"):
+        return f"0x{value & 0xFFFFFFFF:08x}"
+    return " ".join(value) if isinstance(value, list) else str(value)
+
+
+def _body_for_people(body: bytes, charset: str | None) -> str:
+    text = text_in(body, charset)
+    if text is not None and sys.stdout.isatty():
+        text = indented_json(text) or text
+    if text is None:
+        text = f"{len(body)} bytes that are not text, in base64: {base64.b64encode(body[:LONGEST_BODY]).decode()}"
+    return text if len(text) <= LONGEST_BODY else f"{text[:LONGEST_BODY]}… ({len(body)} bytes; --json shows all)"
+
+
+def _preview(message: Message, charset: str | None) -> str:
+    try:
+        body = unpack(message.decoded_body(), budget=Budget.of_list()).data
+    except StoreError:
+        return "(cannot be decompressed)"
+    text = text_in(memoryview(body)[:PREVIEW_BYTES], charset, is_cut=len(body) > PREVIEW_BYTES)
+    if text is None:
+        return f"({len(body)} bytes, not text)"
+    line = " ".join(text.split())
+    return line if len(line) <= BODY_PREVIEW else f"{line[: BODY_PREVIEW - 1]}…"
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # as from any other write; rich would end the process
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
+    colors: Literal["auto"] | None = None if has_no_color() else "auto"
+    console = Output(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False, color_system=colors)
+    console.print(renderable)

@@ -1,0 +1,192 @@
+"""`rocketlens pending`: the messages that wait for a delay level or for a point in time."""
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from protocol.errors import ConfigError
+from protocol.printable import printable
+from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from rocketlens.cli.opening import meant_instead, open_store
+from rocketlens.cli.options import DIRECTORY, gathered, store_options
+from rocketlens.cli.output import format_options, print_table, time_text, write_maps
+from rocketlens.cli.time_options import FORMS, timestamp, timezone_option
+from rocketlens.opening import StoreArguments
+from storage.amounts import bytes_text, count_text, counted
+from storage.times import LARGEST
+
+if TYPE_CHECKING:
+    from storage.life.pending import AsOf, Pending, PendingMessage, PendingTopic, PendingWindow
+
+TOPIC_HEADINGS: Final = (
+    *("TOPIC", "WAITING", "OVERDUE", "CANCELLED", "ROLLED", "POPPED", "BYTES", "NEXT DUE", "LAST DUE"),
+)
+MESSAGE_HEADINGS: Final = ("DUE", "STATE", "TOPIC", "BY", "MESSAGE ID", "PHYSICAL", "STORED", "TAG", "KEYS")
+
+DEFAULT_LIMIT: Final = 100
+
+ROWS_AT_ONCE: Final = 1000
+"""Rows of a table that are laid out together."""
+
+
+class PendingOptions(msgspec.Struct, frozen=True):
+    """Which of the messages are asked for."""
+
+    topic: str | None
+    due_after: int | None
+    due_before: int | None
+    limit: int
+
+    def window(self) -> "PendingWindow":
+        """The same as the storage layer takes it. Raises ConfigError."""
+        from storage.life.pending import PendingWindow
+
+        after, before = self.due_after or 0, LARGEST if self.due_before is None else self.due_before
+        if after > before:
+            raise ConfigError(f"--due-after {after} is after --due-before {before}")
+        return PendingWindow(self.topic, after, before)
+
+
+@click.command()
+@click.argument("store", type=DIRECTORY)
+@click.option("--topic", help="Only messages that will be delivered to this topic.")
+@click.option("--due-after", type=timestamp, metavar="TIME", help=f"Due at this time or after it: {FORMS}.")
+@click.option("--due-before", type=timestamp, metavar="TIME", help="Due at this time or before it.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=DEFAULT_LIMIT,
+    show_default=True,
+    metavar="N",
+    help="List at most N messages, those that are due first; with 0 only the counts are shown.",
+)
+@format_options
+@timezone_option
+@store_options
+@gathered(options=PendingOptions)
+@plain_errors
+def pending(store: Path, options: PendingOptions, output_format: str, store_arguments: StoreArguments) -> None:
+    """Show the messages in the store in STORE that wait: for a delay level, for a point in time, to be retried.
+
+    First how many wait for each topic, then the messages, the next one that is due first. What is delivered already is
+    known from the broker's own files (config/delayOffset.json, config/timercheck). Cancelled messages are listed too,
+    but not delivered. A message that waits very long is stored again from time to time ("rolled") and counts once. One
+    that a group popped and has not acknowledged comes back to the group ("popped").
+
+    Exit code 0 if a message waits, 1 if none does.
+    """
+    window = options.window()
+    with open_store(store, store_arguments) as opened, opened.pending() as found:
+        topics = found.topics(window)
+        if output_format == "table":
+            _show(found, topics, window, options.limit)
+        else:
+            write_maps(output_format, _maps(found, topics, window, options.limit))
+        total = sum(topic.pending + topic.popped for topic in topics)
+        listed = total + sum(topic.cancelled for topic in topics)
+        for note in found.as_of.notes:
+            say(note)
+        if found.incomplete:
+            say(f"something may be missing: {found.incomplete}")
+        if not total:
+            meant = "" if options.topic is None else meant_instead(opened, options.topic)
+            say(f"no message waits{f' for topic {options.topic}' if options.topic else ''}{_when(options)}{meant}")
+        elif output_format == "table":
+            say(_as_of(found.as_of))
+        if 0 < options.limit < listed:
+            say(f"{counted(listed - options.limit, 'message')} more that are due later: use a higher --limit")
+    sys.exit(FOUND if total else NOT_FOUND)
+
+
+def _when(options: PendingOptions) -> str:
+    return "" if options.due_after is None and options.due_before is None else " that is due in this time"
+
+
+def _as_of(as_of: "AsOf") -> str:
+    """Up to when deliveries are known."""
+    said = [f"the last message was stored {time_text(as_of.log_timestamp)}"]
+    if as_of.timers is not None and as_of.timers_known:
+        said.append(f"timer messages that were due before {time_text(as_of.timers)} are delivered")
+    return "; ".join(said)
+
+
+def _show(found: "Pending", topics: Sequence["PendingTopic"], window: "PendingWindow", limit: int) -> None:
+    """Write the counts, and the messages in tables of some rows."""
+    print_table(TOPIC_HEADINGS, map(_topic_row, topics))
+    widths: list[int] = []
+    rows = map(_message_row, found.messages(window, limit))
+    while piece := list(itertools.islice(rows, ROWS_AT_ONCE)):
+        is_first = not widths
+        if is_first:
+            print("")
+        cells = [[printable(str(cell)) for cell in row] for row in piece]
+        widths = [
+            max(before, *map(len, column))
+            for before, column in zip(widths or map(len, MESSAGE_HEADINGS), zip(*cells, strict=True), strict=True)
+        ]
+        print_table(MESSAGE_HEADINGS, cells, widths=widths, is_first=is_first)
+
+
+def _topic_row(topic: "PendingTopic") -> tuple[str, ...]:
+    counts = (topic.waiting, topic.overdue, topic.cancelled, topic.rolled, topic.popped)
+    due = ("" if each is None else time_text(each) for each in (topic.first_due, topic.last_due))
+    return (topic.topic, *map(count_text, counts), bytes_text(topic.size), *due)
+
+
+def _message_row(pending: "PendingMessage") -> tuple[str | int, ...]:
+    message = pending.message
+    by = "timer" if pending.level is None else f"level {pending.level}"
+    if pending.group is not None:
+        by = f"popped by {pending.group}: {message.topic}, queue {message.queue_id}, offset {message.queue_offset}"
+    if pending.rolls:
+        by += f", rolled {counted(pending.rolls, 'time')}"
+    return (
+        *(time_text(pending.due_timestamp), pending.state.value, pending.topic, by, message.message_id),
+        *(message.physical_offset, time_text(message.store_timestamp), message.tags or "", " ".join(message.keys)),
+    )
+
+
+def _maps(
+    found: "Pending", topics: Iterable["PendingTopic"], window: "PendingWindow", limit: int
+) -> Iterator[dict[str, Any]]:
+    """One map that says up to when deliveries are known, one a topic, one a message; times in milliseconds."""
+    as_of = found.as_of
+    yield {
+        "kind": "asOf",
+        "logTimestamp": as_of.log_timestamp,
+        "timersTimestamp": as_of.timers,
+        "timersKnown": as_of.timers_known,
+        "levelsKnown": as_of.levels_known,
+        "notes": list(as_of.notes),
+        "incomplete": found.incomplete,
+    }
+    for topic in topics:
+        yield {
+            "kind": "topic",
+            "topic": topic.topic,
+            "waiting": topic.waiting,
+            "overdue": topic.overdue,
+            "cancelled": topic.cancelled,
+            "rolled": topic.rolled,
+            "cancelRequests": topic.cancel_requests,
+            "popped": topic.popped,
+            "bytes": topic.size,
+            "firstDueTimestamp": topic.first_due,
+            "lastDueTimestamp": topic.last_due,
+        }
+    for each in found.messages(window, limit):
+        yield {
+            "kind": "message",
+            "state": each.state.value,
+            "dueTimestamp": each.due_timestamp,
+            "topic": each.topic,
+            "delayLevel": each.level,
+            "rolls": each.rolls,
+            "group": each.group,
+            "message": each.message,
+        }

@@ -1,0 +1,48 @@
+"""`rocketlens rebuild all`; `spark_jobs/rebuild_all.py` is the same for spark-submit."""
+
+from typing import Any
+
+import click
+
+from rocketlens.cli.command_options import (
+    allow_fewer_option,
+    built_out_options,
+    drop_backup_option,
+    dry_run_option,
+    exchange_option,
+    fresh_option,
+    from_offset_option,
+    index_options,
+    job_options,
+    keep_checkpoint_option,
+    queue_options,
+    storage_option,
+    store_argument,
+    work_option,
+)
+from rocketlens.cli.command_run import check_sent, rebuild, run_command
+
+
+@click.command("all")
+@store_argument
+@built_out_options
+@index_options
+@from_offset_option
+@queue_options
+@keep_checkpoint_option
+@drop_backup_option
+@allow_fewer_option
+@work_option(".rocketlens-work in --out, or in STORE")
+@storage_option
+@exchange_option
+@fresh_option
+@dry_run_option
+@job_options
+def rebuild_all(**options: Any) -> None:
+    """Build the index files and the queues of the store in STORE anew, from one pass over its commit log.
+
+    The result is that of `rebuild index` and `rebuild queues`; their help has details.
+
+    Exit code 4: done, but the log is damaged.
+    """
+    run_command(rebuild, check=check_sent, index=True, queues=True, **options)

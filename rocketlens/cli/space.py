@@ -1,0 +1,246 @@
+"""`rocketlens space`: what takes the disk, and until when there is room."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from protocol.mask import Mask
+from rocketlens.cli.command_options import engine_options_where
+from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from rocketlens.cli.opening import open_store
+from rocketlens.cli.options import DIRECTORY, gathered, store_options
+from rocketlens.cli.output import format_options, print_table, time_text, write_maps
+from rocketlens.cli.search_progress import SearchProgress
+from rocketlens.cli.time_options import timezone_option
+from rocketlens.opening import StoreArguments
+from spark_jobs.run.engine import EngineOptions, check_spark
+from storage.amounts import bytes_text, count_text, counted, rate_text, share_text
+from storage.space.breakdown import COUNTED_BY, count_fields, counts_of, hides_counts, inexact_counts, name_counts
+
+if TYPE_CHECKING:
+    from storage.space.breakdown import NameCount
+    from storage.space.forecast import Forecast
+    from storage.space.tally import Tally
+    from storage.store.message_store import MessageStore
+
+KINDS: Final = (*COUNTED_BY, "largest")
+"""What messages can be counted by; the largest ones are listed one by one."""
+
+HEADINGS: Final = {
+    "topic": ("TOPIC",),
+    "queue": ("TOPIC", "QUEUE ID"),
+    "tag": ("TOPIC", "TAG"),
+    "host": ("SENT FROM",),
+    "hour": ("HOUR",),
+}
+DEFAULT_TOP: Final = 10
+
+
+class SpaceOptions(EngineOptions, frozen=True, kw_only=True):
+    """What is shown, and how it is counted."""
+
+    kinds: tuple[str, ...]
+    top: int
+    broker_config: Path | None
+
+
+class SpaceProgress(msgspec.Struct, frozen=True):
+    """How much of the log is counted, in bytes and seconds."""
+
+    done: int
+    total: int
+    seconds: float
+
+    def sentence(self) -> str:
+        """It all, for people."""
+        rate = rate_text(self.done / self.seconds, "bytes") if self.seconds > 0 else ""
+        return f"counted {share_text(self.done, self.total, 'bytes')}, {rate}"
+
+
+@click.command()
+@click.argument("store", type=DIRECTORY)
+@click.option(
+    "--by",
+    "kinds",
+    type=click.Choice(KINDS),
+    multiple=True,
+    help="What to show; repeatable. [default: all of it]",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=DEFAULT_TOP,
+    show_default=True,
+    metavar="N",
+    help="Show the N that take most of the disk; of hours the N newest, of the largest messages 100 at most.",
+)
+@click.option(
+    "--broker-config",
+    type=DIRECTORY,
+    metavar="FILE",
+    help="The broker.conf of the store's broker, for fileReservedTime and diskMaxUsedSpaceRatio. Without it 72 hours "
+    "and 75 % are assumed, a broker's defaults.",
+)
+@engine_options_where("without an engine, by threads of this process")
+@format_options
+@timezone_option
+@store_options
+@gathered(options=SpaceOptions)
+@plain_errors
+def space(store: Path, options: SpaceOptions, output_format: str, store_arguments: StoreArguments) -> None:
+    """Show what takes the disk in the store in STORE: bytes and messages by topic, queue, tag, sender and hour.
+
+    Also the largest messages, how the log grows, and what comes first: that the disk is full, or that the broker
+    deletes the oldest messages. The whole log is read once, without the bodies. Bytes are those of whole records.
+
+    Exit code 0 if there are messages, 1 if there are none.
+    """
+    from rocketlens.store import mask_of_store, message_store_of
+    from storage.space.broker_settings import BrokerSettings, read_broker_settings
+    from storage.space.forecast import make_forecast
+    from storage.space.measure import problems_of
+
+    config = options.broker_config
+    settings = BrokerSettings() if config is None else read_broker_settings(config)
+    with open_store(store, store_arguments) as opened:
+        found, mask = message_store_of(opened, "space", with_keys=False, masks=True), mask_of_store(opened)
+        tally = _measure(found, options)
+        forecast = make_forecast(found.commit_log, tally, settings)
+        kinds = [kind for kind in options.kinds or KINDS if not hides_counts(mask, kind)]
+        if output_format == "table":
+            _show(found, tally, forecast, kinds, options.top, mask)
+        else:
+            write_maps(output_format, _maps(found, tally, forecast, kinds, options.top, mask))
+        for problem in (*problems_of(found.commit_log, tally), *inexact_counts(tally)):
+            say(problem)
+    sys.exit(FOUND if tally.messages else NOT_FOUND)
+
+
+def _measure(store: "MessageStore", options: SpaceOptions) -> "Tally":
+    """Count, and show on a terminal how far that is."""
+    from storage.space.measure import TallyAll, measure
+
+    started = time.monotonic()
+    total = sum(segment.end - segment.base_offset for segment in store.commit_log.segments)
+    tally_all: TallyAll | None = None
+    if options.is_named:
+        tally_all = _by_tasks(options)
+    with SearchProgress() as progress:
+
+        def report(done: int) -> None:
+            progress.show(SpaceProgress(done, total, time.monotonic() - started))
+
+        return measure(store.commit_log, tally_all, report)
+
+
+def _by_tasks(options: SpaceOptions) -> "Callable[[Sequence[Any]], Iterator[Tally]]":
+    if options.is_on_spark:
+        check_spark()
+    from functools import partial
+
+    from spark_jobs.search.space import tally_by_tasks
+
+    return partial(tally_by_tasks, engine=options, notify=say)
+
+
+def _show(
+    store: "MessageStore", tally: "Tally", forecast: "Forecast | None", kinds: Sequence[str], top: int, mask: Mask
+) -> None:
+    times = f", stored {time_text(tally.oldest)} to {time_text(tally.newest)}" if tally.messages else ""
+    click.echo(f"{counted(tally.messages, 'message')}, {bytes_text(tally.size)}{times}")
+    for kind in KINDS:
+        if kind not in kinds:
+            continue
+        click.echo("")
+        if kind == "largest":
+            print_table(("BYTES", "PHYSICAL", "TOPIC", "MESSAGE ID", "STORED"), _largest_rows(store, tally, top, mask))
+            continue
+        number = len(counts_of(tally, kind))
+        heading = (*HEADINGS[kind], "BYTES", "SHARE", "MESSAGES")
+        print_table(heading, [_cells(kind, row, tally) for row in name_counts(tally, kind, top)])
+        if number > top:
+            click.echo(f"… and {count_text(number - top)} more")
+    if forecast is not None:
+        click.echo("")
+        for line in _forecast_lines(forecast):
+            click.echo(line)
+
+
+def _cells(kind: str, row: "NameCount", tally: "Tally") -> tuple[str | int, ...]:
+    shown = (time_text(int(name)) if kind == "hour" and name is not None else name for name in row.names)
+    share = f"{100 * row.size / tally.size:.1f} %"
+    return (*("-" if name is None else name for name in shown), bytes_text(row.size), share, count_text(row.messages))
+
+
+def _largest_rows(store: "MessageStore", tally: "Tally", top: int, mask: Mask) -> Iterator[tuple[str | int, ...]]:
+    for each in _largest(store, tally, top, mask):
+        stored = "" if each["storeTimestamp"] is None else time_text(each["storeTimestamp"])
+        size = bytes_text(each["bytes"])
+        yield size, each["physicalOffset"], each["topic"] or "(damaged)", each["messageId"] or "", stored
+
+
+def _largest(store: "MessageStore", tally: "Tally", top: int, mask: Mask) -> Iterator[dict[str, Any]]:
+    from protocol.message import decode_message
+
+    for size, offset in tally.largest_messages(top):
+        record = store.record_at(offset)
+        message = None if record is None else mask.message(decode_message(record, physical_offset=offset))
+        yield {
+            "bytes": size,
+            "physicalOffset": offset,
+            "topic": None if message is None else message.topic,
+            "messageId": None if message is None else message.message_id,
+            "storeTimestamp": None if message is None else message.store_timestamp,
+        }
+
+
+def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
+    used = 100 * forecast.disk_used / max(forecast.disk_size, 1)
+    free = bytes_text(forecast.disk_free)
+    disk = f"disk of {forecast.disk}: {bytes_text(forecast.disk_size)}, {used:.1f} % used, {free} free"
+    settings = forecast.settings
+    kept = f"{settings.reserved_hours} h{' (assumed)' if 'fileReservedTime' in settings.assumed else ''}"
+    most = f"{settings.most_used} %{' (assumed)' if 'diskMaxUsedSpaceRatio' in settings.assumed else ''}"
+    if forecast.growth is None:
+        yield "growth: the log's messages that were counted are of too short a time to say, or not all that it needs"
+        yield disk
+    else:
+        hours = f"{forecast.growth_hours:.1f} h"
+        yield f"growth: {bytes_text(forecast.growth)} a day, in the {hours} before the last message"
+        full = "" if forecast.full_timestamp is None else f"; full {time_text(forecast.full_timestamp)} at this growth"
+        yield disk + full
+        if forecast.crowded_timestamp is not None:
+            since = time_text(forecast.crowded_timestamp)
+            yield f"{most} of the disk are used from {since} on: then the broker deletes the oldest segments at any age"
+    if forecast.expiry_timestamp is not None:
+        yield f"retention of {kept}: the oldest segment may be deleted from {time_text(forecast.expiry_timestamp)} on"
+    if forecast.kept_size is not None:
+        first = "the disk is full before that" if forecast.is_full_first else "the disk has room for that"
+        yield f"a log of {kept} takes {bytes_text(forecast.kept_size)} at this growth: {first}"
+
+
+def _maps(
+    store: "MessageStore", tally: "Tally", forecast: "Forecast | None", kinds: Sequence[str], top: int, mask: Mask
+) -> Iterator[dict[str, Any]]:
+    """One map of the whole, one for each name, for each of the largest messages, and one of a forecast."""
+    yield {
+        "kind": "total",
+        "messages": tally.messages,
+        "bytes": tally.size,
+        "oldestTimestamp": tally.oldest if tally.messages else None,
+        "newestTimestamp": tally.newest if tally.messages else None,
+        "damagedPlaces": tally.damaged_places,
+        "damagedBytes": tally.damaged_bytes,
+    }
+    for kind in kinds:
+        if kind == "largest":
+            yield from ({"kind": "largest", **each} for each in _largest(store, tally, top, mask))
+            continue
+        yield from ({"kind": kind, **count_fields(kind, row)} for row in name_counts(tally, kind, top))
+    if forecast is not None:
+        yield {"kind": "forecast", **forecast.fields()}

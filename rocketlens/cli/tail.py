@@ -1,0 +1,140 @@
+"""`rocketlens tail`: the newest messages of a topic, and those that come."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+import msgspec
+
+import rocketlens
+from protocol.errors import FilterSyntaxError
+from protocol.message import Message
+from protocol.printable import printable
+from protocol.system_topics import queue_offset_in
+from rocketlens.arguments import MOST_PULLED
+from rocketlens.cli.errors import FOUND, NOT_FOUND, USAGE, plain_errors, say
+from rocketlens.cli.opening import Source, source_options
+from rocketlens.cli.options import charset_option, gathered
+from rocketlens.cli.output import Writer, format_options, growing_writer
+from rocketlens.cli.time_options import timezone_option
+from storage.amounts import count_text
+from storage.names import did_you_mean, similar_names
+
+DEFAULT_COUNT: Final = 20
+
+LOOK_BACK: Final = 65_536
+"""Messages at the end of a queue among which those that pass a filter are looked for."""
+
+
+class TailArguments(msgspec.Struct, frozen=True):
+    """What the options say: which messages, how many, and whether to go on."""
+
+    topic: str
+    tag: str | None
+    sql: str | None
+    count: int
+    follow: bool
+
+
+@click.command()
+@click.option("--topic", required=True, help="Topic of the messages.")
+@click.option("--tag", metavar="EXPRESSION", help="Only messages of a tag subscription: 'TagA || TagB'.")
+@click.option("--sql", metavar="EXPRESSION", help="Only messages of a SQL92 subscription: \"a > 5 AND region = 'hz'\".")
+@click.option(
+    "-n",
+    "--count",
+    type=click.IntRange(0),
+    default=DEFAULT_COUNT,
+    show_default=True,
+    metavar="N",
+    help="Begin with the N newest messages.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with messages as they are stored, until Ctrl-C.")
+@charset_option
+@format_options
+@timezone_option
+@source_options
+@gathered(wanted=TailArguments)
+@plain_errors
+def tail(wanted: TailArguments, output_format: str, charset: str | None, source: Source) -> None:
+    """List the newest messages of a topic, those stored last at the end, and with --follow those that come after them.
+
+    From the store in STORE, on which a broker may be running, or from a running broker. Nothing is committed, and no
+    consumer group is made. With a filter the last 65,536 messages of each queue are looked at.
+
+    Exit code 0 if messages were listed, 1 if not; 130 when --follow is ended with Ctrl-C.
+    """
+    write = growing_writer(output_format, charset)
+    try:
+        with source.open() as opened:
+            newest, places = _newest(opened, wanted)
+            _show(newest, write)
+            if not wanted.follow:
+                sys.exit(FOUND if newest else NOT_FOUND)
+            for messages in opened.follow(wanted.topic, places, tag=wanted.tag, sql=wanted.sql):
+                _show(messages, write)
+    except FilterSyntaxError as error:
+        click.echo(f"rocketlens: {printable(str(error))}", err=True)
+        sys.exit(USAGE)
+
+
+def _show(messages: Sequence[Message], write: Writer) -> None:
+    """Write messages now: who reads along waits for each."""
+    if messages:
+        write(messages)
+        sys.stdout.flush()
+
+
+def _newest(
+    opened: "rocketlens.Store | rocketlens.RemoteStore", wanted: TailArguments
+) -> tuple[list[Message], dict[int, int]]:
+    """The newest messages of a topic, oldest first, and the queue offsets behind them by queue id.
+
+    Ends the command where there is no such topic.
+    """
+    queues = opened.queues(wanted.topic)
+    if not queues:
+        names = [each.name for each in opened.topics()]
+        meant = did_you_mean([] if wanted.topic in names else similar_names(wanted.topic, names))
+        say("; ".join(filter(None, (f"there is no topic {wanted.topic}", meant))))
+        sys.exit(NOT_FOUND)
+    found: list[Message] = []
+    is_cut = False
+    for queue in queues:
+        if queue.problem:
+            say(f"queue {queue.queue_id}: {queue.problem}")
+        begin = max(queue.min_offset, queue.max_offset - LOOK_BACK)
+        of_queue = _newest_of_queue(opened, wanted, queue.queue_id, (begin, queue.max_offset))
+        is_cut = is_cut or (len(of_queue) < wanted.count and begin > queue.min_offset)
+        found += of_queue
+    found.sort(key=lambda message: (message.store_timestamp, message.physical_offset))
+    newest = found[-wanted.count :] if wanted.count else []
+    if is_cut and len(newest) < wanted.count:
+        say(f"only the last {count_text(LOOK_BACK)} messages of each queue were looked at")
+    if not found and wanted.count:
+        what = "passes the filter" if wanted.tag is not None or wanted.sql is not None else "is there"
+        say(f"no message of topic {wanted.topic} {what}")
+    return newest, {queue.queue_id: queue.max_offset for queue in queues}
+
+
+def _newest_of_queue(
+    opened: "rocketlens.Store | rocketlens.RemoteStore", wanted: TailArguments, queue_id: int, extent: tuple[int, int]
+) -> list[Message]:
+    """The newest messages of a queue between two queue offsets: a piece at its end is read, then ever longer ones."""
+    begin, end = extent
+    found: list[Message] = []
+    length = max(wanted.count, MOST_PULLED)
+    while len(found) < wanted.count and begin < end:
+        start = max(begin, end - length)
+        piece: list[Message] = []
+        place = start
+        while place < end:
+            got = opened.pull(wanted.topic, queue_id, place, tag=wanted.tag, sql=wanted.sql)
+            piece += [message for message in got if queue_offset_in(message, wanted.topic) < end]
+            if got.next_offset <= place:
+                break
+            place = got.next_offset
+        found = piece + found
+        end, length = start, length * 4
+    return found[-wanted.count :] if wanted.count else []

@@ -1,0 +1,127 @@
+"""`rocketlens topics`: the topics of a store or a broker, or the queues of one of them."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+import rocketlens
+from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from rocketlens.cli.opening import Source, source_options
+from rocketlens.cli.output import format_options, optional_time, print_table, write_maps
+from rocketlens.cli.time_options import timezone_option
+from storage.names import did_you_mean, names_holding, similar_names
+
+if TYPE_CHECKING:
+    from rocketlens.answers import Topic
+    from storage.store.extents import QueueExtent
+
+TOPIC_HEADINGS: Final = ("TOPIC", "KIND", "QUEUES", "MESSAGES", "LAST STORED")
+QUEUE_HEADINGS: Final = ("QUEUE", "FIRST OFFSET", "END OFFSET", "MESSAGES", "FIRST STORED", "LAST STORED", "PROBLEM")
+
+
+@click.command()
+@click.option("--topic", help="List the queues of this topic.")
+@click.option("--contains", metavar="TEXT", default="", help="Only topics whose name holds this, case does not count.")
+@format_options
+@timezone_option
+@source_options
+@plain_errors
+def topics(topic: str | None, contains: str, output_format: str, source: Source) -> None:
+    """List the topics of the store in STORE, or of a running broker: queues, messages, and when the last was stored.
+
+    With --topic the queues of one topic: the offset of the first message, the offset behind the last one, and the times
+    of both. Messages that the broker has deleted do not count. A broker does not say when a queue's first message was
+    stored. How many bytes the messages of each topic take is shown by the command `space`.
+
+    Exit code 0 if there are any, 1 if not.
+    """
+    if topic is not None and contains:
+        raise click.UsageError("--topic and --contains exclude each other")
+    with source.open() as opened:
+        if topic is not None:
+            _list_queues(opened, topic, output_format)
+        known = opened.topics()
+        wanted = set(names_holding((each.name for each in known), contains))
+        listed = [each for each in known if each.name in wanted]
+        rows = [(each, _queues(opened, each.name)) for each in listed]
+    if not listed:
+        say(f"no topic holds {contains} in its name" if contains else "there are no topics")
+        sys.exit(NOT_FOUND)
+    if output_format == "table":
+        print_table(TOPIC_HEADINGS, (_topic_row(*row) for row in rows))
+    else:
+        write_maps(output_format, (_topic_map(*row) for row in rows))
+    sys.exit(FOUND)
+
+
+def _list_queues(opened: "rocketlens.Store | rocketlens.RemoteStore", topic: str, output_format: str) -> None:
+    """Write the queues of a topic, and end."""
+    queues = opened.queues(topic)
+    if not queues:
+        names = [each.name for each in opened.topics()]
+        meant = did_you_mean([] if topic in names else similar_names(topic, names))
+        what = f"topic {topic} has no queue" if topic in names else f"there is no topic {topic}"
+        say("; ".join(filter(None, (what, meant))))
+        sys.exit(NOT_FOUND)
+    if output_format == "table":
+        print_table(QUEUE_HEADINGS, map(_queue_row, queues))
+    else:
+        write_maps(output_format, ({"topic": topic, **_queue_map(each)} for each in queues))
+    sys.exit(FOUND)
+
+
+def _queues(opened: "rocketlens.Store | rocketlens.RemoteStore", topic: str) -> "Sequence[QueueExtent] | None":
+    """The queues of a topic, None where they cannot be listed."""
+    try:
+        return opened.queues(topic)
+    except rocketlens.StoreError:
+        return None
+
+
+def _totals(queues: "Sequence[QueueExtent] | None") -> tuple[int | None, int | None]:
+    """How many messages queues have together, and when the last was stored; None where that is not known."""
+    if queues is None or any(each.problem for each in queues):
+        return None, None
+    times = [each.last_timestamp for each in queues if each.last_timestamp is not None]
+    return sum(each.messages for each in queues), max(times, default=None)
+
+
+def _topic_row(topic: "Topic", queues: "Sequence[QueueExtent] | None") -> Iterator[str]:
+    from protocol.system_topics import kind_of
+
+    messages, last = _totals(queues)
+    yield from (topic.name, kind_of(topic.name), "" if topic.read_queues is None else f"{topic.read_queues}")
+    yield from ("unknown" if messages is None else f"{messages:,}", optional_time(last))
+
+
+def _topic_map(topic: "Topic", queues: "Sequence[QueueExtent] | None") -> dict[str, Any]:
+    from protocol.system_topics import kind_of
+
+    messages, last = _totals(queues)
+    return {
+        "topic": topic.name,
+        "kind": kind_of(topic.name),
+        "readQueues": topic.read_queues,
+        "writeQueues": topic.write_queues,
+        "messages": messages,
+        "lastTimestamp": last,
+    }
+
+
+def _queue_row(queue: "QueueExtent") -> tuple[str | int, ...]:
+    times = optional_time(queue.first_timestamp), optional_time(queue.last_timestamp)
+    return queue.queue_id, queue.min_offset, queue.max_offset, f"{queue.messages:,}", *times, queue.problem
+
+
+def _queue_map(queue: "QueueExtent") -> dict[str, Any]:
+    return {
+        "queueId": queue.queue_id,
+        "minOffset": queue.min_offset,
+        "maxOffset": queue.max_offset,
+        "messages": queue.messages,
+        "firstTimestamp": queue.first_timestamp,
+        "lastTimestamp": queue.last_timestamp,
+        "problem": queue.problem or None,
+    }

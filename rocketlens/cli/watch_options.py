@@ -1,0 +1,103 @@
+"""Options of `serve` by which it is watched: page, metrics, health, the log."""
+
+from collections.abc import Callable
+
+import click
+import msgspec
+
+from broker.config import DEFAULT_MILLISECONDS, HTTP_AUTH, HttpAuth
+from broker.endpoint import Endpoint
+from rocketlens.cli.log_format import FORMATS, TEXT
+from rocketlens.cli.options import endpoint, gathered
+from rocketlens.cli.port_options import Network, network
+
+
+def http_endpoint(text: str) -> Endpoint:
+    """Read `HOST:PORT`, or a port alone, which is one of the loopback address."""
+    port = text.strip().removeprefix(":")
+    return endpoint(f"127.0.0.1:{port}" if port.isdigit() else text)
+
+
+class WatchArguments(msgspec.Struct, frozen=True):
+    """The values of these options."""
+
+    http: Endpoint | None
+    http_hosts: tuple[str, ...]
+    http_proxies: tuple[Network, ...]
+    http_auth: str
+    http_tls: bool
+    slow_query_milliseconds: float
+    log_format: str
+
+    @property
+    def auth(self) -> HttpAuth:
+        """Who has to log in at the HTTP port, as the server has it."""
+        return HttpAuth(self.http_auth, self.http_tls)
+
+
+_WATCH_OPTIONS = (
+    click.option(
+        "--http",
+        type=http_endpoint,
+        metavar="[HOST:]PORT",
+        help="Serve the page, its JSON API (/api/v1/), /metrics (Prometheus), /healthz and /readyz here; "
+        "without HOST on the loopback address. With --acl the page and the API ask for the same keys; "
+        "--http-auth and --http-tls say how.",
+    ),
+    click.option(
+        "--http-host",
+        "http_hosts",
+        metavar="NAME",
+        multiple=True,
+        help="A name under which browsers open the page and Prometheus reads /metrics, in addition to IP "
+        "addresses, localhost and this machine's name; repeatable. Other names are refused, except for "
+        "/healthz and /readyz.",
+    ),
+    click.option(
+        "--trusted-proxy",
+        "http_proxies",
+        type=network,
+        metavar="IP|NETWORK",
+        multiple=True,
+        help="An HTTP proxy in front of the page; the white lists of --acl use the client's address in its "
+        "X-Forwarded-For; repeatable.",
+    ),
+    click.option(
+        "--http-auth",
+        type=click.Choice(HTTP_AUTH),
+        default=HTTP_AUTH[0],
+        show_default=True,
+        help="How accounts of --acl log in at --http. page: the page asks for their keys. basic: the browser asks "
+        "before anything is shown (HTTP Basic), and keys are taken only by --http-tls, from this machine, or "
+        "through a --trusted-proxy. basic-metrics: /metrics is for administrators too. Health is open to everybody.",
+    ),
+    click.option(
+        "--http-tls",
+        is_flag=True,
+        help="Serve --http by TLS with the certificate of --tls-cert; without TLS only health is answered.",
+    ),
+    click.option(
+        "--slow-query",
+        "slow_query_milliseconds",
+        type=click.FloatRange(0, 86_400_000),
+        default=DEFAULT_MILLISECONDS,
+        show_default=True,
+        metavar="MILLISECONDS",
+        help="Log each request that takes longer, with the reason; 0 logs none.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(FORMATS),
+        default=TEXT,
+        show_default=True,
+        help="Format of the log on stderr: lines for people, or one JSON object on each line.",
+    ),
+)
+
+
+def watch_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add these options to a command, which gets their values as `watch`."""
+    command = gathered(watch=WatchArguments)(command)
+    for option in reversed(_WATCH_OPTIONS):
+        command = option(command)
+    return command

@@ -1,0 +1,209 @@
+"""`--dry-run` of rebuild, compact, convert and rescue: what is printed; nothing is changed.
+
+No engine is needed but by a rescue, which reads the log to name what will be lost.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import golden_store
+import read_only
+from command_line import rocketlens
+from loop_engine import run_jobs_here
+from rocketlens.cli import command_run
+from store_writer import StoreWriter
+
+SLOTS, ENTRIES, QUEUE_FILE = 97, 150, 2000
+
+
+class NoEngine:
+    def __init__(self, *_: object) -> None:
+        raise AssertionError("a plan asks for an engine")
+
+
+@pytest.fixture(autouse=True)
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("a plan asks for an engine")
+
+    monkeypatch.setattr(command_run, "check_spark", fail)
+    run_jobs_here(monkeypatch, NoEngine)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    writer = StoreWriter(
+        tmp_path / "store",
+        segment_size=1 << 17,
+        index_slots=SLOTS,
+        index_entries=ENTRIES,
+        queue_file_size=QUEUE_FILE,
+    )
+    for number in range(400):
+        writer.append("T", b"body", keys=f"k{number}", unique_key=f"u{number}", tags="t")
+    writer.close()
+    return tmp_path / "store"
+
+
+def plan(*arguments: object) -> list[str]:
+    outcome = rocketlens(*arguments, "--dry-run")
+    assert (outcome.code, outcome.errors) == (0, "")
+    return outcome.text.splitlines()
+
+
+def test_sizes_are_those_of_the_store_and_nothing_is_changed(root: Path) -> None:
+    before = read_only.state_of(root)
+    newest = max(path.name for path in (root / "index").iterdir())
+    lines = plan("rebuild", "all", root)
+    assert lines[0].startswith(f"plan: rebuild {root}: reads ")
+    assert (
+        lines[1]
+        == "plan: replaces the store's own directories in one step each, and keeps the old ones as NAME.bak-TIME"
+    )
+    assert lines[2].startswith("plan: disk: about ")
+    assert f" at {root}/.rocketlens-work, of " in lines[2]
+    assert lines[3].startswith("plan: time: about ")
+    assert lines[4:] == [
+        f"plan: index files of 97 slots and 150 entries, 3.43 kB each whatever it holds: as {newest} has",
+        f"plan: profile 5.5: as {newest} was written",
+        "plan: files of 2,000 bytes in consumequeue: as most of the store's files have",
+    ]
+    assert read_only.difference(before, read_only.state_of(root)) == {}
+
+
+def test_what_nothing_shows_any_more_is_called_a_guess_with_its_option(root: Path) -> None:
+    for name in ("index", "consumequeue"):
+        shutil.rmtree(root / name)
+    assert plan("rebuild", "all", root, "--out", root.parent / "out")[4:] == [
+        "plan: index files of 5,000,000 slots and 20,000,000 entries, 420 MB each whatever it holds: a broker's "
+        "defaults (guessed: no index file is left that shows its own; --slots and --entries give the broker's "
+        "maxHashSlotNum and maxIndexNum)",
+        "plan: profile 5.5: a broker's from 5.4 on (guessed: no index file shows it; --profile gives another)",
+        "plan: files of 6,000,000 bytes in consumequeue: a broker's default (guessed: no file of consumequeue is left; "
+        "--queue-file-size gives another)",
+    ]
+    assert not (root.parent / "out").exists()
+
+
+def test_sizes_that_were_given_are_named_as_such(root: Path) -> None:
+    lines = plan(
+        "rebuild", "all", root, "--slots", 11, "--entries", 13, "--profile", "classic", "--queue-file-size", 40
+    )
+    assert [line.rpartition(": ")[2] for line in lines[4:]] == ["as asked for"] * 3
+
+
+def test_light_queues_extensions_and_sizes_are_inferred_from_what_is_left(root: Path) -> None:
+    shutil.move(root / "consumequeue", root / "consumequeue.bak-20260102030405")
+    topics = json.loads((root / "config" / "topics.json").read_text())
+    table = topics["topicConfigTable"]
+    table["%LMQ%light"] = table["T"] | {"topicName": "%LMQ%light"}
+    (root / "config" / "topics.json").write_text(json.dumps(topics))
+    assert plan("rebuild", "queues", root)[4:] == [
+        "plan: light queues are made, since config/topics.json has %LMQ%light (guessed: none is left in the store)",
+        "plan: files of consumequeue get 2,000 bytes, as those of consumequeue.bak-20260102030405 have (guessed: no "
+        "other is left)",
+    ]
+
+
+def test_units_that_point_into_an_extension_show_that_there_was_one(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", ext_bit_map=b"")
+    writer.append("T", b"body", tags="t")
+    writer.close()
+    shutil.rmtree(writer.root / "consumequeue_ext")
+    (line,) = (line for line in plan("rebuild", "queues", writer.root) if "consumequeue_ext" in line)
+    assert line == (
+        "plan: consumequeue_ext is made, since units of consumequeue/T/0 point into it (guessed: it is not there)"
+    )
+
+
+def test_a_program_gets_the_plan_as_an_object_with_numbers_near_the_truth(root: Path) -> None:
+    outcome = rocketlens("rebuild", "all", root, "--dry-run", "--json")
+    found = json.loads(outcome.output)
+    assert (found["command"], found["segments"], found["isLive"]) == ("rebuild", 1, False)
+    assert 400 <= found["messages"] < 440
+    assert found["entries"] == pytest.approx(3 * found["messages"], abs=2)
+    assert found["workBytes"] > found["writtenBytes"] > 20 * 400
+
+
+def test_a_compaction_reads_the_index(root: Path) -> None:
+    files = len(list((root / "index").iterdir()))
+    first = plan("compact", "index", root)[0]
+    assert f" of {files} index files, and the messages that they lead to, writes about 1,200 index entries, " in first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["rebuild", "all"], 3, "is no store that can be served"),
+        (["convert", "--out", "OUT"], 3, "is no store that can be served"),
+    ],
+)
+def test_what_the_job_refuses_the_plan_refuses(tmp_path: Path, arguments: list[str], code: int, text: str) -> None:
+    (tmp_path / "empty").mkdir()
+    outcome = rocketlens(
+        *[word.replace("OUT", str(tmp_path / "o")) for word in arguments], tmp_path / "empty", "--dry-run"
+    )
+    assert (outcome.code, outcome.output) == (code, b"")
+    assert text in outcome.errors
+
+
+def test_offsets_of_light_queues_show_that_there_were_some(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+    offsets = {"offsetTable": {"%LMQ%light@G": {"0": 1}}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    (line,) = (line for line in plan("rebuild", "queues", root) if "light queues" in line)
+    assert line.startswith("plan: light queues are made, since group G has an offset of %LMQ%light (guessed: ")
+
+
+def test_a_rescue_is_planned_with_its_copy_of_the_log_and_what_will_be_lost(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_jobs_here(monkeypatch)
+    shutil.copytree(root, tmp_path / "copy")
+    offsets = {"offsetTable": {"T@g": {"0": 100}}}
+    for store in (root, tmp_path / "copy"):
+        (store / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    units = (root / "consumequeue" / "T" / "0" / "00000000000000000000").read_bytes()
+    places = [int.from_bytes(units[20 * number :][:8], "big") for number in (97, 99, 90, 91)]
+    with next((root / "commitlog").iterdir()).open("r+b") as file:
+        for start, stop in (places[:2], places[2:]):
+            file.seek(start)
+            file.write(bytes(stop - start))
+    with next((tmp_path / "copy" / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(places[0] + 60)
+        file.write(b"damage")
+    before = read_only.state_of(tmp_path)
+    lines = plan("rescue", root, "--out", tmp_path / "new")
+    assert lines[0].startswith(f"plan: rescue {root}: reads ")
+    assert lines[1] == f"plan: writes into {tmp_path}/new; the store stays as it is"
+    assert lines[-3:] == [
+        "plan: keeps 397 messages",
+        f"plan: lost: message 90 of T queue 0, from physical offset {places[2]} on",
+        f"plan: lost: 2 messages 97 to 98 of T queue 0, from physical offset {places[0]} on",
+    ]
+    size = places[3] - places[2]
+    filled = plan("rescue", root, "--out", tmp_path / "new", "--fill-from", tmp_path / "copy")
+    assert filled[-4] == "plan: keeps 398 messages"
+    assert filled[-3] == f"plan: filled: {size} bytes at physical offset {places[2]}, 1 message, from {tmp_path}/copy"
+    assert filled[-2].startswith(f"plan: not filled: {places[1] - places[0]} bytes at physical offset {places[0]}: ")
+    assert filled[-1] == lines[-1]
+    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": {"T@g": {"0": 98}}}))
+    assert plan("rescue", root, "--out", tmp_path / "new")[-1] == (
+        "plan: lost: group g had not consumed 1 message of them in T"
+    )
+    outcome = rocketlens("rescue", root, "--out", tmp_path / "new", "--dry-run", "--json")
+    assert json.loads(outcome.text)["outlook"]["losses"]["messages"] == 3
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    changed = read_only.difference(before, read_only.state_of(tmp_path))
+    assert {Path(path).name for path in changed} <= {"consumerOffset.json"}
+
+
+def test_a_conversion_is_planned_with_its_new_log(tmp_path: Path) -> None:
+    root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / "g2-dledger")
+    lines = plan("convert", root, "--out", tmp_path / "plain")
+    assert lines[0].startswith(f"plan: convert {root}: reads ")
+    assert lines[1] == f"plan: writes into {tmp_path}/plain; the store stays as it is"
+    assert not (tmp_path / "plain").exists()

@@ -1,0 +1,119 @@
+"""How commands end when their output cannot be written, when they are stopped, and when a connection breaks."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import rocketlens
+from protocol.errors import NotAStore, StoreError
+from read_only import reachable_directory
+from rights import as_user
+from rocketlens.cli.errors import ending_with_the_reader, hint_of_rights
+from rocketlens.cli.main import main
+from store_writer import StoreWriter
+
+UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "search STORE",
+        "search STORE --json",
+        "query STORE --topic TopicTest --key hotkey",
+        "query STORE --topic TopicTest --key hotkey --format msgpack",
+        "view STORE 0",
+        f"life STORE --unique-key {UNIQUE_KEY} --json",
+        "filter STORE --topic TopicTest --tag TagA",
+        "lookup STORE KEYS",
+        "doctor STORE",
+        "doctor STORE --json",
+        "diff STORE STORE",
+    ],
+)
+def test_a_command_whose_output_nobody_reads_ends_quietly(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("hotkey\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        with pytest.raises(SystemExit) as end:
+            main([{"STORE": str(g1_store), "KEYS": str(keys)}.get(word, word) for word in words.split()])
+    assert end.value.code == 141
+    assert "roken" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["search STORE --json", "view STORE 0", "lookup STORE KEYS", "doctor STORE --json"])
+def test_a_disk_that_is_full_under_the_output_is_said_in_a_line(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("hotkey\n")
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as end:
+            main([{"STORE": str(g1_store), "KEYS": str(keys)}.get(word, word) for word in words.split()])
+    assert end.value.code == 2
+    assert "rocketlens: the output cannot be written: No space left on device\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["search STORE --json", "view STORE 0", "lookup STORE KEYS", "doctor STORE"])
+def test_who_closed_the_output_gets_none(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("hotkey\n")
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as end:
+        main([{"STORE": str(g1_store), "KEYS": str(keys)}.get(word, word) for word in words.split()])
+    assert end.value.code == 0
+    sys.stdout.close()
+
+
+def test_a_command_that_is_stopped_does_not_end_as_one_that_found_nothing(
+    g1_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def press(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("storage.store.message_store.MessageStore.open", press)
+    with pytest.raises(SystemExit) as end:
+        main(["life", str(g1_store), "--unique-key", UNIQUE_KEY])
+    assert (end.value.code, capsys.readouterr().err) == (130, "rocketlens: stopped\n")
+
+
+def test_a_connection_that_breaks_elsewhere_is_no_quiet_end() -> None:
+    with pytest.raises(BrokenPipeError), ending_with_the_reader():
+        raise BrokenPipeError
+
+
+def test_files_that_may_not_be_read_come_with_the_user_and_a_way(tmp_path: Path) -> None:
+    refused = PermissionError(13, "Permission denied", str(tmp_path))
+    error = NotAStore(tmp_path, expected="a store", found="a directory that cannot be read")
+    error.__cause__ = StoreError(tmp_path, what="cannot be listed")
+    error.__cause__.__cause__ = refused
+    assert hint_of_rights(error) == (
+        f"; this process runs as UID {os.geteuid()}, which may not read {tmp_path}: run it as the files' owner "
+        f"(docker run --user, runAsUser), or give it the right to read (setfacl -R -m u:{os.geteuid()}:rX STORE)"
+    )
+    assert hint_of_rights(NotAStore(tmp_path, expected="a store", found="nothing there")) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize("closed", [".", "commitlog"])
+def test_another_user_learns_why_a_store_cannot_be_read(closed: str) -> None:
+    with reachable_directory() as directory:
+        writer = StoreWriter(directory / "store")
+        writer.append("T", b"x")
+        writer.close()
+        (writer.root / closed).chmod(0o700)
+        with as_user(10001):
+            outcome = rocketlens("view", writer.root, 0)
+    assert (outcome.code, outcome.output) == (3, b"")
+    assert "this process runs as UID 10001, which may not read" in outcome.errors
+    assert outcome.errors.count("\n") == 1

@@ -1,0 +1,268 @@
+"""`rocketlens export`: what its options ask for, and a run that is killed and goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from column_rows import expected_rows
+from command_line import rocketlens
+from left_work import left_in
+from loop_engine import run_jobs_here
+from process import COMMAND, ROOT
+from rocketlens.cli import command_run
+from spark_jobs.export.export_request import ExportDetails, ExportRequest
+from spark_jobs.places.place_names import WORK
+from spark_jobs.run.report import Damage, Report
+from spark_jobs.tables.table_request import TableDetails, TableRequest
+from store_writer import StoreWriter
+
+OPTIONS = {
+    "--topic A --topic B": {"topics": ("A", "B")},
+    "--from 5 --to 1970-01-01T00:00:01+00:00": {"begin": 5, "end": 1000},
+    "--timezone +08:00 --from 2024-05-31T16:30 --to 2024-05-31T16:31": {"begin": 1717144200000, "end": 1717144260000},
+    "--tag A||B": {"tag": "A||B"},
+    "--where a>5": {"where": "a>5"},
+    "--columns topic,body": {"columns": ("topic", "body")},
+    "--mask body --mask hosts": {"masked": ("body", "hosts")},
+    "--unpack": {"unpack": True},
+    "--charset gbk": {"charset": "gbk"},
+    "--commit-log /a,/b": {"commit_log_directories": ("/a", "/b")},
+    "--storage-options {}": {"storage": "{}"},
+    "--out-storage-options {}": {"out_storage": "{}"},
+    "--fresh": {"fresh": True},
+    "--engine local": {"engine": "local"},
+    "--master spark://h:7077": {"master": "spark://h:7077"},
+    "--conf spark.a=1": {"settings": {"spark.a": "1"}},
+}
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
+    """What was asked for; nothing is compiled or run."""
+    found: list[ExportRequest] = []
+
+    def run(request: ExportRequest, progress: object, launch: object) -> Report[ExportDetails]:
+        found.append(request)
+        damage = Damage("/s/0", 7, 5, "an intact record", "gone")
+        details = ExportDetails(format=request.format, parts=3, part_bytes=2048, part_seconds=1.5, found=True)
+        return Report(command="export", store=request.store, out=request.out, details=details, damages=[damage])
+
+    monkeypatch.setattr("spark_jobs.export.export.run_export", run)
+    monkeypatch.setattr(command_run.signal, "signal", lambda number, handler: None)
+    return found
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, ""])
+def test_an_option_reaches_the_request(requests: list[ExportRequest], tmp_path: Path, options: str) -> None:
+    store, out = str(tmp_path / "none"), str(tmp_path / "out")
+    assert rocketlens("export", store, "--format", "csv", "--out", out, *options.split()).code == 4
+    assert requests == [ExportRequest(store=store, out=out, format="csv", **OPTIONS.get(options, {}))]
+
+
+def test_the_store_and_the_place_may_be_urls(requests: list[ExportRequest], tmp_path: Path) -> None:
+    out = f"file://{tmp_path}/out"
+    assert rocketlens("export", "s3://bucket/store", "--format", "csv", "--out", out).code == 4
+    assert [(request.store, request.out) for request in requests] == [("s3://bucket/store", out)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_report_tells_files_and_damage(requests: list[ExportRequest], tmp_path: Path) -> None:
+    outcome = rocketlens("export", tmp_path / "none", "--format", "csv", "--out", tmp_path / "out")
+    assert "3 files of csv, 2.05 kB, and _manifest.json" in outcome.text
+    assert "gone" in outcome.text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--format", "xml", "--out", "o"],
+        ["--format", "csv"],
+        *(
+            ["--format", "csv", "--out", "o", *more]
+            for more in (
+                ["--from", "soon"],
+                ["--from", "5", "--to", "4"],
+                ["--where", "a >"],
+                ["--tag", "||"],
+                ["--columns", "topic,nothing"],
+                ["--columns", "topic,topic"],
+                ["--mask", "passwords"],
+                ["--storage-options", "[]"],
+            )
+        ),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_is_started(
+    words: list[str], g1_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_jobs_here(monkeypatch, lambda *_: pytest.fail("an engine was started"))
+    assert rocketlens("export", g1_store, *words).code == 2
+
+
+@pytest.mark.parametrize(("name", "reason"), [("precious", "it contains precious"), ("_manifest.json", "--fresh")])
+def test_a_place_that_is_taken_is_told_before_anything_is_started(
+    name: str, reason: str, g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_jobs_here(monkeypatch, lambda *_: pytest.fail("an engine was started"))
+    (tmp_path / name).touch()
+    outcome = rocketlens("export", g1_store, "--format", "csv", "--out", tmp_path)
+    assert (outcome.code, reason in outcome.errors) == (2, True)
+
+
+def test_nothing_is_written_into_a_store(g1_store: Path) -> None:
+    outcome = rocketlens("export", g1_store, "--format", "csv", "--out", g1_store / "export")
+    assert (outcome.code, "lies inside the store" in outcome.errors) == (2, True)
+
+
+def test_a_killed_export_goes_on(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1024)
+    while len(writer.log.segments) < 200:
+        writer.append("T", b"x" * 100)
+    writer.close()
+    export = ["export", str(writer.root), "--format", "ndjson", "--out", str(tmp_path / "out"), "--json"]
+    killer = [sys.executable, str(ROOT / "tests" / "support" / "killed_command.py"), "export", "3"]
+    killed = subprocess.run([*killer, *export], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / "out" / "_manifest.json").exists()
+    left = left_in(tmp_path / "out" / WORK)
+    assert left is not None
+    records = [left.done(path.stem) for path in (left.root / "done").iterdir()]
+    written = {(left.root / "partial" / record["attempt"]).stat().st_ino for record in records if record is not None}
+    assert 3 <= len(written) < 200
+    done = subprocess.run([*COMMAND, *export], cwd=ROOT, capture_output=True, text=True, check=True)
+    report = json.loads(done.stdout)
+    assert report["resumed"]
+    assert written <= {path.stat().st_ino for path in (tmp_path / "out").glob("part-*")}
+    lines = [line for path in sorted((tmp_path / "out").glob("part-*")) for line in path.read_text().splitlines()]
+    assert [json.loads(line)["physicalOffset"] for line in lines] == [
+        row["physical_offset"] for row in expected_rows(writer.records)
+    ]
+
+
+TABLE_OPTIONS = {
+    "--since-last": {"since_last": True},
+    "--partition-by topic,date": {"partition_by": ("topic", "date")},
+    "--drop-before 7d": {"drop_before": "7d"},
+    "--compact-files": {"compact_bytes": 256 * 1024 * 1024},
+    "--compact-files 1000": {"compact_bytes": 1000},
+    "--to 1970-01-01T00:00:01+00:00": {"end": 1000},
+    "--topic A --columns topic,body": {"topics": ("A",), "columns": ("topic", "body")},
+}
+
+
+class TestTable:
+    @pytest.fixture
+    def requests(self, monkeypatch: pytest.MonkeyPatch) -> list[TableRequest]:
+        """What was asked for; nothing is run, nor looked for Spark."""
+        found: list[TableRequest] = []
+
+        def run(request: TableRequest, progress: object, launch: object) -> Report[TableDetails]:
+            found.append(request)
+            details = TableDetails(
+                format=request.format, start=5, stop=9, files=2, file_bytes=10, engine="local", is_empty=False
+            )
+            return Report(command="export", store=request.store, out=request.table, details=details)
+
+        monkeypatch.setattr("spark_jobs.tables.append.run_append", run)
+        monkeypatch.setattr(command_run, "check_spark", lambda: pytest.fail("no Spark is needed"))
+        monkeypatch.setattr(command_run.signal, "signal", lambda number, handler: None)
+        return found
+
+    @pytest.mark.parametrize("options", [*TABLE_OPTIONS, ""])
+    def test_an_option_reaches_the_request(self, requests: list[TableRequest], tmp_path: Path, options: str) -> None:
+        store, table = str(tmp_path / "none"), str(tmp_path / "table")
+        outcome = rocketlens("export", store, "--format", "jsonl", "--to", table, *options.split())
+        assert (outcome.code, outcome.errors) == (0, "")
+        assert requests == [TableRequest(store=store, table=table, format="jsonl", **TABLE_OPTIONS.get(options, {}))]
+        assert "2 files of jsonl, 10 bytes, of physical offsets 5 to 9, written by local" in outcome.text
+
+    def test_a_time_before_now_is_no_table(
+        self, requests: list[TableRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("storage.times.time.time_ns", lambda: 1717144200000 * 1_000_000)
+        monkeypatch.chdir(tmp_path)
+        for text, end in (("-1h", 1717140600000), ("yesterday", 1717027200000), ("2024-05-31", 1717113600000)):
+            options = ["--format", "jsonl", "--to", text, "--to", "./today", "--timezone", "UTC"]
+            assert rocketlens("export", tmp_path / "none", *options).code == 0
+            request = requests.pop()
+            assert (request.end, request.table) == (end, "./today")
+
+    def test_a_catalog_and_a_name_reach_the_request(self, requests: list[TableRequest], tmp_path: Path) -> None:
+        table = str(tmp_path / "table")
+        named = ["--catalog", "uri=http://c/?a=b", "--catalog", "token=t", "--table", "a.b"]
+        outcome = rocketlens("export", tmp_path / "none", "--format", "iceberg", "--to", table, *named)
+        assert (outcome.code, outcome.errors) == (0, "")
+        (request,) = requests
+        assert (request.catalog, request.name) == ({"uri": "http://c/?a=b", "token": "t"}, "a.b")
+
+    @pytest.mark.parametrize("format_", ["iceberg", "delta"])
+    def test_a_library_that_is_missing_is_named_with_its_extra(
+        self, requests: list[TableRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+    ) -> None:
+        monkeypatch.setattr("rocketlens.cli.export.importlib.util.find_spec", lambda _name: None)
+        outcome = rocketlens("export", tmp_path / "none", "--format", format_, "--to", tmp_path / "table")
+        assert outcome.code == 2
+        assert f"pip install 'rocketlens[{format_}]'" in outcome.errors
+        assert requests == []
+
+    @pytest.mark.parametrize(
+        ("format_", "extra", "missing"),
+        [
+            ("parquet", "parquet", "pyarrow"),
+            ("iceberg", "iceberg", "pyarrow"),
+            ("delta", "delta", "pyarrow"),
+        ],
+    )
+    def test_what_a_format_needs_is_named_where_it_is_missing(
+        self, requests: list[TableRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str, extra: str,
+        missing: str,
+    ) -> None:  # fmt: skip
+        monkeypatch.setattr(
+            "rocketlens.cli.export.importlib.util.find_spec", lambda name: None if name == missing else name
+        )
+        outcome = rocketlens("export", tmp_path / "none", "--format", format_, "--to", tmp_path / "table")
+        assert outcome.code == 2
+        assert f"needs {missing}: pip install 'rocketlens[{extra}]'" in outcome.errors
+        assert requests == []
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["--format", "csv"], "either --out DIR, or --to"),
+            (["--format", "csv", "--to", "5"], "either --out DIR, or --to"),
+            (["--format", "csv", "--to", "a", "--to", "b"], "expected one place"),
+            (["--format", "csv", "--to", "5", "--to", "6", "--out", "o"], "two times"),
+            (["--format", "csv", "--to", "2026-13-01"], "is neither milliseconds nor a time"),
+            (["--format", "csv", "--out", "o", "--since-last"], "--since-last is for a table"),
+            (["--format", "csv", "--out", "o", "--every", "5m"], "--every is for a table"),
+            (["--format", "csv", "--to", "t", "--metrics", "9000"], "--metrics is for --every"),
+            (["--format", "csv", "--to", "t", "--fresh"], "--fresh and --to cannot be combined"),
+            (["--format", "csv", "--to", "t", "--every", "5"], "is no time like 30s"),
+            (["--format", "csv", "--to", "t", "--every", "5m"], "--every needs --since-last"),
+            (["--format", "csv", "--to", "t", "--out", "o"], "--out and --to t cannot be combined"),
+            (["--format", "csv", "--to", "t", "--every", "5m", "--metrics", "host"], "is no [HOST:]PORT"),
+            (["--format", "csv", "--to", "t", "--drop-before", "soon"], "neither a day like"),
+            (["--format", "csv", "--to", "t", "--partition-by", "tag"], "expected topic, date"),
+            (["--format", "msgpack", "--to", "t"], "a table is of parquet, jsonl, ndjson, csv, iceberg, delta"),
+            (["--format", "delta", "--out", "o"], "--format delta is for a table, which --to names"),
+            (["--format", "delta", "--to", "t", "--table", "a.b"], "--catalog and --table are for --format iceberg"),
+            (["--format", "iceberg", "--to", "t", "--catalog", "http://c"], "'http://c' is no NAME=VALUE"),
+            (["--format", "csv", "--out", "o", "--catalog", "uri=c"], "--catalog is for a table"),
+        ],
+    )
+    def test_wrong_usage_is_named(
+        self, requests: list[TableRequest], g1_store: Path, words: list[str], said: str
+    ) -> None:
+        outcome = rocketlens("export", g1_store, *words)
+        assert (outcome.code, said in outcome.errors) == (2, True), outcome.errors
+        assert requests == []
+
+    def test_a_table_inside_the_store_is_refused(self, requests: list[TableRequest], g1_store: Path) -> None:
+        outcome = rocketlens("export", g1_store, "--format", "csv", "--to", g1_store / "table")
+        assert (outcome.code, f"--to {g1_store}/table lies inside the store" in outcome.errors) == (2, True)
+        assert requests == []

@@ -1,0 +1,86 @@
+"""What commands must not load: a process is asked for its modules when it has done its work."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocketlens.cli.main import COMMANDS
+from store_writer import StoreWriter
+
+SPARK = {"pyspark", "py4j", "pyarrow"}
+"""What bulk jobs alone need."""
+SERVER = {"asyncio", "uvloop", "ssl"}
+WEB = {"starlette", "uvicorn", "prometheus_client", "jinja2"}
+ARRAYS = {"numpy"}
+TABLES = {"rich"}
+HEAVY = SPARK | SERVER | WEB | ARRAYS | TABLES
+UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
+
+MODULES = """
+import sys
+from rocketlens.cli.main import main
+
+def tell():
+    print("loaded", *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+
+try:
+    main()
+finally:
+    tell()
+"""
+
+
+def loaded(*arguments: object) -> set[str]:
+    """The heavy modules that are loaded when a command ends with what it was asked for."""
+    outcome = subprocess.run(
+        [sys.executable, "-c", MODULES, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    last = outcome.stderr.splitlines()[-1].split()
+    assert last[0] == "loaded"
+    return HEAVY & set(last[1:])
+
+
+def test_help_loads_nothing_heavy() -> None:
+    assert loaded("--help") == set()
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
+    assert loaded(command, "--help") == set()
+
+
+def test_a_view_by_offset_loads_a_table_at_most(g1_store: Path) -> None:
+    assert loaded("view", g1_store, "0", "--json") == set()
+    assert loaded("view", g1_store, "0") == TABLES
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("view", "STORE", UNIQUE_KEY, "--json"),
+        ("query", "STORE", "--topic", "TopicTest", "--unique-key", UNIQUE_KEY, "--json"),
+        ("find", "STORE", UNIQUE_KEY, "--json"),
+        ("lookup", "STORE", "KEYS"),
+        ("search", "STORE", "--topic", "TopicTest", "--json"),
+        ("life", "STORE", "--unique-key", UNIQUE_KEY, "--json"),
+        ("pending", "WAITING", "--json"),
+        ("space", "STORE", "--json"),
+        ("tail", "STORE", "--topic", "TopicTest", "--json"),
+        ("topics", "STORE", "--json"),
+        ("groups", "STORE", "--json"),
+        ("info", "STORE", "--json"),
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_what_reads_a_store_loads_neither_server_nor_table(
+    g1_store: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "keys").write_text(UNIQUE_KEY + "\n")
+    waiting = StoreWriter(tmp_path / "waiting")
+    waiting.append("SCHEDULE_TOPIC_XXXX", properties={"REAL_TOPIC": "T", "DELAY": "3"}, queue_id=2)
+    waiting.close()
+    places = {"STORE": str(g1_store), "KEYS": str(tmp_path / "keys"), "WAITING": str(waiting.root)}
+    assert loaded(*(places.get(each, each) for each in arguments)) == ARRAYS

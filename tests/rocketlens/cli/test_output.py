@@ -1,0 +1,260 @@
+"""Messages for people and for programs."""
+
+import base64
+import gzip
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgpack
+import pytest
+import zstandard
+
+from message_encoding import encode_message
+from protocol.message import CompressionType, HostAddress, Message, SysFlag, decode_message
+from rocketlens.cli.output import json_line, message_fields, time_text, write_details, write_list, write_msgpack
+
+V4 = HostAddress("10.0.0.1", 10911)
+
+
+def message(body: bytes = b"hello", *, sys_flag: int = 0, properties: dict[str, str] | None = None) -> Message:
+    record = encode_message(
+        topic="T",
+        body=body,
+        properties={"UNIQ_KEY": "U1", "KEYS": "a b", "TAGS": "G"} if properties is None else properties,
+        queue_id=3,
+        flag=7,
+        queue_offset=5,
+        physical_offset=4096,
+        sys_flag=sys_flag,
+        born_timestamp=1_700_000_000_123,
+        born_host=V4,
+        store_timestamp=1_700_000_000_456,
+        store_host=V4,
+        reconsume_times=2,
+        prepared_transaction_offset=9,
+    )
+    return decode_message(record)
+
+
+def as_json(one: Message) -> dict[str, object]:
+    fields = json.loads(json_line(one))
+    assert isinstance(fields, dict)
+    return fields
+
+
+def test_json_has_every_field_of_the_record() -> None:
+    one = message()
+    assert as_json(one) == {
+        "messageId": "U1",
+        "uniqueKey": "U1",
+        "offsetMessageId": "0A00000100002A9F0000000000001000",
+        "topic": "T",
+        "queueId": 3,
+        "queueOffset": 5,
+        "physicalOffset": 4096,
+        "totalSize": one.total_size,
+        "magic": 0xDAA320A7,
+        "bodyCrc": one.body_crc,
+        "flag": 7,
+        "sysFlag": 0,
+        "bornTimestamp": 1_700_000_000_123,
+        "bornHost": "10.0.0.1:10911",
+        "storeTimestamp": 1_700_000_000_456,
+        "storeHost": "10.0.0.1:10911",
+        "reconsumeTimes": 2,
+        "preparedTransactionOffset": 9,
+        "tags": "G",
+        "keys": ["a", "b"],
+        "properties": {"UNIQ_KEY": "U1", "KEYS": "a b", "TAGS": "G"},
+        "body": "hello",
+        "bodyEncoding": "text",
+    }
+
+
+def test_a_message_without_properties_is_known_by_its_offset_id() -> None:
+    fields = as_json(message(properties={}))
+    assert fields["messageId"] == fields["offsetMessageId"]
+    assert (fields["uniqueKey"], fields["tags"], fields["keys"]) == (None, None, [])
+
+
+@pytest.mark.parametrize("body", [b"", b"text", "текст 文 🔑\n\tline".encode(), b"{}", b"a=1\x00b=2\x00"])
+def test_a_body_that_is_text_is_given_as_text(body: bytes) -> None:
+    fields = as_json(message(body))
+    assert (fields["body"], fields["bodyEncoding"]) == (body.decode(), "text")
+
+
+@pytest.mark.parametrize(
+    "body", [b"\xff", b"\x00\x00\x00*", b"\x1b[31m", b"\x7f", bytes(range(256)), "\u0085".encode("latin-1")]
+)
+def test_any_other_body_is_given_in_base64(body: bytes) -> None:
+    fields = as_json(message(body))
+    assert (base64.b64decode(str(fields["body"])), fields["bodyEncoding"]) == (body, "base64")
+
+
+def test_a_compressed_body_is_decompressed() -> None:
+    import zlib
+
+    one = message(zlib.compress(b"x" * 1000), sys_flag=SysFlag.COMPRESSED | CompressionType.ZLIB << 8)
+    assert as_json(one)["body"] == "x" * 1000
+
+
+def test_a_body_that_cannot_be_decompressed_is_given_as_stored_with_the_reason() -> None:
+    fields = as_json(message(b"no zlib", sys_flag=SysFlag.COMPRESSED))
+    assert (fields["body"], fields["bodyEncoding"]) == (base64.b64encode(b"no zlib").decode(), "base64")
+    assert "zlib" in str(fields["bodyError"])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_a_body_that_an_application_packed_is_unpacked(
+    pack: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = message(pack("消息 4711".encode()))
+    name = pack.__module__.partition(".")[0].replace("zstandard", "zstd")
+    fields = as_json(one)
+    assert (fields["body"], fields["bodyEncoding"], fields["bodyPackings"]) == ("消息 4711", "text", [name])
+    assert message_fields(one)["body"] == "消息 4711".encode()
+    for write in (write_list, write_details):
+        write([one])
+        assert "消息 4711" in capsys.readouterr().out
+
+
+def test_a_packed_body_that_cannot_be_unpacked_is_given_as_it_is_with_the_reason() -> None:
+    data = gzip.compress(b"x" * 1000)[:-1]
+    fields = as_json(message(data))
+    assert (base64.b64decode(str(fields["body"])), fields["bodyEncoding"]) == (data, "base64")
+    assert "gzip body" in str(fields["bodyError"])
+    assert "bodyPackings" not in fields
+
+
+def test_a_body_in_another_charset_is_text_when_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    one = message("订单".encode("gbk"))
+    assert as_json(one)["bodyEncoding"] == "base64"
+    assert json.loads(json_line(one, "gbk"))["body"] == "订单"
+    for write in (write_list, write_details):
+        write([one], "gbk")
+        assert "订单" in capsys.readouterr().out
+
+
+def test_json_is_indented_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = message(b'{"id":1.50,"a":[1]}')
+    write_details([one])
+    assert '{"id":1.50,"a":[1]}' in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    write_details([one])
+    shown = re.sub("\x1b\\[[0-9]*m", "", capsys.readouterr().out)
+    assert [line.split() for line in shown.splitlines()[-6:]] == [
+        *(["body", "{"], ['"id":', "1.50,"], ['"a":', "["], ["1"], ["]"], ["}"])
+    ]
+
+
+def test_a_line_of_json_is_one_line() -> None:
+    assert json_line(message(b"two\nlines")).count(b"\n") == 1
+
+
+def test_msgpack_is_a_stream_of_maps_with_bodies_as_bytes() -> None:
+    stream = io.BytesIO()
+    write_msgpack([message(b"\xff"), message(b"two")], stream)
+    stream.seek(0)
+    first, second = msgpack.Unpacker(stream)
+    assert (first["body"], second["body"]) == (b"\xff", b"two")
+    assert first == message_fields(message(b"\xff"))
+
+
+def test_nothing_a_message_holds_is_obeyed_by_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    nasty = "\x1b]0;title\x07\x9b31m\u202e"
+    properties = {"UNIQ_KEY": nasty, "KEYS": nasty, "TAGS": nasty, nasty: nasty}
+    for write in (write_list, write_details):
+        write([message(nasty.encode(), properties=properties)])
+        shown = capsys.readouterr().out
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)
+        assert "\\x1b]0;title" in shown
+
+
+def test_markup_in_a_message_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    write_list([message(b"[bold]x[/bold] :smile:", properties={"KEYS": "[red]"})])
+    shown = capsys.readouterr().out
+    assert "[bold]x[/bold] :smile:" in shown
+    assert "[red]" in shown
+
+
+def test_a_list_has_a_line_a_message_and_a_heading(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    write_list([message(b"one\ntwo"), message(b"x" * 500)])
+    heading, first, second = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["MESSAGE", "ID", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "(UTC)", "TAG", "KEYS", "BODY"]
+    assert first.split()[0] == "U1"
+    assert "one two" in first
+    assert second.rstrip().endswith("…")
+
+
+def test_an_empty_list_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    write_list([])
+    assert capsys.readouterr().out == ""
+
+
+def test_details_name_every_field(capsys: pytest.CaptureFixture[str]) -> None:
+    one = message()
+    write_details([one, message(b"\xff\xfe")])
+    shown = capsys.readouterr().out
+    for name, value in message_fields(one).items():
+        if name not in ("properties", "body"):
+            assert name in shown, name
+        if isinstance(value, int) and name not in ("magic", "bodyCrc"):
+            assert str(value) in shown, name
+    assert "property KEYS" in shown
+    assert "0xdaa320a7" in shown
+    assert "2 bytes that are not text, in base64: //4=" in shown
+
+
+def test_times_are_local_and_what_is_no_date_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    try:
+        assert time_text(1_700_000_000_456) == "2023-11-15 06:13:20.456+08:00"
+        assert time_text(-1) == "1970-01-01 07:59:59.999+08:00"
+        assert time_text(2**63 - 1) == str(2**63 - 1)
+        assert time_text(-(2**63)) == str(-(2**63))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def run_on_a_terminal(arguments: list[str], **variables: str) -> bytes:
+    """What a command writes to a terminal."""
+    master, slave = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    environment |= {"TERM": "xterm-256color", **variables}
+    with subprocess.Popen([sys.executable, "-m", "rocketlens", *arguments], stdout=slave, env=environment) as process:
+        os.close(slave)
+        written = b""
+        while True:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not piece:
+                break
+            written += piece
+    os.close(master)
+    assert process.returncode == 0
+    return written
+
+
+def test_nothing_is_bold_or_coloured_with_no_color(g1_store: Path) -> None:
+    arguments = ["topics", str(g1_store), "--contains", "TopicTest"]
+    assert b"\x1b[" in run_on_a_terminal(arguments)
+    plain = run_on_a_terminal(arguments, NO_COLOR="1")
+    assert b"\x1b" not in plain
+    assert b"TopicTest" in plain

@@ -1,0 +1,399 @@
+"""`rocketlens rebuild`, `compact` and `verify` with a stand-in for the job: options, errors, reports, exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from bulk_jobs import StandIn, stand_in
+from command_line import rocketlens
+from loop_engine import run_jobs_here
+from protocol.errors import ConfigError, NotAStore, StoreError
+from rocketlens.cli import command_run
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.commands.store_report import IndexDetails, StoreDetails
+from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.compact.index_cost import IndexCost
+from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.convert.rescue_request import RescueRequest
+from spark_jobs.doctor.deep_request import DeepRequest
+from spark_jobs.publish.fetch import FetchRequest
+from spark_jobs.run.report import Damage, Details, Report
+
+ROOT = Path(__file__).parents[3]
+
+SHARED = {
+    "--commit-log /a,/b": {"commit_log_directories": ("/a", "/b")},
+    "--work /tmp/w": {"work": "/tmp/w"},
+    "--engine local": {"engine": "local"},
+    "--master spark://h:7077": {"master": "spark://h:7077"},
+    "--conf spark.a=1 --conf spark.b=x=y --conf spark.a=2": {"settings": {"spark.a": "2", "spark.b": "x=y"}},
+}
+WRITING = SHARED | {
+    "--out /tmp/o": {"out": "/tmp/o"},
+    "--drop-backup": {"drop_backup": True},
+    "--allow-fewer": {"allow_fewer": True},
+    "--fresh": {"fresh": True},
+    "--storage-options {}": {"storage": "{}"},
+}
+INDEX = {
+    "--profile classic": {"profile": "classic"},
+    "--slots 97": {"slots": 97},
+    "--entries 150": {"entries": 150},
+    "--tz Asia/Shanghai": {"zone": "Asia/Shanghai"},
+    "--tz -07:00": {"zone": "-07:00"},
+    "--keep-checkpoint": {"keep_checkpoint": True},
+}
+SENT = {
+    "--out s3://bucket/o --work /tmp/w --out-storage-options {}": {
+        "out": "s3://bucket/o", "work": "/tmp/w", "out_storage": "{}",
+    },
+}  # fmt: skip
+EXCHANGED = SENT | {"--out s3://bucket/o --exchange shuffle": {"out": "s3://bucket/o", "exchange": "shuffle"}}
+FROM_OFFSET = {"--from-offset 0": {"from_offset": 0}}
+QUEUES = {
+    "--topic A --topic B": {"topics": ("A", "B")},
+    "--delay-levels '1s 2h'": {"delay_levels": "1s 2h"},
+    "--lmq --ext --drop-unknown-topics": {"lmq": True, "ext": True, "drop_unknown_topics": True},
+    "--without-config": {"without_config": True},
+    "--queue-file-size 200": {"queue_file_size": 200},
+    "--batch-queue-file-size 460": {"batch_queue_file_size": 460},
+    "--ext-file-size 4096": {"ext_file_size": 4096},
+}
+COMPACT = {"--from-log --drop-tags --topic A": {"from_log": True, "drop_tags": True, "topics": ("A",)}}
+VERIFY = {
+    "--limit 7": {"limit": 7},
+    "--since-last": {"since_last": True},
+    "--delay-levels 1s": {"delay_levels": "1s"},
+    "--storage-options {}": {"storage": "{}"},
+}
+
+COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], dict[str, dict[str, Any]]]] = {
+    "rebuild index": (RebuildRequest, {"index": True}, WRITING | EXCHANGED | INDEX | FROM_OFFSET),
+    "rebuild queues": (RebuildRequest, {"queues": True}, WRITING | EXCHANGED | QUEUES),
+    "rebuild all": (
+        RebuildRequest,
+        {"index": True, "queues": True},
+        WRITING | EXCHANGED | INDEX | FROM_OFFSET | QUEUES,
+    ),
+    "compact index": (CompactRequest, {}, WRITING | EXCHANGED | INDEX | COMPACT),
+    "doctor --deep": (DeepRequest, {}, SHARED | VERIFY),
+}
+
+PUBLISHING = {"--drop-backup", "--allow-fewer", "--fresh"}
+FETCH = {
+    option: fields
+    for option, fields in (SHARED | WRITING).items()
+    if option.split()[0] in {"--commit-log", "--work", "--storage-options"} | PUBLISHING
+}
+CONVERT = {
+    option: fields
+    for option, fields in (WRITING | INDEX | QUEUES).items()
+    if option.split()[0]
+    in {
+        *("--commit-log", "--work", "--master", "--conf", "--fresh", "--storage-options", "--profile", "--slots"),
+        *("--entries", "--tz", "--delay-levels", "--without-config"),
+    }
+}
+
+
+def words(text: str) -> list[str]:
+    return [word.strip("'") for word in text.replace("'1s 2h'", "'1s\t2h'").split(" ")]
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return stand_in(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"), [(command, options) for command, (*_, cases) in COMMANDS.items() for options in cases]
+)
+def test_an_option_becomes_a_field_of_the_request(job: StandIn, command: str, options: str) -> None:
+    kind, fixed, cases = COMMANDS[command]
+    arguments = [word.replace("\t", " ") for word in words(options)]
+    outcome = rocketlens(*command.split(), "/store", *arguments)
+    assert (outcome.code, job.request) == (0, kind(store="/store", **fixed, **cases[options])), outcome.errors
+
+
+@pytest.mark.parametrize("options", [*CONVERT, ""])
+def test_an_option_of_a_conversion_becomes_a_field_of_the_request(job: StandIn, options: str) -> None:
+    arguments = [word.replace("\t", " ") for word in words(options) if word]
+    outcome = rocketlens("convert", "/store", "--out", "/tmp/o", *arguments)
+    assert (outcome.code, job.request) == (
+        0,
+        ConvertRequest(store="/store", out="/tmp/o", **CONVERT.get(options, {})),
+    ), outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"), [("--link", {"link": True}), ("--segment-size 4096", {"segment_size": 4096}), ("", {})]
+)
+def test_an_option_of_a_rescue_becomes_a_field_of_the_request(
+    job: StandIn, options: str, fields: dict[str, object]
+) -> None:
+    outcome = rocketlens("rescue", "/store", "--out", "/tmp/o", *options.split())
+    assert (outcome.code, job.request) == (0, RescueRequest(store="/store", out="/tmp/o", **fields)), outcome.errors
+
+
+@pytest.mark.parametrize("options", [*FETCH, ""])
+def test_an_option_of_a_fetch_becomes_a_field_of_the_request(job: StandIn, options: str) -> None:
+    outcome = rocketlens("fetch", "s3://bucket/o", "/store", *options.split())
+    assert (outcome.code, job.request) == (
+        0,
+        FetchRequest(url="s3://bucket/o", store="/store", **FETCH.get(options, {})),
+    ), outcome.errors
+
+
+def test_what_was_converted_or_fetched_is_one_object_for_a_program(job: StandIn) -> None:
+    for arguments in (("convert", "/store", "--out", "/tmp/o"), ("fetch", "s3://bucket/o", "/store")):
+        assert json.loads(rocketlens(*arguments, "--json").output)["store"] == job.report.store
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_options_a_request_has_its_defaults(job: StandIn, command: str) -> None:
+    kind, fixed, _ = COMMANDS[command]
+    assert rocketlens(*command.split(), "/store").code == 0
+    assert job.request == kind(store="/store", **fixed)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_field_of_a_request_has_an_option(command: str) -> None:
+    kind, fixed, cases = COMMANDS[command]
+    told = {"store", *fixed} | {name for fields in cases.values() for name in fields}
+    others = {
+        "rebuild index": set().union(*QUEUES.values()),
+        "rebuild queues": set().union(*(INDEX | FROM_OFFSET).values()),
+    }
+    unused = {"index", "queues"} | others.get(command, set()) | ({"fresh"} if command == "doctor --deep" else set())
+    assert set(kind.__struct_fields__) - unused <= told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rebuild", "index"], "Missing argument 'STORE'"),
+        (["rebuild", "nothing", "/store"], "No such command 'nothing'"),
+        (["rebuild", "index", "/store", "--lmq"], "No such option"),
+        (["rebuild", "index", "/store", "--profile", "5.4"], "'5.4' is not one of"),
+        (["rebuild", "index", "/store", "--slots", "0"], "0 is not in the range"),
+        (["rebuild", "index", "/store", "--entries", "2147483648"], "not in the range"),
+        (["rebuild", "index", "/store", "--from-offset", "-1"], "-1 is not in the range"),
+        (["rebuild", "index", "/store", "--tz", "Mars/Phobos"], "neither a time zone like Asia/Shanghai nor an offset"),
+        (["rebuild", "all", "/store", "--delay-levels", "1s 5x"], "level 2 is '5x'"),
+        (["doctor", "--deep", "/store", "--delay-levels", ""], "level 1"),
+        (["doctor", "--deep", "/store", "--conf", "spark.a"], "'spark.a', expected a Spark property"),
+        (["doctor", "--deep", "/store", "--conf", "a=b"], "'a=b', expected a Spark property"),
+        (["doctor", "--deep", "/store", "--commit-log", "/a,,/b"], "'/a,,/b' has an empty directory name"),
+        (["doctor", "--deep", "/store", "--work", "/store/config"], "--work /store/config lies inside the store"),
+        (["doctor", "/store", "--deep", "--commit-log", "/a,/l", "--work", "/l/w"], "--work /l/w lies inside /l"),
+        (["rebuild", "all", "/store", "--out", "/store"], "--out is the store itself"),
+        (["rebuild", "all", "/store", "--out", "/a/../store/new"], "--out /a/../store/new lies inside the store"),
+        (["compact", "index", "/store", "--out", "/o", "--drop-backup"], "--drop-backup and --out cannot be combined"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: list[str], message: str) -> None:
+    outcome = rocketlens(*arguments)
+    assert (outcome.code, job.requests, outcome.output) == (2, [], b"")
+    assert message in " ".join(outcome.errors.split())
+
+
+URLS = ("s3://bucket/place", "hdfs://name:8020/place", "file:///srv/place")
+BESIDE = {"rebuild all": ("--work",), "compact index": ("--work",), "doctor --deep": ("--work",)}
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("command", BESIDE)
+def test_a_url_where_a_path_belongs_is_told_in_a_sentence_before_anything_starts(
+    job: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_jobs_here(monkeypatch, None)  # to call it would fail
+    asked = [["/store", option, url] for option in BESIDE[command]]
+    for arguments in asked:
+        outcome = rocketlens(*command.split(), *arguments)
+        name = arguments[1]
+        assert (outcome.code, job.requests, outcome.output) == (2, [], b"")
+        assert outcome.errors.startswith(f"rocketlens: {name} {url} is a URL: ")
+        assert outcome.errors.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_store_may_be_a_url(job: StandIn, command: str) -> None:
+    out = [] if command == "doctor --deep" else ["--out", "/out"]
+    asked = {"s3://bucket/place": "s3://bucket/place", "file:///srv/the%20place": "/srv/the place"}
+    for url, store in asked.items():
+        rocketlens(*command.split(), url, *out)
+        assert job.requests.pop().store == store
+    outcome = rocketlens(*command.split(), "s3://bucket/place", "--storage-options", "[]", *out)
+    assert (outcome.code, job.requests) == (2, [])
+    assert "storage_options: expected a JSON object" in outcome.errors
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "doctor --deep"])
+def test_a_store_behind_a_url_is_never_written_to(job: StandIn, command: str) -> None:
+    outcome = rocketlens(*command.split(), "s3://bucket/place")
+    assert (outcome.code, job.requests) == (2, [])
+    assert outcome.errors == (
+        "rocketlens: STORE s3://bucket/place is a URL and stays as it is: --out says where to write\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["rebuild index", "rebuild queues", "rebuild all", "compact index"])
+def test_store_and_output_may_both_be_urls_but_not_one_inside_the_other(job: StandIn, command: str) -> None:
+    store, work = "s3://bucket/place", ("--work", "/w")
+    assert rocketlens(*command.split(), store, "--out", "s3://bucket/other", *work).code == 0
+    assert (job.request.store, job.request.out) == (store, "s3://bucket/other")
+    inside = rocketlens(*command.split(), store, "--out", f"{store}/other", *work)
+    assert (inside.code, len(job.requests)) == (2, 1)
+    assert "lies inside the store" in inside.errors
+
+
+def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    outcome = rocketlens("rebuild", "all", "/store", "--engine", "spark")
+    assert (outcome.code, outcome.errors) == (2, "rocketlens: this needs Spark: pip install 'rocketlens[spark]'\n")
+
+
+def test_without_java_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    outcome = rocketlens("doctor", "--deep", "/store", "--engine", "spark")
+    assert outcome.code == 2
+    assert f"JAVA_HOME is {tmp_path}, which has no bin/java" in outcome.errors
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "there is none in PATH" in rocketlens("doctor", "--deep", "/store", "--engine", "spark").errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (NotAStore("/store", expected="a", found="b"), 3, "/store is no store that can be served: found b, expected a"),
+        (StoreError("/store/lock", what="is locked by\n\x1b[2J"), 3, "/store/lock: is locked by \\x1b[2J"),
+        (ConfigError("--out /o: there is index already"), 2, "--out /o: there is index already"),
+        (KeyboardInterrupt(), 130, "stopped; run the same command again to continue"),
+    ],
+)  # fmt: skip
+def test_an_error_is_one_line_and_an_exit_code(job: StandIn, error: BaseException, code: int, line: str) -> None:
+    job.error = error
+    outcome = rocketlens("rebuild", "index", "/store", "--json")
+    assert (outcome.code, outcome.output) == (code, b"")
+    assert outcome.errors == f"rocketlens: working\nrocketlens: {line}\n"
+
+
+def test_a_verification_that_was_stopped_does_not_go_on(job: StandIn) -> None:
+    job.error = KeyboardInterrupt()
+    outcome = rocketlens("doctor", "--deep", "/store")
+    assert (outcome.code, outcome.errors) == (130, "rocketlens: working\nrocketlens: stopped\n")
+
+
+def test_a_bug_keeps_its_trace(job: StandIn) -> None:
+    job.error = ZeroDivisionError("a bug")
+    with pytest.raises(ZeroDivisionError):
+        rocketlens("rebuild", "index", "/store")
+
+
+def test_json_is_one_object_with_everything(job: StandIn) -> None:
+    job.report = Report(
+        command="rebuild",
+        store="/store",
+        out="/out",
+        bytes=5,
+        steady_seconds=1.5,
+        details=Details(),
+        damages=[Damage("/store/commitlog/0", 7, 3, "an intact record", "zeros")],
+        more_damages=2,
+        notes=["a note"],
+    )
+    outcome = rocketlens("rebuild", "all", "/store", "--json")
+    assert outcome.code == 4
+    report = json.loads(outcome.output)
+    assert report["exitCode"] == 4
+    assert (report["steadySeconds"], report["moreDamages"], report["notes"]) == (1.5, 2, ["a note"])
+    assert report["damages"] == [
+        {
+            "path": "/store/commitlog/0",
+            "physicalOffset": 7,
+            "length": 3,
+            "expected": "an intact record",
+            "found": "zeros",
+        }
+    ]
+    assert outcome.errors == "rocketlens: working\n"
+
+
+def test_damage_is_told_and_makes_exit_code_4(job: StandIn) -> None:
+    job.report.damages = [Damage("/store/commitlog/0", 7, 3, "an intact record", "zeros")]
+    outcome = rocketlens("rebuild", "all", "/store")
+    assert outcome.code == 4
+    assert "/store/commitlog/0 at physical offset 7: expected an intact record, found zeros" in outcome.text
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["rebuild", "--help"], ["rebuild", "index", "--help"], ["doctor"], ["rebuild", "all"]]
+)
+def test_help_and_usage_errors_import_neither_numpy_nor_spark(arguments: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from rocketlens.cli.main import main\n"
+        "try:\n"
+        "    main(sys.argv[1:])\n"
+        "except SystemExit:\n"
+        "    heavy = {'numpy', 'pyspark', 'py4j', 'rich'} & {name.split('.')[0] for name in sys.modules}\n"
+        "    print('heavy:', *sorted(heavy))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "heavy:"
+
+
+def test_the_time_is_that_until_the_command_ends(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes behind the job is waited for too: 68 of 251 seconds were not reported."""
+    clock = iter([100.0, 351.0])
+    monkeypatch.setattr(command_run, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    job.report.seconds = 183.0
+    outcome = rocketlens("rebuild", "index", "/store")
+    assert " in 0:04:11: " in outcome.text
+
+
+def test_at_the_end_are_the_lines_to_undo_and_to_clean_up(job: StandIn) -> None:
+    backups = ["/a store/index.bak-20260102030405", "/a store/checkpoint.bak-20260102030405"]
+    details = StoreDetails(published=["index", "checkpoint", "consumequeue"], backups=backups)
+    job.report = Report(command="rebuild", store="/a store", out="/a store", details=details)
+    assert rocketlens("rebuild", "all", "/a store").text.splitlines()[-2:] == [
+        "to undo, while no broker runs: mv '/a store/index' '/a store/index.rebuilt' && "
+        "mv '/a store/index.bak-20260102030405' '/a store/index' && "
+        "mv '/a store/checkpoint' '/a store/checkpoint.rebuilt' && "
+        "mv '/a store/checkpoint.bak-20260102030405' '/a store/checkpoint' && "
+        "mv '/a store/consumequeue' '/a store/consumequeue.rebuilt'",
+        "to clean up, once all is well: rm -r '/a store/index.bak-20260102030405' "
+        "'/a store/checkpoint.bak-20260102030405'",
+    ]
+
+
+def test_what_was_written_elsewhere_is_undone_by_deleting_it(job: StandIn) -> None:
+    job.report = Report(command="rebuild", store="/s", out="/o", details=StoreDetails(published=["index"]))
+    assert rocketlens("rebuild", "index", "/s", "--out", "/o").text.splitlines()[-1] == "to undo: rm -r /o/index"
+
+
+def test_a_compaction_says_what_a_look_up_costs_before_and_after(job: StandIn) -> None:
+    index = IndexDetails(
+        slots=97,
+        entries=150,
+        profile="5.5",
+        built=["20260101000000000"],
+        before=IndexCost(files=10, bytes=34_300, entries=1472, pages=35.4),
+        after=IndexCost(files=9, bytes=30_900, entries=1310, pages=18.0),
+    )
+    job.report = Report(command="compact", store="/s", out="/s", details=StoreDetails(index=index))
+    assert rocketlens("compact", "index", "/s").text.splitlines()[-2:] == [
+        "before: 10 index files, 1,472 entries, 34.3 kB; a look-up of a key reads 35.4 pages",
+        "after: 9 index files, 1,310 entries, 30.9 kB; a look-up of a key reads 18.0 pages",
+    ]
