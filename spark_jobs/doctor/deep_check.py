@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -26,28 +26,24 @@ from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.build.exchange import SURVEY
 from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, split_queues, survey_queues
 from spark_jobs.build.unit_blocks import UnitList, used_bundles
-from spark_jobs.doctor.check_index import (
+from spark_jobs.doctor.check_tasks import (
     PHASE,
+    REST,
     CheckedIndexFile,
-    CheckIndexTask,
-    check_index_file,
-    judge_index,
-)
-from spark_jobs.doctor.check_log import judge_log, scan_readable
-from spark_jobs.doctor.check_queues import REST, CheckedQueues, CheckQueuesTask, check_queue_units, judge_queues
-from spark_jobs.doctor.deep_request import DeepDetails, DeepRequest, LogNumbers
-from spark_jobs.doctor.last_reading import keep_reading, since_last
-from spark_jobs.doctor.queue_tasks import (
     CheckedPart,
-    CheckPartTask,
-    check_queue_part,
-    check_tasks,
-    deal_tree,
-    part_tasks,
-    rest_tasks,
+    CheckedQueues,
+    CheckIndexTask,
+    CheckTask,
+    GapTask,
+    check,
+    count_gap,
+    found_by,
 )
-from spark_jobs.doctor.work_files import FINDINGS, load_findings
-from spark_jobs.run.attempt import RunTasks, block_file, run_phase
+from spark_jobs.doctor.deep_request import DeepDetails, DeepRequest, IndexNumbers, LogNumbers, QueueNumbers, summed
+from spark_jobs.doctor.last_reading import keep_reading, since_last
+from spark_jobs.doctor.queue_tasks import check_tasks, deal_tree, part_tasks, rest_tasks
+from spark_jobs.doctor.read_log import judge_log, scan_readable
+from spark_jobs.run.attempt import RunTasks, run_phase
 from spark_jobs.run.engine import opened_engine
 from spark_jobs.run.local_engine import LocalEngine
 from spark_jobs.run.progress import JobProgress, Phase
@@ -59,12 +55,15 @@ from spark_jobs.scan.scan_segment import PHASE as SCAN
 from spark_jobs.scan.scan_segment import ScanSummary
 from spark_jobs.scan.source import StoreSource, opened_source
 from storage.amounts import counted
-from storage.build.queue_plan import QueuePlan
-from storage.doctor.finding import Finding, Findings, Known, capped, counts_of
+from storage.build.queue_plan import QueueKey, QueuePlan
+from storage.doctor.finding import Findings, Known, capped, counts_of
+from storage.doctor.index.index_files import Gap, MissingKeys, ReadFile, check_between_files
+from storage.doctor.queues.queue_files import check_queue_ends
 from storage.files.own_directories import temporary_directory
 from storage.layout.delay_levels import parse_delay_levels
 
 PREFIX: Final = "rocketlens-verify-"
+CHECKS: Final = ("index-files", "queues")
 TOTAL_LIMIT: Final = 100_000
 """Findings that are listed in all."""
 
@@ -102,17 +101,6 @@ def _work_directory(request: DeepRequest) -> Iterator[WorkDirectory]:
         yield work
 
 
-CheckTask: TypeAlias = CheckIndexTask | CheckQueuesTask | CheckPartTask
-Checked: TypeAlias = CheckedIndexFile | CheckedQueues | CheckedPart
-
-
-def check(task: CheckTask) -> Checked:
-    """Run a task of any kind: they are run together, so that no core waits for the last of one."""
-    if isinstance(task, CheckIndexTask):
-        return check_index_file(task)
-    return check_queue_part(task) if isinstance(task, CheckPartTask) else check_queue_units(task)
-
-
 class DeepCheck:
     """One deep check of one store."""
 
@@ -132,8 +120,6 @@ class DeepCheck:
         scans = self._scan(last_base)
         verdict = judge_log(self._run, self._work, source, scans, request.limit)
         log = msgspec.structs.replace(verdict.table, follows_reading=request.since_last)
-        of_index = Findings("index-files", Known.READ, request.limit, source.named)
-        of_queues = Findings("queues", Known.READ, request.limit, source.named)
         log.write(self._work)
         bundles = bundle_count(source.size)
         scanned = verdict.scans if self._is_compared else []
@@ -145,12 +131,16 @@ class DeepCheck:
         done = self._run_phase(Phase(PHASE, log.entries, "entries"), tasks, check)
         first, behind = len(index_tasks), len(index_tasks) + len(queue_tasks)
         rests = rest_tasks(queue_tasks, parts, cast("list[CheckedPart]", done[behind:]), trees)
-        joined = self._run_phase(Phase(REST, len(rests), "entries"), rests, check_queue_units) if rests else []
-        files = cast("list[CheckedIndexFile]", done[:first])
-        checked_queues = [*cast("list[CheckedQueues]", done[first:behind]), *joined]
+        joined = self._run_phase(Phase(REST, len(rests), "entries"), rests, check) if rests else []
+        of_files = cast("list[CheckedIndexFile]", done[:first])
+        of_bundles = cast("list[CheckedQueues]", [*done[first:behind], *joined])
         self._work.enter("gaps")
-        index = judge_index(self._run, self._work, source.layout.index, files, log, of_index)
-        queues, notes = judge_queues(self._plan, checked_queues, log, of_queues)
+        files = [ReadFile.of(each["path"], each["stretch"], each["numbers"]) for each in of_files]
+        of_index, of_queues = (Findings(name, Known.READ, request.limit, source.named) for name in CHECKS)
+        index = summed(IndexNumbers, check_between_files(source.layout.index, files, log, self._count, of_index))
+        counts = [(QueueKey(*key), Counter[str](each)) for record in of_bundles for *key, each in record["queues"]]
+        sums, notes = check_queue_ends(self._plan, counts, log, of_queues)
+        queues = summed(QueueNumbers, sums)
         if not self._is_compared:
             notes.insert(0, "no queue files: queues of RocksDB are not compared")
         if index.dropped:
@@ -160,7 +150,9 @@ class DeepCheck:
                 "those of topics that were left out",
             )
         of_driver = [each for found in (verdict.findings, of_index, of_queues) for each in found.listed()]
-        findings = capped([*of_driver, *self._left_by([*files, *checked_queues])], TOTAL_LIMIT)
+        records: list[CheckedIndexFile | CheckedQueues] = [*of_files, *of_bundles]
+        of_tasks = (each for record in records for each in found_by(self._work, record))
+        findings = capped([*of_driver, *of_tasks], TOTAL_LIMIT)
         return Report(
             command="verify",
             store=request.store,
@@ -238,6 +230,10 @@ class DeepCheck:
         """Look at queues that may be checked in parts."""
         return self._run(SURVEY, tasks, survey_queues) if tasks else []
 
+    def _count(self, gaps: Sequence[Gap]) -> list[MissingKeys]:
+        """Have the keys of gaps counted by tasks."""
+        return self._run("gaps", [GapTask(str(self._work.root), gap) for gap in gaps], count_gap)
+
     @property
     def _is_compared(self) -> bool:
         """Whether there are files of queues to compare."""
@@ -248,9 +244,3 @@ class DeepCheck:
         """Whether units of light queues are compared: not where RocksDB alone may have these queues."""
         files = any(key.topic.startswith(LIGHT_PREFIX) for key in self._plan.existing)
         return self._plan.lmq if self._source.layout.rocksdb_queues is None else files
-
-    def _left_by(self, summaries: Sequence[CheckedIndexFile | CheckedQueues]) -> Iterator[Finding]:
-        """What the tasks have found."""
-        for summary in summaries:
-            if summary["found"]:
-                yield from load_findings(block_file(self._work, summary, FINDINGS))

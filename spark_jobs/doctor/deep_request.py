@@ -1,5 +1,8 @@
 """The options of a deep check, and its result."""
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 import msgspec
 
 from spark_jobs.run.engine import EngineOptions
@@ -75,6 +78,14 @@ class IndexNumbers(msgspec.Struct, kw_only=True, rename="camel"):
     newer: int
     repeats: int
     dropped: int
+
+
+Numbers = TypeVar("Numbers", QueueNumbers, IndexNumbers)
+
+
+def summed(kind: type[Numbers], sums: Mapping[str, int]) -> Numbers:
+    """The numbers of a kind among some sums."""
+    return kind(**{name: sums[name] for name in kind.__struct_fields__})
 
 
 class DeepDetails(Details, kw_only=True):

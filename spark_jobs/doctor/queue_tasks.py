@@ -9,30 +9,25 @@ So a sound queue is read by many tasks, and of a damaged one what lies before th
 task fetches the files that it reads, and is sent the names of these and of a few behind them.
 """
 
-import shutil
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
-import numpy as np
 
 from spark_jobs.build.build_queues import QueuePart, bundle_count
 from spark_jobs.build.split_queues import QueueName
-from spark_jobs.build.unit_blocks import UnitList, queue_runs
-from spark_jobs.doctor.check_queues import PHASE, CheckQueuesTask, placed
-from spark_jobs.doctor.work_files import LogTable
+from spark_jobs.build.unit_blocks import UnitList
+from spark_jobs.doctor.check_tasks import CheckedPart, CheckPartTask, CheckQueuesTask
 from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree
-from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import GATHERED_BYTES, bundle_of
 from spark_jobs.scan.source import StoreSource
-from storage.build.queue_plan import QueueKey, QueuePlan
-from storage.doctor.queues.clean_front import CleanFront, FrontCheck
-from storage.doctor.queues.unit_files import KINDS, UnitFiles
+from storage.build.queue_plan import QueuePlan
+from storage.doctor.queues.clean_front import CleanFront
 from storage.files.mapped_file import segment_offset
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
-from storage.queue.consume_queue import UNIT, UNIT_DTYPE
+from storage.queue.consume_queue import UNIT
 from storage.queue.queue_store import is_queue_id
 
 Parts: TypeAlias = Mapping[QueueName, Sequence[tuple[QueuePart, UnitList]]]
@@ -42,68 +37,6 @@ QUEUE_TREES: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
 
 LONGEST_RUN: Final = 2 * GATHERED_BYTES // UNIT.size
 """No run of units in a block is longer: a run of a part may end so far behind it."""
-
-
-class CheckPartTask(msgspec.Struct, frozen=True):
-    """A part of a queue of the store at a path, and the segments that have units of it.
-
-    Of a store behind a URL `tree` has the files of the queue in which the part's units may be.
-    """
-
-    work: str
-    store: str
-    bundle: int
-    units: UnitList
-    part: QueuePart
-    tree: RemoteTree | None = None
-
-    @property
-    def name(self) -> str:
-        """The task's name."""
-        return f"{PHASE}-part-{self.bundle:05d}-{self.part.number:05d}"
-
-
-class CheckedPart(AttemptRecord):
-    """The units of a part that are as they should be: the fields of a CleanFront, its last unit as bytes.
-
-    `is_clean`: they are all that the part has. A run of messages is of the part in which it begins, up to its end.
-    """
-
-    start: int
-    end: int
-    last: bytes
-    is_clean: bool
-
-
-def check_queue_part(task: CheckPartTask) -> CheckedPart:
-    """See how far the units of a part are in their places."""
-
-    def check(attempt: Attempt, notify: Notify) -> CheckedPart:
-        part, log = task.part, LogTable.read(attempt.work)
-        key = QueueKey(CONSUME_QUEUE, part.topic.decode(), part.queue_id)
-        root, fill = placed(task.tree, task.store, attempt.partial, hollow=True)
-        front = FrontCheck(UnitFiles(root / key.path, *KINDS[CONSUME_QUEUE], fill))
-        is_clean = _is_clean(task, front, log.end, notify)
-        clean = front.front
-        shutil.rmtree(attempt.partial, ignore_errors=True)
-        return {"start": clean.start, "end": clean.end, "last": clean.last, "is_clean": is_clean}
-
-    done: CheckedPart = run_attempt(task.work, task.name, check)
-    return done
-
-
-def _is_clean(task: CheckPartTask, front: FrontCheck, end: int, notify: Notify) -> bool:
-    """Whether all units of a part are in their places; the first that is not ends the task."""
-    part, units = task.part, 0
-    for block in task.units.blocks(task.bundle, end):
-        for run in queue_runs(block, end):
-            if run.name == (part.topic, part.queue_id) and part.first <= run.first < part.stop:
-                messages = np.frombuffer(run.units, UNIT_DTYPE)
-                if not front.stand_in_place(run.first, messages):
-                    return False
-                units += len(messages)
-        notify(units, units)
-    return True
 
 
 def check_tasks(

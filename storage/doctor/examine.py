@@ -11,7 +11,8 @@ from storage.doctor.checkpoint_file import check_checkpoint
 from storage.doctor.config_files import check_config
 from storage.doctor.done_before import without_repeated_advice
 from storage.doctor.finding import Finding, Kind, Known, Severity, with_command
-from storage.doctor.index.index_health import IndexFileHealth, check_index_files, measure_index_files
+from storage.doctor.index.index_files import check_index_files
+from storage.doctor.index.index_health import IndexFileHealth, measure_index_files
 from storage.doctor.index.index_reach import check_index_reach, indexed_ranges, measure_index_reach
 from storage.doctor.liveness import check_liveness
 from storage.doctor.log.clock import check_clock

@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("index_check", "index_health", "index_reach")
+DOOR: Final = ("index_files", "index_health", "index_reach")

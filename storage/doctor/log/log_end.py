@@ -1,11 +1,14 @@
-"""Where the log's valid data end, what lies behind that place, and what is damaged before it."""
+"""The check of the log's records: where valid data end, what lies behind that place, and what is damaged before it.
+
+Quick: the last records one by one, and the end. Deep: what a reading of every record found (:func:`note_damage`).
+"""
 
 import itertools
 
 from storage.doctor.finding import LOST, NO_COMMAND, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.next_start import NextStart
 from storage.doctor.opened_store import OpenedStore
-from storage.doctor.words import damaged_record
+from storage.doctor.words import Words, damaged_record
 from storage.kernels import records as codes
 from storage.layout.dledger import CHECKPOINT, uncommitted_from
 from storage.log.damaged_ranges import DamagedRange, find_damaged_ranges
@@ -36,7 +39,7 @@ def check_log_end(store: OpenedStore, start: NextStart | None) -> tuple[list[Fin
                 Kind.RECORD,
                 Severity.ERROR,
                 FoundAt(segment.file.path, position=position, physical_offset=damage.start),
-                f"{words.found} ({damage.length} bytes passed over)",
+                _passed_over(words.found, damage.length),
                 _meaning(start, damage),
                 _remedy(store, damage),
                 expected=words.expected,
@@ -44,6 +47,15 @@ def check_log_end(store: OpenedStore, start: NextStart | None) -> tuple[list[Fin
     _check_torn_end(store, findings)
     _check_committed(store, findings)
     return findings.listed(), sorted(damaged)
+
+
+def note_damage(findings: Findings, kind: Kind, at: FoundAt, words: Words, length: int) -> None:
+    """Add a place where the log breaks off to the findings of a reading of every record."""
+    findings.note(kind, at, words.expected, _passed_over(words.found, length))
+
+
+def _passed_over(found: str, length: int) -> str:
+    return f"{found} ({length} bytes passed over)"
 
 
 def _meaning(start: NextStart | None, damage: DamagedRange) -> str:

@@ -105,6 +105,11 @@ class ScannedLog(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         base, path = self.segments[number]
         return path, physical_offset - base
 
+    @property
+    def entries(self) -> int:
+        """How many keys there are."""
+        return int(self.ranks[-1])
+
     @cached_property
     def ranks(self) -> Numbers:
         """Keys before each block, and in all."""

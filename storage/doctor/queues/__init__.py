@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("clean_front", "queue_check", "queue_files", "queue_reach", "unit_files")
+DOOR: Final = ("clean_front", "queue_files", "queue_reach", "unit_files")

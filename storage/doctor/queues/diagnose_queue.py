@@ -163,7 +163,7 @@ class QueueDiagnosis:
                 yield self._message + start + taken, end - start - taken
 
     def _note_missing(self, first: int, count: int, *, is_tail: bool) -> None:
-        """Note messages without a unit; at the end of the queue `judge_queues` decides whether it just lags.
+        """Note messages without a unit; at the end of the queue `check_queue_ends` decides whether it just lags.
 
         Beside a broker they may have expired since the log was scanned, and their units with them.
         """

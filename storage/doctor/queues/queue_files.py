@@ -1,25 +1,56 @@
-"""The files of every queue, and what lies behind each queue's end."""
+"""The check of queues.
 
+Quick: the files of every queue, and what lies behind each queue's end. Deep: each queue beside the messages of the log,
+which come in their order. As long as its files hold its units byte for byte where a rebuild puts them, they are
+counted: they are its clean front. From the first unit that differs, the messages are kept in a file, and diagnosed when
+all are known (:mod:`.diagnose_queue`). Memory: what is on its way to that file; 16 bytes for each message that is kept
+while the queue is diagnosed.
+"""
+
+import os
+import shutil
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from protocol.errors import StoreError
+from protocol.system_topics import LIGHT_PREFIX, SCHEDULE_TOPIC
+from storage.amounts import counted
+from storage.build.queue_file_writer import QueueFileWriter
+from storage.build.queue_plan import QueueKey, QueuePlan
 from storage.doctor.finding import ADVICE, NOWHERE, QUEUES, Finding, Findings, FoundAt, Kind, Severity
+from storage.doctor.log.scanned_log import ScannedLog
 from storage.doctor.opened_store import OpenedStore
+from storage.doctor.queues.clean_front import CleanFront, FrontCheck
+from storage.doctor.queues.diagnose_queue import QueueDiagnosis
+from storage.doctor.queues.ext_units import ExtUnits
+from storage.doctor.queues.unit_compare import UnitComparison
 from storage.doctor.queues.unit_files import KINDS, UnitFiles, Units
 from storage.doctor.rescue_line import set_aside_line
 from storage.doctor.words import LEFT_OVER_UNIT, MISPLACED_BATCH, lost_units
-from storage.layout.store_layout import CONSUME_QUEUE
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.queue_files import LOOKED_FOR
+
+KEPT_IN_A_FILE: Final = 1 << 20
+"""Messages."""
+
+MOST_NAMED: Final = 20
+"""Topics without queues that a note names."""
 
 MOST_QUEUES = 10_000
 """Queues that are looked into; a store can have a hundred thousand."""
 
 NOBODY = "nobody can consume from {}"
 UNREADABLE = "chmod or fsck"
+
+
+# --- quick ------------------------------------------------------------------------------------------------------------
 
 
 class _Queue(NamedTuple):
@@ -175,3 +206,125 @@ def _stands_in(units: Units) -> bool:
         and (is_last or ends[1] <= places[2])
         and any(units[["physical_offset", "size"]][1] == units[["physical_offset", "size"]][near] for near in (0, 2))
     )
+
+
+# --- deep -------------------------------------------------------------------------------------------------------------
+
+
+class QueueCheck:
+    """One queue: its messages as they come, compared with its files."""
+
+    def __init__(
+        self,
+        files: UnitFiles,
+        key: QueueKey,
+        kept: Path,
+        log: ScannedLog,
+        findings: Findings,
+        front: CleanFront | None = None,
+    ) -> None:
+        """Nothing is checked yet but a `front`. Messages are kept below the directory `kept`."""
+        self.files, self.findings = files, findings
+        self._key, self._kept, self._log = key, kept / key.path, log
+        self._is_batch = key.tree == BATCH_CONSUME_QUEUE
+        self._message = np.dtype([("unit", self.files.dtype), ("number", "i8"), ("timestamp", "i8")])
+        self._front = FrontCheck(self.files, front, is_batch=self._is_batch)
+        self._count = self._messages = 0
+        self._writer: QueueFileWriter | None = None
+
+    def put(self, first: int, data: memoryview, timestamps: npt.NDArray[np.int64] | None) -> int:
+        """Look at the next messages, by the units that they should have; the bytes that are kept of them.
+
+        `first` is the queue offset of the first of them.
+        """
+        units = np.frombuffer(data, self.files.dtype)
+        number = self._count if self._is_batch else first
+        self._count += len(units)
+        if self._writer is None and self._front.stand_in_place(number, units):
+            return 0
+        if self._writer is None:
+            self._writer = QueueFileWriter(self._kept, KEPT_IN_A_FILE * self._message.itemsize)
+        messages = np.zeros(len(units), self._message)
+        messages["unit"], messages["number"] = units, np.arange(len(units)) + number
+        messages["timestamp"] = 0 if timestamps is None else timestamps
+        self._writer.append(messages.tobytes())
+        self._messages += len(units)
+        return messages.nbytes
+
+    def flush(self) -> None:
+        """Bring to the file what is in memory."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def finish(self, ext: Path | None) -> dict[str, int]:
+        """There are no more messages: diagnose the queue, and list its unreadable files; its numbers.
+
+        `ext` is the directory of the extensions to which units of plain queues lead, if there are any.
+        """
+        if self._writer is not None:
+            self._writer.finish()
+        extension = None
+        is_light = self._key.topic.startswith(LIGHT_PREFIX)
+        if ext is not None and not (self._is_batch or is_light):
+            extension = ExtUnits(ext / self._key.topic / str(self._key.queue_id))
+        comparison = UnitComparison(
+            self.files, extension, self._log, self.findings, is_schedule=self._key.topic == SCHEDULE_TOPIC
+        )
+        diagnosis = QueueDiagnosis(
+            UnitFiles(self._kept, self._message, ""),
+            self._messages,
+            self._front.front,
+            comparison,
+            by_offset=not self._is_batch,
+            is_light=is_light,
+        )
+        numbers = diagnosis.run()
+        shutil.rmtree(self._kept, ignore_errors=True)
+        for files in (self.files, *([extension.files] if extension else [])):
+            faults = {(fault.path, fault.words.expected): fault.words.found for fault in files.faults()}
+            for (path, expected), found in (faults | files.problems).items():
+                if not self._log.is_live or os.path.exists(path):  # else a broker has just deleted it
+                    self.findings.note(Kind.FILE, FoundAt(path), expected, found)
+        return {**numbers, "ext_units": comparison.ext_units, "other_delays": comparison.other_delays}
+
+
+def check_queue_ends(
+    plan: QueuePlan, queues: Sequence[tuple[QueueKey, Counter[str]]], log: ScannedLog, findings: Findings
+) -> tuple[Counter[str], list[str]]:
+    """Report what queues lack at their ends, of all that were checked; sums of their numbers, and notes.
+
+    Added are `lag` and `deleted_topics`, messages without a unit for a reason.
+    """
+    sums, unknown = Counter[str](queues=len(queues)), Counter[str]()
+    # One thread dispatches all messages in their order: behind the last unit of all, units are not missing but late.
+    dispatched = -1 if log.is_live else max((counts["last_matched"] for _, counts in queues), default=-1)
+    for key, counts in queues:
+        sums.update(counts)
+        missing = counts["missing_at_end"]
+        if missing and key not in plan.existing and plan.is_unknown(key.topic):
+            unknown[key.topic] += missing
+        elif missing and log.may_lag and counts["first_missing"] > dispatched:
+            sums["lag"] += missing
+        elif missing:
+            at = FoundAt(plan.root / key.path, physical_offset=counts["first_missing"])
+            found = "the end of the queue" if key in plan.existing else "no such queue"
+            findings.note(Kind.MISSING_UNIT, at, f"{counted(missing, 'unit')} at the end", found, missing)
+    for key in sorted(plan.misplaced):
+        expected = "a queue of the kind that topics.json gives its topic, as a broker needs to start"
+        findings.note(Kind.FILE, FoundAt(plan.root / key.path), expected, f"one in {key.tree}")
+    sums.update(deleted_topics=unknown.total())
+    return sums, list(_notes(sums, unknown))
+
+
+def _notes(sums: Counter[str], unknown: Counter[str]) -> Iterator[str]:
+    """Notes on what is unusual and yet not wrong."""
+    if sums["other_delays"]:
+        yield (
+            f"the delivery times of {counted(sums['other_delays'], 'unit')} of the schedule topic do not follow from "
+            "these delay levels; give those of the broker with --delay-levels"
+        )
+    if unknown:
+        named = ", ".join(sorted(unknown)[:MOST_NAMED]) + (", …" if len(unknown) > MOST_NAMED else "")
+        yield f"{counted(unknown.total(), 'message')} of topics that have no queues and are not in topics.json: {named}"
+    if sums["stand_ins"]:
+        yield f"{counted(sums['stand_ins'], 'unit')} in place of lost messages"

@@ -1,4 +1,4 @@
-"""The first half of a deep check: every record read, and where the log ends that all else is compared with.
+"""The first half of a deep check: every record read, where the log ends, and what all else is compared with.
 
 Beside a live broker the log grows while it is read: a record that was being written when it was looked at is no
 damage. So places near the end where the log broke off are looked at once more; the log that counts ends at the first
@@ -7,29 +7,67 @@ one that has become whole.
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
 
 from protocol.errors import StoreError
-from spark_jobs.build.place_entries import entry_tables
+from spark_jobs.build.place_entries import EntryBlock, EntryTable, entry_tables
 from spark_jobs.build.place_queues import log_extent
-from spark_jobs.doctor.work_files import LogTable
 from spark_jobs.places.remote_file import RemoteReadError
 from spark_jobs.run.attempt import RunTasks
-from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.run.work_directory import WorkDirectory, write_whole
 from spark_jobs.scan.damage import MISSING
 from spark_jobs.scan.log_end import find_log_end
 from spark_jobs.scan.scan_segment import ScanSummary, ScanTask, scan_segment
 from spark_jobs.scan.segment_window import SegmentWindow
 from spark_jobs.scan.source import StoreSource
 from storage.doctor.finding import Findings, FoundAt, Kind, Known
+from storage.doctor.log.log_end import note_damage
+from storage.doctor.log.scanned_log import ScannedLog
+from storage.doctor.words import Words
 from storage.kernels import records as codes
 
 GROWING_SEGMENTS: Final = 2
 """Segments at the end of the log to which a broker may have written while they were read."""
 
 MOST_LOOKED_AT_AGAIN: Final = 64
+
+LOG: Final = "log.msgpack"
+
+
+class LogTable(ScannedLog, frozen=True, dict=True, kw_only=True):
+    """The scanned log with the tables of all blocks of index entries, in the order of the log.
+
+    The driver leaves it to the tasks in the work directory.
+    """
+
+    tables: tuple[EntryTable, ...]
+
+    def write(self, work: WorkDirectory) -> None:
+        """Leave it in the work directory."""
+        write_whole(work.root / LOG, msgspec.msgpack.encode(self))
+
+    @classmethod
+    def read(cls, work: WorkDirectory) -> "LogTable":
+        """As the driver left it."""
+        return msgspec.msgpack.decode((work.root / LOG).read_bytes(), type=cls)
+
+    @property
+    def entries(self) -> int:
+        """The last of `ranks`; the table is read of the one segment in which the log ends."""
+        return sum(
+            block.entries
+            for table in self.tables
+            for block in (table.blocks() if table.end > self.end else (table,))
+            if block.first < self.end
+        )
+
+    @cached_property
+    def blocks(self) -> tuple[EntryBlock, ...]:
+        """All blocks; tasks read all tables for them."""
+        return tuple(block for table in self.tables for block in table.blocks() if block.first < self.end)
 
 
 def scan_readable(task: ScanTask) -> ScanSummary:
@@ -109,9 +147,8 @@ def judge_log(
         offset = damage.physical_offset
         if damage.path not in unreadable:
             at = FoundAt(damage.path, position=offset - bases.get(damage.path, offset + 1), physical_offset=offset)
-            found = f"{damage.found} ({damage.length} bytes passed over)"
             kind = Kind.HOLE if damage.expected == MISSING else Kind.RECORD
-            findings.note(kind, at, damage.expected, found)
+            note_damage(findings, kind, at, Words(damage.expected, damage.found), damage.length)
     findings.more(Kind.RECORD, log_end.more_damages)
     table = LogTable(
         minimum=scans[0]["base"],
