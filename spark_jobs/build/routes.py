@@ -4,7 +4,7 @@ A block of entries goes to the tasks of the index files that it has entries of. 
 bundle; the runs of queues that are built in parts are taken out of it, and go to the tasks of their parts.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,35 +23,24 @@ from storage.queue.consume_queue import UNIT
 _RUN_FIELDS: Final = 4
 
 
-class EntryRange(msgspec.Struct, frozen=True, array_like=True):
-    """Entries [first, stop) of a segment go to the build task of a number."""
+class Goal(msgspec.Struct, frozen=True, array_like=True):
+    """What goes to the build task of a number: of a segment the entries [first, stop), or of a bundle units.
+
+    Those are the units that segments of numbers [first, stop) have of a `part` of a queue; without one, those of all
+    queues that are not built in parts.
+    """
 
     task: int
     first: int
     stop: int
-
-
-class PartRoute(msgspec.Struct, frozen=True, array_like=True):
-    """What segments of numbers [start, stop) have of a part of a queue goes to the build task of a number."""
-
-    task: int
-    part: QueuePart
-    start: int
-    stop: int
-
-
-class BundleRoute(msgspec.Struct, frozen=True):
-    """Units of a bundle go to the build task of a number, but for those of queues that are built in parts."""
-
-    task: int
-    parts: tuple[PartRoute, ...] = ()
+    part: QueuePart | None = None
 
 
 class Routes(msgspec.Struct, frozen=True):
-    """Where everything goes: `entries` by the number of the segment, `bundles` by that of the bundle."""
+    """Where everything goes: `entries` by the number of the segment, `units` by that of the bundle."""
 
-    entries: Mapping[int, tuple[EntryRange, ...]]
-    bundles: Mapping[int, BundleRoute]
+    entries: Mapping[int, Sequence[Goal]]
+    units: Mapping[int, Sequence[Goal]]
 
     def __call__(self, rows: Rows) -> Iterator[tuple[int, Row]]:
         """The rows of a segment, each behind the number of the task that gets it."""
@@ -62,34 +51,32 @@ class Routes(msgspec.Struct, frozen=True):
                 for each in self.entries.get(head.segment, ()):
                     if each.first < head.first + head.entries and head.first < each.stop:
                         yield each.task, row
-            elif head.kind == RowKind.UNITS and (route := self.bundles.get(head.bundle)) is not None:
-                if not route.parts:
-                    yield route.task, row
+            elif head.kind == RowKind.UNITS and (goals := self.units.get(head.bundle)):
+                if all(each.part is None for each in goals):
+                    yield from ((each.task, row) for each in goals)
                     continue
                 gathered += row.data
                 if len(gathered) == row.size:
-                    yield from _units(head, gathered, route)
+                    yield from _units(head, gathered, goals)
                     gathered = bytearray()
 
 
-def _units(head: RowHead, packed: bytearray, route: BundleRoute) -> Iterator[tuple[int, Row]]:
+def _units(head: RowHead, packed: bytearray, goals: Sequence[Goal]) -> Iterator[tuple[int, Row]]:
     """A block of units, cut; without any run it still counts, and says which queues there are."""
     block = unpack_block(Path("a row of the exchange"), memoryview(packed))
     names = queue_names(block)
     runs = block.columns["runs"].reshape(-1, _RUN_FIELDS)
-    apart = {(each.part.topic, each.part.queue_id) for each in route.parts}
-    is_apart = np.array([name in apart for name in names], np.bool_)[runs[:, 0]]
-    cut = [(route.task, ~is_apart)]
-    for each in route.parts:
-        if each.start <= head.segment < each.stop:
-            part = each.part
-            is_of = np.array([name == (part.topic, part.queue_id) for name in names], np.bool_)[runs[:, 0]]
-            chosen = is_of & (runs[:, 2] < part.stop) & (runs[:, 2] + runs[:, 3] > part.first)
-            cut.append((each.task, chosen))
+    apart = {(each.part.topic, each.part.queue_id) for each in goals if each.part is not None}
     facts = {name: fact for name, fact in block.header.items() if name != "checksum"}
-    for task, chosen in cut:
-        for row in pieces(head, b"".join(pack_block(facts, _runs(block, chosen)))):
-            yield task, row
+    for each in goals:
+        if each.first <= head.segment < each.stop:
+            part = each.part
+            own = [name not in apart if part is None else name == (part.topic, part.queue_id) for name in names]
+            chosen = np.array(own, np.bool_)[runs[:, 0]]
+            if part is not None:
+                chosen &= (runs[:, 2] < part.stop) & (runs[:, 2] + runs[:, 3] > part.first)
+            for row in pieces(head, b"".join(pack_block(facts, _runs(block, chosen)))):
+                yield each.task, row
 
 
 def _runs(block: Block, chosen: np.ndarray) -> dict[str, np.ndarray]:

@@ -13,7 +13,8 @@ URL. An executor that is lost takes its rows along: Spark has its segments scann
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -33,7 +34,7 @@ from spark_jobs.build.place_entries import (
     ask_here,
     entry_places,
 )
-from spark_jobs.build.routes import BundleRoute, EntryRange, PartRoute, Routes
+from spark_jobs.build.routes import Goal, Routes
 from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, join_extents, survey_queues
 from spark_jobs.build.unit_blocks import UnitList, has_bundle
 from spark_jobs.places.placed_run import PlacedAttempt, PlacedRecord, PlacedRun, run_placed
@@ -141,38 +142,40 @@ class ShuffleExchange:
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """Have each segment's questions answered where its rows are."""
-        by_segment: dict[int, list[int]] = {}
-        for number, (block, _) in enumerate(questions):
-            by_segment.setdefault(self._files[block.path], []).append(number)
-        asked = {
-            segment: partial(_answer, [questions[number] for number in numbers])
-            for segment, numbers in by_segment.items()
-        }
-        answers = self._kept.ask(LOOK, asked)
-        found = {
-            number: answer
-            for segment, numbers in by_segment.items()
-            for number, answer in zip(numbers, answers[segment], strict=True)
-        }
+        wanted = ((self._files[block.path], number) for number, (block, _) in enumerate(questions))
+        found = dict(self._look(LOOK, wanted, lambda _, numbers: partial(_answer, [questions[n] for n in numbers])))
         return [found[number] for number in range(len(questions))]
 
     def survey(self, tasks: Sequence[SurveyTask]) -> list[list[list[SegmentExtent] | None]]:
         """Have the queues looked at segment by segment, where the rows are."""
-        asked: dict[int, list[int]] = {}
-        for number, task in enumerate(tasks):
-            for listed in range(task.units.start, task.units.stop):
-                asked.setdefault(listed, []).append(number)
-        questions = {
-            self._with_units[listed]: partial(_survey, [tasks[number] for number in numbers], listed)
-            for listed, numbers in asked.items()
-        }
-        answers = self._kept.ask(SURVEY, questions)
+        wanted = (
+            (segment, number)
+            for number, task in enumerate(tasks)
+            for segment in self._with_units[task.units.start : task.units.stop]
+        )
+
+        def question(segment: int, numbers: list[int]) -> Callable[[Rows], list[Any]]:
+            return partial(_survey, [tasks[number] for number in numbers], bisect_left(self._with_units, segment))
+
         found: list[list[list[list[SegmentExtent] | None]]] = [[[] for _ in task.queues] for task in tasks]
-        for listed, numbers in sorted(asked.items()):
-            for number, of_queues in zip(numbers, answers[self._with_units[listed]], strict=True):
-                for queue, extents in enumerate(of_queues):
-                    found[number][queue].append(extents)
+        for number, of_queues in self._look(SURVEY, wanted, question):
+            for queue, extents in enumerate(of_queues):
+                found[number][queue].append(extents)
         return [[join_extents(stretches) for stretches in of_task] for of_task in found]
+
+    def _look(
+        self,
+        name: str,
+        wanted: Iterable[tuple[int, int]],
+        question: Callable[[int, list[int]], Callable[[Rows], list[Any]]],
+    ) -> Iterator[tuple[int, Any]]:
+        """Look at things by number in segments, as pairs of both say; number and answer of each, in the log's order."""
+        numbers: dict[int, list[int]] = {}
+        for segment, number in wanted:
+            numbers.setdefault(segment, []).append(number)
+        answers = self._kept.ask(name, {segment: question(segment, asked) for segment, asked in numbers.items()})
+        for segment, asked in sorted(numbers.items()):
+            yield from zip(asked, answers[segment], strict=True)
 
     def build(self, tasks: Sequence[BuildTask], amount: int) -> list[Built]:
         """Build; each task is sent the blocks that it needs."""
@@ -206,22 +209,19 @@ class ShuffleExchange:
 
     def _route(self, tasks: Sequence[BuildTask]) -> Routes:
         """Say which of the tasks gets what."""
-        entries: dict[int, list[EntryRange]] = {}
-        bundles: dict[int, int] = {}
-        parts: dict[int, list[PartRoute]] = {}
+        entries: dict[int, list[Goal]] = {}
+        units: dict[int, list[Goal]] = {}
         for number, task in enumerate(tasks):
             if isinstance(task, BuildIndexTask):
                 for segment, (first, stop) in self._ranges(task.placed).items():
-                    entries.setdefault(segment, []).append(EntryRange(number, first, stop))
-            elif task.part is None:
-                bundles[task.bundle] = number
-            else:
-                start, last = self._with_units[task.units.start], self._with_units[task.units.stop - 1]
-                parts.setdefault(task.bundle, []).append(PartRoute(number, task.part, start, last + 1))
-        return Routes(
-            {segment: tuple(ranges) for segment, ranges in entries.items()},
-            {bundle: BundleRoute(number, tuple(parts.get(bundle, ()))) for bundle, number in bundles.items()},
-        )
+                    entries.setdefault(segment, []).append(Goal(number, first, stop))
+                continue
+            first, stop = 0, len(self._bundles)
+            if task.part is not None:
+                first, last = self._with_units[task.units.start], self._with_units[task.units.stop - 1]
+                stop = last + 1
+            units.setdefault(task.bundle, []).append(Goal(number, first, stop, task.part))
+        return Routes(entries, units)
 
     def _ranges(self, placed: PlacedFile) -> dict[int, tuple[int, int]]:
         """Which entries of which segments a file has."""

@@ -10,6 +10,8 @@ still had some, for their end: who receives rows counts them (:func:`spark_jobs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from spark_jobs.run.arrival import Travelling
@@ -69,7 +71,9 @@ class KeptRows(Generic[Task]):
         cls, context: "SparkContext", name: str, tasks: Sequence[Task], function: Callable[[Task], Rows]
     ) -> "KeptRows[Task]":
         """Name the tasks, of which there is at least one; executors must be able to import the function."""
-        return cls(context, name, context.parallelize(tasks, len(tasks)).mapPartitions(_Make(function)))
+        return cls(
+            context, name, context.parallelize(tasks, len(tasks)).mapPartitions(_OfRows(partial(_make, function)))
+        )
 
     def remade(
         self, name: str, route: Route, tasks: Sequence[Other], function: Callable[[Other, Rows], Rows]
@@ -94,7 +98,7 @@ class KeptRows(Generic[Task]):
         def collect() -> list[Result]:
             sent = self._context.broadcast(dict(questions))
             try:
-                return self._context.runJob(self._rows.mapPartitionsWithIndex(_Answer(sent)), list, numbers)
+                return self._context.runJob(self._rows.mapPartitionsWithIndex(_OfRows(_answer, sent)), list, numbers)
             finally:
                 sent.destroy()
 
@@ -132,53 +136,44 @@ class KeptRows(Generic[Task]):
     ) -> "tuple[RDD[Result], _MadeOf]":
         """What tasks make of the rows that a route sends them, and what it is made of."""
         sent = _MadeOf(self, self._context.broadcast(list(tasks)), self._context.broadcast(route))
-        rows = self._rows.mapPartitions(_Send(sent.route)).partitionBy(len(tasks), int)
-        return rows.mapPartitionsWithIndex(_Receive(sent.tasks, function)), sent
+        rows = self._rows.mapPartitions(_OfRows(_send, sent.route)).partitionBy(len(tasks), int)
+        return rows.mapPartitionsWithIndex(_OfRows(partial(_receive, function), sent.tasks)), sent
 
 
-class _Make(Travelling):
-    """Makes the rows of a partition's task."""
+class _OfRows(Travelling):
+    """A function that makes rows or results of those of a partition, with what was broadcast in front of them."""
 
-    def __init__(self, function: Callable[[Any], Rows]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., Iterable[Any]], *sent: "Broadcast[Any]") -> None:
+        self._function, self._sent = function, sent
 
-    def __call__(self, tasks: Iterable[Any]) -> Rows:
+    def __call__(self, *given: Any) -> Iterator[Any]:
         with guarding():
-            for task in tasks:
-                yield from self._function(task)
+            yield from self._function(*(each.value for each in self._sent), *given)
 
 
-class _Answer(Travelling):
-    """Answers the question that there is about a partition."""
-
-    def __init__(self, sent: "Broadcast[dict[int, Any]]") -> None:
-        self._sent = sent
-
-    def __call__(self, number: int, rows: Iterable[Row]) -> Iterator[Any]:
-        with guarding():
-            yield self._sent.value[number](iter(rows))
+def _make(function: Callable[[Task], Rows], tasks: Iterable[Task]) -> Rows:
+    """Make the rows of a partition's task."""
+    return chain.from_iterable(map(function, tasks))
 
 
-class _Send(Travelling):
-    """Puts the number of its task in front of each row."""
-
-    def __init__(self, route: "Broadcast[Route]") -> None:
-        self._route = route
-
-    def __call__(self, rows: Iterable[Row]) -> Iterator[tuple[int, Row]]:
-        with guarding():
-            yield from self._route.value(iter(rows))
+def _send(route: Route, rows: Iterable[Row]) -> Iterator[tuple[int, Row]]:
+    """Put the number of its task in front of each row."""
+    return route(iter(rows))
 
 
-class _Receive(Travelling):
-    """Runs the task of a number with its rows."""
+def _answer(questions: Mapping[int, Callable[[Rows], Result]], number: int, rows: Iterable[Row]) -> list[Result]:
+    """Answer the question that there is about a partition."""
+    return [questions[number](iter(rows))]
 
-    def __init__(self, sent: "Broadcast[list[Any]]", function: Callable[[Any, Rows], Iterator[Any]]) -> None:
-        self._sent, self._function = sent, function
 
-    def __call__(self, number: int, rows: Iterable[tuple[int, Row]]) -> Iterator[Any]:
-        with guarding():
-            yield from self._function(self._sent.value[number], (row for _, row in rows))
+def _receive(
+    function: Callable[[Task, Rows], Iterator[Result]],
+    tasks: Sequence[Task],
+    number: int,
+    rows: Iterable[tuple[int, Row]],
+) -> Iterator[Result]:
+    """Run the task of a number with its rows."""
+    return function(tasks[number], (row for _, row in rows))
 
 
 def _first(rows: Rows) -> Row:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from protocol.errors import StoreError
 from spark_jobs.build.build_queues import QueuePart
 from spark_jobs.build.exchange import SCAN
-from spark_jobs.build.routes import BundleRoute, EntryRange, PartRoute, Routes
+from spark_jobs.build.routes import Goal, Routes
 from spark_jobs.build.shuffle_exchange import make_rows
 from spark_jobs.build.unit_blocks import queue_names, queue_runs
 from spark_jobs.run.blocks import Block, BlockWriter, read_block_at, unpack_block
@@ -94,7 +94,7 @@ def test_a_file_gets_the_blocks_that_have_any_of_its_entries_wherever_it_begins_
     assert len(every) > 100
     for _ in range(50):
         cuts = sorted({0, len(every), *generator.sample(range(len(every)), 4)})
-        ranges = tuple(EntryRange(task, *cut) for task, cut in enumerate(pairwise(cuts)))
+        ranges = tuple(Goal(task, *cut) for task, cut in enumerate(pairwise(cuts)))
         sent = list(Routes({1: ranges}, {})(iter(rows)))
         assert {task for task, _ in sent} == {each.task for each in ranges}
         for each in ranges:
@@ -116,8 +116,8 @@ def test_a_queue_that_is_built_in_parts_goes_to_its_parts_alone(rows: list[Row])
     assert len(hot) >= 2
     middle = hot[1].first
     parts = [QueuePart(*HOT, 0, 0, middle, is_last=False), QueuePart(*HOT, 1, middle, END, is_last=True)]
-    routes = tuple(PartRoute(number + 1, part, 0, 9) for number, part in enumerate(parts))
-    sent = list(Routes({}, {0: BundleRoute(0, routes)})(iter(rows)))
+    goals = [Goal(0, 0, 9), *(Goal(number + 1, 0, 9, part) for number, part in enumerate(parts))]
+    sent = list(Routes({}, {0: goals})(iter(rows)))
 
     def blocks_at(task: int) -> list[Block]:
         own = blocks_of(row for to, row in sent if to == task)
