@@ -29,17 +29,24 @@ class CleanFront(msgspec.Struct, frozen=True):
 class FrontCheck:
     """Compares a queue's messages, as they come, with its files; `front` is what is sound of it so far."""
 
-    def __init__(self, files: UnitFiles, front: CleanFront | None = None, *, is_batch: bool = False) -> None:
-        """Nothing is sound yet but a `front`, if it is known."""
-        self._files, self._is_batch = files, is_batch
+    def __init__(
+        self, files: UnitFiles, front: CleanFront | None = None, *, is_batch: bool = False, goes_on: bool = False
+    ) -> None:
+        """Nothing is sound yet but a `front`, if it is known. `goes_on`: messages come that follow others.
+
+        Batches stand behind one another: their first one is looked for then, at the place that its offset leads to.
+        """
+        self._files, self._is_batch, self._goes_on = files, is_batch, goes_on
         self.front = front or CleanFront(files.first, files.first)
 
     def stand_in_place(self, number: int, units: Units) -> bool:
         """Whether messages follow those before them, and their units do too, byte for byte; then they are sound."""
         front, following = self.front, self.front.next_number(self._files.dtype)
         is_first = front.end == front.start
-        place = number + (front.start if self._is_batch else 0)
+        place = number
         if self._is_batch:
+            begins_within = is_first and self._goes_on
+            place += self._files.place_of(int(units["physical_offset"][0])) if begins_within else front.start
             expected = np.concatenate([[following], (units["base_offset"] + units["batch_size"])[:-1]])
             follow = bool((units["base_offset"] == expected)[is_first:].all())
         else:

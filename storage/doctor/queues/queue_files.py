@@ -228,7 +228,7 @@ class QueueCheck:
         self._key, self._kept, self._log = key, kept / key.path, log
         self._is_batch = key.tree == BATCH_CONSUME_QUEUE
         self._message = np.dtype([("unit", self.files.dtype), ("number", "i8"), ("timestamp", "i8")])
-        self._front = FrontCheck(self.files, front, is_batch=self._is_batch)
+        self._front = FrontCheck(self.files, front, is_batch=self._is_batch, goes_on=log.follows_reading)
         self._count = self._messages = 0
         self._writer: QueueFileWriter | None = None
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -154,6 +154,14 @@ class UnitFiles:
                         return first + int(written[-1]) + 1
                     stop = first
         return self.first
+
+    def place_of(self, physical_offset: int) -> int:
+        """The place of the first unit of a record at an offset or behind it, where units ascend by that; few are read.
+
+        Else some place.
+        """
+        places = range(self.first, self.end)
+        return self.first + bisect_left(places, physical_offset, key=lambda at: self.read(at, 1)["physical_offset"][0])
 
     def lost_before(self, place: int) -> Iterator[tuple[int, int]]:
         """Runs of places below one that are in files and hold no unit of a broker: the first, and how many."""
