@@ -1,11 +1,14 @@
 """What tests of jobs share: a session with the data source, and servers that are started once."""
 
+import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from object_store import ObjectStore, google_store, hadoop_store
+from object_store import Fresh, ObjectStore, google_store, hadoop_store, object_store
+from spark_jobs.places.output_place import OutputPlace
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -25,6 +28,23 @@ def session(spark: "SparkContext") -> "SparkSession":
     session.conf.set("spark.sql.shuffle.partitions", "2")
     register(session)
     return session
+
+
+@pytest.fixture(scope="module")
+def objects() -> Iterator[ObjectStore]:
+    """An object store that speaks S3; two at a time are one."""
+    with object_store() as objects:
+        yield objects
+
+
+@pytest.fixture(params=["s3", "file"])
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
+    """Empty places for output, one after the other."""
+    numbers = itertools.count()
+    if request.param == "file":
+        return lambda: OutputPlace(f"file://{tmp_path}/out{next(numbers)}")
+    objects = request.getfixturevalue("objects")
+    return lambda: OutputPlace(f"s3://stores/{tmp_path.name}/{next(numbers)}", objects.options)
 
 
 @pytest.fixture(scope="session")

@@ -13,14 +13,16 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from benchmarks.server_process import free_port
 from faulty_proxy import FaultPlan, faulty_proxy
 from interop.jars import build_go, cached, copy_jars, tool
 from interop.stages import wait_until
+from spark_jobs.places.output_place import OutputPlace
 from verifying import upload
 
 GOOGLE_SERVER = "github.com/fsouza/fake-gcs-server"
@@ -30,6 +32,10 @@ START_SECONDS = 180
 
 # gcsfs asks by gRPC for the kind of a bucket, which no emulator answers. Spark's workers have the variable from here.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+
+
+Fresh: TypeAlias = Callable[[], OutputPlace]
+"""Gives empty places for output, one after the other."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from faulty_proxy import FAULTS, FaultPlan
-from object_store import ObjectStore, object_store
+from object_store import ObjectStore
 from protocol.errors import ConfigError, NotAStore
 from spark_jobs.doctor.deep_check import run_deep_check
 from spark_jobs.doctor.deep_request import DeepDetails, DeepRequest
@@ -23,12 +23,6 @@ from store_writer import StoreWriter
 from verifying import named_as, told, upload, verify_here, verify_in_memory
 
 NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def objects() -> Iterator[ObjectStore]:
-    with object_store() as objects:
-        yield objects
 
 
 @pytest.fixture(autouse=True)

@@ -2,11 +2,10 @@
 
 import hashlib
 import io
-import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from column_rows import expected_rows
 from command_line import rocketlens
 from dying import STRIDES, every_death
 from loop_engine import run_jobs_here
-from object_store import ObjectStore, object_store
+from object_store import Fresh, ObjectStore
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 Row = dict[str, Any]
-Fresh = Callable[[], OutputPlace]
 
 
 @pytest.fixture(scope="module")
@@ -45,22 +43,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
     writer.close()
     assert len(writer.log.segments) == 2
     return writer
-
-
-@pytest.fixture(scope="module")
-def objects() -> Iterator[ObjectStore]:
-    with object_store() as objects:
-        yield objects
-
-
-@pytest.fixture(params=["s3", "file"])
-def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
-    """Empty places, one after the other."""
-    numbers = itertools.count()
-    if request.param == "file":
-        return lambda: OutputPlace(f"file://{tmp_path}/out{next(numbers)}")
-    objects = request.getfixturevalue("objects")
-    return lambda: OutputPlace(f"s3://stores/{tmp_path.name}/{next(numbers)}", objects.options)
 
 
 def export(store: StoreWriter, place: OutputPlace, format_: str = "ndjson", **more: Any) -> Report:

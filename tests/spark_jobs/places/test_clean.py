@@ -1,10 +1,8 @@
 """`rocketlens clean`: finds what no manifest names and is old enough, and nothing else."""
 
 import fcntl
-import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 
 from command_line import rocketlens
-from object_store import ObjectStore, object_store
+from object_store import Fresh, ObjectStore
 from protocol.errors import ConfigError
 from spark_jobs.places import clean as module
 from spark_jobs.places.clean import Leftovers, clean
@@ -21,23 +19,6 @@ from spark_jobs.places.place_names import MANIFEST, WORK
 from spark_jobs.places.placed_run import Driver, read_manifest, run_placed
 
 HOUR = 3600.0
-Fresh = Callable[[], OutputPlace]
-
-
-@pytest.fixture(scope="module")
-def objects() -> Iterator[ObjectStore]:
-    with object_store() as objects:
-        yield objects
-
-
-@pytest.fixture(params=["s3", "file"])
-def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
-    """Empty places, one after the other."""
-    numbers = itertools.count()
-    if request.param == "file":
-        return lambda: OutputPlace(f"file://{tmp_path}/out{next(numbers)}")
-    objects = request.getfixturevalue("objects")
-    return lambda: OutputPlace(f"s3://stores/{tmp_path.name}/{next(numbers)}", objects.options)
 
 
 def attempt(driver: Driver, text: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from dying import STRIDES, every_death
 from faulty_proxy import LOST, FaultPlan
-from object_store import ObjectStore, object_store
+from object_store import Fresh, ObjectStore
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.placed_run import (
@@ -28,25 +28,6 @@ from spark_jobs.places.placed_run import (
 )
 
 TASKS = ("export-1", "export-2")
-
-
-@pytest.fixture(scope="module")
-def objects() -> Iterator[ObjectStore]:
-    with object_store() as objects:
-        yield objects
-
-
-Fresh = Callable[[], OutputPlace]
-
-
-@pytest.fixture(params=["s3", "file"])
-def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
-    """Empty places, one after the other."""
-    numbers = itertools.count()
-    if request.param == "file":
-        return lambda: OutputPlace(f"file://{tmp_path}/out{next(numbers)}")
-    objects = request.getfixturevalue("objects")
-    return lambda: OutputPlace(f"s3://stores/{tmp_path.name}/{next(numbers)}", objects.options)
 
 
 def write(attempt: PlacedAttempt, text: str) -> PlacedRecord:

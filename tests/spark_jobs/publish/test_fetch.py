@@ -1,10 +1,9 @@
 """A rebuild that is sent to a URL and fetched from there is the rebuild in place, whatever dies on the way."""
 
-import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from dying import STRIDES, every_death
 from golden_store import G1
 from killing import Renames, every_kill
 from loop_engine import run_jobs_here
-from object_store import ObjectStore, object_store
+from object_store import Fresh, ObjectStore
 from protocol.errors import ConfigError, StoreError
 from publishing import look_for_nobody
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -33,23 +32,6 @@ from store_writer import StoreWriter
 
 TREES = ("index", "consumequeue", "checkpoint")
 SMALL: dict[str, Any] = {"slots": 20, "entries": 20, "queue_file_size": 400, "zone": "UTC"}
-Fresh = Callable[[], OutputPlace]
-
-
-@pytest.fixture(scope="module")
-def objects() -> Iterator[ObjectStore]:
-    with object_store() as objects:
-        yield objects
-
-
-@pytest.fixture(params=["s3", "file"])
-def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
-    """Empty places, one after the other."""
-    numbers = itertools.count()
-    if request.param == "file":
-        return lambda: OutputPlace(f"file://{tmp_path}/out{next(numbers)}")
-    objects = request.getfixturevalue("objects")
-    return lambda: OutputPlace(f"s3://stores/{tmp_path.name}/{next(numbers)}", objects.options)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 from command_line import rocketlens
 from faulty_proxy import FaultPlan
 from loop_engine import LoopEngine
-from object_store import ObjectStore, object_store
+from object_store import ObjectStore
 from spark_jobs.places import remote_file
 from spark_jobs.search import look_up as look_up_module
 from spark_jobs.search import searched_segment, waves
@@ -36,12 +36,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look_up_module, "RECORD_BYTES", 64)
     for name, value in (("GLANCE_BYTES", 100), ("CLOSE_BYTES", 300), ("LONG_BYTES", 1000)):
         monkeypatch.setattr(searched_segment, name, value)
-
-
-@pytest.fixture(scope="module")
-def objects() -> Iterator[ObjectStore]:
-    with object_store() as objects:
-        yield objects
 
 
 def write(root: Path) -> Path:

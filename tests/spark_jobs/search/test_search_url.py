@@ -15,7 +15,7 @@ from command_line import rocketlens
 from faulty_proxy import FaultPlan
 from golden_store import GOLDEN, unpack
 from loop_engine import LoopEngine, run_jobs_here
-from object_store import ObjectStore, object_store
+from object_store import ObjectStore
 from protocol.errors import ConfigError, NotAStore, RocketLensError
 from protocol.message import Message
 from spark_jobs.places import remote_file
@@ -55,12 +55,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_module, "RECORD_BYTES", 64)
     for name, value in (("GLANCE_BYTES", 100), ("CLOSE_BYTES", 300), ("LONG_BYTES", 1000)):
         monkeypatch.setattr(searched_segment, name, value)
-
-
-@pytest.fixture(scope="module")
-def objects() -> Iterator[ObjectStore]:
-    with object_store() as objects:
-        yield objects
 
 
 def write(root: Path, damage: Callable[[StoreWriter], None] = lambda _: None, *, is_ledger: bool = False) -> Path:

@@ -3,7 +3,7 @@
 import gzip
 import itertools
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from column_rows import expected_rows
 from dying import every_death
 from exported_files import Row
 from grown_tables import DAY, append, rows_of_table, with_date
-from object_store import ObjectStore, object_store
+from object_store import Fresh, ObjectStore
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.tables.files_table import FilesCommit, FilesTable
@@ -25,8 +25,6 @@ from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-Fresh = Callable[[], OutputPlace]
 FORMATS = ("parquet", "jsonl", "csv")
 TOPICS = ("Orders", "%RETRY%payments")
 STRANGE_TOPICS = (
@@ -64,22 +62,6 @@ def write(writer: StoreWriter, count: int, start: int = 0) -> None:
             store_timestamp=START_TIMESTAMP + number // 12 * DAY + number,
         )
     writer.flush()
-
-
-@pytest.fixture(scope="module")
-def objects() -> Iterator[ObjectStore]:
-    with object_store() as objects:
-        yield objects
-
-
-@pytest.fixture(params=["s3", "file"])
-def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
-    """Empty places, one after the other."""
-    numbers = itertools.count()
-    if request.param == "file":
-        return lambda: OutputPlace(f"file://{tmp_path}/table{next(numbers)}")
-    objects = request.getfixturevalue("objects")
-    return lambda: OutputPlace(f"s3://stores/{tmp_path.name}/{next(numbers)}", objects.options)
 
 
 @pytest.fixture
