@@ -1,8 +1,8 @@
 """A command that kills itself: `python killed_command.py PHASE NUMBER rebuild all STORE …`.
 
-In the phases of scanning, building and exporting it dies while tasks run, when NUMBER of them are finished; in the
-others at the NUMBER-th step of the driver: a look at an entry, an fsync, a rename. There is no hook in the product:
-what the driver calls is wrapped here. Exits as usual where there are not so many steps.
+It dies in a phase, at the NUMBER-th step of the driver, counted from 0. In the phases of scanning, building and
+exporting a step is the answer of a task; in the others a look at an entry, an fsync, a rename. There is no hook in the
+product: what the driver calls is wrapped here. Exits as usual where there are not so many steps.
 """
 
 import os
@@ -10,10 +10,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-LOOK_AGAIN_SECONDS = 0.001
 WITH_TASKS = ("scan", "build", "export")
 
 
@@ -23,19 +21,20 @@ def main() -> None:
     sys.argv[1:] = sys.argv[3:]
     from spark_jobs.build import chosen_names, place_entries, rebuild
     from spark_jobs.publish import atomic_rename, publish
-    from spark_jobs.run import work_directory
+    from spark_jobs.run import local_engine, work_directory
 
     entered = threading.Event()
-    watch(work_directory.WorkDirectory, phase, entered, number if phase in WITH_TASKS else None)
-    if phase == "place":
-        step = countdown(entered, number)
+    watch(work_directory.WorkDirectory, phase, entered)
+    step = countdown(entered, number)
+    if phase in WITH_TASKS:
+        wrap(local_engine, "_result", step)
+    elif phase == "place":
         wrap(place_entries, "entry_place", step)
         wrap(chosen_names, "entry_places", step)
         wrap(rebuild, "place", step)
     elif phase == "fsync":
-        wrap(os, "fsync", countdown(entered, number))
+        wrap(os, "fsync", step)
     elif phase == "exchange":
-        step = countdown(entered, number)
         wrap(os, "rename", step)
         wrap(os, "fsync", step)
         wrap(atomic_rename, "renameat2", step)
@@ -45,8 +44,8 @@ def main() -> None:
     command_line()
 
 
-def watch(work_directory: Any, phase: str, entered: threading.Event, tasks: int | None) -> None:
-    """See as long as the manifest shows the phase; with `tasks`, die when so many of the phase's are finished."""
+def watch(work_directory: Any, phase: str, entered: threading.Event) -> None:
+    """See as long as the manifest shows the phase."""
     original = work_directory.enter
 
     def enter(work: Any, name: str) -> None:
@@ -54,17 +53,8 @@ def watch(work_directory: Any, phase: str, entered: threading.Event, tasks: int 
         original(work, name)
         if name == phase:
             entered.set()
-            if tasks is not None:
-                threading.Thread(target=die_after, args=(work.root / "done", phase, tasks), daemon=True).start()
 
     work_directory.enter = enter
-
-
-def die_after(done: Path, phase: str, tasks: int) -> None:
-    """Die when so many tasks of a phase have left their records."""
-    while len(list(done.glob(f"{phase}-*"))) < tasks:
-        threading.Event().wait(LOOK_AGAIN_SECONDS)
-    die()
 
 
 def wrap(owner: Any, name: str, before: Callable[..., None]) -> None:
@@ -87,14 +77,9 @@ def countdown(entered: threading.Event, number: int) -> Callable[..., None]:
         if entered.is_set():
             left -= 1
             if left < 0:
-                die()
+                os.kill(os.getpid(), signal.SIGKILL)
 
     return step
-
-
-def die() -> None:
-    """As the power goes off."""
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
