@@ -7,6 +7,7 @@ import pytest
 
 from golden_store import GOLDEN
 from oracles import Record, build_index, index_hash, query, read_log, walk_chain
+from queue_runs import files_under
 from store_files import ConsumeQueueExtFiles
 from store_writer import StoreWriter
 
@@ -26,12 +27,6 @@ def rewritten(g1_records: list[Record], tmp_path_factory: pytest.TempPathFactory
         assert writer.append_record(record).physical_offset == record.physical_offset
     writer.close()
     return root
-
-
-def files_under(directory: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()
-    }
 
 
 def test_the_segments_of_the_recorded_store_come_out_byte_for_byte(g1_store: Path, rewritten: Path) -> None:

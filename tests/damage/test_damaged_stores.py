@@ -25,6 +25,7 @@ from damage_trials import KINDS, Trial, Trials, each_kind, few_and_many, judge, 
 from damaged_stores import Damaged, Unfit
 from protocol.codes import ResponseCode
 from protocol.errors import StoreError
+from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
@@ -169,10 +170,6 @@ def test_the_judge_notices_a_message_of_another_store(trials: Trials) -> None:
 
 
 # --- the generator ----------------------------------------------------------------------------------------------------
-
-
-def files_under(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def test_a_seed_decides_all_of_the_damage(trials: Trials) -> None:

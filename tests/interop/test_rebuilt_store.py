@@ -13,6 +13,7 @@ from interop.official_broker import G1_PROPERTIES, OfficialPair, official_broker
 from interop.stages import wait_until
 from interop.wire import ask
 from oracles import read_log
+from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
@@ -26,10 +27,6 @@ ENTRIES = 149
 
 Contents = dict[str, bytes]
 Prepare = Callable[[Path], None]
-
-
-def contents(directory: Path) -> Contents:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def forget_index_and_queues(store: Path) -> None:
@@ -79,7 +76,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     store = unpack(archive, work)
     prepare(store)
     assert (store / "abort").exists() == (archive == "store-crashed")
-    index, queues = contents(store / "index"), contents(store / "consumequeue")
+    index, queues = files_under(store / "index"), files_under(store / "consumequeue")
     with (
         official_name_server(work) as name_server,
         official_broker(store, work, properties=G1_PROPERTIES, name_server=name_server, version=version) as broker,
@@ -107,7 +104,7 @@ def produced(store: Path) -> list[tuple[str, str, list[str]]]:
 
 def test_the_broker_keeps_every_file(served: Served) -> None:
     """After a crash its replay puts the last record's entries once more, into the tail file; it touches no other."""
-    now = contents(served.store / "index")
+    now = files_under(served.store / "index")
     assert sorted(now) == sorted(served.index)
     tail = max(now)
     changed = [name for name in now if now[name] != served.index[name]]
@@ -117,7 +114,7 @@ def test_the_broker_keeps_every_file(served: Served) -> None:
 
 
 def test_the_broker_keeps_every_queue(served: Served) -> None:
-    now = contents(served.store / "consumequeue")
+    now = files_under(served.store / "consumequeue")
     missing_or_changed = [name for name, data in served.queues.items() if now.get(name) != data]
     assert missing_or_changed == []
 
@@ -142,13 +139,13 @@ def test_every_unique_key_is_found(served: Served) -> None:
 
 def test_new_messages_come_behind_ours(served: Served) -> None:
     """Enough of them to fill our last file: the next one's name sorts after ours."""
-    before, end = contents(served.store / "index"), max(served.index)
+    before, end = files_under(served.store / "index"), max(served.index)
     keys = [f"new-{number}" for number in range(ENTRIES + 10)]
     for key in keys:
         send(served, key)
     for key in keys:
         wait_until(lambda key=key: holds(query(served, TOPIC, key), key), f"{key} in the index")
-    after = contents(served.store / "index")
+    after = files_under(served.store / "index")
     assert {name for name in before if name != end and after[name] != before[name]} == set()
     assert set(before) < set(after)
     assert min(set(after) - set(before)) > end
@@ -181,7 +178,7 @@ def test_a_broker_in_another_zone_rolls_over_behind_our_files(
     store = unpack("store", tmp_path)
     shutil.rmtree(store / "index")
     run_rebuild(RebuildRequest(store=str(store), index=True, slots=97, entries=ENTRIES + 1, zone=zone), Silence())
-    ours = sorted(contents(store / "index"))
+    ours = sorted(files_under(store / "index"))
     first = min(record.store_timestamp for record in read_log(store / "commitlog"))
     assert first > 0
     monkeypatch.setenv("TZ", zone)
@@ -189,6 +186,6 @@ def test_a_broker_in_another_zone_rolls_over_behind_our_files(
         served = Served(zone, store, OfficialPair(broker, broker), {}, {})
         for number in range(ENTRIES + 10):
             send(served, f"zone-{number}")
-        wait_until(lambda: len(contents(store / "index")) > len(ours), "the next index file")
-        theirs = sorted(set(contents(store / "index")) - set(ours))
+        wait_until(lambda: len(files_under(store / "index")) > len(ours), "the next index file")
+        theirs = sorted(set(files_under(store / "index")) - set(ours))
     assert theirs[0] > ours[-1]

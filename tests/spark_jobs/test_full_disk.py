@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from ledger_stores import Ledger
 from read_only import state_of
 from small_disk import small_disk
 from store_writer import StoreWriter
+
+if TYPE_CHECKING:
+    from job_engines import JobEngine
 
 FULL = 2
 LITTLE, ENOUGH = "size=96k,nr_inodes=400", "size=64m,nr_inodes=40000"
@@ -40,13 +44,15 @@ def store(tmp_path: Path) -> Path:
     return writer.root
 
 
-@pytest.mark.parametrize("job", OUT)
+@pytest.mark.parametrize(
+    ("engine", "job"), [*(("local", job) for job in OUT), ("spark", "rebuild all")], indirect=["engine"]
+)
 def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
-    job: str, store: Path, disk: Callable[[str], Path]
+    engine: "JobEngine", job: str, store: Path, disk: Callable[[str], Path]
 ) -> None:
     before = state_of(store)
     out = disk(LITTLE) / "out"
-    command = (*job.split(), store, *OUT[job], "--out", out)
+    command = (*job.split(), store, *OUT[job], "--out", out, "--engine", engine.name)
     ended = rocketlens(*command)
     assert ended.code == FULL, ended.errors
     assert "No space left on device" in ended.errors

@@ -14,6 +14,7 @@ from job_engines import run_on_engine
 from oracles import BLANK_MAGIC
 from protocol.errors import ConfigError, StoreError
 from protocol.question import Question
+from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run
 from spark_jobs.commands.job_plan import JobPlan, make_plan
@@ -32,10 +33,6 @@ def rebuild(store: Path, **options: Any) -> Report:
     return run_on_engine(run_rebuild, RebuildRequest(store=str(store), index=True, **options))
 
 
-def contents(directory: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
-
-
 @pytest.fixture
 def crashed(tmp_path: Path) -> Path:
     """The recorded crashed store after what a broker does to it first: without its last index file."""
@@ -52,17 +49,17 @@ def test_the_missing_file_comes_back_the_others_stay_the_same_files(crashed: Pat
     assert {name: after[name] for name in before} == before
     assert sorted(after)[:-1] == sorted(before)
     whole = unpack("store-crashed", crashed.parent / "whole")
-    assert [data[40:] for data in contents(crashed / "index").values()] == [
-        data[40:] for data in contents(whole / "index").values()
+    assert [data[40:] for data in files_under(crashed / "index").values()] == [
+        data[40:] for data in files_under(whole / "index").values()
     ]
 
 
 def test_nothing_else_in_the_store_changes_and_the_old_is_kept(crashed: Path) -> None:
-    before = contents(crashed)
+    before = files_under(crashed)
     report = rebuild(crashed)
-    after = contents(crashed)
+    after = files_under(crashed)
     (index_backup, checkpoint_backup) = sorted(report.details.backups, key=lambda path: "checkpoint" in path)
-    assert contents(Path(index_backup)) == {
+    assert files_under(Path(index_backup)) == {
         Path(name).name: data for name, data in before.items() if name.startswith("index/")
     }
     assert Path(checkpoint_backup).read_bytes() == before["checkpoint"]
@@ -91,10 +88,10 @@ def test_keep_checkpoint_leaves_it(crashed: Path) -> None:
 
 def test_a_second_run_finds_nothing_to_build_but_the_file_that_is_not_full(crashed: Path) -> None:
     rebuild(crashed)
-    first = contents(crashed / "index")
+    first = files_under(crashed / "index")
     report = rebuild(crashed)
     assert len(report.details.index.built) == 1
-    assert contents(crashed / "index") == first
+    assert files_under(crashed / "index") == first
 
 
 def test_two_runs_within_a_second_leave_a_backup_each(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,14 +113,14 @@ def test_in_place_damage_where_a_recovery_looks_ends_the_log(tmp_path: Path) -> 
     writer.close()
     victim = writer.written[12]
     writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
-    before = contents(tmp_path / "store")
+    before = files_under(tmp_path / "store")
     for queues in (True, False):
         with pytest.raises(StoreError) as refused:
             rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, queues=queues)
         assert str(refused.value).count("to 19 sound records of ") == 1 + queues
         assert str(refused.value).count("those that were built to 12") == 1 + queues
         assert "--allow-fewer" in str(refused.value)
-    after = contents(tmp_path / "store")
+    after = files_under(tmp_path / "store")
     assert {name: after[name] for name in before} == before
     inside = rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, allow_fewer=True)
     assert (inside.exit_code, inside.resumed) == (4, True)
@@ -143,7 +140,7 @@ def test_a_compaction_from_the_log_replaces_no_index_that_leads_to_more(tmp_path
         writer.append("TopicTest", b"body", keys=f"k{number}")
     writer.close()
     writer.overwrite(writer.written[12].physical_offset + 4, b"\0\0\0\0")
-    before = contents(tmp_path / "store")
+    before = files_under(tmp_path / "store")
 
     def compact(**options: Any) -> Report:
         request = CompactRequest(store=str(tmp_path / "store"), slots=7, entries=50, from_log=True, **options)
@@ -154,7 +151,7 @@ def test_a_compaction_from_the_log_replaces_no_index_that_leads_to_more(tmp_path
     assert "index files that it has lead to 19 sound records" in str(refused.value)
     assert "those that were built to 12" in str(refused.value)
     assert "--allow-fewer" in str(refused.value)
-    after = contents(tmp_path / "store")
+    after = files_under(tmp_path / "store")
     assert {name: after[name] for name in before} == before
     report = compact(allow_fewer=True)
     assert (report.exit_code, report.entries) == (4, 12)
@@ -210,10 +207,10 @@ def test_out_refuses_to_write_over_what_is_there(crashed: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("inside", ["", "index", "new/place"])
 def test_out_in_the_store_is_refused(crashed: Path, inside: str) -> None:
-    before = contents(crashed)
+    before = files_under(crashed)
     with pytest.raises(ConfigError, match="is in the store"):
         rebuild(crashed, out=str(crashed / inside))
-    assert contents(crashed) == before
+    assert files_under(crashed) == before
 
 
 def test_a_store_without_a_log_is_refused_by_name(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from faulty_proxy import FaultPlan
 from loop_engine import run_jobs_here
 from object_store import object_store
 from protocol.errors import RocketLensError
+from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
@@ -60,10 +61,6 @@ def url(store: Path) -> Iterator[str]:
     fsspec.filesystem("memory").rm(URL, recursive=True)
 
 
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize(
     ("job", "options"),
     [
@@ -82,7 +79,7 @@ def test_the_files_are_those_of_the_same_store_on_a_disk(
 ) -> None:
     expected = job(str(store), tmp_path / "expected", **options)
     found = job(url, tmp_path / "found", **options)
-    assert contents(tmp_path / "found") == contents(tmp_path / "expected") != {}
+    assert files_under(tmp_path / "found") == files_under(tmp_path / "expected") != {}
     assert found.messages == expected.messages
     assert [each.path.replace(url, str(store)) for each in found.damages] == [each.path for each in expected.damages]
     assert [each.replace(url, str(store)) for each in found.notes] == expected.notes
@@ -93,7 +90,7 @@ def test_the_files_are_those_of_the_same_store_on_a_disk(
 def test_copies_may_lie_in_a_work_directory_which_is_gone_afterwards(store: Path, url: str, tmp_path: Path) -> None:
     rebuild(str(store), tmp_path / "expected")
     rebuild(url, tmp_path / "found", work=str(tmp_path / "work"))
-    assert contents(tmp_path / "found") == contents(tmp_path / "expected") != {}
+    assert files_under(tmp_path / "found") == files_under(tmp_path / "expected") != {}
     assert not (tmp_path / "work").exists()
 
 
@@ -115,6 +112,6 @@ def test_processes_make_the_same_through_faults(store: Path, tmp_path: Path) -> 
             compact(url, tmp_path / "compacted", storage=faulty.options)
     rebuild(str(store), tmp_path / "expected")
     compact(str(store), tmp_path / "expected-compacted")
-    assert contents(tmp_path / "found") == contents(tmp_path / "expected")
-    assert contents(tmp_path / "compacted") == contents(tmp_path / "expected-compacted")
+    assert files_under(tmp_path / "found") == files_under(tmp_path / "expected")
+    assert files_under(tmp_path / "compacted") == files_under(tmp_path / "expected-compacted")
     assert plan.done.total()

@@ -10,6 +10,7 @@ import pytest
 from golden_store import GOLDEN, unpack
 from object_store import object_store
 from protocol.errors import ConfigError
+from queue_runs import files_under
 from spark_jobs.build import split_queues
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
@@ -35,16 +36,12 @@ def rebuild(store: Path, out: Path | str | None, exchange: str, **options: Any) 
     )
 
 
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-
-
 def assert_same_both_ways(store: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, bytes], Report]:
     """What comes out by files comes out by the shuffle; that, and the report."""
     expected = rebuild(store, tmp_path / "files", "files", **options)
     found = rebuild(store, tmp_path / "shuffle", "shuffle", **options)
-    made = contents(tmp_path / "shuffle")
-    assert made == contents(tmp_path / "files") != {}
+    made = files_under(tmp_path / "shuffle")
+    assert made == files_under(tmp_path / "files") != {}
     assert (found.damages, found.notes) == (expected.damages, expected.notes)
     assert (found.messages, found.entries, found.units) == (expected.messages, expected.entries, expected.units)
     assert (found.details.index, found.details.queues) == (expected.details.index, expected.details.queues)
@@ -67,7 +64,7 @@ def store(tmp_path: Path) -> Path:
 def test_the_recorded_store_comes_out_as_a_broker_wrote_it(name: str, tmp_path: Path) -> None:
     store = unpack(name, tmp_path)
     made, _ = assert_same_both_ways(store, tmp_path, from_offset=0)
-    queues = {f"consumequeue/{path}": data for path, data in contents(store / "consumequeue").items()}
+    queues = {f"consumequeue/{path}": data for path, data in files_under(store / "consumequeue").items()}
     assert {path: data for path, data in made.items() if path.startswith("consumequeue/")} == queues
     assert len([path for path in made if path.startswith("index/")]) == 10
 
@@ -78,7 +75,7 @@ def test_batch_light_and_delay_queues_come_out_as_a_broker_wrote_them(tmp_path: 
     store = unpack("store", tmp_path, archives=recorded)
     made, _ = assert_same_both_ways(store, tmp_path, delay_levels=levels, index=False)
     trees = ("consumequeue", "batchconsumequeue")
-    assert made == {f"{tree}/{path}": data for tree in trees for path, data in contents(store / tree).items()}
+    assert made == {f"{tree}/{path}": data for tree in trees for path, data in files_under(store / tree).items()}
 
 
 def test_index_files_that_begin_inside_blocks_come_out(store: Path, tmp_path: Path) -> None:
@@ -117,7 +114,7 @@ def test_a_hot_queue_comes_out_in_parts(store: Path, tmp_path: Path, monkeypatch
     made, _ = assert_same_both_ways(store, tmp_path, queue_file_size=HOT_UNITS * 20, **SMALL)
     assert split[: len(split) // 2] == split[len(split) // 2 :]
     assert max(split) > 1
-    whole = contents(store / "consumequeue")
+    whole = files_under(store / "consumequeue")
     assert {path: data for path, data in made.items() if path.startswith("consumequeue/")} == {
         f"consumequeue/{path}": data for path, data in whole.items()
     }
@@ -135,14 +132,14 @@ def fetched(place: OutputPlace, store: Path, copy: Path) -> dict[str, bytes]:
     """What a fetch makes of a copy of the store."""
     shutil.copytree(store, copy)
     run_fetch(FetchRequest(url=place.url, storage=place.storage, store=str(copy), drop_backup=True), Silence())
-    return contents(copy)
+    return files_under(copy)
 
 
 def in_place(store: Path, copy: Path, **options: Any) -> dict[str, bytes]:
     """What a rebuild by files makes of a copy of the store."""
     shutil.copytree(store, copy)
     rebuild(copy, None, "files", drop_backup=True, **options)
-    return contents(copy)
+    return files_under(copy)
 
 
 def named(place: OutputPlace) -> dict[str, str]:
@@ -158,7 +155,7 @@ class TestAtUrl:
         (store / "consumequeue" / "Quiet" / "0").mkdir(parents=True)
         (store / "consumequeue" / "Quiet" / "0" / ("0" * 20)).write_bytes(bytes(400))
         options = {**SMALL, "topics": ("Hot",), "queue_file_size": 400}
-        before = contents(store)
+        before = files_under(store)
         with object_store() as objects:
             place = OutputPlace("s3://stores/rebuilt", objects.options)
             rebuild(store, place.url, "shuffle", out_storage=place.storage, **options)
@@ -166,7 +163,7 @@ class TestAtUrl:
             found = fetched(place, store, tmp_path / "fetched")
         assert kinds == {"index", "consumequeue", "checkpoint"}
         assert found == in_place(store, tmp_path / "in-place", **options)
-        assert contents(store) == before
+        assert files_under(store) == before
 
     def test_what_was_finished_is_not_built_again(
         self, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -213,7 +210,7 @@ def test_a_rebuild_in_place_goes_on_where_a_killed_one_was(
     assert records[0] == records[1] == records[2]
     report = rebuild(store, None, "shuffle", drop_backup=True, **options)
     assert report.resumed
-    assert contents(store) == expected
+    assert files_under(store) == expected
 
 
 def test_an_exchange_that_there_is_not_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from compact_oracle import build_compacted, keep_entries, read_entries, take_mar
 from golden_store import unpack
 from object_store import object_store
 from oracles import read_log
+from queue_runs import files_under
 from spark_jobs.commands import run as run_module
 from spark_jobs.commands.run import run_compact, run_fetch
 from spark_jobs.compact.compact_request import CompactRequest
@@ -33,16 +34,12 @@ def compact(store: Path, out: Path | str | None, exchange: str, **options: Any) 
     return run_compact(request, Silence())
 
 
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-
-
 def assert_same_both_ways(store: Path, tmp_path: Path, **options: Any) -> list[bytes]:
     """What comes out by files comes out by the shuffle; the index files, in order."""
     expected = compact(store, tmp_path / "files", "files", **SMALL, **options)
     found = compact(store, tmp_path / "shuffle", "shuffle", **SMALL, **options)
-    made = contents(tmp_path / "shuffle")
-    assert made == contents(tmp_path / "files") != {}
+    made = files_under(tmp_path / "shuffle")
+    assert made == files_under(tmp_path / "files") != {}
     assert (found.damages, found.notes, found.entries) == (expected.damages, expected.notes, expected.entries)
     assert found.details.index == expected.details.index
     return [data for path, data in sorted(made.items()) if path.startswith("index/")]
@@ -115,7 +112,7 @@ def test_an_index_without_a_living_entry_comes_out(store: Path, tmp_path: Path) 
 
 def test_what_is_sent_and_fetched_is_the_compaction_in_place(store: Path, tmp_path: Path) -> None:
     """Tasks send what they have built themselves, and there is no work directory that anybody sees."""
-    before = contents(store)
+    before = files_under(store)
     with object_store() as objects:
         place = OutputPlace("s3://stores/compacted", objects.options)
         compact(store, place.url, "shuffle", out_storage=place.storage, **SMALL)
@@ -128,10 +125,10 @@ def test_what_is_sent_and_fetched_is_the_compaction_in_place(store: Path, tmp_pa
             Silence(),
         )  # fmt: skip
     assert {path.split("/")[0] for path in paths} == {"index", "checkpoint"}
-    assert contents(store) == before
+    assert files_under(store) == before
     shutil.copytree(store, tmp_path / "in-place")
     compact(tmp_path / "in-place", None, "files", drop_backup=True, **SMALL)
-    assert contents(tmp_path / "fetched") == contents(tmp_path / "in-place")
+    assert files_under(tmp_path / "fetched") == files_under(tmp_path / "in-place")
 
 
 def test_what_was_sent_is_not_built_again(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from oracles import packed, signed
 from plain_oracle import PlainLog, moved_units, plain_log
 from protocol.errors import ConfigError, StoreError
 from protocol.question import KeyKind
+from queue_runs import files_under
 from spark_jobs.commands.run import run_convert
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
@@ -38,10 +39,6 @@ def convert(store: Path | str, out: Path, **options: Any) -> Report:
     return run_convert(ConvertRequest(store=str(store), out=str(out), **options), Silence())
 
 
-def files(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
 def found_by_unique_key(store: MessageStore, topic: str, key: str) -> list[bytes]:
     offsets = found(store, topic, key, KeyKind.UNIQUE)
     return [bytes(store.record_at(offset) or b"") for offset in offsets]
@@ -50,7 +47,7 @@ def found_by_unique_key(store: MessageStore, topic: str, key: str) -> list[bytes
 def hold_against_oracle(store: Path, out: Path, segment_size: int) -> PlainLog:
     """The log is what the oracle makes of it, and everything that leads to it does."""
     expected = plain_log(log_folders(store), segment_size)
-    assert files(out / "commitlog") == expected.segments
+    assert files_under(out / "commitlog") == expected.segments
     assert expected.moves
     verified = verify_here(out, out.parent)
     assert (verified.details.counts, verified.messages) == ({}, len(expected.moves))
@@ -62,18 +59,18 @@ def hold_against_oracle(store: Path, out: Path, segment_size: int) -> PlainLog:
 def test_a_recorded_ledger_becomes_a_plain_store_with_the_queues_of_its_broker(tmp_path: Path, name: str) -> None:
     recorded = GOLDEN / "g2" / name
     store, out = unpack("store", tmp_path, archives=recorded), tmp_path / "plain"
-    before = files(store)
+    before = files_under(store)
     levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
     report = convert(store, out, delay_levels=levels)
     assert report.exit_code == 0
-    assert files(store) == before
+    assert files_under(store) == before
     expected = hold_against_oracle(store, out, 16384)
     assert report.messages == len(expected.moves)
     assert report.details.log_end == report.details.converted.end == expected.end
-    assert {path: moved_units(data, expected.moves) for path, data in files(store / "consumequeue").items()} == files(
-        out / "consumequeue"
-    )
-    assert files(out / "config") == files(store / "config")
+    assert {
+        path: moved_units(data, expected.moves) for path, data in files_under(store / "consumequeue").items()
+    } == files_under(out / "consumequeue")
+    assert files_under(out / "config") == files_under(store / "config")
     assert (out / "abort").exists() == (store / "abort").exists() == (name == "g2-dledger-mixed")
     assert sorted(path.name for path in out.iterdir() if path.name != "abort") == [
         "checkpoint", "commitlog", "config", "consumequeue", "index",
@@ -358,10 +355,10 @@ def test_a_run_that_died_when_the_store_had_its_place_only_reports(
     convert(ledger.root, out)
     assert work.exists()
     monkeypatch.setattr(WorkDirectory, "remove", remove)
-    before = files(out)
+    before = files_under(out)
     report = convert(ledger.root, out)
     assert (report.resumed, report.messages) == (True, 5)
-    assert files(out) == before
+    assert files_under(out) == before
     assert not work.exists()
 
 
@@ -395,7 +392,7 @@ def test_a_store_behind_a_url_becomes_the_same(ledger: Ledger, tmp_path: Path) -
     finally:
         fsspec.filesystem("memory").rm(url, recursive=True)
     assert report.details.converted.timers == 1
-    made = [files(tmp_path / name) for name in ("from-directory", "from-url")]
+    made = [files_under(tmp_path / name) for name in ("from-directory", "from-url")]
     assert len(made[0]) > 10
     assert made[0] == made[1]
     assert not any(path.name.endswith(".rocketlens-work") for path in tmp_path.iterdir())

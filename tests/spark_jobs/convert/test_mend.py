@@ -13,6 +13,7 @@ from ledger_stores import Ledger
 from loop_engine import run_jobs_here
 from oracles import read_log
 from protocol.errors import ConfigError, StoreError
+from queue_runs import files_under
 from read_only import state_of
 from rocketlens.cli.show_report import report_lines
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -293,10 +294,6 @@ def test_more_damage_than_is_listed_is_filled_too(
 # --- stores of other kinds --------------------------------------------------------------------------------------------
 
 
-def files(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
 def test_a_store_of_dledgers_is_converted(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "store")
     ledger.transaction(0, 40)
@@ -307,7 +304,7 @@ def test_a_store_of_dledgers_is_converted(tmp_path: Path) -> None:
     options = {"store": str(ledger.root), "zone": "+00:00"}
     rescued = run_rescue(RescueRequest(out=str(tmp_path / "rescued"), **options), Silence())
     converted = run_convert(ConvertRequest(out=str(tmp_path / "converted"), **options), Silence())
-    assert files(tmp_path / "rescued") == files(tmp_path / "converted")
+    assert files_under(tmp_path / "rescued") == files_under(tmp_path / "converted")
     assert rescued.details.converted == converted.details.converted is not None
     assert rescued.details.mended is None
     assert (rescued.exit_code, rescued.damages) == (4, converted.damages)
@@ -323,7 +320,7 @@ def test_queues_and_configuration_in_rocksdb_become_files(tmp_path: Path) -> Non
     report = run_rescue(RescueRequest(out=str(tmp_path / "new"), **options), Silence())
     run_rebuild(RebuildRequest(out=str(tmp_path / "rebuilt"), queues=True, **options), Silence())
     assert report.exit_code == 0
-    made, expected = files(tmp_path / "new"), files(tmp_path / "rebuilt")
+    made, expected = files_under(tmp_path / "new"), files_under(tmp_path / "rebuilt")
     assert {name for name in expected if name.startswith("consumequeue/")}
     assert {name: made.get(name) for name in expected} == expected
     assert {"config/topics.json", "config/consumerOffset.json"} <= made.keys()

@@ -7,6 +7,7 @@ import fsspec
 import pytest
 
 from protocol.errors import ConfigError
+from queue_runs import files_under
 from spark_jobs.places.file_systems import is_url, local_path
 from spark_jobs.places.remote_file import RemoteReadError
 from spark_jobs.places.remote_tree import list_tree, local_copy, named_as, refuse_elsewhere
@@ -23,10 +24,6 @@ def system() -> Iterator[fsspec.AbstractFileSystem]:
     system.pipe_file(f"{URL}/store-beside/abort", b"")
     yield system
     system.rm(URL, recursive=True)
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("url", [f"{URL}/store", f"{URL}/store/"])
@@ -63,21 +60,21 @@ def test_what_no_file_of_this_machine_can_be_named_is_left_out(
     tree = list_tree(f"{URL}/store", "")
     assert [each.path for each in tree.files] == ["both/inner", "good"]
     tree.hollow(tmp_path / "inside")
-    assert sorted(contents(tmp_path)) == ["inside/both/inner", "inside/good"]
+    assert sorted(files_under(tmp_path)) == ["inside/both/inner", "inside/good"]
 
 
 def test_a_hollow_copy_has_names_and_sizes_and_takes_no_room(
     system: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     list_tree(f"{URL}/store", "").hollow(tmp_path)
-    assert contents(tmp_path) == {path: bytes(len(data)) for path, data in FILES.items()}
+    assert files_under(tmp_path) == {path: bytes(len(data)) for path, data in FILES.items()}
     assert sum(path.stat().st_blocks for path in tmp_path.rglob("*") if path.is_file()) == 0
 
 
 def test_a_part_is_fetched(system: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
     tree = list_tree(f"{URL}/store", "")
     tree.below("config", "abort").fetch(tmp_path)
-    assert contents(tmp_path) == {path: FILES[path] for path in ("config/topics.json", "abort")}
+    assert files_under(tmp_path) == {path: FILES[path] for path in ("config/topics.json", "abort")}
     assert [each.path for each in tree.without_larger(2).files] == ["abort", "config/topics.json"]
 
 

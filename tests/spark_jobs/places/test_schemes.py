@@ -17,6 +17,7 @@ import pytest
 from command_line import Outcome, rocketlens
 from object_store import ObjectStore
 from protocol.errors import ConfigError, StoreError
+from queue_runs import files_under
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.places.placed_run import Driver, read_manifest, run_placed
@@ -69,10 +70,6 @@ def successful(*arguments: object) -> Outcome:
     outcome = rocketlens(*arguments)
     assert outcome.code == 0, outcome
     return outcome
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def parts(place: OutputPlace) -> dict[str, bytes | None]:
@@ -140,8 +137,8 @@ class TestJobs:
         successful("rebuild", "all", url, *SMALL, *options, *out)
         assert orphans(place) == set()
         successful("fetch", place.url, fetched, *options, "--drop-backup")
-        assert contents(fetched) == contents(here)
-        assert contents(here) != contents(store)
+        assert files_under(fetched) == files_under(here)
+        assert files_under(here) != files_under(store)
 
     @pytest.mark.usefixtures("spark")
     def test_a_rebuild_by_the_shuffle_to_there_is_one_by_files(
@@ -152,8 +149,8 @@ class TestJobs:
         successful("rebuild", "all", store, *SMALL, "--out", place.url, *options)
         fetched = Path(shutil.copytree(store, tmp_path / "fetched"))
         successful("fetch", place.url, fetched, "--storage-options", objects.options, "--drop-backup")
-        made = contents(tmp_path / "out")
-        assert {name: data for name, data in contents(fetched).items() if name in made} == made != {}
+        made = files_under(tmp_path / "out")
+        assert {name: data for name, data in files_under(fetched).items() if name in made} == made != {}
 
     def test_a_compaction_from_there_to_there_is_one_of_a_directory(
         self, objects: ObjectStore, store: Path, url: str, place: OutputPlace, tmp_path: Path

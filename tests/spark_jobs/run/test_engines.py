@@ -4,7 +4,6 @@ What a job does besides is tried on the local engine, where the job has its test
 """
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +20,7 @@ from grown_tables import rows_of_table
 from interop.stages import wait_until
 from oracles import Record, read_log, signed
 from plain_oracle import moved_units, plain_log
-from read_only import state_of
-from small_disk import small_disk
+from queue_runs import files_under
 from spark_events import SparkEvents
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_convert, run_rebuild, run_rescue
@@ -48,11 +46,6 @@ SLOTS, ENTRIES = 97, 150
 """Of the recorded store's index files."""
 
 MESSAGES = 390
-FULL = 2
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +76,8 @@ def sound(writer: StoreWriter) -> list[Record]:
 def test_a_rebuild_gives_what_the_broker_wrote(engine: "JobEngine", tmp_path: Path, name: str) -> None:
     store, out = unpack(name, tmp_path), tmp_path / "out"
     engine.run(run_rebuild, RebuildRequest(store=str(store), out=str(out), index=True, queues=True, from_offset=0))
-    assert contents(out / "consumequeue") == contents(store / "consumequeue")
-    built, recorded = (list(contents(root / "index").values()) for root in (out, store))
+    assert files_under(out / "consumequeue") == files_under(store / "consumequeue")
+    built, recorded = (list(files_under(root / "index").values()) for root in (out, store))
     if name == "store-crashed":  # the running broker had not put its counts into the last header yet
         built[-1], recorded[-1] = built[-1][40:], recorded[-1][40:]
     assert built == recorded
@@ -93,12 +86,12 @@ def test_a_rebuild_gives_what_the_broker_wrote(engine: "JobEngine", tmp_path: Pa
 
 def test_a_rebuild_in_place_replaces_what_is_damaged_and_is_clean_then(engine: "JobEngine", tmp_path: Path) -> None:
     store = unpack("store", tmp_path)
-    index, queues = list(contents(store / "index").values()), contents(store / "consumequeue")
+    index, queues = list(files_under(store / "index").values()), files_under(store / "consumequeue")
     victim = sorted((store / "index").iterdir())[6]
     victim.write_bytes(index[6][:458] + b"\x55" + index[6][459:])
     assert engine.run(run_deep_check, DeepRequest(store=str(store))).exit_code == 4
     engine.run(run_rebuild, RebuildRequest(store=str(store), index=True, queues=True, drop_backup=True))
-    assert (list(contents(store / "index").values()), contents(store / "consumequeue")) == (index, queues)
+    assert (list(files_under(store / "index").values()), files_under(store / "consumequeue")) == (index, queues)
     report = engine.run(run_deep_check, DeepRequest(store=str(store)))
     assert (report.exit_code, report.details.findings, report.messages) == (0, [], MESSAGES)
 
@@ -107,7 +100,7 @@ def test_a_rebuild_in_place_replaces_what_is_damaged_and_is_clean_then(engine: "
 def test_a_compaction_gives_what_the_oracle_says(
     engine: "JobEngine", g1_store: Path, tmp_path: Path, from_log: bool
 ) -> None:
-    before = list(contents(g1_store / "index").values())
+    before = list(files_under(g1_store / "index").values())
     with engine.opened() as opened:
         outcome = compact_store(g1_store, tmp_path / "work", engine=opened, from_log=from_log)
     entries = [entry for data in before for entry in read_entries(data, SLOTS)]
@@ -126,9 +119,9 @@ def test_a_conversion_gives_the_log_of_the_oracle_and_queues_that_lead_to_it(
     report = engine.run(run_convert, ConvertRequest(store=str(store), out=str(out), delay_levels=levels))
     expected = plain_log(log_folders(store), 16384)
     assert (report.exit_code, report.messages) == (0, len(expected.moves))
-    assert contents(out / "commitlog") == expected.segments
-    assert contents(out / "consumequeue") == {
-        path: moved_units(data, expected.moves) for path, data in contents(store / "consumequeue").items()
+    assert files_under(out / "commitlog") == expected.segments
+    assert files_under(out / "consumequeue") == {
+        path: moved_units(data, expected.moves) for path, data in files_under(store / "consumequeue").items()
     }
 
 
@@ -183,25 +176,6 @@ def test_a_command_that_reads_says_what_it_says_without_an_engine(
         assert there.code == here.code
         assert there.messages[:stop] == here.messages[:stop] != []
         assert "hold no intact record" in there.errors or name == "lookup"
-
-
-def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(engine: "JobEngine", tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=16_384)
-    while len(writer.log.segments) < 20:
-        writer.append("T", os.urandom(300).hex().encode(), keys=f"k{len(writer.records)}", tags="a")
-    writer.close()
-    before = state_of(writer.root)
-    with small_disk(tmp_path / "disk") as disk:
-        out = disk("size=96k,nr_inodes=400") / "out"
-        command = ("rebuild", "all", writer.root, "--slots", 97, "--entries", 400, "--out", out)
-        ended = rocketlens(*command, "--engine", engine.name)
-        assert ended.code == FULL, ended.errors
-        assert "No space left on device" in ended.errors
-        assert "Traceback" not in ended.errors
-        disk("size=64m,nr_inodes=40000")
-        ended = rocketlens(*command, "--engine", engine.name)
-        assert ended.code == 0, ended.errors
-    assert state_of(writer.root) == before
 
 
 def test_spark_runs_a_task_a_segment_and_one_a_file_under_the_names_of_phases(
