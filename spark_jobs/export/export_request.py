@@ -1,4 +1,4 @@
-"""The options of an export, and the details of its report."""
+"""The options of an export and of what else writes messages as rows, and the details of its report."""
 
 import msgspec
 
@@ -8,21 +8,20 @@ from spark_jobs.run.engine import EngineOptions
 from spark_jobs.run.report import Details
 from spark_jobs.run.work_directory import JobIdentity
 from storage.columns.body_content import BodyContent
-from storage.columns.wanted import HIGHEST, LOWEST, Wanted
+from storage.columns.wanted import Wanted
 from storage.filter.sql92 import parse
-from storage.filter.tag import parse_tag_expression
 
 
-class ExportRequest(EngineOptions, frozen=True, kw_only=True):
-    """Options of an export. `begin` and `end` bound store times in ms, both included; `masked` are fields to mask.
+class MessageRequest(EngineOptions, frozen=True, kw_only=True):
+    """Options of a job that writes messages as rows. `begin` and `end` bound store times in ms, both included.
 
-    `store` and `out` are directories or URLs, `storage` and `out_storage` the options of their file systems as JSON;
-    without the latter they are the same. `compression` is Parquet's codec. With `unpack` or a `charset` bodies are
-    written as :class:`storage.columns.body_content.BodyContent` makes them.
+    `store` is a directory or a URL, `storage` and `out_storage` are the options of the file systems of the store and
+    of what is written as JSON; without the latter they are the same. `compression` is Parquet's codec. Without
+    `columns` all are written, those of `masked` with a mask. With `unpack` or a `charset` bodies are written as
+    :class:`storage.columns.body_content.BodyContent` makes them.
     """
 
     store: str
-    out: str
     format: str
     compression: str = COMPRESSIONS[0]
     topics: tuple[str, ...] = ()
@@ -37,6 +36,12 @@ class ExportRequest(EngineOptions, frozen=True, kw_only=True):
     commit_log_directories: tuple[str, ...] = ()
     storage: str = ""
     out_storage: str = ""
+
+
+class ExportRequest(MessageRequest, frozen=True, kw_only=True):
+    """Options of an export; `out` is a directory or a URL."""
+
+    out: str
     fresh: bool = False
 
     @property
@@ -46,13 +51,7 @@ class ExportRequest(EngineOptions, frozen=True, kw_only=True):
             raise ConfigError(f"--from {self.begin} is after --to {self.end}")
         if self.where is not None:
             parse(self.where)
-        tags = parse_tag_expression(self.tag)
-        return Wanted(
-            topics=frozenset(topic.encode() for topic in self.topics) or None,
-            tags=None if tags.matches_everything else frozenset(tag.encode() for tag in tags.tags),
-            times=(LOWEST if self.begin is None else self.begin, HIGHEST if self.end is None else self.end),
-            where=self.where,
-        )
+        return Wanted.asked(self.topics, self.begin, self.end, self.tag, self.where)
 
     @property
     def content(self) -> BodyContent | None:

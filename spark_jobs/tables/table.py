@@ -16,8 +16,7 @@ from spark_jobs.places.placed_run import PlacedRun
 from spark_jobs.read.log_ranges import Problem
 from storage.columns.body_content import BodyContent
 from storage.columns.names import check_names
-from storage.columns.wanted import HIGHEST, LOWEST, Wanted
-from storage.filter.tag import parse_tag_expression
+from storage.columns.wanted import Wanted
 
 TABLE_VERSION: Final = 1
 """Of the commits that this release writes; one with another version is refused."""
@@ -72,13 +71,7 @@ class TableShape(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wanted(self) -> Wanted:
         """The messages; raises FilterSyntaxError."""
-        tags = parse_tag_expression(self.tag)
-        return Wanted(
-            topics=frozenset(topic.encode() for topic in self.topics) or None,
-            tags=None if tags.matches_everything else frozenset(tag.encode() for tag in tags.tags),
-            times=(LOWEST if self.begin is None else self.begin, HIGHEST if self.end is None else self.end),
-            where=self.where,
-        )
+        return Wanted.asked(self.topics, self.begin, self.end, self.tag, self.where)
 
 
 class DataFile(msgspec.Struct, frozen=True, kw_only=True):

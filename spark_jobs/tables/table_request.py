@@ -1,8 +1,7 @@
 """The options of a run that appends to a table, and the details of its report."""
 
 from protocol.errors import ConfigError
-from spark_jobs.export.export_place import COMPRESSIONS
-from spark_jobs.run.engine import EngineOptions
+from spark_jobs.export.export_request import MessageRequest
 from spark_jobs.run.engine_names import ENGINES
 from spark_jobs.run.report import Damage, Details
 from spark_jobs.tables.table import TableShape
@@ -10,34 +9,17 @@ from spark_jobs.tables.table_names import PARTITIONS, TABLE_FORMATS
 from storage.columns.names import KINDS, check_names
 
 
-class TableRequest(EngineOptions, frozen=True, kw_only=True):
-    """Options of a run. `begin` and `end` bound store times in ms, both included; `masked` are fields to mask.
+class TableRequest(MessageRequest, frozen=True, kw_only=True):
+    """Options of a run; `table` is a directory or a URL.
 
-    `store` and `table` are directories or URLs, `storage` and `out_storage` the options of their file systems as JSON;
-    without the latter they are the same. `catalog` are the properties of an Iceberg catalog, `name` is the table's in
-    it. Without `columns` all are written. `compact_bytes` are the bytes of a file that small ones are put together to,
-    0 where they stay; `drop_before` is a day or `7d`, as :func:`spark_jobs.tables.days.parse_day` reads it. With
-    `unpack` or a `charset` bodies are written as :class:`storage.columns.body_content.BodyContent` makes them.
+    `catalog` are the properties of an Iceberg catalog, `name` is the table's in it. `compact_bytes` are the bytes of a
+    file that small ones are put together to, 0 where they stay; `drop_before` is a day or `7d`, as
+    :func:`spark_jobs.tables.days.parse_day` reads it.
     """
 
-    store: str
     table: str
-    format: str
-    compression: str = COMPRESSIONS[0]
     partition_by: tuple[str, ...] = ()
     since_last: bool = False
-    topics: tuple[str, ...] = ()
-    begin: int | None = None
-    end: int | None = None
-    tag: str | None = None
-    where: str | None = None
-    columns: tuple[str, ...] = ()
-    masked: tuple[str, ...] = ()
-    unpack: bool = False
-    charset: str | None = None
-    commit_log_directories: tuple[str, ...] = ()
-    storage: str = ""
-    out_storage: str = ""
     catalog: dict[str, str] = {}  # noqa: RUF012 - a msgspec struct
     name: str = ""
     compact_bytes: int = 0
@@ -58,19 +40,8 @@ class TableRequest(EngineOptions, frozen=True, kw_only=True):
     @property
     def shape(self) -> TableShape:
         """What the rows are that a run of these options writes."""
-        return TableShape(
-            format=self.format,
-            columns=self.columns or tuple(KINDS),
-            partition_by=self.partition_by,
-            topics=self.topics,
-            begin=self.begin,
-            end=self.end,
-            tag=self.tag,
-            where=self.where,
-            masked=self.masked,
-            unpack=self.unpack,
-            charset=self.charset,
-        )
+        given = {name: getattr(self, name) for name in TableShape.__struct_fields__}
+        return TableShape(**{**given, "columns": self.columns or tuple(KINDS)})
 
 
 class TableDetails(Details, kw_only=True):

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from storage.filter.tag import parse_tag_expression
 from storage.kernels.message_rows import RowQuery
 
 LOWEST: Final = -(2**63)
@@ -28,6 +29,22 @@ class Wanted:
     queue_offsets: tuple[int, int] = (LOWEST, HIGHEST)
     physical_offsets: tuple[int, int] = (LOWEST, HIGHEST)
     where: str | None = None
+
+    @classmethod
+    def asked(
+        cls, topics: Iterable[str], begin: int | None, end: int | None, tag: str | None, where: str | None
+    ) -> "Wanted":
+        """The messages of some topics, or of all without any, and of store times; raises FilterSyntaxError.
+
+        `tag` is a tag expression, as a consumer's subscription has it.
+        """
+        tags = parse_tag_expression(tag)
+        return cls(
+            topics=frozenset(topic.encode() for topic in topics) or None,
+            tags=None if tags.matches_everything else frozenset(each.encode() for each in tags.tags),
+            times=(LOWEST if begin is None else begin, HIGHEST if end is None else end),
+            where=where,
+        )
 
     @property
     def is_empty(self) -> bool:
