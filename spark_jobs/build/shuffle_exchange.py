@@ -40,8 +40,7 @@ from spark_jobs.build.unit_blocks import UnitList, has_bundle
 from spark_jobs.places.placed_run import PlacedAttempt, PlacedRecord, PlacedRun, run_placed
 from spark_jobs.run.attempt import block_file, run_phase
 from spark_jobs.run.blocks import BlockWriter
-from spark_jobs.run.kept_rows import KeptRows, Rows
-from spark_jobs.run.local_work import local_work
+from spark_jobs.run.kept_rows import KeptRows, Rows, local_work
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.work_directory import VERSION, JobIdentity, WorkDirectory
 from spark_jobs.scan.scan_log import ScanOptions, scan_tasks

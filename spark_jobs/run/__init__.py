@@ -10,7 +10,6 @@ DOOR: Final = (
     "engine_names",
     "kept_rows",
     "local_engine",
-    "local_work",
     "progress",
     "report",
     "session",

@@ -9,13 +9,18 @@ piece of a block of :data:`PIECE_BYTES` at most. PySpark takes rows that break o
 still had some, for their end: who receives rows counts them (:func:`spark_jobs.scan.scanned_rows.land_some`).
 """
 
+import contextlib
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from spark_jobs.run.arrival import Travelling
 from spark_jobs.run.spark_calls import guarding, run_job
+from spark_jobs.run.work_directory import WorkDirectory
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import RDD, Broadcast, SparkContext
@@ -26,6 +31,10 @@ Result = TypeVar("Result")
 
 PIECE_BYTES: Final = 1 << 18
 """Bytes of a block that one row has at most. The C library takes less than 128 KiB from its heap, which keeps holes."""
+
+
+SPARK_DIRECTORIES: Final = "SPARK_LOCAL_DIRS"
+"""Where Spark has a Python worker know the directories of its executor; it deletes them when the executor ends."""
 
 
 class Row(NamedTuple):
@@ -186,3 +195,17 @@ def _first(rows: Rows) -> Row:
     for _ in rows:
         pass
     return first
+
+
+@contextlib.contextmanager
+def local_work() -> Iterator[WorkDirectory]:
+    """Make a work directory of one task alone, below one of its executor's where there are any; it is gone afterwards.
+
+    Raises OSError where the disk has no room, or is not there.
+    """
+    directories = [path for path in os.environ.get(SPARK_DIRECTORIES, "").split(",") if os.path.isdir(path)]
+    below = directories[os.getpid() % len(directories)] if directories else None
+    with tempfile.TemporaryDirectory(prefix="rocketlens-", dir=below) as root:
+        work = WorkDirectory(Path(root))
+        work.make()
+        yield work

@@ -10,8 +10,7 @@ import pytest
 
 from spark_jobs.build.exchange import SCAN
 from spark_jobs.build.shuffle_exchange import make_rows
-from spark_jobs.run.kept_rows import KeptRows
-from spark_jobs.run.local_work import SPARK_DIRECTORIES, local_work
+from spark_jobs.run.kept_rows import SPARK_DIRECTORIES, KeptRows, local_work
 from spark_jobs.run.spark_calls import TaskFailed
 from spark_jobs.scan.scan_segment import ScanTask
 
