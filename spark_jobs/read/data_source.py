@@ -90,6 +90,13 @@ class LogPartition(InputPartition):
         object.__setattr__(self, "problems", problems)
 
 
+def read_partition(partition: InputPartition, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The messages of a stretch of the log."""
+    if isinstance(partition, LogPartition) and partition.range is not None:
+        fails_fast, masked = options.fails_fast, options.masked
+        yield from read_messages(partition.range, options.wanted, schema, fails_fast=fails_fast, masked=masked)
+
+
 def schema_of(options: SourceOptions) -> StructType:
     """The columns that the options name, else all."""
     return DAMAGE_TYPE if options.table == DAMAGE else struct_type(options.columns)
@@ -116,15 +123,7 @@ class MessageReader(Travelling, DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one segment."""
-        if isinstance(partition, LogPartition) and partition.range is not None:
-            options = self._options
-            yield from read_messages(
-                partition.range,
-                options.wanted,
-                self._schema,
-                fails_fast=options.fails_fast,
-                masked=options.masked,
-            )
+        return read_partition(partition, self._options, self._schema)
 
 
 class DamageReader(Travelling, DataSourceReader):

@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.read.batch_limits import BatchLimits
-from spark_jobs.read.data_source import LogPartition, check_schema
+from spark_jobs.read.data_source import LogPartition, check_schema, read_partition
 from spark_jobs.read.log_ranges import LogRanges, Problem, end_of, find_ranges
-from spark_jobs.read.read_range import check_problems, read_messages, report_problems
+from spark_jobs.read.read_range import check_problems, report_problems
 from spark_jobs.read.source_options import DAMAGE, SourceOptions
 from spark_jobs.run.arrival import Travelling
 
@@ -98,16 +98,7 @@ class MessageStreamReader(Travelling, DataSourceStreamReader, SupportsTriggerAva
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one stretch."""
-        assert isinstance(partition, LogPartition)
-        if partition.range is not None:
-            options = self._options
-            yield from read_messages(
-                partition.range,
-                options.wanted,
-                self._schema,
-                fails_fast=options.fails_fast,
-                masked=options.masked,
-            )
+        return read_partition(partition, self._options, self._schema)
 
     def _find(self) -> LogRanges:
         found = find_ranges(self._options.path, self._options.commit_log, self._options.storage)
