@@ -34,20 +34,6 @@ def index_bytes(store: Path) -> list[bytes]:
 # --- what a real broker wrote -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["store", "store-crashed"])
-def test_every_index_file_of_the_recorded_store_comes_out_byte_for_byte(tmp_path: Path, name: str) -> None:
-    store = unpack(name, tmp_path)
-    report = rebuild(store, out=tmp_path / "out", from_offset=0)
-    recorded, built = index_bytes(store), index_bytes(tmp_path / "out")
-    assert len(recorded) == 10
-    if name == "store-crashed":
-        # The running broker had not put its counts into the header of the last file yet.
-        recorded[-1], built[-1] = recorded[-1][40:], built[-1][40:]
-    assert built == recorded
-    assert report.details.index.kept == []
-    assert (report.details.index.slots, report.details.index.entries) == (G1_SLOTS, G1_ENTRIES)
-
-
 def test_without_an_index_the_counts_must_be_told_and_the_bytes_are_the_same(tmp_path: Path) -> None:
     store = unpack("store", tmp_path)
     recorded = index_bytes(store)

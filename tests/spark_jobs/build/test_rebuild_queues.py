@@ -33,15 +33,6 @@ def files(store: Path, trees: tuple[str, ...] = TREES) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("name", ["store", "store-crashed"])
-def test_every_queue_of_the_recorded_store_comes_out_byte_for_byte(tmp_path: Path, name: str) -> None:
-    store = unpack(name, tmp_path)
-    report = rebuild(store, tmp_path / "out", index=True, from_offset=0)
-    assert files(tmp_path / "out") == files(store)
-    assert report.details.queues.queues == len(list((store / "consumequeue").glob("*/*"))) == 17
-    assert len(list((tmp_path / "out" / "index").iterdir())) == 10
-
-
 def test_queues_alone_leave_the_index_where_it_is(tmp_path: Path) -> None:
     store = unpack("store", tmp_path)
     index, queues = files(store, ("index",)), files(store)

@@ -7,8 +7,6 @@ import pytest
 
 from golden_store import GOLDEN, unpack
 from job_engines import run_on_engine
-from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands.run import run_rebuild
 from spark_jobs.doctor.deep_check import run_deep_check
 from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.run.report import Report
@@ -32,12 +30,6 @@ def test_a_recorded_store_is_clean_and_is_left_as_it_was(tmp_path: Path, name: s
     assert (report.exit_code, report.details.clean, report.details.findings) == (0, True, [])
     assert report.messages == 390
     assert listing(store) == before
-
-
-def test_what_a_rebuild_made_is_clean(tmp_path: Path) -> None:
-    store = unpack("store", tmp_path)
-    run_on_engine(run_rebuild, RebuildRequest(store=str(store), index=True, queues=True, from_offset=0))
-    assert verify(store).details.findings == []
 
 
 def test_queues_of_rocksdb_are_said_not_to_be_compared(tmp_path: Path) -> None:

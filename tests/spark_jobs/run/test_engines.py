@@ -75,7 +75,10 @@ def sound(writer: StoreWriter) -> list[Record]:
 @pytest.mark.parametrize("name", ["store", "store-crashed"])
 def test_a_rebuild_gives_what_the_broker_wrote(engine: "JobEngine", tmp_path: Path, name: str) -> None:
     store, out = unpack(name, tmp_path), tmp_path / "out"
-    engine.run(run_rebuild, RebuildRequest(store=str(store), out=str(out), index=True, queues=True, from_offset=0))
+    request = RebuildRequest(store=str(store), out=str(out), index=True, queues=True, from_offset=0)
+    details = engine.run(run_rebuild, request).details
+    assert (details.index.kept, details.index.slots, details.index.entries) == ([], SLOTS, ENTRIES)
+    assert details.queues.queues == len(list((store / "consumequeue").glob("*/*"))) == 17
     assert files_under(out / "consumequeue") == files_under(store / "consumequeue")
     built, recorded = (list(files_under(root / "index").values()) for root in (out, store))
     if name == "store-crashed":  # the running broker had not put its counts into the last header yet
