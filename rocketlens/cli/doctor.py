@@ -30,8 +30,8 @@ if TYPE_CHECKING:  # a usage error must not wait for what examines a store
 @click.option(
     "--since-last",
     is_flag=True,
-    help="As --deep, but only what came since the last reading that found nothing wrong; how far that was is kept in "
-    "the user's state directory.",
+    help="As --deep, but only what came since the last reading that found nothing wrong, and the whole of index files "
+    "with entries of it; how far that was is kept in the user's state directory.",
 )
 @store_argument
 @doctor_options
