@@ -212,7 +212,7 @@ ADVICE: Final[dict[str, dict[Kind, Advice]]] = {
         Kind.HEADER: Advice(Severity.WARNING, "a broker uses it to look for keys and to continue the file", INDEX_ANEW),
         Kind.SLOT: Advice(Severity.ERROR, "a broker does not find the entries that it should lead to", INDEX_ANEW),
         Kind.ENTRY: Advice(Severity.ERROR, _TRUSTED, INDEX_ANEW),
-        Kind.MISSING_ENTRY: Advice(Severity.ERROR, "a broker does not find these messages by their keys", INDEX),
+        Kind.MISSING_ENTRY: Advice(Severity.ERROR, "a broker does not find these messages by their keys", INDEX_ANEW),
         Kind.REPEATED_ENTRY: Advice(Severity.WARNING, "it takes room; a broker may give a message twice", INDEX_ANEW),
     },
 }
@@ -275,10 +275,10 @@ class Findings:
         else:
             _count(self._unlisted, finding, 1)
 
-    def note(self, kind: Kind, at: FoundAt, expected: object, found: object, count: int = 1) -> None:
-        """Add one finding with the advice of its kind, where everything is read."""
-        severity, meaning, remedy = ADVICE[self.check][kind]
-        self.add(kind, severity, at, str(found), meaning, remedy, expected=str(expected), count=count)
+    def note(self, kind: Kind, at: FoundAt, expected: object, found: object, count: int = 1, remedy: str = "") -> None:
+        """Add one finding with the advice of its kind, where everything is read; `remedy` is another one."""
+        severity, meaning, usual = ADVICE[self.check][kind]
+        self.add(kind, severity, at, str(found), meaning, remedy or usual, expected=str(expected), count=count)
 
     def more(self, kind: Kind, count: int) -> None:
         """Count some that are as :meth:`note` adds them, and not listed."""

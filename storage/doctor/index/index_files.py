@@ -74,10 +74,11 @@ class MissingKeys(msgspec.Struct, frozen=True):
     first: int
     last: int
 
-    def note(self, path: Path | str, findings: Findings, found: str) -> None:
-        """Note the finding."""
+    def note(self, path: Path | str, findings: Findings, found: str, remedy: str = "") -> None:
+        """Note the finding, with the remedy of its kind unless another one is given."""
         expected = f"entries for {counted(self.count, 'key')} of the records at {self.first} to {self.last}"
-        findings.note(Kind.MISSING_ENTRY, FoundAt(path, physical_offset=self.first), expected, found, self.count)
+        at = FoundAt(path, physical_offset=self.first)
+        findings.note(Kind.MISSING_ENTRY, at, expected, found, self.count, remedy)
 
 
 # --- quick ------------------------------------------------------------------------------------------------------------
@@ -281,7 +282,7 @@ def check_between_files(
         elif missing.count <= gap.excused:
             sums["dropped"] += missing.count
         else:
-            missing.note(gap.path, findings, "none in any file")
+            missing.note(gap.path, findings, "none in any file", INDEX)
     for path in _paths(directory):
         if path.name.isdecimal() and path.is_dir():
             findings.note(Kind.FILE, FoundAt(path), *INDEX_DIRECTORY)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.doctor.finding import INDEX, Finding, Findings, FoundAt, Kind, Severity
+from storage.doctor.finding import INDEX, INDEX_ANEW, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.index.tail_index import scan_ranges
 from storage.kernels.records import tag_entry_hash
@@ -57,12 +57,17 @@ def measure_index_reach(store: OpenedStore) -> IndexReach:
 def check_index_reach(store: OpenedStore, reach: IndexReach) -> list[Finding]:
     """Report the ranges of the log without index entries."""
     findings = Findings("index-reach")
-    last = reach.uncovered[-1] if reach.uncovered else None
+    shapes, log_end = [file.index.shape for file in store.index.files], store.commit_log.end
+    gaps = [gap for shape in shapes for gap in shape.gaps if gap[1] < log_end]
+    parts = (stop for shape in shapes for stop in (*(start for start, _ in shape.gaps), shape.maximum))
+    end = max((stop for stop in parts if stop < log_end), default=0)
     for start, stop in reach.uncovered:
-        lags = store.state.is_live and (start, stop) == last
-        where = "behind the last index file" if (start, stop) == last else "between index files"
-        if not store.index.files:
-            where = "in the whole log: no index file can be used"
+        is_behind = start >= end
+        is_inside = any(first <= start < after for first, after in gaps)
+        lags = store.state.is_live and is_behind
+        where = "inside an index file" if is_inside else "between index files"
+        if is_behind:
+            where = "behind the last index file" if shapes else "in the whole log: no index file can be used"
         findings.add(
             Kind.LAG if lags else Kind.MISSING_ENTRY,
             Severity.INFO if lags else Severity.WARNING,
@@ -70,7 +75,7 @@ def check_index_reach(store: OpenedStore, reach: IndexReach) -> list[Finding]:
             f"messages at physical offsets {start} to {stop} have no index entries, {where} ({stop - start} bytes)",
             "keys are looked for in the log there: nothing is missing here, but these bytes are scanned at each "
             "start; a broker does not find them by key",
-            "nothing while a broker runs" if lags else store.command(INDEX),
+            "nothing while a broker runs" if lags else store.command(INDEX_ANEW if is_inside else INDEX),
         )
     return findings.listed()
 
