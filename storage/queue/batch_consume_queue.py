@@ -282,46 +282,46 @@ class BatchConsumeQueue(NamedQueue):
         the same time the broker's own search may choose the wrong one of them; this one does not.
         """
         minimum, end, count = self._bounds or (yield from self._measure())
-        if not count:
-            return max(minimum, 0)
         is_lower = boundary is TimeBoundary.LOWER
 
-        def is_behind(number: int) -> Lookup[bool]:
-            time = yield from self._time_of(number, count)
+        def is_behind(time: int) -> bool:
             return time >= timestamp if is_lower else time > timestamp
 
-        number = yield from _first(count, is_behind)
-        if not is_lower:
-            number -= 1
-        if number < 0:
-            return minimum
-        found = (yield from self._unit(min(number, count - 1)))[4]
-        if is_lower and number < count:
-            found = yield from self._in_gap(number, timestamp, minimum)
-        return min(max(found, minimum), end)
+        def leads_behind(number: int) -> Lookup[bool]:
+            return is_behind((yield from self._time_of(number, count)))
+
+        number = yield from _first(count, leads_behind)
+        last, first = yield from self._in_gap(number, is_behind)
+        if last is None:
+            last = (yield from self._unit(number - 1))[4] if number else minimum
+        if first is None:
+            first = (yield from self._unit(number))[4] if number < count else last
+        return min(max(first if is_lower else last, minimum, 0), end)
 
     offset_by_timestamp = plainly(offset_by_timestamp_lookup)
 
-    def _in_gap(self, number: int, timestamp: int, minimum: int) -> Lookup[int]:
-        """Return the base offset of the first batch without a unit, right before unit `number`, from a time on (ms).
+    def _in_gap(self, number: int, is_behind: Callable[[int], bool]) -> Lookup[tuple[int | None, int | None]]:
+        """Return the base offsets of two batches without units, right before unit `number`, or behind the last unit.
 
-        If there is no such batch, return the base offset of that unit.
+        They are the last batch whose time (ms) is not behind the one that is searched for, and the first whose time is;
+        None for one that does not exist.
         """
-        base = (yield from self._unit(number))[4]
+        minimum, end, count = self._bounds or (yield from self._measure())
+        base = (yield from self._unit(number))[4] if number < count else end
         before = None
         while number and (before := (yield from self._unit(number - 1)))[0] < 0:
             number -= 1
-        queue_offset = max(before[4] + before[5] if number and before is not None else base, minimum)
+        queue_offset = max(before[4] + before[5] if number and before is not None else 0, minimum, 0)
+        last = None
         while queue_offset < base:
             hole = yield from self.hole_at_lookup(queue_offset)
             place = hole.place(queue_offset)
-            time = NO_TIMESTAMP
             if place is not None:
-                time = yield from self._commit_log.store_timestamp_at_lookup(place, MINIMUM_SIZE)
-            if place is not None and time >= timestamp:
-                return queue_offset
+                if is_behind((yield from self._commit_log.store_timestamp_at_lookup(place, MINIMUM_SIZE))):
+                    return last, queue_offset
+                last = queue_offset
             queue_offset = hole.after(queue_offset)
-        return base
+        return last, None
 
     def units(self) -> Units:
         """All units, expired ones included, as one array of `UNIT_DTYPE`; a copy."""

@@ -328,24 +328,24 @@ def batch_unit_flipped(damaged: Damaged) -> None:
 
 @kind("small", "classic")
 def batch_file_lost(damaged: Damaged) -> None:
-    """A file of a queue of batches that is gone, between others."""
-    path = damaged.rng.choice(batch_files(damaged)[1:-1])
+    """Any file of a queue of batches is gone."""
+    path = damaged.rng.choice(batch_files(damaged))
     path.unlink()
     damaged.note(f"batch file {path.name} is gone")
 
 
 @kind("small", "classic")
 def batch_file_zeroed(damaged: Damaged) -> None:
-    """A file of a queue of batches that holds nothing, between others."""
-    path = damaged.rng.choice(batch_files(damaged)[1:-1])
+    """Any file of a queue of batches holds zeros."""
+    path = damaged.rng.choice(batch_files(damaged))
     put(path, 0, bytes(path.stat().st_size))
     damaged.note(f"batch file {path.name} is zeros")
 
 
 @kind("small", "classic")
 def batch_file_emptied(damaged: Damaged) -> None:
-    """A file of a queue of batches, between others, has no bytes."""
-    empty(damaged, batch_files(damaged)[1:-1])
+    """Any file of a queue of batches has no bytes."""
+    empty(damaged, batch_files(damaged))
 
 
 # --- extensions: without one, a broker sends what it cannot choose from by tag, and clients choose --------------------

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lookups import at_once, wait_of
@@ -210,9 +210,15 @@ def model(times: list[int], sizes: list[int], timestamp: int, boundary: TimeBoun
     return max((base for base, time in zip(bases, times, strict=True) if time <= timestamp), default=0)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=14))
-def test_every_search_equals_the_model(
-    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[int, int]]
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=14),
+    st.dictionaries(st.integers(0, 3), st.booleans(), max_size=3),
+)
+@example([(1, 2)] * 6, {1: True})
+@example([(1, 2)] * 6, {0: True})
+@example([(1, 2)] * 3, {0: False})
+def test_every_search_equals_the_model_whatever_files_are_lost(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[int, int]], lost: dict[int, bool]
 ) -> None:
     root = tmp_path_factory.mktemp("batches")
     times = [1000 + sum(step for step, _ in batches[: number + 1]) for number in range(len(batches))]
@@ -221,6 +227,11 @@ def test_every_search_equals_the_model(
     for time, size in zip(times, sizes, strict=True):
         writer.append_inner_batch("B", [(b"", {})] * size, store_timestamp=time)
     writer.flush()
+    for number, path in enumerate(sorted(directory_of(root).iterdir())):
+        if lost.get(number):
+            path.write_bytes(b"")
+        elif number in lost:
+            path.unlink()
     queue = queue_of(root)
     for timestamp in range(998, times[-1] + 3):
         for boundary in TimeBoundary:
