@@ -25,7 +25,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * "root segment-size queue-file-size batch-file-size slots entries" is answered "true or false, end of the log, segments".
  * A line "consume root" is answered with what a consumer gets of each queue of the store that was loaded last:
  * "topic/queue/minimum/maximum/place,place,..." with the physical offsets, as they come from the queue's beginning on.
- * What 4.x does not have is looked up by name.
+ * At a line "clean" it does what a broker does a minute after its start: it deletes the files of queues all of whose
+ * messages have expired, and a queue begins behind them. What 4.x does not have is looked up by name.
  */
 public class RecoveryOracle {
     private static DefaultMessageStore store;
@@ -49,7 +50,7 @@ public class RecoveryOracle {
 
     private static String answer(String[] question) throws Exception {
         try {
-            return question[0].equals("consume") ? consume() : load(question);
+            return question[0].equals("consume") ? consume() : question[0].equals("clean") ? clean() : load(question);
         } catch (OutOfMemoryError error) {
             error.printStackTrace(); // of a record that says it has gigabytes: such a broker does not start
             return "false -1";
@@ -113,6 +114,21 @@ public class RecoveryOracle {
         String[] names = new File(root, "commitlog").list();
         Arrays.sort(names);
         return isLoaded + " " + store.getMaxPhyOffset() + " " + String.join(",", names);
+    }
+
+    private static String clean() throws Exception {
+        Object owner = store;
+        for (Method method : DefaultMessageStore.class.getMethods()) {
+            if (method.getName().equals("getQueueStore")) {
+                owner = method.invoke(store);
+            }
+        }
+        Field field = owner.getClass().getDeclaredField("cleanConsumeQueueService");
+        field.setAccessible(true);
+        Method run = field.getType().getMethod("run");
+        run.setAccessible(true);
+        run.invoke(field.get(owner));
+        return "cleaned";
     }
 
     private static String consume() throws Exception {

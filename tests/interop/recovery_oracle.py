@@ -69,6 +69,14 @@ class RecoveryOracle:
         is_loaded, end, *names = self._ask(" ".join(map(str, (root, *numbers)))).split()
         return Recovered(is_loaded == "true", int(end), tuple(names[0].split(",")) if names else ())
 
+    def clean(self) -> None:
+        """Have the store delete the files of queues that hold expired messages alone, as a minute after a start.
+
+        Until then such a queue begins at its first file, and a unit that leads to the physical offset 0 delivers what
+        stands first in the log (store-format §4.5, §5.3).
+        """
+        assert self._ask("clean") == "cleaned\n"
+
     def consume(self) -> dict[tuple[str, int], Consumed]:
         """What a consumer gets of each queue of the store that was loaded last."""
         found = {}

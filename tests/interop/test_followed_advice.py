@@ -177,6 +177,25 @@ def test_no_line_takes_away_what_the_line_before_it_has_made(
         assert {path: path.read_bytes() for path in queues} == queues
 
 
+@settings(max_examples=3)
+@given(lacking=st.sets(st.integers(0, 199), min_size=1, max_size=3), is_queue_gone=st.booleans())
+@example(lacking={100}, is_queue_gone=True)
+def test_keys_that_the_index_lacks_anywhere_are_in_it_after_one_line(
+    shell: dict[str, str], lacking: set[int], is_queue_gone: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory) / "store"
+        writer, _ = make_store(root, 0)
+        for number in range(200):
+            writer.append("T", keys=f"k{number}", queue_id=number % 2, index=number not in lacking)
+        writer.close()
+        if is_queue_gone:
+            queue_gone(root)
+        (line,) = follow(root, shell)
+        assert line.startswith("rocketlens rebuild all " if is_queue_gone else "rocketlens rebuild index ")
+        assert examine(root).findings == ()
+
+
 def in_rocksdb(root: Path) -> None:
     make_store(root)[0].close()
     with_rocksdb_queues(root)
@@ -269,6 +288,7 @@ def restore(
     left = oracle.load(root, Sizes(good.segment_size, queue_file, slots=good.index_slots))
     trace = (good.shape, kinds, seed, noted, typed)
     assert left.is_loaded, trace
+    oracle.clean()
     compare(good, readable, oracle.consume(), trace)
     return "followed" if typed else "left"
 
@@ -319,13 +339,17 @@ FEW = (
     "index_lost",
 )
 
+EXPIRED_FILE = 4
+"""A seed by which the first file of a queue holds expired messages alone."""
+
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("version", SHAPES_BY)
 def test_advice_that_is_typed_as_printed_ends_with_every_readable_message(
     tmp_path: Path, shell: dict[str, str], version: str
 ) -> None:
-    came = try_kinds(tmp_path, version, [*(((kind,), 1) for kind in FEW), *mixtures(version, 1, 2)], shell)
+    few = [*(((kind,), 1) for kind in FEW), (("segments_lost_in_front",), EXPIRED_FILE), *mixtures(version, 1, 2)]
+    came = try_kinds(tmp_path, version, few, shell)
     assert came["followed"] >= 5
 
 

@@ -299,6 +299,8 @@ def test_lost_files_are_gaps_with_their_keys_counted(tmp_path: Path, verify: Ver
     assert finding.count == sum(len(writer.index.files[number].entries) for number in lost)
     first = writer.index.files[lost[0]]
     assert finding.physical_offset == first.entries[0][1]
+    assert "rebuild index" in finding.remedy
+    assert "--from-offset" not in finding.remedy
     behind = paths[lost[-1] + 1] if lost[-1] < 4 else writer.root / "index"
     assert Path(finding.path) == behind
 
@@ -310,6 +312,7 @@ def test_a_message_that_was_never_indexed(tmp_path: Path, verify: Verify) -> Non
     writer.close()
     finding = only(verify())
     assert (finding.kind, finding.count, finding.physical_offset) == (Kind.MISSING_ENTRY, 2, left_out.physical_offset)
+    assert "rebuild index --from-offset 0" in finding.remedy
 
 
 def test_after_a_crash_what_the_tail_lacks_is_lag_and_at_rest_it_is_not(tmp_path: Path, verify: Verify) -> None:

@@ -23,6 +23,17 @@ def test_a_lagging_index_is_named_where_it_ends(tmp_path: Path) -> None:
     assert written[-1].physical_offset < late[0].physical_offset
 
 
+def test_what_lacks_keys_inside_a_file_is_indexed_from_0(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 15)
+    left_out = writer.append("T", b"x", keys="left", index=False)
+    for number in range(15):
+        writer.append("T", b"x", keys=f"more{number}")
+    writer.close()
+    finding = only(tmp_path, "index-reach")
+    assert (finding.physical_offset, "inside an index file" in finding.found) == (left_out.physical_offset, True)
+    assert finding.remedy == f"rocketlens rebuild index --from-offset 0 {tmp_path}"
+
+
 @pytest.mark.parametrize("number", [0, 2, -1])
 def test_a_lost_file_is_named_by_the_first_message_that_lacks_a_key(tmp_path: Path, number: int) -> None:
     writer, written = make_store(tmp_path)
@@ -32,6 +43,8 @@ def test_a_lost_file_is_named_by_the_first_message_that_lacks_a_key(tmp_path: Pa
     finding = only(tmp_path, "index-reach")
     first, last = lost.begin_physical_offset, lost.end_physical_offset
     assert finding.physical_offset == first
+    assert finding.remedy == f"rocketlens rebuild index {tmp_path}"
+    assert ("behind the last index file" in finding.found) == (number == -1)
     assert examine(tmp_path).unindexed_messages == sum(first <= record.physical_offset <= last for record in written)
 
 
