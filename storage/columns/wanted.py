@@ -1,8 +1,8 @@
 """Which messages are wanted."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -11,8 +11,6 @@ from storage.kernels.message_rows import RowQuery
 
 LOWEST: Final = -(2**63)
 HIGHEST: Final = 2**63 - 1
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +63,7 @@ class Wanted:
             checksums=checksums,
         )
 
-    def and_(self, other: "Wanted") -> "Wanted":
-        """Combine two: what both want. `where` is this one's, and the other must have none."""
-        return replace(
-            self,
-            topics=_both(self.topics, other.topics),
-            queue_ids=_both(self.queue_ids, other.queue_ids),
-            tags=_both(self.tags, other.tags),
-            times=_overlap(self.times, other.times),
-            queue_offsets=_overlap(self.queue_offsets, other.queue_offsets),
-            physical_offsets=_overlap(self.physical_offsets, other.physical_offsets),
-        )
-
 
 def _of_32_bits(numbers: Iterable[int]) -> list[int]:
     """The numbers among these that can be a queue id, which has 32 bits."""
     return [number for number in numbers if -(2**31) <= number < 2**31]
-
-
-def _both(left: frozenset[Value] | None, right: frozenset[Value] | None) -> frozenset[Value] | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return left & right
-
-
-def _overlap(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-    return max(left[0], right[0]), min(left[1], right[1])
