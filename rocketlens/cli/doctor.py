@@ -80,6 +80,7 @@ def _run(
     shown = Shown(store, examination, as_json=as_json)
     if deep:
         shown.begin()
+    if deep and (examination is None or examination.store is not None):
         try:
             report = run_job(read_deeply, as_json=as_json, goes_on=False, tasks=DEEP_TASKS, store=store, **options)
             shown.join(cast("Report[DeepDetails]", report))

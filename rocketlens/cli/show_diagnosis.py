@@ -14,7 +14,7 @@ from protocol.printable import as_text, one_line
 from rocketlens.cli.coverage_picture import draw_coverage
 from rocketlens.cli.time_options import chosen_zone
 from storage.amounts import count_text, counted
-from storage.doctor.examine import Diagnosis, Examination, is_clean
+from storage.doctor.examine import CLOSED, Diagnosis, Examination, is_clean
 from storage.doctor.finding import Finding, FindingGroup, grouped, with_command
 from storage.times import format_local, zone_name
 
@@ -148,6 +148,8 @@ def _time_text(timestamp: int) -> str:
 
 
 def _head(diagnosis: Diagnosis) -> str:
+    if diagnosis.state == CLOSED:
+        return f"{diagnosis.store}: not all of it can be opened, so nothing else of it was looked at"
     files = f"{counted(diagnosis.segments, 'segment')}, {counted(len(diagnosis.index_files), 'index file')}"
     log = f"physical offsets {diagnosis.minimum} to {diagnosis.end}"
     state = f"{diagnosis.store}: {STATES[diagnosis.state]}; {files}, {log}"

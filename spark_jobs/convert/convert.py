@@ -9,6 +9,7 @@ Behind it the index and the queues are rebuilt from the new log like those of an
 
 import dataclasses
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -39,6 +40,7 @@ from spark_jobs.scan.probe_store import SegmentPlace
 from spark_jobs.scan.scan_log import Probed, probe_source, total
 from spark_jobs.scan.source import StoreSource
 from storage.build.queue_plan import LARGEST_FILE
+from storage.layout.closed_parts import refuse_closed
 from storage.layout.dledger import is_ledger, uncommitted_from
 from storage.layout.store_layout import COMMIT_LOG
 from storage.log.segment_list import boundaries
@@ -186,7 +188,9 @@ def check_source(source: StoreSource) -> None:
 
 
 def check_stopped(source: StoreSource) -> None:
-    """Raise StoreError for a store that a broker is using."""
+    """Raise StoreError for a store that a broker is using, or of which a part cannot be opened: it is not lost."""
+    layout = source.layout
+    refuse_closed(layout.root, layout.commit_log_directories, shlex.join(["rocketlens", "doctor", str(layout.root)]))
     if source.is_live:
         raise StoreError(
             source.layout.root, what="is in use by a broker: stop it first, so that log and offsets belong together"

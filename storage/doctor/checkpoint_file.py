@@ -1,12 +1,12 @@
 """Compare the checkpoint with log, queues and index: will a broker's recovery start where it must?"""
 
-import shlex
 from collections.abc import Sequence
 
 from protocol.errors import StoreError
-from storage.doctor.finding import CLEARED_BY_A_START, Finding, Findings, FoundAt, Kind, Severity
+from storage.doctor.finding import CLEARED_BY_A_START, INDEX, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.next_start import NextStart
 from storage.doctor.opened_store import OpenedStore
+from storage.doctor.rescue_line import after_checkpoint
 from storage.doctor.sampling import Sample
 from storage.layout.checkpoint import CHECKPOINT, Checkpoint
 from storage.times import format_timestamp
@@ -45,8 +45,7 @@ def _start_anew(store: OpenedStore, start: NextStart | None) -> str:
     """What makes a recovery read all of the log; without a checkpoint a broker would delete the index after a crash."""
     if start is not None and start.needs_checkpoint:
         return f"{HARMLESS}; leave it as it is: a recovery that reads more of the log meets damage, and cuts it there"
-    path = shlex.quote(str(store.layout.checkpoint))
-    return f"{HARMLESS}; before a broker starts here: rm {path} && {store.command('rebuild index')}"
+    return after_checkpoint(store, store.command(INDEX))
 
 
 def _check_times(

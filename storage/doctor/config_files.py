@@ -1,5 +1,6 @@
 """The files of `config/`, and consumer offsets compared with the queues."""
 
+import os
 import shlex
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from storage.amounts import counted
 from storage.doctor.finding import Finding, Findings, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.rescue_line import rescue_line
+from storage.layout.rocksdb_config import EXTRA
 from storage.layout.store_config import read_object
 
 FILES = (
@@ -30,8 +32,15 @@ def check_config(store: OpenedStore) -> list[Finding]:
         remedy = "copy it from a slave or a backup"
         findings.add(Kind.CONFIG, Severity.WARNING, directory, "is missing", meaning, remedy)
         return findings.listed()
+    lacks_reader = any(EXTRA in problem for problem in store.config.problems)
     for problem in store.config.problems:
         path = _path_in(problem, directory)
+        if lacks_reader and not os.path.isfile(path):
+            found = problem.removeprefix(path).lstrip(":, ")
+            findings.add(
+                Kind.NOT_COMPARED, Severity.INFO, path, found, "a broker reads it, and nothing is wrong", EXTRA
+            )
+            continue
         meaning = "its content is not known here, and a broker that starts reads the same file"
         remedy = _remedy(store, Path(path))
         findings.add(Kind.CONFIG, Severity.WARNING, path, problem.removeprefix(path).lstrip(":, "), meaning, remedy)

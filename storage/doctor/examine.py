@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from storage.doctor.access import check_access
 from storage.doctor.checkpoint_file import check_checkpoint
 from storage.doctor.config_files import check_config
 from storage.doctor.done_before import without_repeated_advice
@@ -30,13 +31,16 @@ from storage.doctor.next_start import (
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.queues.queue_files import check_queues
 from storage.doctor.queues.queue_reach import check_queue_reach, measure_reach
-from storage.doctor.rescue_line import way_cleared
+from storage.doctor.rescue_line import typed_by_whom, way_cleared
 from storage.doctor.sampling import sample_log
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.ranges import Ranges, merge, subtract
 from storage.recovery.log_outcome import LogOutcome
 
 TREES = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
+CLOSED = "closed"
+"""The state of a store of which a part cannot be opened; nothing else is said of it."""
+
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 STEPS = ("the log", "the log's end", "index files", "what the index covers", "what queues cover", "everything else")
@@ -64,7 +68,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What an examination found, the worst first; `state` is live, crashed or stopped.
+    """What an examination found, the worst first; `state` is live, crashed, stopped or `CLOSED`.
 
     `minimum`, `end`, `queues_end` and `unindexed_messages` are physical offsets and a number; `next_starts` is what the
     next start of each kind of broker makes of the log, empty where it is not foretold; `seconds` is how long it took.
@@ -96,9 +100,12 @@ def is_clean(findings: Iterable[Finding]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A store that was looked at: what was found before advice was chosen, and what the choice depends on."""
+    """A store that was looked at: what was found before advice was chosen, and what the choice depends on.
 
-    store: OpenedStore
+    `store` is None where a part cannot be opened, for which whatever else is found would be taken for damage.
+    """
+
+    store: OpenedStore | None
     next_start: NextStart | None
     found: tuple[Finding, ...]
     diagnosis: Diagnosis
@@ -109,6 +116,8 @@ class Examination:
         What both have found stands there once, with what the look says of it; what only says that something is wrong
         with a queue or an index file is left out where the reading names it.
         """
+        if self.store is None:
+            return self.diagnosis.findings
         seen = {finding.identity for finding in read}
         named = {_queue_of(finding) for finding in read} | {(finding.path,) for finding in read}
         known: dict[tuple[str | int, ...], Finding] = {}
@@ -141,8 +150,13 @@ def _queue_of(finding: Finding) -> tuple[str, ...]:
 def _advised(store: OpenedStore, next_start: NextStart | None, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings with advice that is safe and not in vain, the worst first."""
     advised = one_advice(store, without_repeated_advice(store, safe_advice(store, next_start, findings)))
-    advised = only_rescue(store, way_cleared(store, advised))
-    return tuple(sorted(advised, key=lambda finding: ORDER.index(finding.severity)))
+    advised = typed_by_whom(store, only_rescue(store, way_cleared(store, advised)))
+    return _sorted(advised)
+
+
+def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings, the worst first."""
+    return tuple(sorted(findings, key=lambda finding: ORDER.index(finding.severity)))
 
 
 def examine(
@@ -167,6 +181,8 @@ def look_at(
     """
     started = time.monotonic()
     begin_step(0)
+    if closed := check_access(root, commit_log_directories):
+        return Examination(None, None, tuple(closed), _closed(root, closed, started))
     store = OpenedStore.open(root, commit_log_directories, vouched)
     samples = sample_log(store.commit_log)
     begin_step(1)
@@ -184,7 +200,7 @@ def look_at(
         *check_segments(store),
         *log_end,
         *check_queues(store),
-        *check_queue_reach(store, queue_reach),
+        *check_queue_reach(store, queue_reach, next_start),
         *check_index_files(store, measured),
         *check_index_reach(store, index_reach),
         *check_clock(store, samples),
@@ -218,3 +234,21 @@ def look_at(
         seconds=time.monotonic() - started,
     )
     return Examination(store, next_start, tuple(findings), diagnosis)
+
+
+def _closed(root: Path, findings: Iterable[Finding], started: float) -> Diagnosis:
+    """What is said of a store of which a part cannot be opened: that, and nothing else."""
+    return Diagnosis(
+        store=str(root),
+        state=CLOSED,
+        segments=0,
+        minimum=0,
+        end=0,
+        queues_end=0,
+        unindexed_messages=0,
+        next_starts=(),
+        index_files=(),
+        coverage=Coverage(0, 0, (), (), (), ()),
+        findings=_sorted(findings),
+        seconds=time.monotonic() - started,
+    )

@@ -188,7 +188,7 @@ ADVICE: Final[dict[str, dict[Kind, Advice]]] = {
     "log-end": {
         Kind.RECORD: Advice(Severity.ERROR, LOST, NO_COMMAND),
         Kind.HOLE: Advice(Severity.ERROR, "the messages there are missing", NO_COMMAND),
-        Kind.FILE: Advice(Severity.ERROR, "its messages are not served", "chmod, chown or fsck"),
+        Kind.FILE: Advice(Severity.ERROR, "its messages are not served", NO_COMMAND),
     },
     "queues": {
         Kind.QUEUE_OFFSET: Advice(

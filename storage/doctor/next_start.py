@@ -19,6 +19,7 @@ from storage.amounts import count_text, counted
 from storage.doctor.finding import (
     ALL,
     ALL_ANEW,
+    CLEARED_BY_A_START,
     IN_PLACE,
     INDEX,
     INDEX_ANEW,
@@ -32,7 +33,7 @@ from storage.doctor.finding import (
     Severity,
 )
 from storage.doctor.opened_store import OpenedStore
-from storage.doctor.rescue_line import removal_line, rescue_line, set_aside_line
+from storage.doctor.rescue_line import MOVES, after_checkpoint, removal_line, rescue_line, set_aside_line
 from storage.layout.store_config import TOPICS
 from storage.recovery.log_outcome import LogForecast, LogOutcome
 from storage.recovery.queue_ends import NOWHERE, RecoveredQueue, recovered_queues
@@ -48,9 +49,6 @@ MOST_QUEUES: Final = 10_000
 
 MOST_NAMED: Final = 5
 """Topics that are named in a sentence."""
-
-MOVES: Final = ("mkdir -p ", "cp -p ", "rm ", "setpriv ")
-"""How lines begin that move files in a store or out of it."""
 
 DO_NOT_START: Final = "do not start a broker on this store: its recovery will cut"
 DO_NOT_RESTART: Final = "do not restart the broker on this store: its recovery will cut"
@@ -245,18 +243,13 @@ def safe_advice(store: OpenedStore, start: NextStart | None, findings: Iterable[
 
 def _is_of_log(finding: Finding) -> bool:
     """Whether a finding is damage of the log, of which nothing brings back what is lost."""
-    return finding.check in ("segments", "log-end") and finding.remedy.startswith(NO_COMMAND)
+    return finding.check in ("segments", "log-end") and finding.remedy == NO_COMMAND
 
 
 def _with_rescue(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:
     """Advise a rescue for damage of the log."""
     line = rescue_line(store)
-
-    def advised(each: Finding) -> Finding:
-        look = each.remedy.removeprefix(NO_COMMAND)
-        return replace(each, meaning=each.meaning + look, remedy=line)
-
-    return [advised(each) if _is_of_log(each) else each for each in findings]
+    return [replace(each, remedy=line) if _is_of_log(each) else each for each in findings]
 
 
 def only_rescue(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:
@@ -342,12 +335,24 @@ def _remedy(store: OpenedStore, path: Path) -> str:
 
 
 def one_advice(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:
-    """Let one rebuild do what two would do one after the other: that of queues and index reads the log once."""
+    """Let one rebuild do what two would do one after the other: that of queues and index reads the log once.
+
+    Where queues are rebuilt nothing is left of their lag. A checkpoint that has to go goes before.
+    """
     listed = list(findings)
     queues, index, anew = (store.command(name) for name in (QUEUES, INDEX, INDEX_ANEW))
-    parts = {each.remedy for each in listed} & {queues, index, anew}
-    if len(parts) < 2:
+    if queues in {each.remedy for each in listed}:
+        listed = [replace(each, remedy=queues) if _is_cleared_lag(each) else each for each in listed]
+    first = after_checkpoint(store, "")
+    removes = any(each.remedy.startswith(first) for each in listed)
+    parts = {each.remedy.removeprefix(first) for each in listed} & {queues, index, anew}
+    if len(parts) < 2 and not removes:
         return listed
     both = ALL_ANEW if anew in parts else ALL
-    whole = store.command(both) if queues in parts else anew
-    return [replace(each, remedy=whole) if each.remedy in parts else each for each in listed]
+    whole = store.command(both) if queues in parts else anew if anew in parts else index
+    whole = f"{first}{whole}" if removes else whole
+    return [replace(each, remedy=whole) if each.remedy.removeprefix(first) in parts else each for each in listed]
+
+
+def _is_cleared_lag(finding: Finding) -> bool:
+    return (finding.check, finding.kind, finding.remedy) == ("queue-reach", Kind.LAG, CLEARED_BY_A_START)

@@ -1,6 +1,7 @@
 """A store opened for an examination: its pieces as the checks need them, none of which need be sound."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -56,10 +57,15 @@ class OpenedStore:
 
     def command(self, name: str) -> str:
         """A command line of ours for this store, as a shell takes it."""
-        parts = ["rocketlens", *name.split(), str(self.layout.root)]
-        if self.given_directories:
-            parts += ["--commit-log", ",".join(map(str, self.given_directories))]
-        return shlex.join(parts)
+        return command_line(name, self.layout.root, self.given_directories)
+
+
+def command_line(name: str, root: Path, given_directories: Sequence[Path]) -> str:
+    """A command line of ours for a store, as a shell takes it."""
+    parts = ["rocketlens", *name.split(), str(root)]
+    if given_directories:
+        parts += ["--commit-log", ",".join(map(str, given_directories))]
+    return shlex.join(parts)
 
 
 def _checkpoint(path: Path) -> Checkpoint | None:

@@ -4,8 +4,10 @@ of it.
 
 import os
 import shlex
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -14,7 +16,13 @@ from storage.doctor.finding import ALL, ALL_ANEW, IN_PLACE, QUEUES, Finding
 from storage.doctor.opened_store import OpenedStore
 from storage.files.mount_points import is_mount_point
 from storage.files.own_directories import HeldDirectory
+from storage.layout.closed_parts import as_account
 from storage.layout.store_layout import COMMIT_LOG
+
+MOVES: Final = ("mkdir -p ", "cp -p ", "rm ", "setpriv ")
+"""How lines begin that move files in a store or out of it."""
+CHANGES: Final = (*MOVES, "rocketlens rescue ")
+WHILE_LIVE: Final = "no command helps while the broker runs: stop it, and ask the doctor again before it is started"
 
 
 def rescue_line(store: OpenedStore) -> str:
@@ -24,8 +32,7 @@ def rescue_line(store: OpenedStore) -> str:
     the store could put something else in its place between two steps, and is another user, the line runs as the owner.
     """
     root = store.layout.root.absolute()
-    status = root.stat()
-    is_other = status.st_uid != os.geteuid()
+    is_other = root.stat().st_uid != _account(root)
     new, old = shlex.quote(str(_free_name(root, "-rescued"))), shlex.quote(str(root))
     line = f"{store.command('rescue')} --out {new}"
     if is_mount_point(root):
@@ -56,6 +63,11 @@ def removal_line(store: OpenedStore, path: Path) -> str:
     return _as_owner(store.layout.root.absolute(), shlex.join(["rm", str(path.absolute())]))
 
 
+def after_checkpoint(store: OpenedStore, command: str) -> str:
+    """One line: remove the checkpoint, then run a command that makes a new one."""
+    return f"{removal_line(store, store.layout.checkpoint)} && {command}"
+
+
 def way_cleared(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:
     """Let no line touch what another one has made: a directory that is made anew has one line.
 
@@ -67,15 +79,41 @@ def way_cleared(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding
     for name in IN_PLACE:
         trees = (queues if name in (QUEUES, ALL, ALL_ANEW) else ()) + (index if name != QUEUES else ())
         command = store.command(name)
-        if all(each.remedy != command for each in listed):
+        lines = {command, after_checkpoint(store, command)} & {each.remedy for each in listed}
+        if not lines:
             continue
         in_the_way = (path for path in trees if os.path.lexists(path) and not path.is_dir())
-        line = " && ".join([*(set_aside_line(store, path) for path in in_the_way), command])
+        line = " && ".join([*(set_aside_line(store, path) for path in in_the_way), max(lines, key=len)])
         listed = [
-            replace(each, remedy=line) if each.remedy == command or _takes_out_of(store, each, trees) else each
+            replace(each, remedy=line) if each.remedy in lines or _takes_out_of(store, each, trees) else each
             for each in listed
         ]
     return listed
+
+
+def typed_by_whom(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:
+    """Let each line that changes anything name the account that may, and none be typed while a broker runs."""
+    in_place = [store.command(name) for name in IN_PLACE]
+
+    def typed(line: str) -> str:
+        is_simple = line in in_place
+        if not (is_simple or line.startswith(CHANGES) or any(map(line.startswith, in_place))):
+            return line
+        if store.state.is_live:
+            return WHILE_LIVE
+        root = store.layout.root.absolute()
+        who = _account(root, beside=not is_simple)
+        return line if who == os.geteuid() else as_account(who, line if is_simple else shlex.join(["sh", "-c", line]))
+
+    return [replace(each, remedy=typed(each.remedy)) for each in findings]
+
+
+def _account(root: Path, *, beside: bool = True) -> int:
+    """The user who may change a store, and with `beside` what lies beside it: root, or else its owner."""
+    us, owner = os.geteuid(), root.stat().st_uid
+    parent = root.parent.stat()
+    is_open = bool(parent.st_mode & stat.S_IWOTH) and not parent.st_mode & stat.S_ISVTX
+    return us if not us else owner if not beside or is_open or parent.st_uid == owner else 0
 
 
 def _takes_out_of(store: OpenedStore, finding: Finding, trees: Sequence[Path]) -> bool:
@@ -86,9 +124,9 @@ def _takes_out_of(store: OpenedStore, finding: Finding, trees: Sequence[Path]) -
 
 
 def _as_owner(root: Path, line: str) -> str:
-    """A line as the owner of a store has to run it, where that is another user who could exchange its parts."""
+    """A line as the owner of a store has to run it, where we are root, and that user could exchange its parts."""
     status = root.stat()
-    if status.st_uid == os.geteuid() or _is_safe(root):
+    if os.geteuid() or not status.st_uid or _is_safe(root):
         return line
     return f"setpriv --reuid={status.st_uid} --regid={status.st_gid} --clear-groups sh -c {shlex.quote(line)}"
 

@@ -5,8 +5,10 @@ from typing import Final
 DOOR: Final = (
     "backup_names",
     "checkpoint",
+    "closed_parts",
     "delay_levels",
     "dledger",
+    "rocksdb_config",
     "store_config",
     "store_layout",
     "tier_layout",

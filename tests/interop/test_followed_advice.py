@@ -196,6 +196,30 @@ def test_keys_that_the_index_lacks_anywhere_are_in_it_after_one_line(
         assert examine(root).findings == ()
 
 
+def checkpoint_short(root: Path) -> None:
+    (root / "checkpoint").write_bytes(b"x")
+
+
+def checkpoint_ahead(root: Path) -> None:
+    put(root / "checkpoint", 0, (1 << 60).to_bytes(8))
+
+
+def last_segment_gone(root: Path) -> None:
+    max((root / "commitlog").iterdir()).unlink()
+
+
+@pytest.mark.parametrize("harm", [checkpoint_short, checkpoint_ahead, last_segment_gone])
+def test_one_line_removes_a_checkpoint_and_makes_a_new_one(
+    tmp_path: Path, shell: dict[str, str], harm: Callable[[Path], None]
+) -> None:
+    root = tmp_path / "store"
+    make_store(root)[0].close()
+    harm(root)
+    (line,) = follow(root, shell)
+    assert line.startswith(f"rm {root}/checkpoint && rocketlens rebuild ")
+    assert examine(root).findings == ()
+
+
 def in_rocksdb(root: Path) -> None:
     make_store(root)[0].close()
     with_rocksdb_queues(root)

@@ -55,7 +55,7 @@ class Picture(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class Outcome(msgspec.Struct, rename="camel", kw_only=True):
-    """What an examination found; `state` is live, crashed or stopped, `seconds` how long it took."""
+    """What an examination found; `state` is live, crashed, stopped or closed, `seconds` how long it took."""
 
     state: str
     is_clean: bool

@@ -5,7 +5,7 @@ import { announce, clear, copyButton, el, foreign, guarded, link, notice } from 
 import { duration, number, plural, time } from "./format.js";
 import { Picture } from "./picture.js";
 
-const STATES = { live: "a broker runs on it", crashed: "its broker crashed, or it was copied while the broker ran", stopped: "stopped cleanly" };
+const STATES = { live: "a broker runs on it", crashed: "its broker crashed, or it was copied while the broker ran", stopped: "stopped cleanly", closed: "not all of it can be opened, so nothing else was looked at" };
 const ASK_AGAIN = 700;
 
 const isByTime = () => new URLSearchParams(location.search).get("over") === "time";

@@ -39,9 +39,9 @@ def check_log_end(store: OpenedStore, start: NextStart | None) -> tuple[list[Fin
                 Kind.RECORD,
                 Severity.ERROR,
                 FoundAt(segment.file.path, position=position, physical_offset=damage.start),
-                _passed_over(words.found, damage.length),
+                _passed_over(words.found, damage.length, _look(store, damage)),
                 _meaning(start, damage),
-                _remedy(store, damage),
+                NO_COMMAND,
                 expected=words.expected,
             )
     _check_torn_end(store, findings)
@@ -54,8 +54,8 @@ def note_damage(findings: Findings, kind: Kind, at: FoundAt, words: Words, lengt
     findings.note(kind, at, words.expected, _passed_over(words.found, length))
 
 
-def _passed_over(found: str, length: int) -> str:
-    return f"{found} ({length} bytes passed over)"
+def _passed_over(found: str, length: int, look: str = "") -> str:
+    return f"{found} ({length} bytes passed over{look})"
 
 
 def _meaning(start: NextStart | None, damage: DamagedRange) -> str:
@@ -65,11 +65,11 @@ def _meaning(start: NextStart | None, damage: DamagedRange) -> str:
     return f"{LOST} here, but a broker that starts cuts its log at or before it" if is_cut else LOST
 
 
-def _remedy(store: OpenedStore, damage: DamagedRange) -> str:
-    """What can be done: to look at the first record only where its parts can still be distinguished."""
+def _look(store: OpenedStore, damage: DamagedRange) -> str:
+    """What shows the first record, only where its parts can still be distinguished."""
     if damage.code not in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):
-        return NO_COMMAND
-    return f"{NO_COMMAND}; to see what is left of the first: {store.command('view --damaged')} {damage.start}"
+        return ""
+    return f"; what is left of the first: {store.command('view --damaged')} {damage.start}"
 
 
 def _check_committed(store: OpenedStore, findings: Findings) -> None:

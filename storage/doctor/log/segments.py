@@ -42,7 +42,7 @@ def _list_files(store: OpenedStore, findings: Findings) -> dict[Path, int]:
             files, foreign = list_segment_files(directory)
         except StoreError as error:
             meaning = "the segments in it are not served"
-            findings.add(Kind.FILE, Severity.ERROR, directory, str(error), meaning, "chmod or fsck")
+            findings.add(Kind.FILE, Severity.ERROR, directory, str(error), meaning, NO_COMMAND)
             continue
         for path in foreign:
             if not os.path.isdir(path):

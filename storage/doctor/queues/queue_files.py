@@ -47,7 +47,6 @@ MOST_QUEUES = 10_000
 """Queues that are looked into; a store can have a hundred thousand."""
 
 NOBODY = "nobody can consume from {}"
-UNREADABLE = "chmod or fsck"
 
 
 # --- quick ------------------------------------------------------------------------------------------------------------
@@ -68,8 +67,7 @@ def check_queues(store: OpenedStore) -> list[Finding]:
     trees = (store.layout.consume_queue, store.layout.batch_consume_queue)
     for problem in store.queues.problems:
         tree = next((each for each in trees if problem.startswith(f"{each}: ")), trees[0])
-        remedy = store.command(QUEUES) if tree.is_file() else UNREADABLE
-        findings.add(Kind.FILE, Severity.ERROR, tree, problem, NOBODY.format("it"), remedy)
+        findings.add(Kind.FILE, Severity.ERROR, tree, problem, NOBODY.format("it"), store.command(QUEUES))
     if not store.has_queue_files:
         found = "all queues are in RocksDB, which is not compared with the log"
         meaning = "they are derived from the log"
@@ -93,7 +91,7 @@ def check_queues(store: OpenedStore) -> list[Finding]:
             check(store, queue, findings)
         for (path, expected), found in queue.files.problems.items():
             meaning = NOBODY.format("this queue")
-            findings.add(Kind.FILE, Severity.ERROR, path, found, meaning, UNREADABLE, expected=expected)
+            findings.add(Kind.FILE, Severity.ERROR, path, found, meaning, store.command(QUEUES), expected=expected)
     return findings.listed()
 
 
@@ -109,7 +107,9 @@ def _queues(store: OpenedStore, findings: Findings) -> Iterator[_Queue]:
         try:
             ids = store.queues.queue_ids(topic)
         except StoreError as error:
-            findings.add(Kind.FILE, Severity.ERROR, topic, str(error), NOBODY.format("this topic"), UNREADABLE)
+            findings.add(
+                Kind.FILE, Severity.ERROR, topic, str(error), NOBODY.format("this topic"), store.command(QUEUES)
+            )
             continue
         for queue_id in ids:
             for tree, kind in KINDS.items():
@@ -148,7 +148,7 @@ def _check_end(store: OpenedStore, queue: _Queue, findings: Findings) -> None:
         end = None if opened is None else opened.max_offset
     except StoreError as error:
         meaning = NOBODY.format("this queue")
-        findings.add(Kind.FILE, Severity.ERROR, files.directory, str(error), meaning, UNREADABLE)
+        findings.add(Kind.FILE, Severity.ERROR, files.directory, str(error), meaning, store.command(QUEUES))
         return
     for first, count in () if end is None else files.lost_before(end):
         words, meaning = lost_units(count), f"{LOOKED_FOR}, and its recovery cuts the queue there"
@@ -178,7 +178,7 @@ def _check_batches(store: OpenedStore, queue: _Queue, findings: Findings) -> Non
         wrong = opened.mended_numbers() if isinstance(opened, BatchConsumeQueue) else []
     except StoreError as error:
         meaning = NOBODY.format("this queue")
-        findings.add(Kind.FILE, Severity.ERROR, files.directory, str(error), meaning, UNREADABLE)
+        findings.add(Kind.FILE, Severity.ERROR, files.directory, str(error), meaning, store.command(QUEUES))
         return
     severity, meaning, remedy = ADVICE["queues"][Kind.UNIT]
     words, advice, first = MISPLACED_BATCH, (meaning, store.command(remedy)), 0

@@ -17,6 +17,7 @@ from storage.doctor.finding import (
     Known,
     Severity,
 )
+from storage.doctor.next_start import NextStart
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
 from storage.log.commit_log import CommitLog
@@ -78,8 +79,11 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
     return QueueReach(max(held, default=store.commit_log.minimum), missing, missing_light, displaced)
 
 
-def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[Finding]:
-    """Report messages without a unit, behind the end of dispatch and before it."""
+def check_queue_reach(store: OpenedStore, reach: QueueReach, start: NextStart | None) -> list[Finding]:
+    """Report messages without a unit, behind the end of dispatch and before it; `start` is the next one, foretold.
+
+    It clears a lag where it puts messages into queues from there on.
+    """
     findings = Findings("queue-reach", Known.SAMPLED)
     if store.layout.lacks_queues:
         return []
@@ -92,7 +96,7 @@ def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[Finding]:
             FoundAt(store.layout.consume_queue, physical_offset=behind[0].physical_offset),
             f"no queue has the last {lag} bytes of the log, from message {behind[0].physical_offset} on",
             "these messages are found by offset and key, but nobody can consume them before a broker starts here",
-            "nothing while a broker runs" if store.state.is_live else CLEARED_BY_A_START,
+            _remedy_of_lag(store, behind[0], start),
             known=Known.LOOKED_AT,
         )
     before = [sample for sample in (*reach.missing, *reach.missing_light) if sample.physical_offset < reach.end]
@@ -105,6 +109,14 @@ def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[Finding]:
         at = FoundAt(store.layout.consume_queue / topic / str(queue_id), physical_offset=first.physical_offset)
         findings.add(Kind.QUEUE_OFFSET, severity, at, found, meaning, remedy)
     return findings.listed()
+
+
+def _remedy_of_lag(store: OpenedStore, first: Sample, start: NextStart | None) -> str:
+    """What gives messages their units that lie behind all that have any, from `first` on."""
+    if store.state.is_live:
+        return "nothing while a broker runs"
+    is_passed = start is not None and any(each.dispatched_from > first.end for each in start.outcomes)
+    return store.command(QUEUES) if is_passed else CLEARED_BY_A_START
 
 
 def _report_missing(store: OpenedStore, findings: Findings, first: Sample, queue: str, count: int) -> None:

@@ -1,13 +1,15 @@
 """The doctor on the files of `config/`."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from doctoring import findings_of, make_store, only
 from storage.doctor.examine import examine
-from storage.doctor.finding import Severity
+from storage.doctor.finding import Kind, Severity
+from storage.layout.rocksdb_config import EXTRA
 
 
 @pytest.fixture
@@ -29,6 +31,18 @@ def test_a_file_that_cannot_be_read_is_named(root: Path, content: str) -> None:
     path.write_text(content)
     found = findings_of(examine(root), "config", Severity.WARNING)
     assert {finding.path for finding in found} == {str(path)}
+
+
+def test_what_only_a_missing_extra_hides_is_no_damage(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("topics", "consumerOffsets"):
+        (root / "config" / name).mkdir()
+        (root / "config" / name / "CURRENT").write_text("MANIFEST-000001\n")
+    (root / "config" / "consumerOffset.json").unlink()
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    monkeypatch.setattr("storage.layout.store_config.can_read_databases", lambda: False)
+    found = findings_of(examine(root), "config")
+    assert {(each.kind, each.severity, each.remedy) for each in found} == {(Kind.NOT_COMPARED, Severity.INFO, EXTRA)}
+    assert len(found) == 2
 
 
 def test_an_offset_beyond_its_queue_is_named(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A broker that runs, one that crashed, one that stopped."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from doctoring import HOLD, findings_of, make_store, only
 from spark_jobs.publish.new_checkpoint import write_checkpoint
 from storage.doctor.examine import examine
 from storage.doctor.finding import CLEARED_BY_A_START, Severity
+from storage.doctor.rescue_line import WHILE_LIVE
 
 
 def test_a_crash_is_told_by_abort_without_a_lock(tmp_path: Path) -> None:
@@ -50,6 +52,26 @@ def test_a_command_names_the_directories_of_the_log(tmp_path: Path) -> None:
     assert remedy == f"rocketlens rebuild index '{tmp_path}/my store' --commit-log {logs[0]},{logs[1]}"
 
 
+def test_while_a_broker_runs_nothing_is_to_be_typed_that_it_would_refuse(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path / "store")
+    writer.close()
+    shutil.rmtree(writer.root / "consumequeue" / "T" / "1")
+    (writer.root / "consumequeue" / "T" / "0" / "notes").write_text("x")
+    (writer.root / "index" / "20990101000000001").mkdir()
+    (writer.root / "checkpoint").write_bytes(b"")
+    command = [sys.executable, "-c", HOLD, str(writer.root / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        live = examine(writer.root)
+        process.communicate("")
+    checks = {"queues", "queue-reach", "index-files", "checkpoint"}
+    assert {each.check for each in live.findings if each.remedy == WHILE_LIVE} >= checks
+    assert {each.remedy for each in live.findings} <= {WHILE_LIVE, "no fix is needed", "nothing while a broker runs"}
+    (line,) = {each.remedy for each in examine(writer.root).findings}
+    assert line == f"rm {writer.root}/checkpoint && rocketlens rebuild all {writer.root}"
+
+
 def test_a_broker_that_runs_is_good_to_know_and_no_fault(tmp_path: Path) -> None:
     writer, _ = make_store(tmp_path)
     writer.flush()
@@ -63,4 +85,4 @@ def test_a_broker_that_runs_is_good_to_know_and_no_fault(tmp_path: Path) -> None
     assert diagnosis.is_clean
     (finding,) = findings_of(diagnosis, "liveness")
     assert f"process {process.pid}" in finding.found
-    assert finding.remedy.endswith("--out DIR")
+    assert finding.remedy == "no fix is needed"

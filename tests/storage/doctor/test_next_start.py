@@ -98,13 +98,19 @@ def test_the_line_lets_what_was_made_take_the_place_of_what_was_there(
     root = tmp_path / "store"
     make_damaged(root, 4)
     if not owned:
+        us = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: root.stat().st_uid + 1)
+        account = "sudo " if not us else f"sudo -u {root.owner()} "
+        plain = line_for(root).replace("'", "")
+        assert first(examine(root)).remedy == f"{account}sh -c {shlex.quote(plain)}"
     remedy = first(examine(root)).remedy
-    assert ("chown -Rh --reference=" in remedy) is not owned
+    assert "chown" not in remedy
     command = tmp_path / "bin" / "rocketlens"
     command.parent.mkdir()
     command.write_text('#!/bin/sh\n[ "$*" = "$EXPECTED" ] && mkdir -p "$4/commitlog"; exit 4\n')
-    command.chmod(0o755)
+    (command.parent / "sudo").write_text('#!/bin/sh\n[ "$1" = -u ] && shift 2; exec "$@"\n')
+    for path in command.parent.iterdir():
+        path.chmod(0o755)
     expected = f"rescue {root} --out {root}-rescued"
     environment = {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}", "EXPECTED": expected}
     for _ in range(2 if owned else 1):  # a second time it does nothing, and says so

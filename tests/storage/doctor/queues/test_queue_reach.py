@@ -49,6 +49,19 @@ def test_queues_whose_units_lead_to_messages_of_others_are_no_lag_that_a_start_c
     assert examine(writer.root).queues_end == written[-1].physical_offset + written[-1].size
 
 
+@pytest.mark.parametrize("topics", ["T", "TV"])
+def test_of_a_topic_whose_directory_has_another_name_no_start_clears_anything(tmp_path: Path, topics: str) -> None:
+    """To a broker its units are those of another topic, and say that the log is dispatched."""
+    writer = StoreWriter(tmp_path)
+    for number in range(100):
+        writer.append(topics[number % len(topics)], b"x")
+    writer.close()
+    (tmp_path / "consumequeue" / "T").rename(tmp_path / "consumequeue" / "U")
+    findings = [each for each in examine(tmp_path).findings if each.severity is not Severity.INFO]
+    assert {each.check for each in findings} >= {"queues", "queue-reach"}
+    assert {each.remedy for each in findings} == {f"rocketlens rebuild queues {tmp_path}"}
+
+
 def test_a_queue_that_is_gone_is_named_by_its_first_message(tmp_path: Path) -> None:
     writer, written = make_store(tmp_path, 100)
     writer.close()
