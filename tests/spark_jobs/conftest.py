@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loop_engine import run_jobs_here
 from object_store import Fresh, ObjectStore, google_store, hadoop_store, object_store
 from spark_jobs.places.output_place import OutputPlace
 
@@ -28,6 +29,12 @@ def session(spark: "SparkContext") -> "SparkSession":
     session.conf.set("spark.sql.shuffle.partitions", "2")
     register(session)
     return session
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of jobs run in the test's process, one after the other."""
+    run_jobs_here(monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import fsspec
 import pytest
 
 from faulty_proxy import FaultPlan
-from loop_engine import run_jobs_here
 from object_store import object_store
 from protocol.errors import RocketLensError
 from queue_runs import files_under
@@ -32,12 +31,6 @@ def rebuild(store: str, out: Path, **options: Any) -> Report:
 
 def compact(store: str, out: Path, **options: Any) -> Report:
     return run_compact(CompactRequest(store=store, out=str(out), zone="+08:00", **options), Silence())
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run tasks in this process."""
-    run_jobs_here(monkeypatch)
 
 
 @pytest.fixture

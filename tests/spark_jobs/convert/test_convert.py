@@ -29,12 +29,6 @@ from store_writer import StoreWriter
 from verifying import upload, verify_here
 
 
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks run in the test's process."""
-    run_jobs_here(monkeypatch)
-
-
 def convert(store: Path | str, out: Path, **options: Any) -> Report:
     return run_convert(ConvertRequest(store=str(store), out=str(out), **options), Silence())
 

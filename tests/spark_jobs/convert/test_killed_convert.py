@@ -12,13 +12,14 @@ import pytest
 from killing import Renames, gets_through
 from ledger_stores import Ledger
 from left_work import left_in
-from loop_engine import run_jobs_here
 from protocol.errors import ConfigError
 from spark_jobs.commands.run import run_convert, run_rescue
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import REPORT
+
+pytestmark = pytest.mark.usefixtures("here")
 
 WORK = "plain.rocketlens-work"
 RESCUE = {"mend", "relate", "scan", "build"}
@@ -37,12 +38,6 @@ COPY = "copy"
 MOST_NAMES = 10
 
 Tree: TypeAlias = dict[str, tuple[bytes, int] | None]
-
-
-@pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks run in the process that is killed."""
-    run_jobs_here(monkeypatch)
 
 
 @pytest.fixture(params=list(PHASES))

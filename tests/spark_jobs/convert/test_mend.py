@@ -10,7 +10,6 @@ import pytest
 from command_line import rocketlens
 from golden_store import GOLDEN, unpack
 from ledger_stores import Ledger
-from loop_engine import run_jobs_here
 from oracles import read_log
 from protocol.errors import ConfigError, StoreError
 from queue_runs import files_under
@@ -30,13 +29,10 @@ from storage.recovery.start_refusals import foretell_refusals
 from store_writer import StoreWriter, Written
 from tier_files import write_tier
 
+pytestmark = pytest.mark.usefixtures("here")
+
 SEGMENT = 8192
 OFFSETS = {"T@g": {0: 3, 1: 2}}
-
-
-@pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    run_jobs_here(monkeypatch)
 
 
 @pytest.fixture

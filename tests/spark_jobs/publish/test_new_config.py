@@ -10,7 +10,6 @@ import pytest
 
 from golden_frames import parse_java_json
 from golden_store import GOLDEN, unpack
-from loop_engine import run_jobs_here
 from protocol.errors import ConfigError
 from rocksdb_stores import with_rocksdb_queues
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -20,6 +19,8 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from storage.layout.store_config import StoreConfig
 
+pytestmark = pytest.mark.usefixtures("here")
+
 G2 = GOLDEN / "g2"
 FILES = {"consumerOffset.json", "lmqConsumerOffset.json", "subscriptionGroup.json", "topics.json"}
 
@@ -28,11 +29,6 @@ FILES = {"consumerOffset.json", "lmqConsumerOffset.json", "subscriptionGroup.jso
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     names = ("g2-rocksdb", "g2-rocksdb-v2", "g2-queues", "g2-filters")
     return {name: unpack("store", tmp_path_factory.mktemp(name), archives=G2 / name) for name in names}
-
-
-@pytest.fixture(autouse=True)
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    run_jobs_here(monkeypatch)
 
 
 def rebuild(store: Path, out: Path, **options: Any) -> Report:

@@ -14,7 +14,7 @@ import pytest
 from command_line import rocketlens
 from faulty_proxy import FaultPlan
 from golden_store import GOLDEN, unpack
-from loop_engine import LoopEngine, run_jobs_here
+from loop_engine import LoopEngine
 from object_store import ObjectStore
 from protocol.errors import ConfigError, NotAStore, RocketLensError
 from protocol.message import Message
@@ -36,12 +36,6 @@ NUMBERS = itertools.count()
 LAZY = StoreOptions(scan_budget=0, check_budget=0, keeps_state=False)
 HOUR = 3_600_000
 ENGINE = EngineOptions()
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run tasks in this process."""
-    run_jobs_here(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
