@@ -25,15 +25,15 @@ UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 def commands(rocketlens: str, store: str, address: str) -> list[tuple[str, list[str]]]:
     """What to try, each with the question it answers; all but the last need no RocketMQ."""
     return [
-        ("a message by its offset id, no server asked", [rocketlens, "view", store, OFFSET_ID]),
-        ("the same, asked of the server", [rocketlens, "view", OFFSET_ID, "--server", address]),
+        ("a message by its offset id, no server asked", [rocketlens, "find", store, OFFSET_ID]),
+        ("the same, asked of the server", [rocketlens, "find", address, OFFSET_ID]),
         (
             "the newest five messages with one key",
-            [rocketlens, "query", store, "--topic", "TopicTest", "--key", "hotkey", "--max", "5"],
+            [rocketlens, "query", store, "--topic", "TopicTest", "--key", "hotkey", "--limit", "5"],
         ),
         (
             "a unique key, as JSON",
-            [rocketlens, "query", "--server", address, "--topic", "TopicTest", "--unique-key", UNIQUE_KEY, "--json"],
+            [rocketlens, "find", address, UNIQUE_KEY, "--json"],
         ),
         (
             "a key that is not there: the answer says what was searched",

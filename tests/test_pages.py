@@ -187,7 +187,7 @@ def options() -> set[str]:
         for command in commands().values()
         for parameter in command.params
         if isinstance(parameter, click.Option)
-        for spelling in (*parameter.opts, *parameter.secondary_opts)
+        for spelling in (*parameter.opts, *parameter.secondary_opts, *getattr(parameter, "earlier", ()))
     } | {"--help", "--version"}
 
 

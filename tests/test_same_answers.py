@@ -123,7 +123,7 @@ def find_everywhere(served: Served, text: str, **options: Any) -> dict[str, Foun
 
     answers = {name: said_by(source, ask) for name, source in served.sources.items()}
     for name, where in served.commands.items():
-        outcome = command("find", *where, text, "--max", MOST, "--json", *options_of(**options))
+        outcome = command("find", *where, text, "--limit", MOST, "--json", *options_of(**options))
         answers[name] = Found(*of_command(outcome), answers["directory"].readings)
         if outcome.code == 0:
             said = [line for line in outcome.errors.splitlines() if line.startswith("rocketlens: as ")]

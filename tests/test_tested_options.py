@@ -30,7 +30,7 @@ def test_every_option_is_typed_by_a_test_of_its_command(name: str, tests: list[T
 
 def test_an_option_that_no_test_types_is_noticed(tests: list[TypedBy]) -> None:
     words, is_golden = typed_together(tests, "query")
-    assert {"--topic", "--max"} <= words
+    assert {"--topic", "--limit"} <= words
     assert is_golden
     assert "-".join(["", "", "never", "typed"]) not in words
     assert typed_together(tests, "-".join(["no", "such", "command"])) == (set(), False)

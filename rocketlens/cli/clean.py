@@ -1,4 +1,4 @@
-"""`rocketlens clean`: what killed or defeated runs left where the output of jobs goes.
+"""`rocketlens rebuild clean`: what killed or defeated runs left where the output of jobs goes.
 
 Late imports: help and usage errors come at once without them.
 """
@@ -14,6 +14,7 @@ from protocol.errors import ConfigError
 from protocol.printable import one_line
 from rocketlens.cli.command_options import checked, storage_option_where
 from rocketlens.cli.command_run import ending_with_a_line
+from rocketlens.cli.grouped_command import GroupedCommand
 from storage.amounts import bytes_text, counted, duration_text
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def _age(text: str) -> int:
     return int(found[1]) * _SECONDS[found[2]]
 
 
-@click.command("clean")
+@click.command("clean", cls=GroupedCommand)
 @click.argument("place", metavar="URL")
 @click.option("--delete", is_flag=True, help="Delete what is listed.")
 @click.option("--older-than", default="24h", show_default=True, callback=checked(_age), metavar="AGE",

@@ -108,7 +108,7 @@ built_out_options = _together(
         type=DIRECTORY,
         metavar="DIR",
         help="Write here and do not change the store; a broker may be running on it. A URL (s3://, gs://, hdfs://, "
-        f"file://) needs --work or --exchange {SHUFFLE}; `rocketlens fetch` brings the result into the store. "
+        f"file://) needs --work or --exchange {SHUFFLE}; `rocketlens rebuild fetch` brings the result into the store. "
         "[default: replace the store's own files; no broker may be using it]",
     ),
     storage_option_where("--out is a URL", "--out-storage-options", "out_storage"),

@@ -20,9 +20,10 @@ from rocketlens.cli.command_options import (
     work_option,
 )
 from rocketlens.cli.command_run import check_sent, compact, run_command
+from rocketlens.cli.grouped_command import GroupedCommand
 
 
-@click.command("index")
+@click.command("index", cls=GroupedCommand)
 @store_argument
 @built_out_options
 @compact_options

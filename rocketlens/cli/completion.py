@@ -3,13 +3,15 @@
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
+from rocketlens.cli.grouped_command import GroupedCommand
+
 SHELLS = ("bash", "zsh", "fish")
 
 VARIABLE = "_ROCKETLENS_COMPLETE"
 """The environment variable by which a shell asks the command itself for completions."""
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.option("--program", default="rocketlens", show_default=True, metavar="NAME", help="The name that is typed.")
 @click.pass_context

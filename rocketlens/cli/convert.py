@@ -14,6 +14,7 @@ from rocketlens.cli.command_options import (
     store_argument,
 )
 from rocketlens.cli.command_run import JobOptions, convert, run_command
+from rocketlens.cli.grouped_command import GroupedCommand
 
 
 def check(options: JobOptions) -> None:
@@ -23,7 +24,7 @@ def check(options: JobOptions) -> None:
     ConvertRequest(**options)
 
 
-@click.command("convert")
+@click.command("convert", cls=GroupedCommand)
 @store_argument
 @new_store_option("DIR")
 @new_store_options

@@ -10,6 +10,7 @@ import msgspec
 from protocol.errors import ConfigError
 from protocol.printable import printable
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.options import DIRECTORY
 from rocketlens.cli.output import print_table
 from storage.amounts import counted
@@ -24,7 +25,7 @@ MOST_LISTED = 50
 """Ranges and places of damage that are printed for people; a program gets all that are listed."""
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("a", type=DIRECTORY)
 @click.argument("b", type=DIRECTORY)
 @click.option(

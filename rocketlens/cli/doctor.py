@@ -16,6 +16,7 @@ from rocketlens.cli.command_run import (
     refuse_tier,
     run_job,
 )
+from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.time_options import timezone_option
 from spark_jobs.places.file_systems import is_url, local_path
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:  # a usage error must not wait for what examines a store
     from storage.doctor.examine import Examination
 
 
-@click.command("doctor")
+@click.command("doctor", cls=GroupedCommand)
 @click.option("--deep", is_flag=True, help="Also read every record, queue unit and index entry; this may take minutes.")
 @click.option(
     "--since-last",
@@ -52,7 +53,7 @@ def doctor(deep: bool, since_last: bool, **options: Any) -> None:
     _run(deep=deep or since_last, since_last=since_last, **options)
 
 
-@click.command("verify", hidden=True)
+@click.command("verify", cls=GroupedCommand, hidden=True)
 @store_argument
 @doctor_options
 @timezone_option

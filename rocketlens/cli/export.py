@@ -20,7 +20,8 @@ from rocketlens.cli.command_options import (
     storage_option_where,
 )
 from rocketlens.cli.command_run import JobOptions, run_command, run_command_every
-from rocketlens.cli.time_options import FORMS, chosen_zone, timestamp, timezone_option
+from rocketlens.cli.grouped_command import GroupedCommand
+from rocketlens.cli.time_options import chosen_zone, stored_options, timezone_option
 from spark_jobs.export.export_place import COMPRESSIONS, check_place
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import FORMAT_NAMES
@@ -117,7 +118,7 @@ def _check_options(options: JobOptions) -> None:
         refuse_hidden(mask_of(options["masked"]), options["tag"], options["where"])
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin > end:
-        raise ConfigError(f"--from {begin} is after --to {end}")
+        raise ConfigError(f"--since {begin} is after --until {end}")
     libraries = LIBRARIES.get(options["format"], ())
     for library in libraries:
         if importlib.util.find_spec(library) is None:
@@ -128,7 +129,10 @@ def _check_options(options: JobOptions) -> None:
 
 
 def _to(texts: tuple[str, ...]) -> tuple[int | None, str | None]:
-    """A time, and the place of a table: what begins with a digit and has no slash, or is relative, is a time."""
+    """A time, and the place of a table: what begins with a digit and has no slash, or is relative, is a time.
+
+    Times were given so before there was --until; they are taken until the next release.
+    """
     end: int | None = None
     table: str | None = None
     for text in texts:
@@ -202,15 +206,14 @@ def _where(text: str) -> str:
     return text
 
 
-@click.command("export")
+@click.command("export", cls=GroupedCommand)
 @click.argument("store", type=click.Path(readable=False))
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Messages of this topic; repeatable. "
               "[default: all topics]")  # fmt: skip
-@click.option("--from", "begin", type=timestamp, metavar="TIME", help=f"Stored at or after this: {FORMS}.")
+@stored_options(("--from", ""), is_optional=True)
 @click.option(
-    "--to", "to", multiple=True, callback=checked(_to), metavar="TIME|DIR|URL",
-    help="A time: stored at or before this. A directory or a URL: the table to append to, instead of --out. What "
-    "begins with a digit and has no slash is a time, and so is -1h or yesterday.",
+    "--to", "to", multiple=True, callback=checked(_to), metavar="DIR|URL",
+    help="The table to append to, a directory or a URL, instead of --out.",
 )  # fmt: skip
 @timezone_option
 @click.option("--tag", callback=checked(_tag), metavar="EXPRESSION", help="A tag subscription: 'TagA || TagB'.")
@@ -283,7 +286,11 @@ def export_store(**options: Any) -> None:
     Exit code 1: done, but no message matches; 0 of a table. 4: done, but the log is damaged, or a part of it had
     expired before a run came to it; the report names the places.
     """
-    options["end"], table = options.pop("to")
+    earlier_end, table = options.pop("to")
+    if earlier_end is not None:
+        if options["end"] is not None:
+            raise click.UsageError("--to with a time is --until now: give one of them")
+        options["end"] = earlier_end
     options["masked"] += _rules_of(options.pop("mask_files"))
     if table is not None and options["out"] is not None:
         raise click.UsageError(f"--out and --to {table} cannot be combined: a directory once, or a table that grows")

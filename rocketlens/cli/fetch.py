@@ -1,4 +1,4 @@
-"""`rocketlens fetch`: what a rebuild or compaction left behind a URL, into the store.
+"""`rocketlens rebuild fetch`: what a rebuild or compaction left behind a URL, into the store.
 
 Late imports: help and usage errors come at once without NumPy and the kernels.
 """
@@ -17,9 +17,10 @@ from rocketlens.cli.command_options import (
     work_option,
 )
 from rocketlens.cli.command_run import check_places, ending_with_a_line, fetch, progress_of
+from rocketlens.cli.grouped_command import GroupedCommand
 
 
-@click.command("fetch")
+@click.command("fetch", cls=GroupedCommand)
 @click.argument("url", metavar="URL")
 @store_argument
 @storage_option_where("URL needs them")

@@ -15,8 +15,9 @@ from protocol.message import Message, decode_message
 from protocol.printable import printable
 from rocketlens.arguments import apart
 from rocketlens.cli.errors import FOUND, NOT_FOUND, USAGE, fail, plain_errors, say
+from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import open_store
-from rocketlens.cli.options import DIRECTORY, charset_option, gathered, store_options
+from rocketlens.cli.options import DIRECTORY, charset_option, gathered, limit_option, store_options, where_option
 from rocketlens.cli.output import format_options, print_table, write_messages, writer
 from rocketlens.cli.time_options import timezone_option
 from rocketlens.opening import StoreArguments
@@ -57,13 +58,13 @@ class FilterArguments(msgspec.Struct, frozen=True):
     maximum: int | None
 
 
-@click.command("filter")
+@click.command("filter", cls=GroupedCommand)
 @click.argument("store", type=DIRECTORY)
 @click.option("--topic", required=True, help="Topic of the messages.")
 @click.option("--tag", metavar="EXPRESSION", help="A tag subscription: 'TagA || TagB', or '*' for all messages.")
-@click.option("--sql", metavar="EXPRESSION", help="A SQL92 subscription: \"a > 5 AND region = 'hz'\".")
+@where_option("A SQL92 subscription", earlier=["--sql"])
 @click.option("--explain", is_flag=True, help="List all messages, and for each whether it would be delivered, and why.")
-@click.option("--max", "maximum", type=click.IntRange(1), metavar="N", help="List at most N messages. [default: all]")
+@limit_option("List at most N messages. [default: all]", earlier=["--max"])
 @charset_option
 @format_options
 @timezone_option
@@ -79,14 +80,14 @@ def filter_(
 ) -> None:
     """List the messages of a topic that a consumer with a filter would get, queue by queue.
 
-    Give exactly one of --tag and --sql. Filters decide as RocketMQ's do: whole tags are compared, and a message for
+    Give exactly one of --tag and --where. Filters decide as RocketMQ's do: whole tags are compared, and a message for
     which the expression is unknown or cannot be evaluated is not delivered.
 
     Exit code 0 if something would be delivered, 1 if not. The number of messages is printed on stderr.
     """
     topic, tag = wanted.topic, wanted.tag
     if (tag is None) == (wanted.sql is None):
-        raise click.UsageError("expected exactly one of --tag and --sql")
+        raise click.UsageError("expected exactly one of --tag and --where")
     from rocketlens.store import mask_of_store, message_store_of
     from storage.filter.hidden import refuse_hidden
 

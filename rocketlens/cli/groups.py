@@ -2,17 +2,21 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 import rocketlens
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from rocketlens.cli.opening import Source, source_options
+from rocketlens.cli.grouped_command import GroupedCommand
+from rocketlens.cli.opening import SourceArguments, source_options
 from rocketlens.cli.output import format_options, print_table, write_maps
 from storage.amounts import counted
 from storage.names import did_you_mean, similar_names
 from storage.store.extents import lag_of
+
+if TYPE_CHECKING:  # most commands start without it
+    from rocketlens.source import Source
 
 GROUP_HEADINGS: Final = ("GROUP", "TOPIC", "QUEUES", "BEHIND")
 QUEUE_HEADINGS: Final = ("GROUP", "TOPIC", "QUEUE", "NEXT OFFSET", "END OFFSET", "BEHIND")
@@ -60,23 +64,24 @@ class TopicProgress(NamedTuple):
         return None if not each or None in each else sum(count for count in each if count is not None)
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.option("--group", help="Only this group, queue by queue.")
 @click.option("--topic", help="Only what groups consume of this topic.")
 @format_options
-@source_options
+@source_options("SOURCE [GROUP]")
 @plain_errors
-def groups(group: str | None, topic: str | None, output_format: str, source: Source) -> None:
-    """List the consumer groups of the store in STORE, or of a running broker, and how far they are behind.
+def groups(group: str | None, topic: str | None, output_format: str, source: SourceArguments) -> None:
+    """List the consumer groups of SOURCE, and how far they are behind.
 
     For each group and topic: in how many queues it has committed offsets, and how many messages of these queues it has
-    not consumed. With --group queue by queue: the offset that it reads next, and the offset behind the last message. In
+    not consumed. With a GROUP queue by queue: the offset that it reads next, and the offset behind the last message. In
     the store of a broker that runs or crashed, the last offsets may not have been written yet. A group that is ahead of
     a queue is named on stderr, and how far it is behind is unknown. A group that pops is not behind with messages that
     it has popped and not acknowledged: POPPED counts those, of a store alone, if the broker noted them in its log.
 
     Exit code 0 if there are any, 1 if not.
     """
+    group = source.one_of(group)
     with source.open() as opened:
         found = opened.groups()
         names = [each.name for each in found]
@@ -120,7 +125,7 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
 
 
 def _progress(
-    opened: "rocketlens.Store | rocketlens.RemoteStore",
+    opened: "Source",
     group: rocketlens.Group,
     topic: str,
     ends: dict[str, Mapping[int, int]],

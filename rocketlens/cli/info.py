@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rocketlens.cli.errors import plain_errors, say
-from rocketlens.cli.opening import Source, source_options
+from rocketlens.cli.grouped_command import GroupedCommand
+from rocketlens.cli.opening import SourceArguments, source_options
 from rocketlens.cli.output import format_options, print_fields, time_text, write_maps
 from rocketlens.cli.time_options import timezone_option
 from storage.amounts import bytes_text, count_text
@@ -16,17 +17,18 @@ if TYPE_CHECKING:
     from rocketlens.answers import Info
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @format_options
 @timezone_option
-@source_options
+@source_options()
 @plain_errors
-def info(output_format: str, source: Source) -> None:
-    """Show which store is in STORE, or which broker runs at --server: names, offsets, sizes, times and counts.
+def info(output_format: str, source: SourceArguments) -> None:
+    """Show which store or broker SOURCE is: names, offsets, sizes, times and counts.
 
     What is missing or damaged in a store is printed on stderr, as far as it is noticed when the store is opened; the
     command `doctor` looks further.
     """
+    source.refuse_rest()
     with source.open() as opened:
         found = opened.info()
     if output_format == "table":

@@ -1,13 +1,13 @@
 """A group of commands that are imported when they run, not to be listed; all end when the output pipe is closed."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
-from rocketlens.cli.errors import ending_with_the_reader, refuse_small_limits
+from rocketlens.cli.errors import ending_with_the_reader, refuse_small_limits, say
 
 VARIABLES: Final = "ROCKETLENS"
 """What the names of environment variables begin with that give options."""
@@ -20,8 +20,9 @@ class Later(NamedTuple):
     """``package.module:attribute``."""
     summary: str
     """Its line in the list of commands."""
-    is_hidden: bool = False
-    """Whether it is an earlier name, which is not listed."""
+    now: str = ""
+    """How a command is typed now of which this is an earlier name, which is not listed and goes with the next release.
+    """
 
 
 class LazyGroup(click.Group):
@@ -33,7 +34,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, context: click.Context) -> list[str]:
         """All names, in order."""
-        return sorted(name for name, command in self._later.items() if not command.is_hidden)
+        return sorted(name for name, command in self._later.items() if not command.now)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """The command of a name, None if there is none."""
@@ -44,6 +45,20 @@ class LazyGroup(click.Group):
         if command is not None:
             _name_variables(command, context, name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is typed; of an earlier name the new one is printed, and one that is meant is proposed."""
+        name = args[0]
+        if name in self._later and (now := self._later[name].now) and not ctx.resilient_parsing:
+            say(f"`{name}` will go with the next release, type: rocketlens {now}")
+        if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
+            from storage.names import did_you_mean, similar_names  # only where a name is wrong
+
+            proposed = did_you_mean(similar_names(name, self.list_commands(ctx)))
+            ctx.fail(f"No such command {name!r}{f': {proposed}' if proposed else '.'}")
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names that begin so, with their summaries; no command is imported for it."""
@@ -64,14 +79,24 @@ class LazyGroup(click.Group):
 
 
 def _name_variables(command: click.Command, context: click.Context, name: str) -> None:
-    """Let every option of a command be given in the environment, by its longest spelling behind the command's name."""
+    """Let every option of a command be given in the environment, by its longest spelling behind the command's name.
+
+    The last line of its help says so by an example.
+    """
     path = [name]
     above: click.Context | None = context
     while above is not None and above.parent is not None:
         path.insert(0, above.info_name or "")
         above = above.parent
     for option in command.params:
-        if isinstance(option, click.Option) and option.envvar is None and not option.hidden:
-            spelling = max(option.opts, key=len).lstrip("-")
-            option.envvar = "_".join((VARIABLES, *path, spelling)).replace("-", "_").replace(" ", "_").upper()
-            option.show_envvar = True
+        if isinstance(option, click.Option) and option.envvar is None:
+            spellings = [max(option.opts, key=len), *getattr(option, "earlier", ())]
+            variables = [_variable(path, spelling) for spelling in spellings]
+            option.envvar, option.show_envvar = variables if variables[1:] else variables[0], True
+            if not option.hidden:
+                named = f"In the environment {spellings[0]} is {variables[0]}, and so on."
+                command.epilog = command.epilog or named
+
+
+def _variable(path: Sequence[str], spelling: str) -> str:
+    return "_".join((VARIABLES, *path, spelling.lstrip("-"))).replace("-", "_").replace(" ", "_").upper()

@@ -10,6 +10,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import meant_instead, open_store
 from rocketlens.cli.options import DIRECTORY, charset_option, store_options
 from rocketlens.cli.output import format_options, print_table, time_text, write_maps
@@ -27,7 +28,7 @@ NUMBER_HEADING = "MESSAGE"
 """Before the others where several messages are named alike."""
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=DIRECTORY)
 @click.option("--unique-key", required=True, help="The id that the producer gave the message.")
 @click.option("--topic", help="Topic to which the message was sent; without it every topic is searched.")

@@ -14,6 +14,7 @@ from protocol.errors import ConfigError
 from protocol.mask import Mask
 from rocketlens.cli.command_options import optional_engine_options, storage_option, store_argument
 from rocketlens.cli.errors import FOUND, NOT_FOUND, STOPPED, plain_errors, say
+from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import open_store
 from rocketlens.cli.options import charset_option, gathered, store_options
 from rocketlens.cli.output import json_fields, message_fields
@@ -59,7 +60,7 @@ class OutputArguments(msgspec.Struct, frozen=True):
     charset: str | None
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @store_argument
 @click.argument("queries", type=click.Path(allow_dash=True), metavar="FILE")
 @click.option("--topic", help="Topic of the messages; without it every topic of the store is searched.")

@@ -15,14 +15,14 @@ from rocketlens.cli.lazy_group import Later, LazyGroup
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 COMMANDS = {
-    "clean": Later("rocketlens.cli.clean:clean_place", "List or remove what killed jobs left where output goes."),
+    "clean": Later("rocketlens.cli.clean:clean_place", "As `rebuild clean`.", now="rebuild clean URL"),
     "compact": Later("rocketlens.cli.compact:compact", "Make the index of a store smaller and faster to read."),
     "completion": Later("rocketlens.cli.completion:completion", "Print what a shell reads to complete commands."),
     "convert": Later("rocketlens.cli.convert:convert_store", "Make a plain store of one of DLedger's."),
     "diff": Later("rocketlens.cli.diff:diff", "Compare the messages of two stores."),
     "doctor": Later("rocketlens.cli.doctor:doctor", "Say what is wrong with a store, and how to fix it."),
     "export": Later("rocketlens.cli.export:export_store", "Write the messages of a store into files."),
-    "fetch": Later("rocketlens.cli.fetch:fetch_store", "Bring what was rebuilt behind a URL into a store."),
+    "fetch": Later("rocketlens.cli.fetch:fetch_store", "As `rebuild fetch`.", now="rebuild fetch URL STORE"),
     "filter": Later("rocketlens.cli.filter:filter_", "List the messages that a consumer with a filter would get."),
     "find": Later("rocketlens.cli.find:find", "Find the messages that a text names, whatever it is."),
     "groups": Later("rocketlens.cli.groups:groups", "List consumer groups: offsets, and how far they are behind."),
@@ -38,10 +38,10 @@ COMMANDS = {
     "space": Later("rocketlens.cli.space:space", "Show what takes the disk, and until when there is room."),
     "tail": Later("rocketlens.cli.tail:tail", "List the newest messages of a topic, and those that come."),
     "topics": Later("rocketlens.cli.topics:topics", "List topics, or the queues of one: counts, offsets and times."),
-    "verify": Later("rocketlens.cli.doctor:verify_store", "As `doctor --deep`.", is_hidden=True),
-    "view": Later("rocketlens.cli.view:view", "Show messages by their ids."),
+    "verify": Later("rocketlens.cli.doctor:verify_store", "As `doctor --deep`.", now="doctor STORE --deep"),
+    "view": Later("rocketlens.cli.view:view", "As `find --full`, for ids.", now="find SOURCE TEXT --full"),
 }
-"""The bulk jobs' commands are defined beside the jobs, for spark-submit."""
+"""The commands, and those whose names have changed."""
 
 SERVE = "serve"
 """Its supervisor sees that a worker met a file that was cut, and replaces it."""
@@ -54,15 +54,15 @@ CUT = "rocketlens: a file of the store became shorter, or cannot be read any mor
     later=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(package_name="rocketlens", prog_name="rocketlens")
+@click.version_option(None, "-V", "--version", package_name="rocketlens", prog_name="rocketlens")
 @click.pass_context
 def main(context: click.Context) -> None:
     """Find messages in Apache RocketMQ store directories, without a broker; export, rebuild, compact, check them.
 
-    Only `fetch`, and `rebuild` and `compact` without --out, change a store.
+    Only `rebuild fetch`, and `rebuild` and `compact` without --out, change a store.
 
-    Every option can be given in the environment too, by the name in its help: for `rocketlens query --max 5` that is
-    ROCKETLENS_QUERY_MAX=5. A flag is set by 1, true or yes; an option that is repeatable takes several values with
+    Every option can be given in the environment too, as the last line of each help says: `rocketlens find --limit 5` is
+    ROCKETLENS_FIND_LIMIT=5. A flag is set by 1, true or yes; an option that is repeatable takes several values with
     blanks between them, or colons where they are paths. What is typed counts more, and a STORE that is
     typed more than a server in the environment. With NO_COLOR set nothing is bold
     or coloured. The command `completion` has shells complete commands and options.
@@ -77,3 +77,18 @@ def main(context: click.Context) -> None:
         from storage.kernels.file_map import end_at_cut  # only where a command runs
 
         end_at_cut(CUT.encode(), STORE_ERROR)
+
+
+@main.command("help", hidden=True)
+@click.argument("names", nargs=-1, metavar="[COMMAND]...")
+@click.pass_context
+def help_(context: click.Context, names: tuple[str, ...]) -> None:
+    """Print the help of a command: `rocketlens help find` is `rocketlens find --help`."""
+    assert context.parent is not None
+    main.main([*names, "--help"], prog_name=context.parent.info_name)
+
+
+@main.command("version", hidden=True)
+def version() -> None:
+    """Print the version, as --version does."""
+    main.main(["--version"])

@@ -1,5 +1,6 @@
-"""Open what a command reads: a store, or a server that runs."""
+"""Open what a command reads, its SOURCE: what exists as a path, a URL, or the address of a server that runs."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -8,13 +9,18 @@ import click
 import msgspec
 
 from broker.endpoint import Endpoint
+from protocol.errors import ConfigError
+from rocketlens.cli.command_options import storage_option_where
 from rocketlens.cli.options import DIRECTORY, gathered, is_typed, store_options
 from rocketlens.cli.server_options import ServerArguments, server_option, server_options
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
+from spark_jobs.places.file_systems import is_url, local_path
 
 if TYPE_CHECKING:
-    import rocketlens
+    from rocketlens.source import Source
     from rocketlens.store import Store
+
+EXPECTED: Final = "expected one SOURCE: the directory of a store, a URL, or the HOST:PORT of a broker or name server"
 
 SPELLED: Final = {
     "index_slots": "--index-slots",
@@ -50,23 +56,98 @@ def meant_instead(store: "Store", topic: str) -> str:
     return f"; {did_you_mean(proposed)}" if proposed else ""
 
 
-class Source(msgspec.Struct, frozen=True):
-    """What a command reads, by its arguments: a store, or a server."""
+class SourceArguments(msgspec.Struct, frozen=True):
+    """What a command reads, by its arguments, and the words that were typed behind it."""
 
-    store: Path | None
+    words: tuple[str, ...]
+    stores: tuple[Path, ...]
     server: Endpoint | None
+    storage: str
     store_arguments: StoreArguments
     server_arguments: ServerArguments
 
-    def open(self) -> "rocketlens.Store | rocketlens.RemoteStore":
-        """As `open_source`."""
-        return open_source(self.store, self.server, self.store_arguments, self.server_arguments)
+    @property
+    def place(self) -> str | None:
+        """The SOURCE that is typed first; None where --store says it, or a server that was named as formerly.
+
+        What is typed counts more than a server in the environment.
+        """
+        if self.stores or is_typed("server") or not self.words:
+            return None
+        return self.words[0] if self.server is None or _is_place(self.words[0]) else None
+
+    @property
+    def rest(self) -> tuple[str, ...]:
+        """What is typed behind SOURCE."""
+        return self.words if self.place is None else self.words[1:]
+
+    def one_of(self, option: str | None) -> str | None:
+        """What is typed once, behind SOURCE or by an option; None for neither, and a usage error for more."""
+        found = (*self.rest, *(() if option is None else (option,)))
+        if len(found) > 1:
+            raise click.UsageError(f"{EXPECTED}; behind it only one word is taken, got {', '.join(found)}")
+        return found[0] if found else None
+
+    def refuse_rest(self) -> None:
+        """Raise a usage error for words behind SOURCE, where none is taken."""
+        if self.rest:
+            raise click.UsageError(f"{EXPECTED}; got {', '.join(self.words)} as well")
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """The directories that are read, where a store is: nothing may be written into them."""
+        return self.stores if self.place is None else (Path(local_path(self.place)),)
+
+    def open(self) -> "Source":
+        """Open it. Raises as `open_store`, and a usage error for options that are typed of a source of another kind."""
+        place = self.place
+        if (place is None and not self.stores and self.server is None) or (self.stores and is_typed("server")):
+            raise click.UsageError(EXPECTED)
+        server = None if place is not None or self.stores else self.server
+        if place is not None and not os.path.exists(place):
+            if is_url(place):
+                return self._url(place)
+            server = address_in(place)
+        if server is not None:
+            refuse_store_options(self.store_arguments)
+            self.server_arguments.check()
+            return self.server_arguments.connect(server)
+        self.server_arguments.refuse()
+        stores = [open_store(path, self.store_arguments) for path in self.directories]
+        if len(stores) == 1:
+            return stores[0]
+        from rocketlens.several_stores import SeveralStores  # few have several
+
+        return SeveralStores(stores)
+
+    def _url(self, place: str) -> "Source":
+        from rocketlens.url_store import UrlStore  # few stores are behind one
+
+        self.server_arguments.refuse()
+        refuse_layout(self.store_arguments)
+        return UrlStore(place, self.storage, self.store_arguments.rules)
 
 
-def source_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add STORE and --server with the options of each to a command; it gets them as `source`."""
-    command = store_options(server_options(gathered(source=Source)(command)))
-    return click.argument("store", type=DIRECTORY, required=False)(server_option(command))
+def source_options(metavar: str = "SOURCE") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add SOURCE, with the options of each kind of it; a command gets them as `source`.
+
+    `metavar` is how help calls it, with what the command takes behind it.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        command = store_options(server_options(gathered(source=SourceArguments)(command)))
+        command = server_option(storage_option_where("SOURCE is a URL")(command))
+        command = click.option(
+            "--store",
+            "stores",
+            multiple=True,
+            type=DIRECTORY,
+            metavar="DIR",
+            help="The directory of a store, in the place of SOURCE; repeatable, for stores that are asked as one.",
+        )(command)
+        return click.argument("words", nargs=-1, metavar=metavar)(command)
+
+    return decorate
 
 
 def refuse_store_options(arguments: StoreArguments) -> None:
@@ -80,19 +161,28 @@ def refuse_store_options(arguments: StoreArguments) -> None:
         raise click.UsageError("options of a STORE cannot be used with a server")
 
 
-def open_source(
-    store: Path | None, server: Endpoint | None, store_arguments: StoreArguments, server_arguments: ServerArguments
-) -> "rocketlens.Store | rocketlens.RemoteStore":
-    """Open the store, or connect to the brokers, that the arguments of a command name.
+def refuse_layout(arguments: StoreArguments) -> None:
+    """Raise ConfigError for options that only a directory can have, because a URL is read."""
+    given = {
+        "--commit-log": arguments.commit_log_directories,
+        "--index-slots": arguments.index_slots,
+        "--index-entries": arguments.index_entries,
+        "--state-dir": arguments.state_directory,
+        "--tier": arguments.tier,
+    }
+    name = next((name for name, value in given.items() if value), None)
+    if name is not None:
+        raise ConfigError(f"{name} and a STORE that is a URL cannot be combined")
 
-    A store that is typed counts more than a server in the environment. Raises as `open_store`, and a usage error for
-    both, for neither, and for options that are typed of the one that is not named.
-    """
-    if store is not None and not is_typed("server"):
-        server_arguments.refuse()
-        return open_store(store, store_arguments)
-    if server is None or store is not None:
-        raise click.UsageError("expected either STORE or --server")
-    refuse_store_options(store_arguments)
-    server_arguments.check()
-    return server_arguments.connect(server)
+
+def address_in(place: str) -> Endpoint | None:
+    """The address that a text is, of a server; None where it is none."""
+    try:
+        return Endpoint.parse(place)
+    except ConfigError:
+        return None
+
+
+def _is_place(text: str) -> bool:
+    """Whether a text can be nothing but a SOURCE: a path that exists, or a URL."""
+    return "://" in text or os.path.exists(text)

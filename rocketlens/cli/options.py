@@ -1,9 +1,9 @@
 """Options that several commands share, how their texts are read, and how a command gets many of them as one."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -12,6 +12,55 @@ from broker.endpoint import Endpoint
 from protocol.body_content import charset_of
 from protocol.errors import ConfigError
 from rocketlens.opening import StoreArguments
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class RenamedOption(click.Option):
+    """An option that is also taken by its earlier spellings, which help does not show and which go soon."""
+
+    def __init__(self, declarations: Sequence[str], *, earlier: Sequence[str], **more: Any) -> None:
+        """`earlier` are spellings that give the same value."""
+        super().__init__(declarations, **more)
+        self.earlier = tuple(earlier)
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Have the parser take all spellings."""
+        shown = self.opts
+        self.opts = [*shown, *self.earlier]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = shown
+
+
+def limit_option(
+    text: str = "List at most N messages.", *, earlier: Sequence[str] = (), default: int | None = None
+) -> Callable[[Command], Command]:
+    """`--limit`: how many messages a command lists at most; it gets the number as `maximum`."""
+    return click.option(
+        "--limit",
+        "maximum",
+        cls=RenamedOption,
+        earlier=earlier,
+        type=click.IntRange(1),
+        metavar="N",
+        default=default,
+        show_default=default is not None,
+        help=text,
+    )
+
+
+def where_option(text: str, *, earlier: Sequence[str] = (), name: str = "sql") -> Callable[[Command], Command]:
+    """`--where`: an expression in SQL92 over the properties of messages."""
+    return click.option(
+        "--where",
+        name,
+        cls=RenamedOption,
+        earlier=earlier,
+        metavar="SQL92",
+        help=f"{text}: \"a > 5 AND region = 'hz'\".",
+    )
 
 
 def gathered(**structs: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

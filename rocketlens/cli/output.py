@@ -26,9 +26,12 @@ from protocol.printable import printable
 from rocketlens.cli.errors import say
 from rocketlens.cli.options import is_typed
 from rocketlens.cli.time_options import chosen_zone
+from storage.amounts import counted
 from storage.times import format_local, zone_name
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from rocketlens.answers import FoundMessages, Messages
 
 Fields: TypeAlias = dict[str, Any]
@@ -56,8 +59,9 @@ TIMES = frozenset({"STORED", "FIRST STORED", "LAST STORED", "TIME", "DUE", "NEXT
 GROWING = ("MESSAGE ID", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY")
 """Columns of a list that grows."""
 
-WIDTH_WITHOUT_TERMINAL = 200
-"""Columns of a table that goes to a file or a pipe."""
+UNBOUNDED = 1_000_000
+"""Columns that a table may have before it is wrapped: nothing of an answer is, so that what is searched in it is found.
+"""
 
 
 def message_fields(message: Message) -> Fields:
@@ -212,12 +216,14 @@ def staged_writer(name: str, charset: str | None = None) -> Writer:
     )
 
 
-def found_writer(name: str, charset: str | None = None) -> "Callable[[FoundMessages], None]":
-    """As :func:`writer`, for what a text names: each message with what it was found by, and with its stage."""
-    from protocol.system_topics import stage_of
+def found_writer(
+    name: str, charset: str | None = None, *, lists_copies: bool = False
+) -> "Callable[[FoundMessages], None]":
+    """As :func:`writer`, for what a text names: each message with what it was found by, and with its stage.
 
-    def staged(message: Message, end: str) -> str:
-        return f"{stage_of(message.topic).value}{': ' if end else ''}{end}"
+    In a table the copies of a message share the row of the one that was stored last, unless `lists_copies`.
+    """
+    from protocol.system_topics import stage_of
 
     def ends_of(found: "FoundMessages") -> Sequence[str]:
         return found.outcomes or [""] * len(found)
@@ -229,10 +235,12 @@ def found_writer(name: str, charset: str | None = None) -> "Callable[[FoundMessa
                 (
                     kind,
                     message.message_id,
-                    ": ".join(filter(None, (stage_of(message.topic).value, end))),
+                    ": ".join(filter(None, (stage_of(message.topic).value, end))) + others,
                     *_growing_row(message, charset)[1:],
                 )
-                for message, kind, end in zip(found, found.kinds, ends_of(found), strict=True)
+                for (message, kind, end), others in _one_of_copies(
+                    zip(found, found.kinds, ends_of(found), strict=True), lists_copies=lists_copies
+                )
             ),
         )
 
@@ -246,6 +254,27 @@ def found_writer(name: str, charset: str | None = None) -> "Callable[[FoundMessa
         ),
         charset,
     )
+
+
+def _one_of_copies(
+    rows: Iterable[tuple[Message, str, str]], *, lists_copies: bool
+) -> list[tuple[tuple[Message, str, str], str]]:
+    """The rows of messages, those of copies of one message once: the last one that was stored, and how many more.
+
+    A broker that makes a copy keeps the unique key, and when and where the message was born.
+    """
+    alike: dict[object, list[tuple[Message, str, str]]] = {}
+    for row in rows:
+        message = row[0]
+        born = (message.unique_key, message.born_timestamp, message.born_host)
+        alike.setdefault(id(row) if lists_copies or not (message.unique_key or "").strip("*") else born, []).append(row)
+    return [
+        (
+            max(each, key=lambda row: (row[0].store_timestamp, row[0].physical_offset)),
+            f" +{counted(len(each) - 1, 'copy', 'copies')}" if len(each) > 1 else "",
+        )
+        for each in alike.values()
+    ]
 
 
 def say_notes(found: "Messages", *, verbose: bool) -> None:
@@ -289,28 +318,38 @@ def print_table(
 ) -> None:
     """Write rows of texts and numbers under headings, those of times with the zone; nothing where there are none.
 
-    `widths` are those that columns have at least; headings are left out but for the first piece of a table.
+    `widths` are those that columns have at least; headings are left out but for the first piece of a table. No cell is
+    wrapped: on a terminal that is too narrow for a row each becomes a record of one line a column.
     """
     from rich.table import Table
     from rich.text import Text
 
+    shown = [f"{heading} ({zone_name(chosen_zone())})" if heading in TIMES else heading for heading in headings]
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=is_first)
     for number, heading in enumerate(headings):
         least = widths[number] if widths else None
         side: Literal["left", "right"] = "right" if heading in NUMBERS else "left"
-        shown = f"{heading} ({zone_name(chosen_zone())})" if heading in TIMES else heading
-        table.add_column(shown, justify=side, overflow="fold", min_width=least)
-    for row in rows:
-        table.add_row(*(Text(printable(str(cell))) for cell in row))
-    if table.row_count:
-        _print(table)
+        table.add_column(shown[number], justify=side, no_wrap=True, min_width=least)
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
+    for row in cells:
+        table.add_row(*map(Text, row))
+    if not cells:
+        return
+    console = _console()
+    if sys.stdout.isatty() and console.measure(table).maximum > shutil.get_terminal_size().columns:
+        for number, row in enumerate(cells):
+            if number or not is_first:
+                console.print("")
+            print_fields(zip(shown, row, strict=True))
+    else:
+        console.print(table)
 
 
 def write_details(messages: Iterable[Message], charset: str | None = None) -> None:
     """Write each message as a block of one line a field; on a terminal a body that is JSON is indented."""
     for number, message in enumerate(messages):
         if number:
-            _print("")
+            _console().print("")
         print_fields(_details(message, charset))
 
 
@@ -321,10 +360,10 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    table.add_column(no_wrap=True)
     for name, value in fields:
         table.add_row(name, Text(printable(value)))
-    _print(table)
+    _console().print(table)
 
 
 def writer(name: str, *, detailed: bool, charset: str | None = None) -> Writer:
@@ -408,14 +447,12 @@ def _preview(message: Message, charset: str | None) -> str:
     return line if len(line) <= BODY_PREVIEW else f"{line[: BODY_PREVIEW - 1]}…"
 
 
-def _print(renderable: Any) -> None:
+def _console() -> "Console":
     from rich.console import Console
 
     class Output(Console):
         def on_broken_pipe(self) -> None:
             raise  # as from any other write; rich would end the process
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
     colors: Literal["auto"] | None = None if has_no_color() else "auto"
-    console = Output(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False, color_system=colors)
-    console.print(renderable)
+    return Output(file=sys.stdout, width=UNBOUNDED, highlight=False, markup=False, emoji=False, color_system=colors)

@@ -12,6 +12,7 @@ import msgspec
 from protocol.errors import ConfigError
 from protocol.printable import printable
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import meant_instead, open_store
 from rocketlens.cli.options import DIRECTORY, gathered, store_options
 from rocketlens.cli.output import format_options, print_table, time_text, write_maps
@@ -52,7 +53,7 @@ class PendingOptions(msgspec.Struct, frozen=True):
         return PendingWindow(self.topic, after, before)
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=DIRECTORY)
 @click.option("--topic", help="Only messages that will be delivered to this topic.")
 @click.option("--due-after", type=timestamp, metavar="TIME", help=f"Due at this time or after it: {FORMS}.")

@@ -10,6 +10,8 @@ from rocketlens.cli.lazy_group import Later, LazyGroup
     later={
         "index": Later("rocketlens.cli.rebuild_index:rebuild_index", "Build the index files anew."),
         "queues": Later("rocketlens.cli.rebuild_queues:rebuild_queues", "Build the queues anew."),
+        "clean": Later("rocketlens.cli.clean:clean_place", "List or remove what killed jobs left where output goes."),
+        "fetch": Later("rocketlens.cli.fetch:fetch_store", "Bring what was rebuilt behind a URL into a store."),
         "all": Later(
             "rocketlens.cli.rebuild_all:rebuild_all", "Build index files and queues anew, reading the log once."
         ),

@@ -21,9 +21,10 @@ from rocketlens.cli.command_options import (
     work_option,
 )
 from rocketlens.cli.command_run import check_sent, rebuild, run_command
+from rocketlens.cli.grouped_command import GroupedCommand
 
 
-@click.command("all")
+@click.command("all", cls=GroupedCommand)
 @store_argument
 @built_out_options
 @index_options

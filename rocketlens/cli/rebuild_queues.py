@@ -18,9 +18,10 @@ from rocketlens.cli.command_options import (
     work_option,
 )
 from rocketlens.cli.command_run import check_sent, rebuild, run_command
+from rocketlens.cli.grouped_command import GroupedCommand
 
 
-@click.command("queues")
+@click.command("queues", cls=GroupedCommand)
 @store_argument
 @built_out_options
 @queue_options

@@ -15,6 +15,7 @@ from rocketlens.cli.command_options import (
     store_argument,
 )
 from rocketlens.cli.command_run import JobOptions, rescue, run_command
+from rocketlens.cli.grouped_command import GroupedCommand
 
 
 def check(options: JobOptions) -> None:
@@ -24,7 +25,7 @@ def check(options: JobOptions) -> None:
     RescueRequest(**options)
 
 
-@click.command("rescue")
+@click.command("rescue", cls=GroupedCommand)
 @store_argument
 @new_store_option("NEW")
 @click.option(

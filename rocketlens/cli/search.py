@@ -12,17 +12,18 @@ import click
 import msgspec
 
 import rocketlens
-from protocol.errors import ConfigError, FilterSyntaxError
+from protocol.errors import FilterSyntaxError
 from protocol.printable import printable
 from rocketlens.arguments import SearchOptions, criteria_of
 from rocketlens.cli.command_options import optional_engine_options, storage_option, store_argument
 from rocketlens.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
+from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import open_store
-from rocketlens.cli.options import charset_option, gathered, store_options
+from rocketlens.cli.options import charset_option, gathered, limit_option, store_options, where_option
 from rocketlens.cli.output import Writer, format_options, growing_writer
 from rocketlens.cli.search_progress import SearchProgress
 from rocketlens.cli.searched_place import StorePlace, searched_store
-from rocketlens.cli.time_options import FORMS, timestamp, timezone_option
+from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
 from rocketlens.opening import StoreArguments
 
 PLACES = ("body", "properties", "any")
@@ -50,16 +51,15 @@ class SearchConditions(msgspec.Struct, frozen=True):
 class SearchExtent(msgspec.Struct, frozen=True):
     """What the options say of how far the search goes, and where."""
 
-    limit: int | None
+    maximum: int | None
     cursor: str | None
     exhaustive: bool
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @store_argument
 @click.option("--topic", help="Only messages that are stored under this topic.")
-@click.option("--from", "begin", type=timestamp, metavar="TIME", help=f"Stored at or after this: {FORMS}.")
-@click.option("--to", "end", type=timestamp, metavar="TIME", help="Stored at or before this.")
+@stored_options(("--from", "--to"), is_optional=True)
 @click.option("--contains", metavar="TEXT", help="The body, decompressed and unpacked, contains this text (see --in).")
 @click.option(
     "--regex", metavar="RE", help="A Python regular expression matches somewhere in the body's text (see --in)."
@@ -78,7 +78,7 @@ class SearchExtent(msgspec.Struct, frozen=True):
     metavar="EXPR=VALUE",
     help="The body is JSON, and the JSONPath finds the value in it: '$.order.id=4711' finds 4711 and \"4711\".",
 )
-@click.option("--where", metavar="SQL92", help="The properties fulfil this expression: \"a > 5 AND region = 'hz'\".")
+@where_option("The properties fulfil this expression", name="where")
 @click.option("--tag", help="The message's whole tag.")
 @click.option("--key", help="One of the business keys, or the unique key. With --topic the index is used.")
 @click.option(
@@ -92,7 +92,7 @@ class SearchExtent(msgspec.Struct, frozen=True):
 @click.option(
     "--size", metavar="RANGE", help="Bytes of the decompressed body: 512, 1k..64k, ..2M or 100.. (k is 1024)."
 )
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N messages. [default: all]")
+@limit_option("Stop after N messages. [default: all]")
 @click.option(
     "--cursor", metavar="C", help=("Continue an earlier search with the same conditions at the cursor that it printed.")
 )
@@ -128,8 +128,7 @@ def search(
     """
     write = growing_writer(output_format, conditions.charset)
     begin, end = conditions.begin, conditions.end
-    if begin is not None and end is not None and begin > end:
-        raise ConfigError(f"--from {begin} is after --to {end}")
+    check_stored(begin, end)
     try:
         with stopping() as should_stop, _searching(place, store_arguments, conditions, extent, should_stop) as found:
             _show(found, write)
@@ -140,7 +139,7 @@ def search(
     for note in (*found.notes, found.progress.sentence()):
         say(note)
     if found.cursor is not None:
-        times = (("--from", begin), ("--to", end))
+        times = (("--since", begin), ("--until", end))
         # As they were taken: -1h is another time when the search is continued, and so would be another search.
         given = "".join(f"{name} {time} " for name, time in times if time is not None)
         say(f"there may be more: continue with {given}--cursor {found.cursor}")
@@ -172,7 +171,7 @@ def _searching(
         born_host=conditions.born_host,
         size=conditions.size,
         charset=conditions.charset,
-        limit=extent.limit,
+        limit=extent.maximum,
         cursor=extent.cursor,
     )
     if not place.needs_engine:
@@ -191,7 +190,7 @@ def _searching(
             criteria,
             engine=place,
             notify=say,
-            limit=extent.limit,
+            limit=extent.maximum,
             cursor=extent.cursor,
             exhaustive=extent.exhaustive,
             should_stop=should_stop,

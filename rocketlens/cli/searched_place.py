@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.errors import ConfigError
-from rocketlens.cli.opening import open_store
+from rocketlens.cli.opening import open_store, refuse_layout
 from rocketlens.opening import StoreArguments
 from spark_jobs.places.file_systems import is_url, local_path
 from spark_jobs.run.engine import EngineOptions, check_spark
@@ -50,7 +49,7 @@ def searched_store(
     options that a URL cannot have, and where Spark or Java is missing; StoreError for what is no store.
     """
     if place.is_remote:
-        _refuse_options(arguments)
+        refuse_layout(arguments)
     if place.is_on_spark:
         check_spark()
     from rocketlens.store import message_store_of
@@ -62,17 +61,3 @@ def searched_store(
         return
     with searched_url(place.store, place.storage, topic) as searched:
         yield searched
-
-
-def _refuse_options(arguments: StoreArguments) -> None:
-    """Raise ConfigError for options that only a directory can have."""
-    given = {
-        "--commit-log": arguments.commit_log_directories,
-        "--index-slots": arguments.index_slots,
-        "--index-entries": arguments.index_entries,
-        "--state-dir": arguments.state_directory,
-        "--tier": arguments.tier,
-    }
-    name = next((name for name, value in given.items() if value), None)
-    if name is not None:
-        raise ConfigError(f"{name} and a STORE that is a URL cannot be combined")

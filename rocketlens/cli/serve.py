@@ -21,6 +21,7 @@ from broker.config import (
 from broker.endpoint import DEFAULT_PORT, Endpoint
 from broker.limits import Limits
 from rocketlens.cli.errors import NOT_FOUND, fail, plain_errors
+from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.log_format import configure_logging
 from rocketlens.cli.options import DIRECTORY, endpoint, gathered, store_options
 from rocketlens.cli.port_options import PortArguments, port_options
@@ -50,7 +51,7 @@ class ServeArguments(msgspec.Struct, frozen=True):
     limits: tuple[str, ...]
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("stores", type=DIRECTORY, nargs=-1, required=True, metavar="STORE...")
 @click.option(
     "--listen",

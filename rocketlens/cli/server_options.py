@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 
-server_option = click.option(
-    "--server", type=endpoint, metavar="HOST:PORT", help="Ask this name server or broker instead of opening a store."
-)
-"""`--server` of a command that asks a cluster as well as one broker."""
+server_option = click.option("--server", type=endpoint, metavar="HOST:PORT", hidden=True)
+"""How a server was named before it could be typed as SOURCE; it goes with the next release."""
 
 ACCESS_KEY_VARIABLE: Final = "ROCKETLENS_ACCESS_KEY"
 SECRET_KEY_VARIABLE: Final = "ROCKETLENS_SECRET_KEY"

@@ -12,6 +12,7 @@ import msgspec
 from protocol.mask import Mask
 from rocketlens.cli.command_options import engine_options_where
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import open_store
 from rocketlens.cli.options import DIRECTORY, gathered, store_options
 from rocketlens.cli.output import format_options, print_table, time_text, write_maps
@@ -62,7 +63,7 @@ class SpaceProgress(msgspec.Struct, frozen=True):
         return f"counted {share_text(self.done, self.total, 'bytes')}, {rate}"
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=DIRECTORY)
 @click.option(
     "--by",

@@ -2,24 +2,27 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
-import rocketlens
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message
 from protocol.printable import printable
 from protocol.system_topics import queue_offset_in
 from rocketlens.arguments import MOST_PULLED
 from rocketlens.cli.errors import FOUND, NOT_FOUND, USAGE, plain_errors, say
-from rocketlens.cli.opening import Source, source_options
-from rocketlens.cli.options import charset_option, gathered
+from rocketlens.cli.grouped_command import GroupedCommand
+from rocketlens.cli.opening import SourceArguments, source_options
+from rocketlens.cli.options import RenamedOption, charset_option, gathered, where_option
 from rocketlens.cli.output import Writer, format_options, growing_writer
 from rocketlens.cli.time_options import timezone_option
 from storage.amounts import count_text
 from storage.names import did_you_mean, similar_names
+
+if TYPE_CHECKING:  # most commands start without it
+    from rocketlens.source import Source
 
 DEFAULT_COUNT: Final = 20
 
@@ -37,13 +40,16 @@ class TailArguments(msgspec.Struct, frozen=True):
     follow: bool
 
 
-@click.command()
-@click.option("--topic", required=True, help="Topic of the messages.")
+@click.command(cls=GroupedCommand)
+@click.option("--topic", default="", help="Topic of the messages, if it is not typed behind SOURCE.")
 @click.option("--tag", metavar="EXPRESSION", help="Only messages of a tag subscription: 'TagA || TagB'.")
-@click.option("--sql", metavar="EXPRESSION", help="Only messages of a SQL92 subscription: \"a > 5 AND region = 'hz'\".")
+@where_option("Only messages of a SQL92 subscription", earlier=["--sql"])
 @click.option(
     "-n",
-    "--count",
+    "--limit",
+    "count",
+    cls=RenamedOption,
+    earlier=["--count"],
     type=click.IntRange(0),
     default=DEFAULT_COUNT,
     show_default=True,
@@ -54,17 +60,21 @@ class TailArguments(msgspec.Struct, frozen=True):
 @charset_option
 @format_options
 @timezone_option
-@source_options
+@source_options("SOURCE TOPIC")
 @gathered(wanted=TailArguments)
 @plain_errors
-def tail(wanted: TailArguments, output_format: str, charset: str | None, source: Source) -> None:
+def tail(wanted: TailArguments, output_format: str, charset: str | None, source: SourceArguments) -> None:
     """List the newest messages of a topic, those stored last at the end, and with --follow those that come after them.
 
-    From the store in STORE, on which a broker may be running, or from a running broker. Nothing is committed, and no
+    SOURCE is a store, on which a broker may be running, or a server. Nothing is committed, and no
     consumer group is made. With a filter the last 65,536 messages of each queue are looked at.
 
     Exit code 0 if messages were listed, 1 if not; 130 when --follow is ended with Ctrl-C.
     """
+    topic = source.one_of(wanted.topic or None)
+    if topic is None:
+        raise click.UsageError("expected SOURCE and TOPIC")
+    wanted = msgspec.structs.replace(wanted, topic=topic)
     write = growing_writer(output_format, charset)
     try:
         with source.open() as opened:
@@ -86,9 +96,7 @@ def _show(messages: Sequence[Message], write: Writer) -> None:
         sys.stdout.flush()
 
 
-def _newest(
-    opened: "rocketlens.Store | rocketlens.RemoteStore", wanted: TailArguments
-) -> tuple[list[Message], dict[int, int]]:
+def _newest(opened: "Source", wanted: TailArguments) -> tuple[list[Message], dict[int, int]]:
     """The newest messages of a topic, oldest first, and the queue offsets behind them by queue id.
 
     Ends the command where there is no such topic.
@@ -118,9 +126,7 @@ def _newest(
     return newest, {queue.queue_id: queue.max_offset for queue in queues}
 
 
-def _newest_of_queue(
-    opened: "rocketlens.Store | rocketlens.RemoteStore", wanted: TailArguments, queue_id: int, extent: tuple[int, int]
-) -> list[Message]:
+def _newest_of_queue(opened: "Source", wanted: TailArguments, queue_id: int, extent: tuple[int, int]) -> list[Message]:
     """The newest messages of a queue between two queue offsets: a piece at its end is read, then ever longer ones."""
     begin, end = extent
     found: list[Message] = []

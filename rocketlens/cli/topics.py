@@ -8,35 +8,38 @@ import click
 
 import rocketlens
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from rocketlens.cli.opening import Source, source_options
+from rocketlens.cli.grouped_command import GroupedCommand
+from rocketlens.cli.opening import SourceArguments, source_options
 from rocketlens.cli.output import format_options, optional_time, print_table, write_maps
 from rocketlens.cli.time_options import timezone_option
 from storage.names import did_you_mean, names_holding, similar_names
 
 if TYPE_CHECKING:
     from rocketlens.answers import Topic
+    from rocketlens.source import Source
     from storage.store.extents import QueueExtent
 
 TOPIC_HEADINGS: Final = ("TOPIC", "KIND", "QUEUES", "MESSAGES", "LAST STORED")
 QUEUE_HEADINGS: Final = ("QUEUE", "FIRST OFFSET", "END OFFSET", "MESSAGES", "FIRST STORED", "LAST STORED", "PROBLEM")
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.option("--topic", help="List the queues of this topic.")
 @click.option("--contains", metavar="TEXT", default="", help="Only topics whose name holds this, case does not count.")
 @format_options
 @timezone_option
-@source_options
+@source_options("SOURCE [TOPIC]")
 @plain_errors
-def topics(topic: str | None, contains: str, output_format: str, source: Source) -> None:
-    """List the topics of the store in STORE, or of a running broker: queues, messages, and when the last was stored.
+def topics(topic: str | None, contains: str, output_format: str, source: SourceArguments) -> None:
+    """List the topics of SOURCE: queues, messages, and when the last was stored.
 
-    With --topic the queues of one topic: the offset of the first message, the offset behind the last one, and the times
+    With a TOPIC the queues of it: the offset of the first message, the offset behind the last one, and the times
     of both. Messages that the broker has deleted do not count. A broker does not say when a queue's first message was
     stored. How many bytes the messages of each topic take is shown by the command `space`.
 
     Exit code 0 if there are any, 1 if not.
     """
+    topic = source.one_of(topic)
     if topic is not None and contains:
         raise click.UsageError("--topic and --contains exclude each other")
     with source.open() as opened:
@@ -56,7 +59,7 @@ def topics(topic: str | None, contains: str, output_format: str, source: Source)
     sys.exit(FOUND)
 
 
-def _list_queues(opened: "rocketlens.Store | rocketlens.RemoteStore", topic: str, output_format: str) -> None:
+def _list_queues(opened: "Source", topic: str, output_format: str) -> None:
     """Write the queues of a topic, and end."""
     queues = opened.queues(topic)
     if not queues:
@@ -72,11 +75,11 @@ def _list_queues(opened: "rocketlens.Store | rocketlens.RemoteStore", topic: str
     sys.exit(FOUND)
 
 
-def _queues(opened: "rocketlens.Store | rocketlens.RemoteStore", topic: str) -> "Sequence[QueueExtent] | None":
+def _queues(opened: "Source", topic: str) -> "Sequence[QueueExtent] | None":
     """The queues of a topic, None where they cannot be listed."""
     try:
         return opened.queues(topic)
-    except rocketlens.StoreError:
+    except (rocketlens.StoreError, rocketlens.ConfigError):
         return None
 
 

@@ -1,29 +1,22 @@
 """`rocketlens view`: show messages by their ids."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import click
 import msgspec
 
 from broker.endpoint import Endpoint
-from protocol.errors import ConfigError, StoreError
-from protocol.message import Message
-from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from rocketlens.cli.body_file import body_option, check_body_options, file_of, write_body
+from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors
+from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import open_store, refuse_store_options
 from rocketlens.cli.options import charset_option, gathered, is_typed, store_options, verbose_option
 from rocketlens.cli.output import format_options, say_notes, writer
 from rocketlens.cli.server_options import ServerArguments, server_option, server_options
 from rocketlens.cli.time_options import timezone_option
 from rocketlens.opening import StoreArguments
-from storage.amounts import counted
-from storage.files.own_directories import HeldDirectory, new_file
 from storage.files.write_guard import check_outside
-
-MOST_NAMED: Final = 5
-"""Messages that are named where one is expected."""
 
 
 class ViewArguments(msgspec.Struct, frozen=True):
@@ -36,27 +29,15 @@ class ViewArguments(msgspec.Struct, frozen=True):
     charset: str | None
     body: str | None
 
-    def check(self, output_format: str) -> None:
-        """Raise a usage error for options that contradict `--body`, which writes the bytes as they are."""
-        if self.body is not None and output_format != "table":
-            raise click.UsageError("--body writes the bytes of a body: --format and --json do not apply")
-        if self.body is not None and self.charset is not None:
-            raise click.UsageError("--body writes the bytes of a body as they are: --charset does not apply")
 
-
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("arguments", nargs=-1, required=True, metavar="[STORE] ID...")
 @server_option
 @click.option("--from-id", is_flag=True, help="Ask the broker whose address is in each id, as RocketMQ's clients do.")
 @click.option("--topic", help="Topic of the messages; without it every topic is searched.")
 @click.option("--damaged", is_flag=True, help="Also show records whose CRC is wrong.")
 @charset_option
-@click.option(
-    "--body",
-    metavar="FILE",
-    help="Write the body alone, as consumers get it, into this new file, or to stdout for -. It is decompressed, but "
-    "neither unpacked nor changed otherwise.",
-)
+@body_option
 @format_options
 @timezone_option
 @verbose_option
@@ -81,7 +62,7 @@ def view(
 
     Exit code 0 if all messages were found, 1 if not. The reason is printed on stderr.
     """
-    wanted.check(output_format)
+    check_body_options(wanted.body, output_format, wanted.charset)
     write = writer(output_format, detailed=True, charset=wanted.charset)
     if not all(arguments):
         raise click.UsageError("an ID is empty")
@@ -90,7 +71,7 @@ def view(
             raise click.UsageError("expected STORE and at least one ID (or --server, or --from-id)")
         server_arguments.refuse()
         if wanted.body is not None:
-            check_outside((Path(arguments[0]), *(store_arguments.commit_log_directories or ())), _file_of(wanted.body))
+            check_outside((Path(arguments[0]), *(store_arguments.commit_log_directories or ())), file_of(wanted.body))
         with open_store(Path(arguments[0]), store_arguments) as store:
             answers = [store.view(text, topic=wanted.topic, damaged=wanted.damaged) for text in arguments[1:]]
     else:
@@ -104,38 +85,8 @@ def view(
     if wanted.body is None:
         write(messages)
     elif messages:
-        _write_body(messages, wanted.body)
+        write_body(messages, wanted.body)
     sys.exit(FOUND if all(answers) else NOT_FOUND)
-
-
-def _file_of(body: str) -> dict[str, Path | None]:
-    """The file that `--body` names, by the option; none for stdout."""
-    return {"--body": None if body == "-" else Path(body)}
-
-
-def _write_body(messages: Sequence[Message], to: str) -> None:
-    """Write the body of the one message into a new file or to stdout; raises ConfigError where there are several."""
-    if len(messages) > 1:
-        places = ", ".join(str(message.physical_offset) for message in messages[:MOST_NAMED])
-        raise ConfigError(
-            f"--body: expected one message, found {len(messages)}; name one by its physical offset: {places}"
-        )
-    (message,) = messages
-    try:
-        body = message.decoded_body()
-    except StoreError as error:
-        say(f"the body is written as it is stored: {error}")
-        body = message.stored_body
-    if to == "-":
-        sys.stdout.buffer.write(body)
-        sys.stdout.buffer.flush()
-        return
-    try:
-        with HeldDirectory.open(Path(to).parent) as held, new_file(held.path / Path(to).name) as file:
-            file.write(body)
-    except FileExistsError as error:
-        raise ConfigError(f"--body: {to} exists already: choose another name") from error
-    say(f"{counted(len(body), 'byte')} written to {to}")
 
 
 def _means_store(arguments: tuple[str, ...], server: Endpoint | None, wanted: ViewArguments) -> bool:

@@ -48,7 +48,7 @@ class ExportRequest(MessageRequest, frozen=True, kw_only=True):
     def wanted(self) -> Wanted:
         """The messages; raises FilterSyntaxError, and ConfigError for times that no message can have."""
         if self.begin is not None and self.end is not None and self.begin > self.end:
-            raise ConfigError(f"--from {self.begin} is after --to {self.end}")
+            raise ConfigError(f"--since {self.begin} is after --until {self.end}")
         if self.where is not None:
             parse(self.where)
         return Wanted.asked(self.topics, self.begin, self.end, self.tag, self.where)

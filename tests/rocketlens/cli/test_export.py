@@ -23,8 +23,11 @@ from store_writer import StoreWriter
 
 OPTIONS = {
     "--topic A --topic B": {"topics": ("A", "B")},
-    "--from 5 --to 1970-01-01T00:00:01+00:00": {"begin": 5, "end": 1000},
-    "--timezone +08:00 --from 2024-05-31T16:30 --to 2024-05-31T16:31": {"begin": 1717144200000, "end": 1717144260000},
+    "--since 5 --until 1970-01-01T00:00:01+00:00": {"begin": 5, "end": 1000},
+    "--timezone +08:00 --since 2024-05-31T16:30 --until 2024-05-31T16:31": {
+        "begin": 1717144200000,
+        "end": 1717144260000,
+    },
     "--tag A||B": {"tag": "A||B"},
     "--where a>5": {"where": "a>5"},
     "--columns topic,body": {"columns": ("topic", "body")},
@@ -85,8 +88,8 @@ def test_the_report_tells_files_and_damage(requests: list[ExportRequest], tmp_pa
         *(
             ["--format", "csv", "--out", "o", *more]
             for more in (
-                ["--from", "soon"],
-                ["--from", "5", "--to", "4"],
+                ["--since", "soon"],
+                ["--since", "5", "--until", "4"],
                 ["--where", "a >"],
                 ["--tag", "||"],
                 ["--columns", "topic,nothing"],
@@ -237,6 +240,7 @@ class TestTable:
             (["--format", "csv", "--to", "5"], "either --out DIR, or --to"),
             (["--format", "csv", "--to", "a", "--to", "b"], "expected one place"),
             (["--format", "csv", "--to", "5", "--to", "6", "--out", "o"], "two times"),
+            (["--format", "csv", "--to", "5", "--until", "6", "--out", "o"], "--to with a time is --until now"),
             (["--format", "csv", "--to", "2026-13-01"], "is neither milliseconds nor a time"),
             (["--format", "csv", "--out", "o", "--since-last"], "--since-last is for a table"),
             (["--format", "csv", "--out", "o", "--every", "5m"], "--every is for a table"),

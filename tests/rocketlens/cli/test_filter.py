@@ -39,7 +39,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("arguments", "file"),
     [
         (("--tag", "TagA || Aa"), "consumed-tag.tsv"),
-        (("--sql", "a > 10 AND a <= 30 AND region = 'hz'"), "consumed-sql.tsv"),
+        (("--where", "a > 10 AND a <= 30 AND region = 'hz'"), "consumed-sql.tsv"),
     ],
 )
 def test_it_lists_what_recorded_consumers_received(arguments: tuple[str, ...], file: str, g1_store: Path) -> None:
@@ -57,7 +57,7 @@ def test_how_much_would_be_delivered_stands_on_stderr(g1_store: Path) -> None:
 
 
 def test_a_limit_cuts_the_list_and_not_the_count(g1_store: Path) -> None:
-    outcome = run(g1_store, "--tag", "TagD", "--json", "--max", "3")
+    outcome = run(g1_store, "--tag", "TagD", "--json", "--limit", "3")
     assert len(outcome.messages) == 3
     assert "40 of 52 messages of TopicTest would be delivered; the first 3 are listed" in outcome.errors
 
@@ -86,7 +86,7 @@ def test_each_message_is_explained_by_its_tag(odd: Path) -> None:
 
 
 def test_each_message_is_explained_by_its_properties(odd: Path) -> None:
-    outcome = run(odd, "--sql", "a > 5 AND TAGS = 'Aa'", "--explain", "--json", topic="T")
+    outcome = run(odd, "--where", "a > 5 AND TAGS = 'Aa'", "--explain", "--json", topic="T")
     reasons = [message["reason"] for message in outcome.messages]
     assert [message["delivered"] for message in outcome.messages] == [True, False, False, False, True]
     assert reasons[0] == "the expression is true: a > 5 is true (a is '7'); TAGS = 'Aa' is true (TAGS is 'Aa')"
@@ -97,7 +97,7 @@ def test_each_message_is_explained_by_its_properties(odd: Path) -> None:
 
 
 def test_a_single_condition_is_told_once(odd: Path) -> None:
-    outcome = run(odd, "--sql", "a IS NULL", "--explain", "--json", topic="T")
+    outcome = run(odd, "--where", "a IS NULL", "--explain", "--json", topic="T")
     assert outcome.messages[0]["reason"] == "a IS NULL is false (a is '7')"
     assert outcome.messages[3]["reason"] == "a IS NULL is true (a is missing)"
 
@@ -107,12 +107,12 @@ def test_explanations_come_as_a_table_and_as_msgpack_too(odd: Path) -> None:
     assert text.splitlines()[0].split() == ["MESSAGE", "ID", "QUEUE", "OFFSET", "TAG", "DELIVERED", "WHY"]
     assert "the tag 'BB' is one of 'BB'" in text
     unpacker = msgpack.Unpacker()
-    unpacker.feed(run(odd, "--tag", "BB", "--explain", "--format", "msgpack", "--max", "2", topic="T").output)
+    unpacker.feed(run(odd, "--tag", "BB", "--explain", "--format", "msgpack", "--limit", "2", topic="T").output)
     assert [row["delivered"] for row in unpacker] == [False, True]
 
 
 def test_an_expression_that_does_not_compile_is_drawn_with_the_place(g1_store: Path) -> None:
-    outcome = run(g1_store, "--sql", "a > 5 AND")
+    outcome = run(g1_store, "--where", "a > 5 AND")
     assert outcome.code == 2
     lines = outcome.errors.splitlines()
     assert lines[1].strip() == "a > 5 AND"
@@ -120,7 +120,7 @@ def test_an_expression_that_does_not_compile_is_drawn_with_the_place(g1_store: P
 
 
 def test_what_a_broker_does_not_read_of_an_expression_is_said(g1_store: Path) -> None:
-    outcome = run(g1_store, "--sql", "a > 5 anything goes", "--json")
+    outcome = run(g1_store, "--where", "a > 5 anything goes", "--json")
     assert outcome.code == 0
     assert "text behind the expression is ignored, as by brokers" in outcome.errors
     assert "anything goes" in outcome.errors
@@ -129,10 +129,10 @@ def test_what_a_broker_does_not_read_of_an_expression_is_said(g1_store: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "exactly one of --tag and --sql"),
-        (("--tag", "A", "--sql", "a = 1"), "exactly one of --tag and --sql"),
+        ((), "exactly one of --tag and --where"),
+        (("--tag", "A", "--where", "a = 1"), "exactly one of --tag and --where"),
         (("--tag", "||"), "no tag between the separators"),
-        (("--sql", ""), "found the end"),
+        (("--where", ""), "found the end"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], words: str, g1_store: Path) -> None:

@@ -10,6 +10,7 @@ from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import CASES, G1, unpack
+from rocketlens.cli.find import HINT, words_of
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_questions import ApiOf
@@ -33,6 +34,9 @@ def server(g1_store: Path) -> Iterator[Endpoint]:
 def where(request: pytest.FixtureRequest, g1_store: Path, server: Endpoint) -> tuple[object, ...]:
     """The arguments that name the same messages in two ways."""
     return (g1_store,) if request.param == "store" else ("--server", server)
+
+
+UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 
 
 def find(where: tuple[object, ...], text: object, *arguments: object) -> Outcome:
@@ -110,10 +114,11 @@ def test_a_number_may_be_an_offset_and_a_key(tmp_path: Path) -> None:
 def test_what_is_nowhere_says_so_first_and_what_was_searched_behind_v(where: tuple[object, ...]) -> None:
     outcome = find(where, "nosuchkey")
     assert (outcome.code, outcome.output) == (1, b"")
-    (line,) = outcome.errors.splitlines()
+    line, hint = outcome.errors.splitlines()
     assert line.startswith("rocketlens: nothing is named nosuchkey in ")
+    assert hint == f"rocketlens: {HINT}"
     assert "index file" not in line
-    first, details = find(where, "nosuchkey", "-v").errors.splitlines()
+    first, details, _ = find(where, "nosuchkey", "-v").errors.splitlines()
     assert first == line
     assert "searched 10 index files" in details
 
@@ -137,7 +142,10 @@ def test_what_may_have_been_lost_with_a_part_of_the_log_is_not_said_never_to_hav
     )
     says = f"; it may be lost, since the log is damaged: no intact record is {place}"
     found = find((tmp_path / "store",), "o-4")
-    assert (found.code, found.errors) == (1, f"rocketlens: nothing is named o-4 in 3 topics{says}\n")
+    assert (found.code, found.errors) == (
+        1,
+        f"rocketlens: nothing is named o-4 in 3 topics{says}\nrocketlens: {HINT}\n",
+    )
     queried = rocketlens("query", tmp_path / "store", "--topic", "orders", "--key", "o-4")
     assert (queried.code, queried.errors) == (
         1,
@@ -163,9 +171,9 @@ def test_times_and_a_maximum_narrow_keys(where: tuple[object, ...]) -> None:
     everything = find(where, "hotkey").messages
     times = sorted(each["storeTimestamp"] for each in everything)
     assert len(times) == 40
-    found = find(where, "hotkey", "--begin", times[3], "--end", times[5]).messages
+    found = find(where, "hotkey", "--since", times[3], "--until", times[5]).messages
     assert [each["storeTimestamp"] for each in found] == times[3:6][::-1]
-    newest = find(where, "hotkey", "--max", 3)
+    newest = find(where, "hotkey", "--limit", 3)
     assert newest.messages == everything[:3]
     assert "there are more than 3 messages" in newest.errors
 
@@ -179,12 +187,13 @@ def test_the_table_says_what_each_message_was_found_by(where: tuple[object, ...]
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["STORE"], "expected STORE and one TEXT"),
-        (["STORE", "a", "b"], "expected STORE and one TEXT"),
-        (["--server", "127.0.0.1:1", "a", "b"], "expected STORE and one TEXT"),
+        (["STORE"], "and behind it a TEXT"),
+        ([], "and behind it a TEXT"),
+        (["STORE", "a", ""], "and behind it a TEXT"),
+        (["STORE", "--server", "127.0.0.1:1", "--store", "STORE"], "expected one SOURCE"),
         (["STORE", "  "], "the text to find is empty"),
-        (["STORE", "a", "--begin", "5", "--end", "1"], "--begin 5 is after --end 1"),
-        (["STORE", "a", "--max", "0"], "0 is not in the range"),
+        (["STORE", "a", "--since", "5", "--until", "1"], "--since 5 is after --until 1"),
+        (["STORE", "a", "--limit", "0"], "0 is not in the range"),
         (["STORE", "a", "--tls"], "are for a server, not for a STORE"),
     ],
 )
@@ -192,6 +201,86 @@ def test_wrong_usage_is_code_2(g1_store: Path, arguments: list[str], says: str) 
     outcome = rocketlens("find", *(argument.replace("STORE", str(g1_store)) for argument in arguments))
     assert (outcome.code, outcome.output) == (2, b"")
     assert says in outcome.errors
+
+
+def test_several_texts_are_found_at_once_and_each_must_name_something(where: tuple[object, ...]) -> None:
+    apart = [find(where, text).messages for text in ("BB", "0")]
+    outcome = find(where, "BB", "0")
+    assert (outcome.code, outcome.messages) == (0, [message for each in apart for message in each])
+    assert "rocketlens: BB as tag: 1 message" in outcome.errors
+    assert find(where, "BB", "BB").messages == apart[0]
+    missing = find(where, "BB", "nosuchkey")
+    assert (missing.code, missing.messages) == (1, apart[0])
+
+
+def test_a_message_is_shown_whole_if_asked(g1_store: Path) -> None:
+    shown = rocketlens("find", g1_store, UNIQUE_KEY, "--full")
+    assert shown.output == rocketlens("view", g1_store, UNIQUE_KEY).output
+    assert "property UNIQ_KEY" in shown.text
+
+
+def test_the_body_alone_is_written(g1_store: Path, tmp_path: Path) -> None:
+    assert rocketlens("find", g1_store, UNIQUE_KEY, "--body", "-").output == b"hot 0"
+    assert rocketlens("find", g1_store, UNIQUE_KEY, "--body", tmp_path / "body").code == 0
+    assert (tmp_path / "body").read_bytes() == b"hot 0"
+    refused = rocketlens("find", g1_store, UNIQUE_KEY, "--body", g1_store / "body")
+    assert (refused.code, refused.output) == (2, b"")
+    assert rocketlens("find", g1_store, "hotkey", "--body", "-").code == 2
+
+
+def test_copies_of_a_message_share_a_row_until_they_are_asked_for(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    born = {"unique_key": "u-1", "born_timestamp": 1_700_000_000_000, "keys": "o-1"}
+    writer.append("orders", b"an order", **born)
+    for number in range(3):
+        writer.append("%RETRY%g", b"an order", reconsume_times=number + 1, **born)
+    last = writer.append("%DLQ%g", b"an order", **born)
+    writer.append("orders", b"sent again", unique_key="u-1", born_timestamp=1_700_000_000_500, keys="o-1")
+    writer.close()
+    rows = rocketlens("find", writer.root, "o-1").text.splitlines()[1:]
+    assert len(rows) == 2
+    (shared,) = (row for row in rows if "+4 copies" in row)
+    assert f" {last.physical_offset} " in shared
+    assert "%DLQ%g" in shared
+    listed = rocketlens("find", writer.root, "o-1", "--copies").text.splitlines()[1:]
+    assert (len(listed), [row for row in listed if "copies" in row]) == (6, [])
+    assert len(rocketlens("find", writer.root, "o-1", "--json").messages) == 6
+
+
+def test_no_cell_of_a_table_is_wrapped_however_long_it_is(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    long = "k" * 300
+    writer.append("a-topic-with-a-name" * 5, b"b" * 60, keys=long, unique_key="u" * 200)
+    writer.close()
+    for text in (long, "u" * 200):
+        rows = rocketlens("find", writer.root, text).text.splitlines()
+        assert len(rows) == 2
+        assert long in rows[1]
+        assert "u" * 200 in rows[1]
+
+
+@pytest.mark.parametrize("text", ["o-1 o-2", "[o-1, o-2]", "[o-1,o-2]", "o-1,  o-2"])
+def test_words_of_a_list_are_looked_up_where_the_whole_names_nothing(text: str, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for key in ("o-1", "o-2", "o-3"):
+        writer.append("orders", keys=key)
+    writer.close()
+    found = rocketlens("find", writer.root, text, "--json")
+    assert (found.code, [each["keys"] for each in found.messages]) == (0, [["o-1"], ["o-2"]])
+    assert "RocketMQ splits KEYS at blanks" in found.errors
+
+
+def test_a_key_that_was_stored_from_a_list_is_found_by_the_list(tmp_path: Path) -> None:
+    """Java's List.toString() as KEYS, which brokers split at the blank."""
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("orders", keys="[o-1, o-2]")
+    writer.close()
+    assert len(rocketlens("find", writer.root, "[o-1, o-2]", "--json").messages) == 1
+
+
+@pytest.mark.parametrize("text", ["o-1", "a||b", "%RETRY%g", "0", "tag*"])
+def test_a_text_that_looks_like_no_list_is_one_word(text: str) -> None:
+    assert words_of(text) == [text]
 
 
 TRANSACTIONS = [

@@ -172,7 +172,7 @@ def test_copies_come_in_pages_too(g1_store: Path, server: Endpoint, where: str) 
     asked = ("query", *place, "--topic", "TopicBatch", "--tag", "TagC", "--copies", "--json")
     everything = [message["physicalOffset"] for message in rocketlens(*asked).messages]
     assert len(everything) == 3 * len(FAILED)
-    newest = rocketlens(*asked, "--max", "7")
+    newest = rocketlens(*asked, "--limit", "7")
     assert [message["physicalOffset"] for message in newest.messages] == everything[-7:]
     assert f"--cursor {everything[-7]}\n" in newest.errors
     rest = rocketlens(*asked, "--cursor", everything[-7])

@@ -22,9 +22,9 @@ COMMANDS = [
     *(("query", "--topic", "T", "--unique-key", f"U-{FIRST}"), ("view", f"U-{FIRST}"), ("find", f"T{FIRST}")),
     *(("life", "--unique-key", f"U-{FIRST}"), ("life", "--unique-key", "U0"), ("lookup", "KEYS"), ("pending",)),
     *(("tail", "--topic", "T"), ("tail", "--topic", "B"), ("tail", "--topic", "T", "--tag", f"A || T{FIRST}")),
-    *(("tail", "--topic", "T", "--sql", f"to <> '{FIRST}'"), ("filter", "--topic", "T", "--tag", "*")),
+    *(("tail", "--topic", "T", "--where", f"to <> '{FIRST}'"), ("filter", "--topic", "T", "--tag", "*")),
     *(("filter", "--topic", "T", "--tag", "A", "--explain"), ("filter", "--topic", "B", "--tag", "*")),
-    *(("filter", "--topic", "T", "--sql", f"NOT to = '{FIRST}'", "--explain"), ("search",), ("space", "--by", "tag")),
+    *(("filter", "--topic", "T", "--where", f"NOT to = '{FIRST}'", "--explain"), ("search",), ("space", "--by", "tag")),
     *(("search", "--contains", FIRST), ("search", "--contains", FIRST, "--in", "any"), ("search", "--key", FIRST)),
     *(("search", "--regex", f"^(?!.*{FIRST})"), ("search", "--regex", f"{FIRST}", "--in", "properties")),
     *(
@@ -121,7 +121,7 @@ def test_a_place_in_json_is_hidden_and_the_rest_is_found(stores: list[StoreWrite
         (("life", "--unique-key", "U0"), "properties"),
         (("lookup", "KEYS"), "keys"),
         (("filter", "--topic", "T", "--tag", "A"), "tags"),
-        (("tail", "--topic", "T", "--sql", "to = 'x'"), "properties.to"),
+        (("tail", "--topic", "T", "--where", "to = 'x'"), "properties.to"),
     ],
 )
 def test_what_is_masked_cannot_be_searched(stores: list[StoreWriter], command: tuple[str, ...], rule: str) -> None:

@@ -1,15 +1,18 @@
-"""What a command reads: a store that is typed, or a server, typed or in the environment."""
+"""What a command reads, its SOURCE: a store, one behind a URL, or a server; and a server in the environment."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import G1
+from loop_engine import run_jobs_here
 from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
 
 ROW = (G1 / "produced.tsv").read_text("utf-8").splitlines()[1].split("\t")
 UNIQUE_KEY, OFFSET_ID = ROW[2], ROW[3]
@@ -22,6 +25,10 @@ READERS = ("find", "groups", "info", "query", "tail", "topics", "view")
 def server(g1_store: Path) -> Iterator[Endpoint]:
     with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
         yield endpoint
+
+
+SOURCES = ("find", "groups", "info", "query", "tail", "topics")
+"""Those that take every kind of SOURCE."""
 
 
 def run(command: str, *where: object) -> Outcome:
@@ -84,3 +91,79 @@ def test_ids_are_asked_of_the_brokers_in_them_unless_a_store_or_a_server_is_type
     assert rocketlens("view", "--server", server, OFFSET_ID, "--json").messages == [here]
     monkeypatch.setenv("ROCKETLENS_VIEW_SERVER", str(server))
     assert rocketlens("view", OFFSET_ID).code == 2
+
+
+@pytest.mark.parametrize("command", SOURCES)
+def test_an_address_is_a_source_and_so_is_a_directory_by_its_option(
+    command: str, g1_store: Path, server: Endpoint
+) -> None:
+    assert run(command, server) == run(command, "--server", server)
+    assert run(command, "--store", g1_store) == run(command, g1_store)
+    assert run(command, g1_store).code == 0
+
+
+@pytest.mark.parametrize("command", SOURCES)
+def test_what_exists_as_a_path_is_no_address(
+    command: str, g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(NOBODY).symlink_to(g1_store)
+    assert run(command, NOBODY).output == run(command, g1_store).output.replace(str(g1_store).encode(), NOBODY.encode())
+
+
+@pytest.mark.parametrize("command", SOURCES)
+def test_several_stores_are_asked_as_one_or_the_command_says_why_not(
+    command: str, g1_store: Path, tmp_path: Path
+) -> None:
+    writer = StoreWriter(tmp_path / "second")
+    writer.append("TopicTest", b"another", unique_key=UNIQUE_KEY)
+    writer.close()
+    both, first = run(command, "--store", g1_store, "--store", writer.root), run(command, g1_store)
+    if command in ("groups", "info", "tail"):
+        assert (both.code, both.errors.count("\n")) == (2, 1)
+        assert f"{command}: " in both.errors or "TopicTest is in several stores, open one of them" in both.errors
+    else:
+        assert both.code == 0
+        assert both.output != first.output
+
+
+@pytest.mark.parametrize("command", SOURCES)
+def test_a_store_behind_a_url_is_read_or_the_command_says_why_not(
+    command: str, g1_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_jobs_here(monkeypatch)
+    place = f"memory://opening-{command}"
+    memory = fsspec.filesystem("memory")
+    memory.put(str(g1_store), place, recursive=True)
+    try:
+        found = run(command, place, "--storage-options", "{}")
+    finally:
+        memory.rm(place, recursive=True)
+    if command in ("find", "query"):
+        assert found.output == run(command, g1_store).output
+    elif command != "topics":
+        assert (found.code, found.output) == (2, b"")
+        assert "of a store behind a URL records are looked up and searched" in found.errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("info",), "expected one SOURCE"),
+        (("info", "STORE", "more"), "expected one SOURCE"),
+        (("topics", "STORE", "a", "b"), "behind it only one word is taken, got a, b"),
+        (("tail", "STORE", "a", "--topic", "b"), "behind it only one word is taken, got a, b"),
+        (("query", "STORE", "--store", "STORE", "--topic", "T", "--key", "k"), "expected one SOURCE"),
+        (("info", "--store", "STORE", "--server", NOBODY), "expected one SOURCE"),
+    ],
+)
+def test_more_than_a_command_takes_is_wrong_usage(arguments: tuple[str, ...], says: str, g1_store: Path) -> None:
+    outcome = rocketlens(*(each.replace("STORE", str(g1_store)) for each in arguments))
+    assert (outcome.code, outcome.output) == (2, b"")
+    assert says in outcome.errors
+
+
+def test_a_topic_and_a_group_may_stand_behind_the_source(g1_store: Path) -> None:
+    for command, option in (("tail", "--topic"), ("topics", "--topic")):
+        assert rocketlens(command, g1_store, "TopicTest") == rocketlens(command, g1_store, option, "TopicTest")
+    assert rocketlens("groups", g1_store, "CG_FAIL") == rocketlens("groups", g1_store, "--group", "CG_FAIL")

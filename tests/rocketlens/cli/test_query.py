@@ -58,7 +58,7 @@ def test_the_newest_come_first_to_the_cap_and_a_cursor_goes_on(where: tuple[obje
     pages: list[int] = []
     cursor: list[object] = []
     while True:
-        outcome = query(where, "--key", "hotkey", "--max", "15", *cursor)
+        outcome = query(where, "--key", "hotkey", "--limit", "15", *cursor)
         pages = offsets(outcome) + pages
         if not outcome.errors:
             break
@@ -71,8 +71,8 @@ def test_more_than_one_page_is_collected(where: tuple[object, ...], monkeypatch:
     everything = offsets(query(where, "--key", "hotkey"))
     for module in ("store", "remote"):
         monkeypatch.setattr(f"rocketlens.{module}.PAGE", 7)
-    assert offsets(query(where, "--key", "hotkey", "--max", "1000")) == everything
-    outcome = query(where, "--key", "hotkey", "--max", "20")
+    assert offsets(query(where, "--key", "hotkey", "--limit", "1000")) == everything
+    outcome = query(where, "--key", "hotkey", "--limit", "20")
     assert offsets(outcome) == everything[-20:]
     assert f"--cursor {everything[-20]}\n" in outcome.errors
 
@@ -82,7 +82,7 @@ def test_times_are_milliseconds_or_iso_8601(where: tuple[object, ...]) -> None:
     begin, end = times[5], times[9]
     iso = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at // 1000)) + f".{at % 1000:03}Z" for at in (begin, end)]
     for first, last in ((begin, end), iso):
-        found = query(where, "--key", "hotkey", "--begin", first, "--end", last)
+        found = query(where, "--key", "hotkey", "--since", first, "--until", last)
         assert [message["storeTimestamp"] for message in found.messages] == [at for at in times if begin <= at <= end]
 
 
@@ -91,9 +91,9 @@ def test_a_time_without_an_offset_is_local(g1_store: Path, monkeypatch: pytest.M
     time.tzset()
     try:
         # g1 was recorded from 06:45:05 to 06:45:46 UTC.
-        between = ("--begin", "2026-11-21T14:45:00", "--end", "2026-11-21T14:46:00")
+        between = ("--since", "2026-11-21T14:45:00", "--until", "2026-11-21T14:46:00")
         assert len(query((g1_store,), "--key", "hotkey", *between).messages) == HOT
-        assert query((g1_store,), "--key", "hotkey", "--end", "2026-11-21T14:45:00").code == 1
+        assert query((g1_store,), "--key", "hotkey", "--until", "2026-11-21T14:45:00").code == 1
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -102,7 +102,7 @@ def test_a_time_without_an_offset_is_local(g1_store: Path, monkeypatch: pytest.M
 def test_times_are_read_and_shown_in_the_zone_that_is_asked_for(where: tuple[object, ...]) -> None:
     # g1 was recorded from 06:45:05 to 06:45:46 UTC.
     zone = ("--timezone", "Asia/Shanghai")
-    between = ("--begin", "2026-11-21 14:45", "--end", "2026-11-21 14:46")
+    between = ("--since", "2026-11-21 14:45", "--until", "2026-11-21 14:46")
     assert len(query(where, "--key", "hotkey", *between, *zone).messages) == HOT
     assert query(where, "--key", "hotkey", *between, "--timezone", "America/New_York").code == 1
     heading, first, *_ = query(where, "--key", "hotkey", *between, *zone, form="table").text.splitlines()
@@ -115,7 +115,7 @@ def test_times_are_read_and_shown_in_the_zone_that_is_asked_for(where: tuple[obj
 
 def test_the_zone_may_stand_in_the_environment(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCKETLENS_TIMEZONE", "Asia/Shanghai")
-    found = query((g1_store,), "--key", "hotkey", "--begin", "2026-11-21 14:45", "--end", "2026-11-21 14:46")
+    found = query((g1_store,), "--key", "hotkey", "--since", "2026-11-21 14:45", "--until", "2026-11-21 14:46")
     assert len(found.messages) == HOT
     monkeypatch.setenv("ROCKETLENS_TIMEZONE", "Mars/Olympus")
     outcome = query((g1_store,), "--key", "hotkey")
@@ -127,18 +127,18 @@ def test_times_from_now_and_days_are_taken(g1_store: Path, monkeypatch: pytest.M
     stored = query((g1_store,), "--key", "hotkey").messages[5]["storeTimestamp"]
     monkeypatch.setattr("storage.times.time.time_ns", lambda: (stored + 3_600_000) * 1_000_000)
     for begin in ("-1h", "now-60m"):
-        assert query((g1_store,), "--key", "hotkey", "--begin", begin).messages[0]["storeTimestamp"] == stored
+        assert query((g1_store,), "--key", "hotkey", "--since", begin).messages[0]["storeTimestamp"] == stored
     for begin in ("today 14:45", "14:45", "yesterday 22:00 UTC"):
-        found = query((g1_store,), "--key", "hotkey", "--begin", begin, "--timezone", "Asia/Shanghai")
+        found = query((g1_store,), "--key", "hotkey", "--since", begin, "--timezone", "Asia/Shanghai")
         assert len(found.messages) == HOT
-    assert query((g1_store,), "--key", "hotkey", "--end", "yesterday 14:00").code == 1
-    outcome = query((g1_store,), "--key", "hotkey", "--begin", "-1y")
+    assert query((g1_store,), "--key", "hotkey", "--until", "yesterday 14:00").code == 1
+    outcome = query((g1_store,), "--key", "hotkey", "--since", "-1y")
     assert outcome.code == 2
     assert "neither milliseconds nor a time like 2024-05-31T08:30:00, -1h or yesterday 14:00" in outcome.errors
 
 
 def test_a_unique_key_is_found_whatever_the_times(where: tuple[object, ...]) -> None:
-    assert query(where, "--unique-key", UNIQUE_KEY, "--end", "1").code == 0
+    assert query(where, "--unique-key", UNIQUE_KEY, "--until", "1").code == 0
 
 
 def test_an_empty_answer_explains_itself(where: tuple[object, ...]) -> None:
@@ -170,7 +170,7 @@ def test_an_unknown_topic_is_not_found(g1_store: Path, server: Endpoint) -> None
 
 
 def test_the_table_has_a_line_a_message(g1_store: Path) -> None:
-    outcome = rocketlens("query", g1_store, "--topic", "TopicTest", "--key", "hotkey", "--max", "3")
+    outcome = rocketlens("query", g1_store, "--topic", "TopicTest", "--key", "hotkey", "--limit", "3")
     assert outcome.code == 0
     assert [line.split()[-1] for line in outcome.text.splitlines()] == ["BODY", "37", "38", "39"]
 
@@ -181,13 +181,13 @@ def test_the_table_has_a_line_a_message(g1_store: Path) -> None:
         (["STORE", "--key", "a"], "Missing option '--topic'"),
         (["STORE", "--topic", "T"], "exactly one of --key, --unique-key and --tag"),
         (["STORE", "--topic", "T", "--key", "a", "--tag", "b"], "exactly one of"),
-        (["--topic", "T", "--key", "a"], "expected either STORE or --server"),
-        (["STORE", "--server", "127.0.0.1:1", "--topic", "T", "--key", "a"], "expected either STORE or --server"),
+        (["--topic", "T", "--key", "a"], "expected one SOURCE"),
+        (["STORE", "--server", "127.0.0.1:1", "--topic", "T", "--key", "a"], "expected one SOURCE"),
         (["--server", "127.0.0.1:1", "--topic", "T", "--key", "a", "--commit-log", "x"], "cannot be used"),
-        (["STORE", "--topic", "T", "--key", "a", "--begin", "5", "--end", "1"], "--begin 5 is after --end 1"),
-        (["STORE", "--topic", "T", "--key", "a", "--begin", "soon"], "neither milliseconds nor a time"),
-        (["STORE", "--topic", "T", "--key", "a", "--end", "9999999-01-01"], "neither milliseconds nor a time"),
-        (["STORE", "--topic", "T", "--key", "a", "--max", "0"], "0 is not in the range"),
+        (["STORE", "--topic", "T", "--key", "a", "--since", "5", "--until", "1"], "--since 5 is after --until 1"),
+        (["STORE", "--topic", "T", "--key", "a", "--since", "soon"], "neither milliseconds nor a time"),
+        (["STORE", "--topic", "T", "--key", "a", "--until", "9999999-01-01"], "neither milliseconds nor a time"),
+        (["STORE", "--topic", "T", "--key", "a", "--limit", "0"], "0 is not in the range"),
         (["STORE", "--topic", "T", "--key", "a", "--cursor", "x"], "'x' is not a valid integer"),
         (["STORE", "--topic", "T", "--key", "a", "--json", "--format", "msgpack"], "exclude each other"),
     ],
@@ -234,7 +234,7 @@ def ask(endpoint: Endpoint, *arguments: object) -> Outcome:
 def test_a_broker_is_asked_directly_and_its_hash_collisions_are_left_out() -> None:
     broker = JavaBroker(record(1, 1), record(2, 2, key="other"), record(3, 3, topic="Other"), record(4, 4, tag="H"))
     with serving_in_a_thread(service_of(FakeStore()), [broker]) as endpoint:
-        assert offsets(ask(endpoint, "--key", "k", "--max", "100")) == [1, 4]
+        assert offsets(ask(endpoint, "--key", "k", "--limit", "100")) == [1, 4]
         assert offsets(ask(endpoint, "--tag", "G")) == [1, 2]
         assert offsets(ask(endpoint, "--unique-key", "U4")) == [4]
         assert ask(endpoint, "--key", "none").code == 1
@@ -249,7 +249,7 @@ def test_all_brokers_of_a_route_are_asked_and_merged_by_time() -> None:
         serving_in_a_thread(service_of(FakeStore()), [NamedBrokers(a=a, b=b)]) as names,
     ):
         assert offsets(ask(names, "--key", "k")) == [10, 5, 6, 20]
-        assert offsets(ask(names, "--key", "k", "--max", "2")) == [6, 20]
+        assert offsets(ask(names, "--key", "k", "--limit", "2")) == [6, 20]
         outcome = ask(names, "--key", "k", "--cursor", "5")
         assert outcome.code == 2
         assert "a cursor belongs to one broker" in outcome.errors
@@ -270,7 +270,7 @@ def test_several_brokers_with_older_matches_each_say_where_to_go_on(g1_store: Pa
         serving_in_a_thread(service_of(FakeStore()), [NamedBrokers(a=a, b=b)]) as names,
     ):
         outcome = rocketlens(
-            "query", "--server", names, "--topic", "TopicTest", "--key", "hotkey", "--max", "3", "--json"
+            "query", "--server", names, "--topic", "TopicTest", "--key", "hotkey", "--limit", "3", "--json"
         )
     assert outcome.code == 0
     oldest = offsets(outcome)[0]

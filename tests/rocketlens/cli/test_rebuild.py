@@ -143,7 +143,7 @@ def test_an_option_of_a_rescue_becomes_a_field_of_the_request(
 
 @pytest.mark.parametrize("options", [*FETCH, ""])
 def test_an_option_of_a_fetch_becomes_a_field_of_the_request(job: StandIn, options: str) -> None:
-    outcome = rocketlens("fetch", "s3://bucket/o", "/store", *options.split())
+    outcome = rocketlens("rebuild", "fetch", "s3://bucket/o", "/store", *options.split())
     assert (outcome.code, job.request) == (
         0,
         FetchRequest(url="s3://bucket/o", store="/store", **FETCH.get(options, {})),
@@ -151,7 +151,7 @@ def test_an_option_of_a_fetch_becomes_a_field_of_the_request(job: StandIn, optio
 
 
 def test_what_was_converted_or_fetched_is_one_object_for_a_program(job: StandIn) -> None:
-    for arguments in (("convert", "/store", "--out", "/tmp/o"), ("fetch", "s3://bucket/o", "/store")):
+    for arguments in (("convert", "/store", "--out", "/tmp/o"), ("rebuild", "fetch", "s3://bucket/o", "/store")):
         assert json.loads(rocketlens(*arguments, "--json").output)["store"] == job.report.store
 
 

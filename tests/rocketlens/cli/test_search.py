@@ -61,7 +61,7 @@ def offsets(root: Path, *arguments: object) -> list[int]:
         (("--born-host", "10.0.0.4/30"), Criteria(born_host="10.0.0.4/30")),
         (("--size", "40..45"), Criteria(minimum_size=40, maximum_size=45)),
         (
-            ("--from", START_TIMESTAMP + 3, "--to", START_TIMESTAMP + 5),
+            ("--since", START_TIMESTAMP + 3, "--until", START_TIMESTAMP + 5),
             Criteria(begin_timestamp=START_TIMESTAMP + 3, end_timestamp=START_TIMESTAMP + 5),
         ),
     ],
@@ -120,7 +120,7 @@ def test_a_search_from_a_time_before_now_goes_on_as_its_last_line_says(
 ) -> None:
     stored = [message["storeTimestamp"] for message in rocketlens("search", root, "--json").messages]
     monkeypatch.setattr("storage.times.time.time_ns", lambda: (stored[5] + 60_000) * 1_000_000)
-    outcome = rocketlens("search", root, "--from", "-1m", "--limit", 10, "--json")
+    outcome = rocketlens("search", root, "--since", "-1m", "--limit", 10, "--json")
     found = [message["storeTimestamp"] for message in outcome.messages]
     assert len(found) == 10
     monkeypatch.undo()
@@ -144,7 +144,7 @@ def test_a_search_from_a_time_before_now_goes_on_as_its_last_line_says(
         (("--regex", "\udcff"), "its bytes are no UTF-8"),
         (("--key", "\udcff", "--topic", "TopicTest"), "its bytes are no UTF-8"),
         (("--json-path", "$.a=\udcff"), "its bytes are no UTF-8"),
-        (("--from", "5", "--to", "4"), "--from 5 is after --to 4"),
+        (("--since", "5", "--until", "4"), "--since 5 is after --until 4"),
     ],
 )
 def test_what_cannot_be_is_wrong_usage(root: Path, arguments: tuple[str, ...], reason: str) -> None:

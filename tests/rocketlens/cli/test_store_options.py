@@ -15,7 +15,7 @@ TOPIC, UNIQUE_KEY, KEY = ROW[1], ROW[4], ROW[7]
 
 COMMANDS: dict[str, tuple[object, ...]] = {
     "doctor": (),
-    "filter": ("--topic", TOPIC, "--tag", "*", "--max", 3),
+    "filter": ("--topic", TOPIC, "--tag", "*", "--limit", 3),
     "find": (KEY,),
     "groups": (),
     "info": (),

@@ -84,7 +84,7 @@ def test_a_tag_lists_what_a_recorded_consumer_got(where: tuple[object, ...]) -> 
 def test_an_expression_lists_what_a_recorded_consumer_got(where: tuple[object, ...]) -> None:
     lines = [line.split("\t") for line in (G1 / "consumed-sql.tsv").read_text().splitlines()]
     expected = {(int(line[2]), int(line[3])) for line in lines if line[0] == "MSG"}
-    found = tail(where, "--sql", "a > 10 AND a <= 30 AND region = 'hz'").messages
+    found = tail(where, "--where", "a > 10 AND a <= 30 AND region = 'hz'").messages
     assert len(expected) > 3
     assert {(each["queueId"], each["queueOffset"]) for each in found} == expected
 
@@ -117,11 +117,11 @@ def test_nothing_to_list_is_code_1(where: tuple[object, ...], arguments: tuple[s
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("STORE",), "Missing option '--topic'"),
-        (("STORE", "--topic", "TopicTest", "--tag", "a", "--sql", "a = 1"), "tag and sql exclude each other"),
-        (("STORE", "--topic", "TopicTest", "--sql", "a >"), "expected a property or a value"),
+        (("STORE",), "expected SOURCE and TOPIC"),
+        (("STORE", "--topic", "TopicTest", "--tag", "a", "--where", "a = 1"), "tag and sql exclude each other"),
+        (("STORE", "--topic", "TopicTest", "--where", "a >"), "expected a property or a value"),
         (("STORE", "--topic", "TopicTest", "-n", "-1"), "-1 is not in the range"),
-        (("--topic", "TopicTest"), "expected either STORE or --server"),
+        (("--topic", "TopicTest"), "expected one SOURCE"),
     ],
 )
 def test_wrong_usage_is_code_2(g1_store: Path, arguments: tuple[str, ...], says: str) -> None:

@@ -45,7 +45,7 @@ def test_view_and_query_find_what_only_the_tier_has(store: Path, is_alone: bool)
 
 @pytest.mark.parametrize("is_alone", [False, True])
 def test_filter_lists_the_messages_of_both_parts(store: Path, is_alone: bool) -> None:
-    options = ("--topic", "TierTopic", "--sql", "a > 10 AND a <= 30", "--json")
+    options = ("--topic", "TierTopic", "--where", "a > 10 AND a <= 30", "--json")
     found = rocketlens("filter", *places(store, is_alone), *options)
     assert found.code == 0, found.errors
     assert sorted(int(message["properties"]["a"]) for message in found.messages) == sorted(

@@ -21,7 +21,7 @@ COMMANDS = {
     "query": ("STORE", *TOPIC, "--unique-key", UNIQUE_KEY),
     "find": ("STORE", UNIQUE_KEY),
     "search": ("STORE", *TOPIC, "--key", UNIQUE_KEY),
-    "filter": ("STORE", *TOPIC, "--tag", "TagD", "--max", "1"),
+    "filter": ("STORE", *TOPIC, "--tag", "TagD", "--limit", "1"),
     "tail": ("STORE", *TOPIC, "-n", "1"),
     "life": ("STORE", "--unique-key", UNIQUE_KEY),
     "topics": ("STORE", *TOPIC),

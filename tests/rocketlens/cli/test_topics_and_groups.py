@@ -173,8 +173,8 @@ def test_what_is_not_there_is_code_1_with_what_may_be_meant(
 def test_wrong_usage_is_code_2(g1_store: Path) -> None:
     for arguments, says in (
         (("topics", g1_store, "--topic", "a", "--contains", "b"), "exclude each other"),
-        (("groups",), "expected either STORE or --server"),
-        (("info", g1_store, "--server", "127.0.0.1:1"), "expected either STORE or --server"),
+        (("groups",), "expected one SOURCE"),
+        (("info", g1_store, "--server", "127.0.0.1:1"), "expected one SOURCE"),
         (("info", g1_store, "--tls"), "are for a server, not for a STORE"),
     ):
         outcome = rocketlens(*arguments)

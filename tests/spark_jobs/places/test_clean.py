@@ -149,7 +149,7 @@ class TestCommand:
     def test_it_lists_and_then_deletes(self, tmp_path: Path) -> None:
         place = OutputPlace(f"file://{tmp_path}/out")
         orphans, _ = place_with_orphans(place)
-        outcome = rocketlens("clean", tmp_path / "out")
+        outcome = rocketlens("rebuild", "clean", tmp_path / "out")
         assert (outcome.code, outcome.text.splitlines()) == (
             0,
             [
@@ -157,18 +157,18 @@ class TestCommand:
                 "note: 3 objects that no manifest names yet: younger, left alone",
             ],
         )
-        outcome = rocketlens("clean", place.url, "--older-than", "0s", "--json")
+        outcome = rocketlens("rebuild", "clean", place.url, "--older-than", "0s", "--json")
         report = json.loads(outcome.text)
         assert {each["name"] for each in report["orphans"]} == orphans
         assert (report["deleted"], report["younger"], report["committed"]["command"]) == (False, 0, "export")
-        lines = rocketlens("clean", tmp_path / "out", "--older-than", "0s", "--delete").text.splitlines()
+        lines = rocketlens("rebuild", "clean", tmp_path / "out", "--older-than", "0s", "--delete").text.splitlines()
         assert {line.split("  ")[0] for line in lines[:-1]} == orphans
         assert all(datetime.fromisoformat(line.split("  ")[2]) for line in lines[:-1])
         assert lines[-1] == f"3 orphans, {report['bytes']} bytes, deleted"
         assert set(place.objects("")).isdisjoint(orphans)
 
     def test_a_place_without_a_manifest_is_said_to_be_unfinished(self, tmp_path: Path) -> None:
-        assert "note: nothing is finished there" in rocketlens("clean", tmp_path).text
+        assert "note: nothing is finished there" in rocketlens("rebuild", "clean", tmp_path).text
 
     @pytest.mark.parametrize(
         ("words", "said"),
@@ -178,7 +178,7 @@ class TestCommand:
         ],
     )
     def test_wrong_usage_is_told(self, tmp_path: Path, words: list[str], said: str) -> None:
-        outcome = rocketlens("clean", tmp_path, *words)
+        outcome = rocketlens("rebuild", "clean", tmp_path, *words)
         assert (outcome.code, said in outcome.errors) == (2, True)
 
     def test_a_store_is_no_place_to_clean(self, g1_store: Path, tmp_path: Path) -> None:
@@ -187,5 +187,5 @@ class TestCommand:
             (tmp_path / "none", "is no directory"),
             ("nothing://y", "not known"),
         ):
-            outcome = rocketlens("clean", where, "--delete", "--older-than", "0s")
+            outcome = rocketlens("rebuild", "clean", where, "--delete", "--older-than", "0s")
             assert (outcome.code, said in outcome.errors) == (2, True), outcome

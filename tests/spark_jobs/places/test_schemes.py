@@ -136,7 +136,7 @@ class TestJobs:
         out = ("--out", place.url, "--out-storage-options", objects.options, "--work", tmp_path / "work")
         successful("rebuild", "all", url, *SMALL, *options, *out)
         assert orphans(place) == set()
-        successful("fetch", place.url, fetched, *options, "--drop-backup")
+        successful("rebuild", "fetch", place.url, fetched, *options, "--drop-backup")
         assert files_under(fetched) == files_under(here)
         assert files_under(here) != files_under(store)
 
@@ -148,7 +148,7 @@ class TestJobs:
         options = ("--out-storage-options", objects.options, "--exchange", "shuffle")
         successful("rebuild", "all", store, *SMALL, "--out", place.url, *options)
         fetched = Path(shutil.copytree(store, tmp_path / "fetched"))
-        successful("fetch", place.url, fetched, "--storage-options", objects.options, "--drop-backup")
+        successful("rebuild", "fetch", place.url, fetched, "--storage-options", objects.options, "--drop-backup")
         made = files_under(tmp_path / "out")
         assert {name: data for name, data in files_under(fetched).items() if name in made} == made != {}
 
@@ -213,7 +213,7 @@ class TestPlaces:
         dead, whole = (Driver.start(place.url, place.storage, "export") for _ in range(2))
         run_placed(dead.run, "task", (), _written("dead"))
         whole.commit({"parts": run_placed(whole.run, "other", (), _written("whole"))["objects"]})
-        command = ("clean", place.url, "--storage-options", objects.options, "--json", "--older-than")
+        command = ("rebuild", "clean", place.url, "--storage-options", objects.options, "--json", "--older-than")
         assert json.loads(successful(*command, "1h").output)["orphans"] == []
         found = json.loads(successful(*command, "0s", "--delete").output)
         assert {each["name"].split("/")[1] for each in found["orphans"]} == {dead.run.token}

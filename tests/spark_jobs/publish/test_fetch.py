@@ -297,12 +297,12 @@ class TestCommands:
     def test_the_whole_command(self, store: Path, expected: dict[str, bytes | None], tmp_path: Path) -> None:
         place = OutputPlace(f"file://{tmp_path}/out")
         send(store, place, tmp_path / "work")
-        outcome = rocketlens("fetch", place.url, store, "--drop-backup")
+        outcome = rocketlens("rebuild", "fetch", place.url, store, "--drop-backup")
         assert outcome.code == 0, outcome
         assert outcome.text.startswith(f"fetched {place.url} into {store} in ")
         assert contents(store) == expected
         assert not [name for name in os.listdir(store) if ".bak-" in name]
-        assert rocketlens("fetch", f"file://{tmp_path}/none", store).code == 2
+        assert rocketlens("rebuild", "fetch", f"file://{tmp_path}/none", store).code == 2
 
     def test_a_recorded_store_that_lost_its_index_and_queues_answers_as_mqadmin_did(
         self, g1_store: Path, tmp_path: Path
@@ -311,7 +311,7 @@ class TestCommands:
         send(store, place, tmp_path / "work", slots=97, entries=150, queue_file_size=2000)
         for name in ("index", "consumequeue"):
             shutil.rmtree(store / name)
-        outcome = rocketlens("fetch", place.url, store)
+        outcome = rocketlens("rebuild", "fetch", place.url, store)
         assert outcome.code == 0, outcome
         printed = (G1 / "mqadmin-out" / "queryMsgByKey-hot.txt").read_text().splitlines()
         wanted = {line.split()[0] for line in printed if line.strip() and line[0] != "#"}

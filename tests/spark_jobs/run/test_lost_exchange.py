@@ -215,7 +215,7 @@ def test_the_driver_is_killed_while_tasks_build_and_the_same_command_goes_on(
     again = start("rebuild", store)
     again.end()
     assert again.made() == expected(store, "rebuild")
-    subprocess.run([*COMMAND, "clean", run.url, "--delete", "--older-than", "1s"], cwd=ROOT, check=True)
+    subprocess.run([*COMMAND, "rebuild", "clean", run.url, "--delete", "--older-than", "1s"], cwd=ROOT, check=True)
     objects = [name for name in again.left_over() if name.startswith("_attempts/")]
     assert objects == []
 

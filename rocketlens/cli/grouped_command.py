@@ -1,0 +1,42 @@
+"""A command whose help begins with the options that it is used with, and then lists others by what they are for."""
+
+from typing import Final
+
+import click
+
+GROUPS: Final = {
+    "Connection": (
+        *("server", "from_id", "tls", "tls_ca", "tls_cert", "tls_key", "tls_key_password_file", "tls_no_verify"),
+        "credentials",
+    ),
+    "Layout of the store": (
+        *("commit_log_directories", "index_slots", "index_entries", "state_directory", "tier", "storage"),
+        "out_storage",
+    ),
+    "Masks": ("masked", "mask_files"),
+    "Engine": ("engine", "master", "settings", "exchange", "work", "fresh"),
+}
+"""The parameters of options that many commands have and few calls need, by the titles under which help lists them."""
+
+
+class GroupedCommand(click.Command):
+    """A command with titles in the list of its options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the options of the command itself, then those of each group."""
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        grouped = {name for names in GROUPS.values() for name in names}
+        self._list(ctx, formatter, "Options", [each for each in options if each.name not in grouped])
+        for title, names in GROUPS.items():
+            self._list(ctx, formatter, title, [each for each in options if each.name in names])
+
+    @staticmethod
+    def _list(ctx: click.Context, formatter: click.HelpFormatter, title: str, options: list[click.Option]) -> None:
+        rows: list[tuple[str, str]] = []
+        for each in options:
+            shown, each.show_envvar = each.show_envvar, False  # the last line of the help has an example
+            rows += filter(None, (each.get_help_record(ctx),))
+            each.show_envvar = shown
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
