@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 from protocol.errors import ConfigError
 
-Address: TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
 Matches: TypeAlias = "Callable[[str], bool]"
 
 EVERYBODY = ("*", "*.*.*.*", "*:*:*:*:*:*:*:*")

@@ -130,8 +130,6 @@ FAMILIES: Final = (
 )
 """All of them, in the order in which they are served."""
 
-BY_NAME: Final = {family.name: family for family in FAMILIES}
-
 
 class Samples:
     """Families that are being filled."""

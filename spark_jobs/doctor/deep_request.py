@@ -7,7 +7,7 @@ import msgspec
 
 from spark_jobs.run.engine import EngineOptions
 from spark_jobs.run.report import Details
-from storage.doctor.finding import Finding, Kind
+from storage.doctor.finding import LIMIT, Finding, Kind
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS
 
 
@@ -23,7 +23,7 @@ class DeepRequest(EngineOptions, frozen=True, kw_only=True):
     delay_levels: str = DEFAULT_DELAY_LEVELS
     commit_log_directories: tuple[str, ...] = ()
     storage: str = ""
-    limit: int = 10_000
+    limit: int = LIMIT
     since_last: bool = False
     fresh: bool = False
     work: str | None = None

@@ -18,8 +18,7 @@ from spark_jobs.build.place_queues import log_extent
 from spark_jobs.places.remote_file import RemoteReadError
 from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.work_directory import WorkDirectory, write_whole
-from spark_jobs.scan.damage import MISSING
-from spark_jobs.scan.log_end import find_log_end
+from spark_jobs.scan.log_end import MISSING, find_log_end
 from spark_jobs.scan.scan_segment import ScanSummary, ScanTask, scan_segment
 from spark_jobs.scan.segment_window import SegmentWindow
 from spark_jobs.scan.source import StoreSource

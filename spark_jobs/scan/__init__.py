@@ -3,7 +3,6 @@
 from typing import Final
 
 DOOR: Final = (
-    "damage",
     "log_end",
     "probe_store",
     "scan_log",

@@ -8,13 +8,20 @@ log there, write on at that place, and index nothing below the last entry it fin
 
 import os
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from spark_jobs.run.report import Damage
-from spark_jobs.scan.damage import ZEROS, behind_end, missing_segment, unreadable
 from spark_jobs.scan.segment_walk import WalkSummary
+from storage.doctor.words import damaged_record
 from storage.kernels.records import BAD_BLANK
+from storage.log.damaged_ranges import ZEROS
+
+MISSING: Final = "a segment"
+"""What is expected where no file is."""
+
+_CUT_OFF: Final = "records behind damage, which a broker's recovery is going to cut off"
 
 
 class LogEnd(msgspec.Struct, frozen=True):
@@ -46,6 +53,11 @@ def find_log_end(summaries: Sequence[WalkSummary], cut_from: int | None) -> LogE
     return LogEnd(summaries[last]["end"] if summaries else 0, False, tuple(damages), _uncounted(summaries))
 
 
+def unreadable(path: str, physical_offset: int, length: int, code: int) -> Damage:
+    """Bytes where the log does not go on; `code` is ZEROS or of :mod:`storage.kernels.records`."""
+    return Damage(path, physical_offset, length, *damaged_record(code))
+
+
 def _last_with_data(summaries: Sequence[WalkSummary]) -> int:
     """The last segment that holds anything; those behind it were made ahead and are empty."""
     for number in range(len(summaries) - 1, 0, -1):
@@ -66,14 +78,14 @@ def _at_end(summary: WalkSummary, offset: int, following: int, code: int, read_e
     path, stop = summary["path"], following if following >= 0 else _segment_end(summary)
     is_last = stop >= read_end
     damages = [] if is_last and code == ZEROS else [unreadable(path, offset, stop - offset, code)]
-    return damages if is_last else [*damages, behind_end(path, stop, read_end - stop)]
+    return damages if is_last else [*damages, Damage(path, stop, read_end - stop, "nothing", _CUT_OFF)]
 
 
 def _hole(left: WalkSummary, right: WalkSummary) -> list[Damage]:
     end = _segment_end(left)
     if end >= right["base"]:
         return []
-    return [missing_segment(os.path.dirname(left["path"]), end, right["base"] - end)]
+    return [Damage(os.path.dirname(left["path"]), end, right["base"] - end, MISSING, "no file")]
 
 
 def _uncounted(summaries: Sequence[WalkSummary]) -> int:

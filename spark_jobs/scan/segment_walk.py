@@ -7,11 +7,11 @@ the log ends at such a place is decided when all segments are known (:mod:`spark
 from typing import Final, NotRequired, Protocol
 
 from spark_jobs.run.attempt import AttemptRecord, Notify
-from spark_jobs.scan.damage import ZEROS
 from spark_jobs.scan.segment_window import LONGEST_RECORD, SegmentWindow
 from storage.build.dispatch_scan import Reason, Step
 from storage.kernels import records as codes
 from storage.kernels.records import ANY_TIME
+from storage.log.damaged_ranges import ZEROS
 from storage.log.segment_end import BLANK_BYTES, TOLERATED_MS
 from storage.log.segment_list import may_be_cut
 

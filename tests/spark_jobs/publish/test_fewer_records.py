@@ -9,7 +9,7 @@ from protocol.errors import StoreError
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publish.publish_checks import Staged
 from spark_jobs.run.report import Damage
-from spark_jobs.scan.damage import unreadable
+from spark_jobs.scan.log_end import unreadable
 from spark_jobs.scan.source import find_source
 from storage.kernels.records import BAD_BLANK
 from store_writer import StoreWriter

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from spark_jobs.scan.damage import ZEROS
 from spark_jobs.scan.log_end import find_log_end
 from storage.kernels import records as codes
+from storage.log.damaged_ranges import ZEROS
 
 SIZE = 1000
 

@@ -20,7 +20,6 @@ from spark_jobs.run.attempt import block_file
 from spark_jobs.run.spark_calls import TaskFailed
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan import scan_segment as scan_segment_module
-from spark_jobs.scan.damage import ZEROS
 from spark_jobs.scan.scan_segment import (
     GATHERED_BYTES,
     HOT_SHARE,
@@ -33,6 +32,7 @@ from spark_jobs.scan.scan_segment import (
 from spark_jobs.scan.segment_window import READ_BYTES
 from storage.build.dispatch_scan import DispatchOptions
 from storage.kernels import records as codes
+from storage.log.damaged_ranges import ZEROS
 from store_writer import StoreWriter
 
 SEGMENT = 4096
