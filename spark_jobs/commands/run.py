@@ -32,7 +32,7 @@ from spark_jobs.places.file_systems import is_url
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import JOURNAL, MANIFEST, WORK
 from spark_jobs.places.placed_run import Driver, PlacedRecord
-from spark_jobs.publish.deliver import check_out, deliver, end_last_publishing
+from spark_jobs.publish.deliver import deliver, end_last_publishing, made_out
 from spark_jobs.publish.fetch import FetchRequest, fetch, read_sent
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publish.new_config import check_config
@@ -437,8 +437,8 @@ def _held(
         yield None
         return
     if request.out is not None:
-        check_out(request)
-        yield None
+        with made_out(request):
+            yield None
         return
     elsewhere = tuple(map(Path, request.commit_log_directories))
     with StoreLock(Path(request.store), elsewhere=elsewhere, work=work, warn=progress.note) as lock:

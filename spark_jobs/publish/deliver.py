@@ -1,13 +1,14 @@
 """Make visible what a job built: stage it beside what stays, publish it into the store, or move it to --out."""
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, RocketLensError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.places.file_systems import is_url
 from spark_jobs.places.place_names import JOURNAL
@@ -29,8 +30,25 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CHECKPOINT, CONSUME
 PUBLISHED: Final = (INDEX, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, CHECKPOINT)
 
 
-def check_out(request: BuildRequest) -> None:
-    """Raise ConfigError where --out is in the store, or in the way of what it holds already; make it."""
+@contextlib.contextmanager
+def made_out(request: BuildRequest) -> Iterator[None]:
+    """Make --out, or the work directory of a whole store; where the block fails, an empty one that is new goes again.
+
+    Raises ConfigError where --out is in the store, or in the way of what it holds already.
+    """
+    made = request.work_base if request.is_whole_store else Path(request.target)
+    was_there = os.path.lexists(made)
+    try:
+        _check_out(request)
+        yield
+    except BaseException:
+        if not was_there:
+            with contextlib.suppress(OSError, RocketLensError), HeldDirectory.open(made) as held:
+                held.remove_empty()
+        raise
+
+
+def _check_out(request: BuildRequest) -> None:
     out = Path(request.target)
     if request.is_whole_store:
         check_new_store(out, request.work_base)
