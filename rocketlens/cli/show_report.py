@@ -21,14 +21,22 @@ from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run.report import AnyReport
 from spark_jobs.tables.table_request import TableDetails
 from storage.amounts import bytes_text, count_text, counted, duration_text, rate_text
-from storage.layout.store_layout import COMMIT_LOG, CONSUME_QUEUE
+from storage.build.queue_plan import DEFAULT_FILE_SIZES
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 MOST_REPORTED: Final = 20
 """Places of damage, and findings, that a person sees; a program gets all that are listed."""
 
+FILE_SIZES: Final = {
+    CONSUME_QUEUE: "mappedFileSizeConsumeQueue",
+    BATCH_CONSUME_QUEUE: "mapperFileSizeBatchConsumeQueue",
+    CONSUME_QUEUE_EXT: "mappedFileSizeConsumeQueueExt",
+}
+"""The property by which a broker has the size of the files of each tree of queues."""
+
 BROKERS_SIZES: Final = {
     "mappedFileSizeCommitLog": 1 << 30,
-    "mappedFileSizeConsumeQueue": 6_000_000,
+    **{FILE_SIZES[tree]: size for tree, size in DEFAULT_FILE_SIZES.items()},
     "maxHashSlotNum": 5_000_000,
     "maxIndexNum": 20_000_000,
 }
@@ -121,7 +129,7 @@ def _ways_on(report: AnyReport, details: StoreDetails) -> Iterator[str]:
     if (log := details.mended or details.converted) is not None:
         sizes["mappedFileSizeCommitLog"] = log.segment_size
     if details.queues is not None:
-        sizes["mappedFileSizeConsumeQueue"] = details.queues.file_sizes.get(CONSUME_QUEUE, 0)
+        sizes |= {FILE_SIZES[tree]: size for tree, size in details.queues.file_sizes.items()}
     if details.index is not None:
         sizes |= {"maxHashSlotNum": details.index.slots, "maxIndexNum": details.index.entries}
     other = [f"{name}={value}" for name, value in sizes.items() if value not in (0, BROKERS_SIZES[name])]

@@ -287,6 +287,17 @@ def test_more_damage_than_is_listed_is_filled_too(
     assert details(report).filled_places == 4
 
 
+def test_the_sizes_are_said_that_a_broker_needs(tmp_path: Path) -> None:
+    sizes = {"segment_size": SEGMENT, "queue_file_size": 1000, "batch_queue_file_size": 46 * 4}
+    writer = StoreWriter(tmp_path / "store", index_slots=31, index_entries=150, **sizes)
+    writer.append("T", b"plain", keys="k")
+    writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
+    writer.close()
+    (line,) = (each for each in report_lines(rescue(writer, tmp_path / "new")) if "as before" in each)
+    queues = "mappedFileSizeConsumeQueue=1000 mapperFileSizeBatchConsumeQueue=184"
+    assert line.endswith(f" mappedFileSizeCommitLog={SEGMENT} {queues} maxHashSlotNum=31 maxIndexNum=150")
+
+
 # --- stores of other kinds --------------------------------------------------------------------------------------------
 
 
