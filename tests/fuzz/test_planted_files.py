@@ -254,6 +254,7 @@ LINK = [Plant(WORK, "link", OWNER, 0o777, "precious")]
 @example("rebuild", [Plant(WORK, "directory", 0, 0o777, "")])
 @example("rebuild", [Plant("checkpoint", "link", OWNER, 0o777, "secret")])
 @example("rebuild index", [Plant("index/20240101000000000", "link", OWNER, 0o777, "secret")])
+@example("rebuild index", [Plant("index/20240101000000000", "second name", OWNER, 0o777, "secret")])
 def test_what_is_planted_in_a_store_leads_nowhere(plain: Path, name: str, wanted: list[Plant]) -> None:
     check_store(plain, name, wanted)
 

@@ -28,8 +28,8 @@ from foretold_starts import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS, whole_messages
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.official_broker import OfficialProcess, official_broker
 from interop.pulling import delivered
-from interop.recovery_oracle import RecoveryOracle, Sizes, recovery_oracle
-from interop.rescued import compare
+from interop.recovery_oracle import RecoveryOracle, recovery_oracle
+from interop.rescued import compare, sizes_of_mended
 from interop.wire import ask
 from ledger_stores import Ledger
 from rocksdb_stores import with_rocksdb_queues
@@ -46,7 +46,6 @@ COMMANDS = ("rocketlens rescue ", "rocketlens rebuild ", "rocketlens compact ", 
 
 DAMAGED = 4
 MOST_ROUNDS = 4
-DEFAULT_FILE = 6_000_000
 SEGMENT = 1 << 16
 QUEUES = 2
 PROPERTIES = {
@@ -305,11 +304,9 @@ def restore(
     if not any(path.stat().st_size for path in (root / "commitlog").glob("[0-9]" * 20)):
         return "unfit"
     readable = whole_messages(good, root)
-    # Where no file is left a rebuild makes such as brokers have by default, and says so.
-    has_size = any((root / "consumequeue").glob("*/*/" + "[0-9]" * 20))
+    sizes = sizes_of_mended(good, root)
     typed = follow(root, shell)
-    queue_file = good.queue_file_size if has_size else DEFAULT_FILE
-    left = oracle.load(root, Sizes(good.segment_size, queue_file, slots=good.index_slots))
+    left = oracle.load(root, sizes)
     trace = (good.shape, kinds, seed, noted, typed)
     assert left.is_loaded, trace
     oracle.clean()

@@ -15,8 +15,8 @@ import pytest
 
 from damaged_stores import SHAPES_OF
 from foretold_starts import LOG_KINDS, draw_store, whole_messages
-from interop.recovery_oracle import SHAPES_BY, RecoveryOracle, Sizes
-from interop.rescued import compare
+from interop.recovery_oracle import SHAPES_BY, RecoveryOracle
+from interop.rescued import compare, sizes_of_mended
 from loop_engine import run_jobs_here
 from spark_jobs.commands.run import run_rescue
 from spark_jobs.convert.fillings import FilledHole
@@ -67,10 +67,10 @@ def judge(
         if noted is None:
             return "unfit"
         readable = whole_messages(good, root)
+        sizes = sizes_of_mended(good, root)
         lost, filled = rescue(root, new, *[good.root] * fills)
         back = [each for each in good.messages if any(one <= each.physical_offset < other for one, other in filled)]
         readable = sorted({each.physical_offset: each for each in [*readable, *back]}.values(), key=place_of)
-        sizes = Sizes(good.segment_size, good.queue_file_size, slots=good.index_slots)
         trace = (good.shape, seed, noted)
         for is_crashed in (False, True):
             if is_crashed:

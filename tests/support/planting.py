@@ -146,11 +146,16 @@ class Field:
         return {path.lstat().st_ino for path in self.outside.rglob("*")}
 
     def stolen(self, directory: Path, planted: set[str]) -> list[str]:
-        """Files in a directory that are, or hold, what lies outside, but for what was planted."""
+        """Files in a directory that are, or hold, what lies outside, but for what was planted.
+
+        That may have been set aside together with the directory that it lies in.
+        """
         outside, found = self.inodes(), []
         for path in directory.rglob("*"):
             status = path.lstat()
-            if str(path.relative_to(directory)) in planted or not stat.S_ISREG(status.st_mode):
+            place = path.relative_to(directory)
+            before = Path(place.parts[0].partition(".bak-")[0], *place.parts[1:])
+            if {str(place), str(before)} & planted or not stat.S_ISREG(status.st_mode):
                 continue
             can_be_read = status.st_uid == OWNER or status.st_mode & 0o044
             if status.st_ino in outside or (can_be_read and SECRET[:25] in path.read_bytes()):
