@@ -25,10 +25,9 @@ _CUT_OFF: Final = "records behind damage, which a broker's recovery is going to 
 
 
 class LogEnd(msgspec.Struct, frozen=True):
-    """Records that start at `end` or beyond do not count. `is_torn`: something that is no record lies there."""
+    """Records that start at `end` or beyond do not count."""
 
     end: int
-    is_torn: bool
     damages: tuple[Damage, ...]
     more_damages: int
 
@@ -45,12 +44,12 @@ def find_log_end(summaries: Sequence[WalkSummary], cut_from: int | None) -> LogE
             is_cut = cut_from is not None and offset >= cut_from and not (code == BAD_BLANK and number < last)
             if (number == last and behind < 0) or is_cut:
                 damages += _at_end(summary, offset, behind, code, read_end)
-                return LogEnd(offset, code != ZEROS, tuple(damages), _uncounted(summaries))
+                return LogEnd(offset, tuple(damages), _uncounted(summaries))
             stop = following if following >= 0 else _segment_end(summary)
             damages.append(unreadable(summary["path"], offset, stop - offset, code))
         if number < last:
             damages += _hole(summary, summaries[number + 1])
-    return LogEnd(summaries[last]["end"] if summaries else 0, False, tuple(damages), _uncounted(summaries))
+    return LogEnd(summaries[last]["end"] if summaries else 0, tuple(damages), _uncounted(summaries))
 
 
 def unreadable(path: str, physical_offset: int, length: int, code: int) -> Damage:

@@ -31,7 +31,7 @@ def places(damages: tuple[Any, ...]) -> list[tuple[int, int]]:
 
 def test_a_log_that_just_stops_has_no_damage() -> None:
     log_end = find_log_end([segment(0), segment(1, (1500, -1, ZEROS, False))], None)
-    assert (log_end.end, log_end.is_torn, log_end.damages) == (1500, False, ())
+    assert (log_end.end, log_end.damages) == (1500, ())
 
 
 def test_segments_made_ahead_change_nothing() -> None:
@@ -45,7 +45,7 @@ def test_a_log_without_any_record_ends_where_it_starts() -> None:
 
 def test_a_torn_record_at_the_end_is_told() -> None:
     log_end = find_log_end([segment(0), segment(1, (1500, -1, codes.BAD_BODY_CRC, False))], None)
-    assert (log_end.end, log_end.is_torn, places(log_end.damages)) == (1500, True, [(1500, 500)])
+    assert (log_end.end, places(log_end.damages)) == (1500, [(1500, 500)])
     assert "body does not match its CRC" in log_end.damages[0].found
 
 
@@ -91,7 +91,7 @@ def test_a_missing_segment_is_damage_and_passed_over_even_where_a_recovery_looks
 def test_in_place_damage_where_a_recovery_looks_ends_the_log_there() -> None:
     summaries = [segment(0, (300, 400, codes.BAD_MAGIC, True)), segment(1, (1500, -1, ZEROS, False))]
     log_end = find_log_end(summaries, 300)
-    assert (log_end.end, log_end.is_torn) == (300, True)
+    assert log_end.end == 300
     assert places(log_end.damages) == [(300, 100), (400, 1600)]
     assert "recovery" in log_end.damages[1].found
 
