@@ -1,7 +1,7 @@
 """Numbers of the remoting protocol: request and response codes, languages, header forms, the version we announce.
 
 Names and values are RocketMQ 5.5.1's own, with the codes of ACL 1.0 that releases before 5.3 had
-(remoting-protocol §1.5, §1.6, §1.8, appendix B).
+(remoting-protocol §1.5, §1.6, §1.8, appendix B); those of `OwnRequestCode` are ours.
 """
 
 from enum import IntEnum
@@ -282,3 +282,9 @@ class RequestCode(IntEnum):
     GET_LITE_GROUP_INFO = 200078
     TRIGGER_LITE_DISPATCH = 200079
     BATCH_ACK_MESSAGE = 200151
+
+
+class OwnRequestCode(IntEnum):
+    """What only a RocketLens server is asked for; no release of RocketMQ has these numbers."""
+
+    ASK_STORE = 776_001

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from protocol.errors import ConfigError
 from protocol.message import Message
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.system_topics import is_known_by
@@ -85,6 +86,16 @@ class Question(msgspec.Struct, gc=False):
     before_physical_offset: int = LARGEST
     maximum_bytes: int = ANSWER_BYTES
     copies: bool = False
+
+    @classmethod
+    def of_text(cls, text: str, topic: str | None, begin: int, end: int, maximum: int) -> "Question":
+        """A question for what a text names, whatever it is, without blanks around it; no topic means all of them.
+
+        Times are in ms. Raises ConfigError for a text of which nothing is left.
+        """
+        if not text.strip():
+            raise ConfigError("the text to find is empty")
+        return cls(topic or "", text.strip(), KeyKind.ANY, maximum, begin, end)
 
     @property
     def is_narrowed(self) -> bool:

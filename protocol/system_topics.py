@@ -273,12 +273,22 @@ def splits(name: str) -> Iterator[GroupAndTopic]:
 
 def queue_offset_in(message: Message, topic: str) -> int:
     """The queue offset of a message in the queue that it was read from, which of a light queue is another one."""
-    if not topic.startswith(LIGHT_PREFIX):
-        return message.queue_offset
+    light = light_queue_offset(message, topic) if topic.startswith(LIGHT_PREFIX) else None
+    return message.queue_offset if light is None else light
+
+
+def light_queue_offset(message: Message, topic: str) -> int | None:
+    """The queue offset of a message in a light queue; None for one that is not in it, as a copy that waits is not.
+
+    A broker puts none into it that waits under topics of its own (store-format §2.10). A dead letter has the offset of
+    the message that it was, and whether it is in the queue in its place, the queue alone says.
+    """
     names = message.properties.get(INNER_MULTI_DISPATCH, "").split(",")
-    offsets = dict(zip(names, message.properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(","), strict=False))
-    digits = offsets.get(topic, "")
-    return int(digits) if re.fullmatch(r"[0-9]{1,19}", digits, re.ASCII) else message.queue_offset
+    offsets = message.properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    if message.topic.startswith((RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SCHEDULE_TOPIC)) or len(names) != len(offsets):
+        return None
+    digits = dict(zip(names, offsets, strict=True)).get(topic, "")
+    return int(digits) if re.fullmatch(r"[0-9]{1,19}", digits, re.ASCII) else None
 
 
 def is_known_by(message: Message, topic: str) -> bool:

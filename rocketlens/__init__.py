@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from protocol.host_address import HostAddress
     from protocol.message import Message
     from protocol.question import Reading
-    from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Space, Topic
+    from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic
     from rocketlens.arrow_reader import DamageWarning, arrow
     from rocketlens.growing_table import append_batches
     from rocketlens.remote import AsyncRemoteStore, connect_async
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from storage.doctor.finding import Finding
     from storage.life.message_life import Event, MessageLife
     from storage.search.progress import ProgressReport
+    from storage.space.whole import Space
     from storage.store.extents import QueueExtent
 
 _PLACES: Final = {
@@ -78,7 +79,7 @@ _PLACES: Final = {
     "ResponseError": "broker.cluster.client",
     "Search": "rocketlens.searching",
     "Source": "rocketlens.source",
-    "Space": "rocketlens.answers",
+    "Space": "storage.space.whole",
     "Store": "rocketlens.store",
     "StoreError": "protocol.errors",
     "Topic": "rocketlens.answers",

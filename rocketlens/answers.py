@@ -2,15 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 from protocol.message import Message
 from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, FoundBy, KeyKind, Question, Reading
 from storage.names import names_holding
-
-if TYPE_CHECKING:
-    from storage.space.breakdown import NameCount
-    from storage.space.forecast import Forecast
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,31 +236,3 @@ class Info:
     groups: int | None = None
     problems: tuple[str, ...] = ()
     """Sentences: what is missing or damaged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """What takes the disk in a store's log: messages, and the bytes of their records.
-
-    Each count has its `names`, `messages` and `size` in bytes, those with the most bytes first: by topic, by topic and
-    queue id, by topic and tag (None: without one), by the sender's address; and by the hour in which messages were
-    stored, its beginning in ms, from the newest on.
-
-    >>> space = store.space()
-    >>> space.topics[0].names, space.topics[0].messages
-    (('BulkTopic',), 300)
-    """
-
-    messages: int
-    size: int
-    topics: tuple["NameCount", ...]
-    queues: tuple["NameCount", ...]
-    tags: tuple["NameCount", ...]
-    hosts: tuple["NameCount", ...]
-    hours: tuple["NameCount", ...]
-    largest: tuple[tuple[int, int], ...]
-    """Bytes and physical offsets of the largest messages, at most 100, the largest first."""
-    forecast: "Forecast | None"
-    """How the log grows, and until when there is room; None for a log without segments."""
-    notes: tuple[str, ...] = ()
-    """Sentences: what could not be counted, and which counts are not exact."""

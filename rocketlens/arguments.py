@@ -129,13 +129,8 @@ def key_question(topic: str, options: QueryOptions) -> Question:
 
 
 def text_question(text: str, topic: str | None, begin: Time | None, end: Time | None, maximum: int) -> Question:
-    """A question for what a text names, whatever it is, without blanks around it; an empty topic means all of them.
-
-    Raises ConfigError for a text of which nothing is left, and for times and a maximum that cannot be.
-    """
-    if not text.strip():
-        raise ConfigError("the text to find is empty")
-    return Question(topic or "", text.strip(), KeyKind.ANY, check_maximum(maximum), *times_of(begin, end))
+    """A question for what a text names; raises ConfigError as `Question.of_text`, and for wrong times or maximum."""
+    return Question.of_text(text, topic, *times_of(begin, end), check_maximum(maximum))
 
 
 def nothing_with(question: Question) -> str:

@@ -56,8 +56,9 @@ def arrow(
     (docs/masks.md); by that messages cannot be chosen.
 
     The log is read while batches are asked for. What of it is damaged is left out with a :class:`DamageWarning`, or
-    with `fails_fast` raises :class:`CorruptRecord`. Needs pyarrow; raises :class:`ConfigError` without it, and for
-    arguments that cannot be.
+    with `fails_fast` raises :class:`CorruptRecord`. Where no message was read, a topic that is nowhere in the store is
+    :class:`NoSuchTopic` at the end. Needs pyarrow; raises :class:`ConfigError` without it, and for arguments that
+    cannot be.
 
     >>> reader = rocketlens.arrow(path, topic="TopicTest", columns=["queue_id", "tags"])
     >>> reader.schema.names
@@ -70,6 +71,7 @@ def arrow(
     except ImportError as error:
         raise ConfigError("rocketlens.arrow needs pyarrow: pip install 'rocketlens[parquet]'") from error
 
+    from spark_jobs.read.absent_topics import refuse_absent_topics
     from spark_jobs.read.arrow_columns import arrow_schema
     from spark_jobs.read.log_ranges import find_ranges
     from spark_jobs.read.read_range import check_problems, read_messages
@@ -81,8 +83,9 @@ def arrow(
     schema = arrow_schema(wanted.columns)
 
     def batches() -> "Iterator[pa.RecordBatch]":
+        is_empty = True
         for each in found.holding(wanted.wanted):
-            yield from read_messages(
+            for batch in read_messages(
                 each,
                 wanted.wanted,
                 schema,
@@ -90,7 +93,12 @@ def arrow(
                 masked=wanted.masked,
                 notify=_warn,
                 note=partial(warnings.warn, stacklevel=2),
-            )
+            ):
+                is_empty = is_empty and not batch.num_rows
+                yield batch
+        if is_empty:
+            topics = sorted(topic.decode() for topic in wanted.wanted.topics or ())
+            refuse_absent_topics(wanted.path, wanted.commit_log, wanted.storage, topics)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
 
@@ -13,7 +14,7 @@ import msgspec
 from broker.cluster.client import TOOLS_GROUP, Client, ClientError, Credentials, QueueQuestion, ResponseError
 from broker.endpoint import Endpoint
 from protocol.codes import ResponseCode
-from protocol.errors import ConfigError, NoSuchTopic, RocketLensError, StoreError
+from protocol.errors import ConfigError, NoSuchTopic, ProtocolError, RocketLensError, StoreError
 from protocol.message import HostAddress, Message, decode_message, decode_messages
 from protocol.offset_keys import split_offset_key
 from protocol.question import (
@@ -56,7 +57,11 @@ if TYPE_CHECKING:
     import ssl
 
     from rocketlens.searching import AsyncSearch
+    from storage.doctor.examine import Diagnosis
+    from storage.life.message_life import MessageLife
+    from storage.life.pending import AsOf, KnownRow
     from storage.search.step import Step
+    from storage.space.whole import Space
     from storage.store.extents import QueueExtent
 
 Thing = TypeVar("Thing")
@@ -73,6 +78,13 @@ MOST_QUEUES: Final = 65_536
 
 ABSENT: Final = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
 """How a broker answers a pull from a topic or a queue that it does not have."""
+
+
+OF_A_STORE: Final = "of all brokers a RocketLens server alone answers it over the network, open the store"
+
+
+class NotABroker(ClientError):
+    """A server does not know a request that brokers know, and is no name server that would name one."""
 
 
 def connect_async(
@@ -132,7 +144,7 @@ class AsyncRemoteStore:
     """The messages of brokers, from `rocketlens.connect_async`: an async context manager, for one event loop.
 
     Its methods are those of a :class:`Source`, to be awaited; a search and what follows a topic are iterated over with
-    ``async for``.
+    ``async for``. There is no `pending`, whose lists read the messages.
     """
 
     def __init__(self, client: Client, server: Endpoint | None, group: str) -> None:
@@ -317,6 +329,42 @@ class AsyncRemoteStore:
 
         return AsyncSearch(steps())
 
+    async def life(
+        self, unique_key: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()
+    ) -> "MessageLife":
+        from broker.service.store_answers import decode_life
+
+        fields = {"uniqueKey": id_of(unique_key), "topic": topic or "", "traceTopics": ",".join(trace_topics)}
+        return await self._of_store("life", fields, decode_life)
+
+    async def waiting(self) -> "tuple[list[KnownRow], AsOf, str | None]":
+        """What waits, without the messages: rows, up to when deliveries are known, and what may be missing."""
+        from broker.service.store_answers import SentPending, decode_answer
+
+        def decode(data: bytes) -> SentPending:
+            return decode_answer(data, SentPending)
+
+        first = sent = await self._of_store("pending", {}, decode)
+        rows = list(sent.rows)
+        while sent.rows:
+            sent = await self._of_store("pending", {"behind": str(len(rows))}, decode)
+            rows += sent.rows
+        return rows, first.as_of, first.incomplete
+
+    async def space(self, *, broker_config: str | PathLike[str] | None = None) -> "Space":
+        from broker.service.store_answers import decode_answer
+        from storage.space.whole import Space
+
+        if broker_config is not None:
+            raise ConfigError("space: over the network a broker's defaults are assumed, leave broker_config out")
+        return await self._of_store("space", {}, lambda data: decode_answer(data, Space))
+
+    async def doctor(self) -> "Diagnosis":
+        from broker.service.store_answers import decode_answer
+        from storage.doctor.examine import Diagnosis
+
+        return await self._of_store("doctor", {}, lambda data: decode_answer(data, Diagnosis))
+
     async def topics(self) -> list[Topic]:
         server = self._named_server()
         try:
@@ -395,6 +443,28 @@ class AsyncRemoteStore:
             raise RocketLensError(f"{self!r} is closed")
         return self._open_client
 
+    async def _of_store(self, question: str, fields: dict[str, str], decode: Callable[[bytes], Answer]) -> Answer:
+        """Ask a RocketLens server about its whole store; raises ConfigError for other brokers."""
+
+        async def ask(endpoint: Endpoint) -> tuple[Endpoint, bytes]:
+            return endpoint, await self._client.ask_store(endpoint, {"question": question, **fields})
+
+        server = self._named_server()
+        try:
+            endpoint, data = await self._of_broker(server, ask)
+        except ResponseError as error:
+            if error.code == ResponseCode.INVALID_PARAMETER:
+                raise ConfigError(error.remark) from None
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise ConfigError(f"{question}: {OF_A_STORE}") from None
+            raise
+        except NotABroker:
+            raise ConfigError(f"{question}: {OF_A_STORE}") from None
+        try:
+            return decode(data)
+        except (ProtocolError, StoreError) as error:
+            raise ClientError(f"{endpoint} answered what cannot be read: {error}") from error
+
     # ------------------------------------------------------------------ which server
 
     def _named_server(self) -> Endpoint:
@@ -442,7 +512,7 @@ class AsyncRemoteStore:
                 raise
             brokers = await self._client.brokers(server)
             if brokers is None:
-                raise ClientError(f"{server} is neither a broker nor a name server: {error}") from None
+                raise NotABroker(f"{server} is neither a broker nor a name server: {error}") from None
         return {name: (endpoint, await ask(endpoint)) for name, endpoint in brokers.items()}
 
     async def _at(self, server: Endpoint, physical_offset: int, topic: str | None) -> Messages:
@@ -505,15 +575,15 @@ class AsyncRemoteStore:
             # A Java broker compares hashes alone, leaves the rest to its clients, and repeats a message that has one
             # key several times; of a unique key any broker gives more than are asked for.
             matching = {
-                message.physical_offset: message
+                (*_place(message), message.queue_id): message
                 for message in _decoded(endpoint, page.records)
                 if message.physical_offset < before and question.is_answered_by(message)
             }
-            offsets = sorted(matching)
-            kept, cursor = offsets[max(len(offsets) - (maximum - count), 0) :], page.cursor
-            if len(kept) < len(offsets):
-                cursor = kept[0]
-            pages.append([matching[physical_offset] for physical_offset in kept])
+            found = _ascending(list(matching.values()))
+            kept, cursor = found[max(len(found) - (maximum - count), 0) :], page.cursor
+            if len(kept) < len(found):
+                cursor = kept[0].physical_offset
+            pages.append(kept)
             count += len(kept)
             if count >= maximum or cursor is None or cursor >= before or not page.records:
                 break
@@ -573,6 +643,12 @@ def _absence(error: ResponseError, physical_offset: int) -> str:
 def _place(message: Message) -> tuple[HostAddress, int, int]:
     """What tells a message of one broker from those of others, which may have the same address, each on its machine."""
     return message.store_host, message.physical_offset, message.store_timestamp
+
+
+def _ascending(messages: list[Message]) -> list[Message]:
+    """Messages in the order of the log, unless they come in that of their times, as from several logs of a tier."""
+    times = [(message.store_timestamp, message.physical_offset) for message in messages]
+    return messages if times == sorted(times) else sorted(messages, key=lambda message: message.physical_offset)
 
 
 def _decoded(endpoint: Endpoint, records: bytes) -> list[Message]:

@@ -5,23 +5,23 @@ Nothing is asked here: each method is made of the one of :class:`AsyncRemoteStor
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from protocol.errors import RocketLensError
+from protocol.message import Message
 from rocketlens.remote import AsyncRemoteStore, connect_async
 from rocketlens.searching import AsyncSearch, Search
 from rocketlens.source import Source
 
 if TYPE_CHECKING:
+    from storage.life.pending import Pending
     from storage.search.step import Step
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
-
-OF_A_STORE = "no broker answers it over the network: open its store"
 
 
 def _connecting(ask: Callable[Arguments, AsyncRemoteStore]) -> "Callable[Arguments, RemoteStore]":
@@ -92,8 +92,6 @@ class RemoteStore(Source):
     A Java broker finds less than a store that is opened, and says less about what it did not find.
     """
 
-    why_not: ClassVar[Mapping[str, str]] = dict.fromkeys(("life", "pending", "space", "doctor"), OF_A_STORE)
-
     def __init__(self, remote: AsyncRemoteStore) -> None:
         """Use `rocketlens.connect`."""
         self._remote = remote
@@ -107,10 +105,22 @@ class RemoteStore(Source):
     pull = _awaited(AsyncRemoteStore.pull)
     follow = _iterated(AsyncRemoteStore.follow)
     search = _searched(AsyncRemoteStore.search)
+    life = _awaited(AsyncRemoteStore.life)
+    space = _awaited(AsyncRemoteStore.space)
+    doctor = _awaited(AsyncRemoteStore.doctor)
     topics = _awaited(AsyncRemoteStore.topics)
     queues = _awaited(AsyncRemoteStore.queues)
     info = _awaited(AsyncRemoteStore.info)
     groups = _awaited(AsyncRemoteStore.groups)
+
+    def pending(self) -> "Pending":
+        """As :meth:`Source.pending`; each message of a list is asked for when it comes."""
+        from storage.life.pending import Pending
+
+        return Pending.of_rows(*self._wait(self._remote.waiting()), self._message_at)
+
+    def _message_at(self, physical_offset: int) -> Message | None:
+        return next(iter(self.view(physical_offset)), None)
 
     def close(self) -> None:
         """Close the connections; what another thread waits for ends with an error."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, Unpack
 
 from protocol.errors import ConfigError
 from protocol.message import Message
-from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Space, Topic
+from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic
 from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, never
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from storage.doctor.examine import Diagnosis
     from storage.life.message_life import MessageLife
     from storage.life.pending import Pending
+    from storage.space.whole import Space
     from storage.store.extents import QueueExtent
 
 Asked = TypeVar("Asked", bound=type)
@@ -169,7 +170,7 @@ class Source:
         """
         raise self._refusal("pending")
 
-    def space(self, *, broker_config: str | PathLike[str] | None = None) -> Space:
+    def space(self, *, broker_config: str | PathLike[str] | None = None) -> "Space":
         """What takes the disk: messages and bytes by topic, queue, tag, sender and hour, and until when there is room.
 
         The whole log is read once, without the bodies. `broker_config` is the broker.conf of the store's broker, which

@@ -13,7 +13,7 @@ from protocol.errors import RocketLensError, StoreError
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message
 from protocol.question import PAGE, KeyKind, Question
-from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Space, Topic, found_messages
+from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic, found_messages
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from storage.life.pending import Pending
     from storage.query.get_message import GetMessageResult
     from storage.search.criteria import Criteria
-    from storage.search.step import Step
+    from storage.space.whole import Space
     from storage.store.extents import QueueExtent
     from storage.store.message_store import MessageStore, QueryAnswer
 
@@ -110,6 +110,7 @@ class Store(Source):
     ) -> FoundMessages:
         from storage.life.transactions import outcomes
         from storage.search.find import Finder, FindPlace
+        from storage.store.key_search import note_of_batches
         from storage.store.topic_catalog import topic_names
 
         question = text_question(text, topic, begin, end, maximum)
@@ -129,7 +130,7 @@ class Store(Source):
             (ends.get(each.message.physical_offset, "") for each in finder.found[:maximum]),
             notes=[f"something may be missing: {finder.incomplete}"] if finder.incomplete else [],
             is_cut=finder.place is not None,
-            lost=store.why_lost,
+            lost="; ".join(filter(None, (note_of_batches(store, names), store.why_lost))),
             details=finder.details,
         )
 
@@ -178,7 +179,7 @@ class Store(Source):
         **options: Unpack[SearchOptions],
     ) -> "Search":
         from rocketlens.searching import Search
-        from storage.search.engine import search
+        from storage.search.engine import of_a_topic, search
 
         criteria = replace(criteria_of(topic, options), masked=self._mask.rules)
         limit, cursor = options.get("limit"), options.get("cursor")
@@ -192,7 +193,7 @@ class Store(Source):
             should_stop=should_stop,
             mask=hiding.mask,
         )
-        return Search(_of_a_topic(store, topic, steps), hiding)
+        return Search(of_a_topic(store, topic, steps), hiding)
 
     def life(self, unique_key: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
         from storage.life.message_life import find_life
@@ -213,30 +214,15 @@ class Store(Source):
         hiding = self._hiding()
         return Pending(store, mask=hiding.mask, finish=hiding.warn)
 
-    def space(self, *, broker_config: str | PathLike[str] | None = None) -> Space:
-        from storage.space.breakdown import hides_counts, inexact_counts, name_counts
+    def space(self, *, broker_config: str | PathLike[str] | None = None) -> "Space":
         from storage.space.broker_settings import BrokerSettings, read_broker_settings
-        from storage.space.forecast import make_forecast
-        from storage.space.measure import measure, problems_of
-        from storage.space.tally import MOST_LARGEST
+        from storage.space.measure import measure
+        from storage.space.whole import space_of
 
         settings = BrokerSettings() if broker_config is None else read_broker_settings(Path(broker_config))
         store = self._opened(with_keys=False)
         store.refuse_tier("space")
-        log = store.commit_log
-        tally = measure(log)
-        return Space(
-            messages=tally.messages,
-            size=tally.size,
-            topics=tuple(name_counts(tally, "topic")),
-            queues=tuple(name_counts(tally, "queue")),
-            tags=() if hides_counts(self._mask, "tag") else tuple(name_counts(tally, "tag")),
-            hosts=() if hides_counts(self._mask, "host") else tuple(name_counts(tally, "host")),
-            hours=tuple(name_counts(tally, "hour")),
-            largest=tuple(tally.largest_messages(MOST_LARGEST)),
-            forecast=make_forecast(log, tally, settings),
-            notes=(*problems_of(log, tally), *inexact_counts(tally)),
-        )
+        return space_of(store.commit_log, measure(store.commit_log), settings, self._mask)
 
     def doctor(self) -> "Diagnosis":
         from storage.doctor.examine import examine
@@ -371,18 +357,6 @@ class Store(Source):
         if with_keys:
             store.finish_scan()
         return store
-
-
-def _of_a_topic(store: "MessageStore", topic: str | None, steps: "Iterable[Step]") -> "Iterator[Step]":
-    """The steps of a search; raises NoSuchTopic at its end if nothing was found and the topic is nowhere."""
-    from storage.store.topic_catalog import refuse_absent
-
-    found = 0
-    for step in steps:
-        found = step.progress.found
-        yield step
-    if topic and not found:
-        refuse_absent(store, topic)
 
 
 def _count(names: Callable[[], Sized]) -> int | None:

@@ -6,7 +6,7 @@ only the same, is judged by the plain oracles.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,8 @@ from golden_store import CASES, GOLDEN, unpack
 from name_server import NamedBrokers
 from protocol.host_address import HostAddress
 from protocol.message_id import encode_message_id
-from storage.store.message_store import MessageStore
+from storage.life.pending import PendingWindow
+from storage.store.message_store import MessageStore, StoreOptions
 from web_questions import ApiOf
 
 Source = rocketlens.Store | rocketlens.RemoteStore
@@ -34,7 +35,13 @@ STORES = {
     "queues": ("store", GOLDEN / "g2" / "g2-queues"),
     "transactions": ("store", CASES / "A3-A4-transactions"),
     "popped": ("store", CASES / "A1-A2-B1-pop"),
+    "batches": ("store", CASES / "B2-B3-batches"),
+    "rocksdb": ("store", GOLDEN / "g2" / "g2-rocksdb"),
+    "tiered": ("store", GOLDEN / "g2" / "g2-tier"),
 }
+
+OF_ONE_LOG = [name for name in STORES if name != "tiered"]
+"""The stores whose messages all lie in the log that the oracle reads."""
 
 MOST = 1000
 LARGEST = 2**63 - 1
@@ -47,6 +54,7 @@ class Served:
     """A recorded store in all the ways in which it can be asked."""
 
     root: Path
+    tier: Path | None
     sources: dict[str, Source]
     commands: dict[str, tuple[object, ...]]
     api: ApiOf
@@ -63,8 +71,10 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     root = unpack(name, tmp_path_factory.mktemp(request.param), archives=archives)
     with ExitStack() as stack:
         stack.enter_context(pytest.MonkeyPatch.context()).setattr("web_questions.DEADLINE_SECONDS", 180.0)
-        address = stack.enter_context(serving_in_a_thread(service_of(MessageStore.open(root))))
-        store = stack.enter_context(rocketlens.open(root))
+        tier = root / "tiered" if request.param == "tiered" else None
+        opened = MessageStore.open(root, StoreOptions(tier=tier))
+        address = stack.enter_context(serving_in_a_thread(service_of(opened, tier=tier)))
+        store = stack.enter_context(rocketlens.open(root, tier=tier))
         names = NamedBrokers([topic.name for topic in store.topics()], a=address)
         name_server = stack.enter_context(serving_in_a_thread(service_of(FakeStore()), [names]))
         sources: dict[str, Source] = {
@@ -73,11 +83,12 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             "name server": stack.enter_context(rocketlens.connect(str(name_server))),
         }
         commands = {
-            "command": (root,),
+            "command": (root,) if tier is None else (root, "--tier", tier),
             "command of a server": ("--server", address),
             "command of a name server": ("--server", name_server),
         }
-        yield Served(root, sources, commands, ApiOf(root), oracles.read_log(root / "commitlog"))
+        api = ApiOf(root) if tier is None else ApiOf(root, tier=tier)
+        yield Served(root, tier, sources, commands, api, oracles.read_log(root / "commitlog"))
 
 
 class Found(NamedTuple):
@@ -166,6 +177,7 @@ def texts_of(record: oracles.Record) -> list[str]:
     return [text for text in (*named, *places, *ids, ids[0].lower()) if text.strip()]
 
 
+@pytest.mark.parametrize("served", OF_ONE_LOG, indirect=True)
 @settings(max_examples=20)
 @given(data=st.data())
 def test_what_a_text_names_is_found_on_every_surface(served: Served, data: st.DataObject) -> None:
@@ -198,11 +210,23 @@ def test_what_a_text_names_is_found_on_every_surface(served: Served, data: st.Da
     assert {place for place, _ in judged} <= {place for place, _ in found.messages}
 
 
+@pytest.mark.parametrize("served", ["tiered"], indirect=True)
+def test_who_opens_tiered_files_is_not_asked_what_a_text_names(served: Served) -> None:
+    """Over the network each topic is asked about, which a tier can answer."""
+    key = "old-7"
+    assert said_by(served.sources["directory"], lambda each: Found(str(each.find(key)))) == REFUSED
+    assert command("find", *served.commands["command"], key).code == 2
+    assert served.api.ask("/find", text=key).status == 400
+    for name in ("server", "name server"):
+        assert [each.keys for each in served.sources[name].find(key)] == [["old-7", "shared", "old"]]
+
+
 @pytest.mark.parametrize("text", ["", "  "])
 def test_nothing_is_no_text(served: Served, text: str) -> None:
     for source in served.sources.values():
         assert said_by(source, lambda each: Found(str(each.find(text)))) == REFUSED
     assert [command("find", *where, text).code for where in served.commands.values()] == [2, 2, 2]
+    assert served.api.ask("/find", text=text).status == 400
 
 
 def viewed(source: Source, text: int | str, topic: str | None) -> Found:
@@ -231,6 +255,32 @@ def test_an_id_shows_the_same_message_everywhere(served: Served, data: st.DataOb
         assert found.ending == "nothing"
 
 
+def query_everywhere(served: Served, topic: str, options: dict[str, Any]) -> dict[str, Found]:
+    def ask(source: Source) -> Found:
+        found = source.query(topic, **options)
+        messages = tuple((each.physical_offset, "") for each in found)
+        return Found("found" if found else "nothing", messages, (("cursor", found.cursor or 0, ""),))
+
+    return {name: said_by(source, ask) for name, source in served.sources.items()}
+
+
+@pytest.mark.parametrize("maximum", [1, 7, 64, 100])
+@pytest.mark.parametrize("served", ["tiered"], indirect=True)
+def test_messages_of_one_moment_in_several_logs_of_a_tier_have_one_order(served: Served, maximum: int) -> None:
+    found = agreed(query_everywhere(served, "TierTopic", {"tag": "TagB", "maximum": maximum}))
+    assert len(found.messages) == min(maximum, 64)  # a tier has no cursor, so it gives one page
+
+
+@pytest.mark.parametrize("served", ["tiered"], indirect=True)
+@pytest.mark.parametrize("text", ["old-7", "new-7", "old", "shared", "old-last-22", "nobody"])
+@pytest.mark.parametrize("copies", [False, True])
+def test_a_query_of_a_topic_with_a_tier_is_the_same_over_the_network(served: Served, text: str, copies: bool) -> None:
+    found = agreed(query_everywhere(served, "TierTopic", {"key": text, "maximum": MOST, "copies": copies}))
+    assert (found.ending == "found") == (text != "nobody")
+    for maximum in (1, 7):
+        agreed(query_everywhere(served, "TierTopic", {"key": text, "maximum": maximum, "copies": copies}))
+
+
 @settings(max_examples=12)
 @given(data=st.data())
 def test_a_query_has_the_same_messages_and_cursor_everywhere(served: Served, data: st.DataObject) -> None:
@@ -246,12 +296,7 @@ def test_a_query_has_the_same_messages_and_cursor_everywhere(served: Served, dat
     if data.draw(st.booleans()):
         options["end"] = data.draw(st.sampled_from([record.store_timestamp - 1, record.store_timestamp, 2**64]))
 
-    def ask(source: Source) -> Found:
-        found = source.query(topic, **options)
-        messages = tuple((each.physical_offset, "") for each in found)
-        return Found("found" if found else "nothing", messages, (("cursor", found.cursor or 0, ""),))
-
-    found = agreed({name: said_by(source, ask) for name, source in served.sources.items()})
+    found = agreed(query_everywhere(served, topic, options))
     typed = {name.replace("_", "-"): value for name, value in options.items() if name not in ("maximum", "copies")}
     typed |= {"topic": topic, "max": options["maximum"]}
     for where in served.commands.values():
@@ -275,6 +320,31 @@ def test_a_queue_is_pulled_alike(served: Served, data: st.DataObject) -> None:
 
     found = agreed({name: said_by(source, ask) for name, source in served.sources.items()})
     assert (found.ending == "refused") == (queue_id >= 2**31 or offset >= 2**63 or tag == "||")
+
+
+def whole_store(source: Source, keys: list[str]) -> list[object]:
+    """What a source says of the whole store, without what is another at another moment."""
+    answers: list[object] = [source.life(key) for key in keys]
+    with source.pending() as pending:
+        answers += [pending.topics(), pending.as_of, pending.incomplete, list(pending.messages())]
+        answers += [pending.topics(PendingWindow(topic.topic)) for topic in pending.topics()]
+    space, diagnosis = source.space(), source.doctor()
+    return [*answers, replace(space, forecast=None), replace(diagnosis, seconds=0.0)]
+
+
+@pytest.mark.parametrize("served", OF_ONE_LOG, indirect=True)
+def test_life_and_the_whole_store_are_the_same_over_the_network(served: Served) -> None:
+    keys = list(dict.fromkeys(each.properties.get("UNIQ_KEY", "nobody") for each in served.records))[::5]
+    answers = {name: whole_store(source, [*keys, "nobody"]) for name, source in served.sources.items()}
+    assert any(life.events for life in answers["directory"][: len(keys)])  # type: ignore[attr-defined]
+    assert answers["server"] == answers["name server"] == answers["directory"]
+
+
+def test_another_broker_is_not_asked_about_its_whole_store() -> None:
+    with serving_in_a_thread(service_of(FakeStore()), []) as address, rocketlens.open(str(address)) as remote:
+        for ask in (remote.space, remote.doctor, remote.pending, lambda: remote.life("a")):
+            with pytest.raises(rocketlens.ConfigError, match="a RocketLens server alone answers it"):
+                ask()
 
 
 def extents(source: Source, topic: str) -> dict[int, tuple[int, int]]:
@@ -329,7 +399,19 @@ def test_the_end_of_a_topic_is_the_same_and_whole(served: Served) -> None:
             for message in pulled_whole(directory, topic.name, queue.queue_id)
         )
         assert ends == [pulled] * 3
-        assert named(command("filter", served.root, "--topic", topic.name, "--tag", "*", "--json")) == pulled
+        listed = [
+            line["uniqueKey"] or ""
+            for queue in directory.queues(topic.name)
+            for page in served.api.pages("/messages", topic=topic.name, queueId=queue.queue_id)
+            for line in page["messages"]
+        ]
+        assert sorted(listed) == sorted(key for _, key in pulled)
+        everything = ("--topic", topic.name, "--tag", "*", "--json")
+        assert named(command("filter", *served.commands["command"], *everything)) == pulled
+        if topic.name.startswith("%LMQ%"):
+            for source in served.sources.values():
+                found = [(each.physical_offset, each.unique_key or "") for each in source.search(topic=topic.name)]
+                assert sorted(found) == pulled
 
 
 def pulled_whole(source: Source, topic: str, queue_id: int) -> Iterator[rocketlens.Message]:
@@ -346,8 +428,18 @@ def test_a_topic_that_is_nowhere_is_an_error_of_every_search(served: Served) -> 
     for source in served.sources.values():
         with pytest.raises(rocketlens.NoSuchTopic, match="there is no topic ordrs"):
             list(source.search(topic="ordrs", contains="x"))
-    outcome = command("search", served.root, "--topic", "ordrs", "--contains", "x")
+    for engine in ((), ("--engine", "local")) if served.tier is None else ((),):
+        outcome = command("search", *served.commands["command"], "--topic", "ordrs", "--contains", "x", *engine)
+        assert (outcome.code, "there is no topic ordrs" in outcome.errors) == (1, True)
+
+
+def test_no_table_is_made_of_a_topic_that_is_nowhere(served: Served, tmp_path: Path) -> None:
+    with pytest.raises(rocketlens.NoSuchTopic, match="there is no topic ordrs"):
+        rocketlens.arrow(served.root, topic="ordrs").read_all()
+    outcome = command("export", served.root, "--topic", "ordrs", "--to", tmp_path / "table", "--format", "parquet")
     assert (outcome.code, "there is no topic ordrs" in outcome.errors) == (1, True)
+    assert not list((tmp_path / "table").rglob("*"))
+    assert rocketlens.arrow(served.root, topic=["ordrs", served.topics[0]]).read_all().num_rows > 0
 
 
 @pytest.mark.parametrize("number", [-1, -(2**70), 10**19])

@@ -30,7 +30,7 @@ from protocol.bodies import (
     TopicRouteData,
     decode_json,
 )
-from protocol.codes import RequestCode, ResponseCode
+from protocol.codes import OwnRequestCode, RequestCode, ResponseCode
 from protocol.command import RESPONSE_FLAG, Command, decode_response, encode_request, ext_fields_of
 from protocol.errors import ConfigError, ProtocolError, RocketLensError, quote
 from protocol.frame import FrameDecoder
@@ -56,6 +56,10 @@ PULL_ANSWERS: Final = (
     ResponseCode.PULL_OFFSET_MOVED,
 )
 NOTHING_BUT_SUCCESS: Final = (ResponseCode.SUCCESS,)
+
+
+AGAIN_SECONDS: Final = 0.1
+"""Seconds between two questions for an answer that is being made; the server waits a quarter of a second itself."""
 
 
 class ClientError(RocketLensError):
@@ -309,6 +313,20 @@ class Client:
             int(cursor) if re.fullmatch(r"[0-9]{1,19}", cursor, re.ASCII) else None,
             fields.get("rocketlensIncomplete", ""),
         )
+
+    async def ask_store(self, endpoint: Endpoint, fields: Mapping[str, str]) -> bytes:
+        """What a RocketLens server answers about its whole store, as :mod:`broker.service.store_answers` encodes it.
+
+        Asks again while the answer is being made. Raises `ResponseError` REQUEST_CODE_NOT_SUPPORTED for other brokers.
+        """
+        # Few clients ask this, and the others start without what the answers are made of.
+        from broker.service.store_answers import UNDER_WAY
+
+        while True:
+            answer = await self.call(endpoint, OwnRequestCode.ASK_STORE, fields)
+            if UNDER_WAY not in ext_fields_of(answer):
+                return bytes(answer.body)
+            await asyncio.sleep(AGAIN_SECONDS)
 
     async def brokers_of(self, endpoint: Endpoint, topic: str) -> dict[str, Endpoint] | None:
         """Ask a name server which brokers have a topic: broker name → address, masters before slaves.

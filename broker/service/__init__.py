@@ -8,6 +8,7 @@ DOOR: Final = (
     "dispatcher",
     "following_threads",
     "hole_search",
+    "kept_work",
     "long_polling",
     "long_work",
     "lookup_pool",
@@ -16,5 +17,7 @@ DOOR: Final = (
     "registry_budget",
     "request_families",
     "served_brokers",
+    "served_life",
     "state_directory",
+    "store_answers",
 )

@@ -28,7 +28,7 @@ from broker.service.long_work import LONG_UNITS, PARSED_BODIES, Parsing, begin_o
 from broker.service.lookup_pool import LookupPool
 from broker.service.refusals import refusal
 from broker.service.registry_budget import BudgetSpent
-from protocol.codes import RequestCode, ResponseCode
+from protocol.codes import OwnRequestCode, RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_header
 from protocol.errors import BeingSearched, ProtocolError, RocketLensError, StoreError
 from protocol.headers import EmptyRequestHeader
@@ -87,7 +87,7 @@ class Handler(NamedTuple):
     wants_request: bool
 
 
-def handles(code: RequestCode, header_type: type[Any]) -> Callable[[Method], Method]:
+def handles(code: RequestCode | OwnRequestCode, header_type: type[Any]) -> Callable[[Method], Method]:
     """Mark a processor method as the one that answers `code`; its header arrives decoded as `header_type`.
 
     The method takes `(self, header)` or `(self, header, request)` and returns a `Response`, an awaitable of one, or a
@@ -95,18 +95,18 @@ def handles(code: RequestCode, header_type: type[Any]) -> Callable[[Method], Met
     """
 
     def mark(method: Method) -> Method:
-        rows: list[tuple[RequestCode, type[Any]]] = method.__dict__.setdefault("handled_codes", [])
+        rows: list[tuple[RequestCode | OwnRequestCode, type[Any]]] = method.__dict__.setdefault("handled_codes", [])
         rows.append((code, header_type))
         return method
 
     return mark
 
 
-_HANDLED: dict[type[Any], tuple[tuple[RequestCode, type[Any], str], ...]] = {}
+_HANDLED: dict[type[Any], tuple[tuple[RequestCode | OwnRequestCode, type[Any], str], ...]] = {}
 """By processor class: a class is looked through once, however many stores are served."""
 
 
-def handled_methods(processor: type[Any]) -> tuple[tuple[RequestCode, type[Any], str], ...]:
+def handled_methods(processor: type[Any]) -> tuple[tuple[RequestCode | OwnRequestCode, type[Any], str], ...]:
     """(code, header type, method name) for each `@handles` of a processor class."""
     if processor not in _HANDLED:
         _HANDLED[processor] = tuple(

@@ -18,6 +18,7 @@ from broker.service.processors.query_assignment import QueryAssignmentProcessor
 from broker.service.processors.query_message import QueryMessageProcessor
 from broker.service.processors.queue_lock import QueueLockProcessor
 from broker.service.processors.topic_admin import TopicAdminProcessor
+from broker.service.processors.whole_store import WholeStoreProcessor
 from broker.service.served_brokers import ServedBrokers
 
 PROCESSORS: tuple[type[Any], ...] = (
@@ -32,6 +33,7 @@ PROCESSORS: tuple[type[Any], ...] = (
     QueueLockProcessor,
     QueryAssignmentProcessor,
     BrokerAdminProcessor,
+    WholeStoreProcessor,
 )
 check_families(PROCESSORS)
 
@@ -57,4 +59,5 @@ def build_processors(
         QueueLockProcessor(service),
         QueryAssignmentProcessor(service, brokers),
         BrokerAdminProcessor(service),
+        WholeStoreProcessor(service),
     ]

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import click
 
-from protocol.errors import ConfigError, FilterSyntaxError, NotAStore, RocketLensError, StoreError, is_out_of_room
+from protocol.errors import (
+    ConfigError,
+    FilterSyntaxError,
+    NoSuchTopic,
+    NotAStore,
+    RocketLensError,
+    StoreError,
+    is_out_of_room,
+)
 from protocol.printable import one_line
 from spark_jobs.build.exchange_names import FILES, SHUFFLE
 from spark_jobs.places.file_systems import has_scheme, is_url, local_path
@@ -33,6 +41,7 @@ if TYPE_CHECKING:  # only for types: a usage error must not wait for what runs a
     from spark_jobs.run.report import AnyReport, Report
     from spark_jobs.tables.table_request import TableDetails
 
+NOT_FOUND: Final = 1
 USAGE: Final = 2
 STORE_ERROR: Final = 3
 STOPPED: Final = 130
@@ -259,6 +268,8 @@ def ending_with_a_line(*, goes_on: bool) -> Iterator[None]:
         _fail("stopped; run the same command again to continue" if goes_on else "stopped", STOPPED)
     except (ConfigError, FilterSyntaxError) as error:
         _fail(str(error), USAGE)
+    except NoSuchTopic as error:
+        _fail(str(error), NOT_FOUND)
     except RocketLensError as error:
         _fail(_said(error), USAGE if is_out_of_room(error) else STORE_ERROR)
     except OSError as error:

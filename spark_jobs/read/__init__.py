@@ -3,6 +3,7 @@
 from typing import Final
 
 DOOR: Final = (
+    "absent_topics",
     "arrow_columns",
     "data_source",
     "log_ranges",

@@ -27,7 +27,7 @@ from storage.log.log_window import LONGEST_RECORD
 from storage.search.chunk import Chunk, Part, Searcher
 from storage.search.criteria import Criteria
 from storage.search.cursor import Cursor
-from storage.search.engine import SearchRun
+from storage.search.engine import SearchRun, of_a_topic
 from storage.search.matcher import Matcher
 from storage.search.plan import make_plan
 from storage.search.query import query_of
@@ -143,7 +143,8 @@ def search_by_tasks(
     """As :func:`storage.search.search`, by the tasks of an engine.
 
     They see the log under the same paths, or behind the same URL. `notify` gets the lines for the person who waits for
-    a cluster's executors. Raises SparkFailed where Spark does not start, TaskFailed where a segment cannot be read.
+    a cluster's executors. Raises SparkFailed where Spark does not start, TaskFailed where a segment cannot be read, and
+    NoSuchTopic as there.
     """
     matcher = Matcher(criteria)
     begin = Cursor(0) if cursor is None else Cursor.decode(cursor, criteria)
@@ -155,7 +156,7 @@ def search_by_tasks(
             search_all = partial(_search_all, opened, searched)
             yield from SearchRun(matcher, plan, limit, begin, should_stop, search_all, started).steps()
 
-    return steps()
+    return of_a_topic(searched.store, criteria.topic, steps())
 
 
 @contextlib.contextmanager

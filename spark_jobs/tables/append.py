@@ -19,6 +19,7 @@ import msgspec
 from protocol.errors import ConfigError
 from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.placed_run import this_process
+from spark_jobs.read.absent_topics import refuse_absent_topics
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.run.attempt import run_phase
 from spark_jobs.run.engine import Engine, opened_engine
@@ -97,6 +98,8 @@ class _Run:
         start, gap = _where_to_begin(request, found, last)
         pieces = self._new(found, start)
         appended = self._append(pieces, shape) if pieces else []
+        if last is None and not any(each["written"] for each in appended):  # a table of nothing that ever comes
+            refuse_absent_topics(request.store, request.commit_log_directories, request.storage, request.topics)
         commit = self._commit(found, shape, (start, gap), appended)
         removed = self._keep_house(day)
         stop = start if commit is None else commit.position.physical_offset

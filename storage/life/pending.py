@@ -114,6 +114,13 @@ ORDER BY due, physical, rowid LIMIT ?4
 """
 
 
+_ROWS: Final = """
+SELECT due, physical, topic, level, rolls, size, state, owner FROM waiting WHERE rowid > ? ORDER BY rowid LIMIT ?
+"""
+
+KnownRow: TypeAlias = tuple[int, int, str, int | None, int, int, str, str | None]
+"""Due time, physical offset, topic, level, rolls, size, state and owner of what was found."""
+
 _Row: TypeAlias = tuple[int, int, str, int | None, int, int, str | None, bool, str | None, str | None]
 """A row of the table of what waits, in the order of its columns."""
 
@@ -243,14 +250,12 @@ class Pending:
         """
         self._report, self._read_count = report, 0
         self._store, self._mask, self._finish = store, mask, finish
-        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        # One that nobody closes goes with this object.
-        self._closes = weakref.finalize(self, self._database.close)
+        self._message_at: Callable[[int], Message | None] = self._message_in_store
+        self._open()
         self._lost: list[str] = []
         self._checked = 0
         try:
             with _database_errors():
-                self._database.executescript(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}; PRAGMA journal_mode = OFF")
                 self._database.executescript(_TABLES)
                 self.as_of = self._read()
                 self._database.execute(_DECIDE)
@@ -259,6 +264,43 @@ class Pending:
             self.close()
             raise
         self.incomplete = "; ".join(self._lost) or None
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Iterable[KnownRow],
+        as_of: AsOf,
+        incomplete: str | None,
+        message_at: Callable[[int], Message | None],
+    ) -> "Pending":
+        """What :meth:`rows` of another one gave; `message_at` gives the message at a physical offset, if it is there.
+
+        Raises RocketLensError where the temporary database cannot be written.
+        """
+        self = cls.__new__(cls)
+        self.as_of, self.incomplete = as_of, incomplete
+        self._message_at, self._mask, self._finish = message_at, NO_MASK, lambda: None
+        self._open()
+        with _database_errors():
+            self._database.executescript(_TABLES)
+            self._database.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, NULL, 0, ?, ?)", rows)
+            self._database.execute(_INDEX)
+        return self
+
+    def _open(self) -> None:
+        """Open a temporary database; one that nobody closes goes with this object."""
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._closes = weakref.finalize(self, self._database.close)
+        with _database_errors():
+            self._database.executescript(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}; PRAGMA journal_mode = OFF")
+
+    def rows(self, behind: int, limit: int) -> list[KnownRow]:
+        """All that was found, without the messages, `limit` rows at once: those whose numbers follow `behind`.
+
+        The numbers are 1, 2, 3 and so on.
+        """
+        with _database_errors():
+            return self._database.execute(_ROWS, (behind, limit)).fetchall()
 
     def __enter__(self) -> Self:
         return self
@@ -308,11 +350,14 @@ class Pending:
     def _message(self, row: _Listed) -> PendingMessage | None:
         """The message of a row of a list; None where its record was deleted meanwhile, with its segment."""
         due, physical, _, topic, level, rolls, state, group = row
-        record = self._store.record_at(physical)
-        if record is None:
+        message = self._message_at(physical)
+        if message is None:
             return None
-        message = decode_message(record, physical_offset=physical).detached()
         return PendingMessage(PendingState(state), due, topic, level, rolls, self._mask.message(message), group)
+
+    def _message_in_store(self, physical_offset: int) -> Message | None:
+        record = self._store.record_at(physical_offset)
+        return None if record is None else decode_message(record, physical_offset=physical_offset).detached()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -31,9 +31,10 @@ MOST_KEPT: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TierHit:
-    """One record of a tier that matches: its store time (ms) and its bytes, which were checked."""
+    """One record of a tier that matches: its store time (ms), its place in the log that it was in, and its bytes."""
 
     store_timestamp: int
+    physical_offset: int
     record: bytes
 
 
@@ -97,7 +98,7 @@ def query_tier(queues: QueueStore, keys: TierKeys, query: Question, maximum: int
         hits += found
         more |= is_cut
         unscanned += skipped
-    hits.sort(key=lambda hit: hit.store_timestamp)
+    hits.sort(key=lambda hit: (hit.store_timestamp, hit.physical_offset))
     kept = _within(hits, maximum, query.maximum_bytes)
     return TierAnswer(kept, more or len(kept) < len(hits), logs, unscanned)
 
@@ -133,7 +134,8 @@ def _hits(found: kernel.Found) -> Iterator[TierHit]:
     records, position = found.records, 0
     for size in found.sizes:
         record = records[position : position + size]
-        yield TierHit(decode_message(record, check_crc=False).store_timestamp, record)
+        message = decode_message(record, check_crc=False)
+        yield TierHit(message.store_timestamp, message.physical_offset, record)
         position += size
 
 

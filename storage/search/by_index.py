@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.question import Question
+from protocol.system_topics import LIGHT_PREFIX
 from storage.kernels.lookups import MAXIMUM_HITS, NEEDLE_BYTES
 from storage.search.criteria import Criteria
 from storage.store.message_store import MessageStore
@@ -22,9 +23,10 @@ def offsets_by_index(store: MessageStore, criteria: Criteria) -> npt.NDArray[np.
     """Physical offsets, ascending, of all records of the topic with the key; None where the index does not know them.
 
     It does not know them for a search without topic or key, while something is still to be scanned or checked, for a
-    topic of batches, whose messages have keys that are in no index, and for a key of very many messages. Waits.
+    topic of batches, whose messages have keys that are in no index, for a light topic, whose messages bear others, and
+    for a key of very many messages. Waits.
     """
-    if criteria.topic is None or criteria.key is None:
+    if criteria.topic is None or criteria.key is None or criteria.topic.startswith(LIGHT_PREFIX):
         return None
     snapshot = store.snapshot
     config = snapshot.config.topics.get(criteria.topic)

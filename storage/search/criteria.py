@@ -34,7 +34,8 @@ EARLIEST: Final = -LARGEST_OFFSET - 1
 class Criteria:
     """Conditions that must all hold; those that are None, or as wide as by default, hold for every message.
 
-    ``topic`` is the one that a message is stored under. ``begin_timestamp`` ≤ store time ≤ ``end_timestamp`` in ms.
+    ``topic`` is the one that a message is stored under, or a light one that it is in. ``begin_timestamp`` ≤ store time
+    ≤ ``end_timestamp`` in ms.
     ``contains`` are bytes (of a text its UTF-8), ``regex`` a Python regular expression over the text of a body or of
     one property value, bytes that are no UTF-8 being U+FFFD; ``place`` says where both are looked for. ``json_path``
     is ``EXPR=VALUE`` (:mod:`storage.patterns.json_path`), ``where`` SQL92 over the properties. ``tag`` is compared

@@ -24,6 +24,7 @@ from storage.search.query import query_of
 from storage.search.remarks import Remarks
 from storage.search.step import Step
 from storage.store.message_store import MessageStore
+from storage.store.topic_catalog import refuse_absent
 
 Stop = Callable[[], bool]
 Parts = Generator[tuple[Chunk, Part], None, None]
@@ -63,6 +64,16 @@ def search(
     if store.queues.tier is not None:
         return search_in_tier(store, criteria, plan, run, limit, begin)
     return run(plan, limit, begin)
+
+
+def of_a_topic(store: MessageStore, topic: str | None, steps: Iterator[Step]) -> Iterator[Step]:
+    """The steps of a search; raises NoSuchTopic at its end if nothing was found and the topic is nowhere."""
+    found = 0
+    for step in steps:
+        found = step.progress.found
+        yield step
+    if topic and not found:
+        refuse_absent(store, topic)
 
 
 def search_in_threads(searcher: Searcher, chunks: Sequence[Chunk], *, threads: int) -> Parts:

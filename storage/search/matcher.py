@@ -12,6 +12,7 @@ from protocol.mask import BODY, PROPERTIES, PROPERTY
 from protocol.message import Message, decode_message
 from protocol.message_layout import INT, MINIMUM_SIZE, SYS_FLAG_POSITION, fixed_struct
 from protocol.sys_flag import SysFlag, has_inner_messages
+from protocol.system_topics import LIGHT_PREFIX, light_queue_offset
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
 from storage.patterns.condition import PatternCondition
@@ -116,7 +117,10 @@ class Matcher:
         criteria = self.criteria
         if not criteria.begin_timestamp <= message.store_timestamp <= criteria.end_timestamp:
             return False
-        return criteria.topic is None or message.topic == criteria.topic
+        topic = criteria.topic
+        if topic is not None and topic.startswith(LIGHT_PREFIX):
+            return light_queue_offset(message, topic) is not None
+        return topic is None or message.topic == topic
 
     def _matches(self, shown: Message, message: Message, budget: Budget) -> bool:
         """Whether a message matches as it is shown; by a body that is hidden whole none does."""

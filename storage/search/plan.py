@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from protocol.system_topics import LIGHT_PREFIX
 from storage.amounts import counted
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.log.commit_log import CommitLog, Segment
@@ -87,7 +88,9 @@ def _narrowed(store: MessageStore, criteria: Criteria, sight: Sight) -> tuple[li
         notes = [f"{start} to {stop} of the log were stored in that time, plus or minus an hour, if clocks were right"]
     if criteria.topic is not None and (covered := min(dispatched_to(snapshot, sight.has_unit), stop)) > start:
         by_queue = offsets_by_queue(snapshot, criteria.topic, required_tags(criteria), start, covered, sight.in_queue)
-        chunks = [] if by_queue is None else list(listed_or_scanned(log, by_queue, start, covered))
+        # What is in a light queue only its units say.
+        choose = listed if criteria.topic.startswith(LIGHT_PREFIX) else listed_or_scanned
+        chunks = [] if by_queue is None else list(choose(log, by_queue, start, covered))
         if by_queue is not None and any(chunk.listed is not None for chunk in chunks):
             note = f"{counted(by_queue.size, 'record')} up to {covered} found by the queues of {criteria.topic}"
             is_mixed = any(chunk.listed is None for chunk in chunks)

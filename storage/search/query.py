@@ -6,6 +6,7 @@ from typing import Final
 
 from protocol.body_content import DECODERS
 from protocol.properties import BORN_HOST
+from protocol.system_topics import LIGHT_PREFIX
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.kernels import select_records as kernel
 from storage.search.criteria import SearchPlace
@@ -53,7 +54,8 @@ def query_of(matcher: Matcher) -> kernel.SearchQuery:
         place, needles = 0, []
     expression = None if matcher.mask.changes else matcher.expression
     return kernel.SearchQuery(
-        topic=_text(criteria.topic),
+        # The messages of a light queue bear other topics.
+        topic=None if criteria.topic is None or criteria.topic.startswith(LIGHT_PREFIX) else _text(criteria.topic),
         tag=_text(criteria.tag),
         key=_text(criteria.key or criteria.key_prefix),
         key_is_start=criteria.key is None,

@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("breakdown", "broker_settings", "forecast", "measure", "scan_space", "tally")
+DOOR: Final = ("breakdown", "broker_settings", "forecast", "measure", "scan_space", "tally", "whole")

@@ -14,4 +14,5 @@ DOOR: Final = (
     "query_message",
     "queue_lock",
     "topic_admin",
+    "whole_store",
 )

@@ -1,7 +1,8 @@
 """Messages of a topic or of one of its queues in the order of the log, between two times, through a filter.
 
-The queues are walked side by side, each with its units; the record that lies next in the log is next in the list. An
-answer ends at its limit or when its time is over, and its cursor is the physical offset where the next one goes on.
+The queues are walked side by side, each with its units; the record that lies next in the log is next in the list, and
+a batch in one record is its messages, which come together whatever the limit. An answer ends at its limit or when its
+time is over, and its cursor is the physical offset where the next one goes on.
 """
 
 from collections.abc import Iterator
@@ -152,31 +153,45 @@ class Walk:
                 for _, part, left in heads:
                     self.reached[part] = left.queue_offset
                 return
-            self._look_at(parts[number].queue, entry)
+            self._look_at(parts[number], entry, is_backward=is_backward)
             following = next(walks[number], None)
             if following is None:
                 heappop(heads)
             else:
                 heapreplace(heads, (sign * (following.physical_offset + parts[number].base), number, following))
 
-    def _look_at(self, queue: OwnQueue, entry: ConsumeQueueEntry) -> None:
+    def _look_at(self, part: SpanPart, entry: ConsumeQueueEntry, *, is_backward: bool) -> None:
+        first = max(entry.queue_offset, part.first)
+        count = max(min(entry.queue_offset + entry.batch_size, part.end) - first, 1)
+        self.looked_at += count
         if entry.size == LOST:
-            self.looked_at += entry.batch_size
-            self.unreadable += entry.batch_size
+            self.unreadable += count
             return
-        self.looked_at += 1
         choice = self._choice
         code = entry.valid_tags_code
         if choice is not None and not choice.stages.matches_consume_queue_entry(code, entry.extension):
             return
-        message, damage = _read(queue, entry)
-        if message is None:
-            self.unreadable += 1
-        elif not self._context.may_read_message(message):
-            self.left_out += 1
-        elif choice is None or choice.delivers(message):
-            shown = self._context.mask.message(message)
-            self.lines.append(line_of(shown, damage=damage, charset=self._charset))
+        record, damage = _read(part.queue, entry)
+        if record is None:
+            self.unreadable += count
+            return
+        if not self._context.may_read_message(record):
+            self.left_out += count
+            return
+        messages = _apart(record, part) if part.queue.has_batches else [record]
+        for message in reversed(messages) if is_backward else messages:
+            if choice is None or choice.delivers(message):
+                shown = self._context.mask.message(message)
+                self.lines.append(line_of(shown, damage=damage, charset=self._charset))
+
+
+def _apart(record: Message, part: SpanPart) -> list[Message]:
+    """The messages of a batch that lie in a part of its queue; itself for one that cannot be taken apart."""
+    try:
+        messages = record.inner_messages()
+    except StoreError:
+        return [record]
+    return [each for each in messages if part.first <= each.queue_offset < part.end]
 
 
 def _read(queue: OwnQueue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:

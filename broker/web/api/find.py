@@ -11,9 +11,10 @@ from msgspec import Meta
 from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Time, TimedParameters, Topic
-from broker.web.api.errors import ApiError
+from broker.web.api.errors import ApiError, bad_parameter
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
+from protocol.errors import ConfigError
 from protocol.message import Message
 from protocol.question import Question, Reading
 from storage.life.named_messages import noted_alike
@@ -38,6 +39,13 @@ class FindQuestion(TimedParameters):
     milliseconds: Milliseconds = 1000
     cursor: Cursor | None = None
     charset: Charset | None = None
+
+    def question(self) -> Question:
+        """What is asked, in the words of every surface. Raises `ApiError` for a text of blanks."""
+        try:
+            return Question.of_text(self.text, self.topic, self.begin, self.end, self.limit)
+        except ConfigError as error:
+            raise bad_parameter("text", str(error)) from None
 
 
 class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
@@ -68,14 +76,8 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
         context.require_right(question.topic)
     context.refuse_tier("find")
     names = context.topics() if question.topic is None else [question.topic]
-    text = question.text.strip()
-    asked = Question(
-        question.topic or "",
-        text,
-        maximum=question.limit,
-        begin_timestamp=question.begin,
-        end_timestamp=question.end,
-    )
+    asked = question.question()
+    text = asked.text
     finder = Finder(
         context.store,
         asked,

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from broker.service.kept_work import KEPT_SECONDS, KeptWorks
 from broker.web.api.endpoint import Parameters
-from broker.web.api.kept_work import KEPT_SECONDS, KeptWorks
 from broker.web.api.request_context import RequestContext
 from storage.doctor.examine import STEPS, Diagnosis, examine
 from storage.ranges import subtract

@@ -1,20 +1,19 @@
 """Everything that happened to one message, in order of time, as `rocketlens life` shows it."""
 
 from collections.abc import Container
-from functools import partial
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from broker.service.served_life import served_life
 from broker.web.api.endpoint import Parameters, Topic
 from broker.web.api.errors import bad_parameter
-from broker.web.api.messages import MessageLine, committed_in, line_of
+from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
-from protocol.errors import ConfigError, RocketLensError
+from protocol.errors import ConfigError
 from protocol.trace import Trace
-from storage.life.message_life import Event, find_life
-from storage.life.verdicts import KnownFilter, registered_filters
+from storage.life.message_life import Event
 
 
 class LifeQuestion(Parameters):
@@ -99,23 +98,12 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
     if question.topic is not None:
         context.require_right(question.topic)
     context.refuse_tier("life")
-    unknown: list[str] = []
-
-    def committed(topic: str, queue_id: int) -> list[tuple[str, int]]:
-        try:
-            return list(committed_in(context, topic, queue_id))
-        except RocketLensError as error:
-            unknown.append(str(error))
-            return []
-
     try:
-        found = find_life(
-            context.store,
+        found = served_life(
+            context.service,
             question.unique_key,
             question.topic,
-            waits=False,
-            committed=committed,
-            filters=partial(_filter_of, context),
+            may_see_group=context.may_see_group,
             mask=context.mask,
         )
     except ConfigError as error:
@@ -148,18 +136,10 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
             for story in found.stories
             if story.number in read
         ],
-        incomplete=found.incomplete or next(iter(unknown), None),
+        incomplete=found.incomplete,
         left_out=len(found.events) - len(seen),
         similar_topics=[] if found.events or question.topic is None else context.similar_topics(question.topic),
     )
-
-
-def _filter_of(context: RequestContext, group: str, topic: str) -> KnownFilter | None:
-    """What the live members of a group subscribe to, else what the store's broker had registered."""
-    subscription = context.service.clients.subscription(group, topic)
-    if subscription is not None:
-        return KnownFilter(subscription.sub_string, subscription.expression_type)
-    return registered_filters(context.store.config)(group, topic)
 
 
 def _may_see(context: RequestContext, event: Event, read: Container[int | None]) -> bool:

@@ -1,6 +1,6 @@
 """The messages that wait, by the topic that they go to and by due time, as `rocketlens pending` shows them.
 
-All of them are read once for all clients (:mod:`broker.web.api.kept_work`); lists are taken from what was read.
+All of them are read once for all clients (:mod:`broker.service.kept_work`); lists are taken from what was read.
 """
 
 import threading
@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from broker.service.kept_work import KEPT_SECONDS, WAITED_SECONDS, KeptWorks, Report
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedParameters, Topic
-from broker.web.api.kept_work import KEPT_SECONDS, WAITED_SECONDS, KeptWorks, Report
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from storage.life.pending import BEGINNING, Pending, PendingMessage, PendingTopic, PendingWindow

@@ -15,6 +15,7 @@ from broker.web.api.errors import ApiError, not_found
 from broker.web.api.request_context import RequestContext
 from storage.queue.queue import Queue
 from storage.queue.tiered_queue import OwnQueue, TieredQueue
+from storage.store.topic_catalog import queues_of_topic
 
 MOST_QUEUES: Final = 1024
 """Queues of one topic that are looked at together."""
@@ -79,6 +80,8 @@ def queues_of(context: RequestContext, topic: str, queue_id: int | None) -> list
     if queue_id is not None:
         queue = store.queues.queue(topic, queue_id)
         if queue is None:
+            if queue_id in queues_of_topic(store, topic):
+                return []  # no message was ever stored in it
             raise not_found(f"topic {topic} has no queue {queue_id}", "queueId")
         return [queue]
     ids = store.queues.queue_ids(topic)

@@ -218,5 +218,5 @@ def test_counting_ends_within_a_segment_when_nobody_asks(store: Path, monkeypatc
     assert api.get("/space")["state"] == "running"
     assert blocks.acquire(timeout=60)
     assert not has_ended.is_set()
-    monkeypatch.setattr("broker.web.api.kept_work.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("broker.service.kept_work.PATIENCE_SECONDS", 0.0)
     assert has_ended.wait(30)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.web.api.kept_work import KeptWorks, Report, WorkState
+from broker.service.kept_work import KeptWorks, Report, WorkState
 from protocol.errors import RocketLensError
 
 OLD = 3600
@@ -91,7 +91,7 @@ def test_a_work_is_given_up(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     works.ask("broker-a", work, OLD)
     assert has_begun.wait(60)
     if ends == "nobody asks":
-        monkeypatch.setattr("broker.web.api.kept_work.PATIENCE_SECONDS", 0.0)
+        monkeypatch.setattr("broker.service.kept_work.PATIENCE_SECONDS", 0.0)
     else:
         works.close()
     assert has_ended.wait(30)

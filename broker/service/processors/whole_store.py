@@ -1,0 +1,143 @@
+"""What only RocketLens is asked for: a message's life, what waits, what takes the disk, what is wrong with the store.
+
+It goes over the remoting port, since that is the one that clients know: the page may be elsewhere or not there at all.
+What reads all of a store is done once for all who ask (:mod:`broker.service.kept_work`); until it is there an answer
+says that it is under way. Only administrators may ask where accounts are.
+
+Late imports: what only one question needs is loaded when it is first asked, for most servers are asked none.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.service.broker_service import BrokerService
+from broker.service.dispatcher import handles
+from broker.service.kept_work import KEPT_SECONDS, KeptWorks, Report
+from protocol.codes import OwnRequestCode, ResponseCode
+from protocol.command import Response
+from protocol.errors import ConfigError, RocketLensError
+from protocol.header_fields import I64
+from protocol.headers import RequestHeader
+from storage.files.waiting import Lookup, Wait
+
+if TYPE_CHECKING:
+    from storage.life.pending import Pending
+
+ROWS_AT_ONCE: Final = 50_000
+
+LISTED_SECONDS: Final = 600.0
+"""How long a list of what waits may take."""
+
+
+class AskStoreRequestHeader(RequestHeader, frozen=True):
+    """ASK_STORE: `question` is life, pending, space or doctor; the others narrow a life, or are where a list goes on.
+
+    `trace_topics` are separated by commas.
+    """
+
+    question: str
+    unique_key: str = ""
+    topic: str = ""
+    trace_topics: str = ""
+    behind: I64 = 0
+
+
+class WholeStoreProcessor:
+    """Answers questions about all of a store. What they need is loaded when the first one comes."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+        self._works: KeptWorks[Any] = KeptWorks("whole-store", "reading the store")
+        self._listing = threading.Lock()
+        self._questions: dict[str, Callable[[AskStoreRequestHeader], Response]] = {
+            "life": self._life,
+            "pending": self._pending,
+            "space": partial(self._whole, _space),
+            "doctor": partial(self._whole, _diagnosis),
+        }
+
+    @handles(OwnRequestCode.ASK_STORE, AskStoreRequestHeader)
+    def ask(self, header: AskStoreRequestHeader) -> Lookup[Response]:
+        """Answer a question, or that the work for it is under way; INVALID_PARAMETER for what cannot be asked."""
+        yield Wait("a question about the whole store")
+        answer = self._questions.get(header.question)
+        if answer is None:
+            return Response(ResponseCode.INVALID_PARAMETER, f"expected one of {', '.join(self._questions)}")
+        try:
+            return answer(header)
+        except ConfigError as error:
+            return Response(ResponseCode.INVALID_PARAMETER, str(error))
+
+    def _life(self, header: AskStoreRequestHeader) -> Response:
+        from broker.service.served_life import served_life
+        from broker.service.store_answers import encode_life
+
+        self._service.store.refuse_tier("life")
+        traces = filter(None, header.trace_topics.split(","))
+        found = served_life(self._service, header.unique_key, header.topic or None, traces)
+        return Response(body=encode_life(self._service.store, found))
+
+    def _pending(self, header: AskStoreRequestHeader) -> Response:
+        from broker.service.store_answers import SentPending, encode_answer
+
+        store = self._service.store
+        if store.layout.is_tier_alone:
+            store.refuse_tier("pending")
+        # A list that goes on goes on in what it began with.
+        found = self._done(
+            "pending", partial(_waiting, self._service), LISTED_SECONDS if header.behind else KEPT_SECONDS
+        )
+        if isinstance(found, Response):
+            return found
+        with self._listing:
+            rows = found.rows(header.behind, ROWS_AT_ONCE)
+        return Response(body=encode_answer(SentPending(found.as_of, found.incomplete, rows)))
+
+    def _whole(self, work: "Callable[[BrokerService, Report], object]", header: AskStoreRequestHeader) -> Response:
+        from broker.service.store_answers import encode_answer
+
+        if header.question == "space":
+            self._service.store.refuse_tier("space")
+        found = self._done(header.question, partial(work, self._service), KEPT_SECONDS)
+        return found if isinstance(found, Response) else Response(body=encode_answer(found))
+
+    def _done(self, question: str, work: Callable[[Report], Any], maximum_age: float) -> Any:
+        """What came of a work, or the response that it is under way; raises RocketLensError where it failed."""
+        from broker.service.store_answers import UNDER_WAY
+
+        state = self._works.ask(question, work, maximum_age)
+        if state.problem is not None:
+            raise RocketLensError(state.problem)
+        if state.is_running or state.outcome is None:
+            return Response(ext_fields={UNDER_WAY: str(state.progress)})
+        return state.outcome
+
+
+def _waiting(service: BrokerService, report: Report) -> "Pending":
+    from storage.life.pending import Pending
+
+    return Pending(service.store, report)
+
+
+def _space(service: BrokerService, report: Report) -> object:
+    from storage.space.broker_settings import BrokerSettings
+    from storage.space.measure import in_threads, measure
+    from storage.space.whole import space_of
+
+    log = service.store.commit_log
+    # Half of the cores stay with other clients.
+    tally_all = partial(in_threads, threads=max((os.cpu_count() or 2) // 2, 1), check=lambda: report(0))
+    return space_of(log, measure(log, tally_all, report), BrokerSettings())
+
+
+def _diagnosis(service: BrokerService, report: Report) -> object:
+    from storage.doctor.examine import examine
+
+    options = service.options
+    vouched = None
+    if options.index_slots is not None and options.index_entries is not None:
+        vouched = options.index_slots, options.index_entries
+    return examine(service.store.layout.root, options.commit_log_directories, vouched, report)

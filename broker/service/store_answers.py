@@ -1,0 +1,129 @@
+"""Answers about a whole store as they travel: a message's life, what waits, what takes the disk, what is wrong with it.
+
+Bytes of msgpack, which decode to the very values that a store that is opened gives. Messages travel as their records.
+"""
+
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from protocol.errors import ProtocolError, StoreError
+from protocol.message import decode_message
+from protocol.system_topics import Origin
+from protocol.trace import Trace
+from storage.life.message_life import Event, MessageLife
+from storage.life.pending import AsOf, KnownRow
+from storage.life.verdicts import GroupProgress
+from storage.store.message_store import MessageStore
+
+Value = TypeVar("Value")
+
+MOST_BYTES: Final = 15 * 1024 * 1024
+"""Bytes of one answer: clients take frames of 16 MiB."""
+
+UNDER_WAY: Final = "rocketlensUnderWay"
+"""The field of an answer that says: not yet, ask again; its value is how far the work is."""
+
+
+class SentEvent(msgspec.Struct, frozen=True, array_like=True):
+    """As :class:`Event`, with the record of its message."""
+
+    timestamp: int
+    record: bytes | None
+    origin: Origin | None
+    trace: Trace | None
+    note: str
+    until_timestamp: int | None
+    groups: tuple[GroupProgress, ...]
+    number: int | None
+
+
+class SentLife(msgspec.Struct, frozen=True, array_like=True):
+    """As :class:`MessageLife`."""
+
+    events: list[SentEvent]
+    incomplete: str | None
+    transactions: tuple[str | None, ...]
+
+
+class SentPending(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of what waits, by their numbers; the first ones with what is to be said of all of them."""
+
+    as_of: AsOf
+    incomplete: str | None
+    rows: list[KnownRow]
+
+
+def encode_life(store: MessageStore, life: MessageLife) -> bytes:
+    """A life with its records; raises StoreError where one is gone."""
+    return encode_answer(
+        SentLife([_sent(store, event) for event in life.events], life.incomplete, life.transactions),
+    )
+
+
+def _sent(store: MessageStore, event: Event) -> SentEvent:
+    record = None
+    if event.message is not None:
+        place = event.message.physical_offset
+        found = store.record_at(place)
+        if found is None:
+            raise StoreError(store.layout.root, place, what="the message is gone")
+        record = bytes(found)
+    return SentEvent(
+        event.timestamp,
+        record,
+        event.origin,
+        event.trace,
+        event.note,
+        event.until_timestamp,
+        event.groups,
+        event.number,
+    )
+
+
+def decode_life(data: bytes) -> MessageLife:
+    """What :func:`encode_life` made; raises ProtocolError, and StoreError for what is no record."""
+    sent = decode_answer(data, SentLife)
+    events = tuple(
+        Event(
+            each.timestamp,
+            None if each.record is None else decode_message(each.record),
+            each.origin,
+            each.trace,
+            each.note,
+            each.until_timestamp,
+            each.groups,
+            each.number,
+        )
+        for each in sent.events
+    )
+    return MessageLife(events, sent.incomplete, sent.transactions)
+
+
+def encode_answer(value: object) -> bytes:
+    """A value as bytes; raises StoreError where that is more than one answer can be."""
+    data = msgspec.msgpack.encode(value, enc_hook=_encoded)
+    if len(data) > MOST_BYTES:
+        raise StoreError("", what=f"the answer has {len(data)} bytes, and {MOST_BYTES} can be sent: open the store")
+    return data
+
+
+def decode_answer(data: bytes, kind: type[Value]) -> Value:
+    """A value of a class; raises ProtocolError for bytes that are none."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind, dec_hook=_decoded)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"expected a {kind.__name__}: {error}") from error
+
+
+def _encoded(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(type(value))
+
+
+def _decoded(kind: type[Any], value: Any) -> object:
+    if kind is Path:
+        return Path(value)
+    raise NotImplementedError(kind)

@@ -1,0 +1,51 @@
+"""All that takes the disk in a store's log, in one answer."""
+
+from dataclasses import dataclass
+
+from protocol.mask import NO_MASK, Mask
+from storage.log.commit_log import CommitLog
+from storage.space.breakdown import NameCount, hides_counts, inexact_counts, name_counts
+from storage.space.broker_settings import BrokerSettings
+from storage.space.forecast import Forecast, make_forecast
+from storage.space.measure import problems_of
+from storage.space.tally import MOST_LARGEST, Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What takes the disk in a store's log: messages, and the bytes of their records.
+
+    Each count has its `names`, `messages` and `size` in bytes, those with the most bytes first: by topic, by topic and
+    queue id, by topic and tag (None: without one), by the sender's address; and by the hour in which messages were
+    stored, its beginning in ms, from the newest on.
+    """
+
+    messages: int
+    size: int
+    topics: tuple[NameCount, ...]
+    queues: tuple[NameCount, ...]
+    tags: tuple[NameCount, ...]
+    hosts: tuple[NameCount, ...]
+    hours: tuple[NameCount, ...]
+    largest: tuple[tuple[int, int], ...]
+    """Bytes and physical offsets of the largest messages, at most 100, the largest first."""
+    forecast: Forecast | None
+    """How the log grows, and until when there is room; None for a log without segments."""
+    notes: tuple[str, ...] = ()
+    """Sentences: what could not be counted, and which counts are not exact."""
+
+
+def space_of(log: CommitLog, tally: Tally, settings: BrokerSettings, mask: Mask = NO_MASK) -> Space:
+    """What was counted of a log; counts by what `mask` hides are left out."""
+    return Space(
+        messages=tally.messages,
+        size=tally.size,
+        topics=tuple(name_counts(tally, "topic")),
+        queues=tuple(name_counts(tally, "queue")),
+        tags=() if hides_counts(mask, "tag") else tuple(name_counts(tally, "tag")),
+        hosts=() if hides_counts(mask, "host") else tuple(name_counts(tally, "host")),
+        hours=tuple(name_counts(tally, "hour")),
+        largest=tuple(tally.largest_messages(MOST_LARGEST)),
+        forecast=make_forecast(log, tally, settings),
+        notes=(*problems_of(log, tally), *inexact_counts(tally)),
+    )

@@ -1,0 +1,85 @@
+"""What only RocketLens is asked for: rights, questions that are none, work that is under way, and the client's end."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rocketlens
+from acl_file import READER, READER_SECRET, write_accounts
+from broker.cluster.client import Client, ResponseError
+from broker.endpoint import Endpoint
+from broker.service.kept_work import KeptWorks, Report, WorkState
+from broker.service.store_answers import SentLife, decode_answer, decode_life
+from broker_harness import service_of, serving_in_a_thread
+from protocol.codes import OwnRequestCode, ResponseCode
+from protocol.errors import ProtocolError, StoreError
+from storage.store.message_store import MessageStore
+
+KEYS = {"access_key": READER, "secret_key": READER_SECRET}
+
+
+@pytest.fixture(scope="module")
+def address(g1_store: Path) -> Iterator[Endpoint]:
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
+        yield endpoint
+
+
+def test_a_question_that_is_none_names_those_that_are(address: Endpoint) -> None:
+    async def ask() -> ResponseError:
+        async with Client() as client:
+            with pytest.raises(ResponseError) as caught:
+                await client.call(address, OwnRequestCode.ASK_STORE, {"question": "weather"})
+            return caught.value
+
+    error = asyncio.run(ask())
+    assert (error.code, error.remark) == (
+        ResponseCode.INVALID_PARAMETER,
+        "expected one of life, pending, space, doctor",
+    )
+
+
+def test_only_an_administrator_is_answered(g1_store: Path, tmp_path: Path) -> None:
+    acl = write_accounts(tmp_path / "plain_acl.yml")
+    service = service_of(MessageStore.open(g1_store), acl=acl)
+    with serving_in_a_thread(service) as address, rocketlens.connect(str(address), **KEYS) as remote:
+        for ask in (remote.space, remote.doctor, remote.pending, lambda: remote.life("a")):
+            with pytest.raises(rocketlens.ResponseError) as caught:
+                ask()
+            assert caught.value.code == ResponseCode.NO_PERMISSION
+
+
+def test_a_client_asks_again_until_the_work_is_done(address: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = [WorkState(True, 4, 0.1, None, None), WorkState(True, 5, 0.2, None, None)]
+    ask = KeptWorks.ask
+
+    def ask_slowly(works: KeptWorks[object], key: str, work: object, maximum_age: float) -> WorkState[object]:
+        return states.pop() if states else ask(works, key, work, maximum_age)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(KeptWorks, "ask", ask_slowly)
+    with rocketlens.open(str(address)) as remote:
+        assert remote.space().messages == 390
+    assert states == []
+
+
+def test_why_the_work_failed_is_said(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_service: object, _report: Report) -> object:
+        raise StoreError("consumequeue", what="cannot be listed")
+
+    monkeypatch.setattr("broker.service.processors.whole_store._waiting", fail)
+    service = service_of(MessageStore.open(g1_store))
+    says = pytest.raises(rocketlens.ResponseError, match="cannot be listed")
+    with serving_in_a_thread(service) as address, rocketlens.connect(str(address)) as remote, says:
+        remote.pending()
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_life_or_an_error_of_ours(data: bytes) -> None:
+    try:
+        decode_life(data)
+    except (ProtocolError, StoreError):
+        return
+    assert isinstance(decode_answer(data, SentLife), SentLife)
