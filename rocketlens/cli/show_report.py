@@ -123,7 +123,8 @@ def _ways_on(report: AnyReport, details: StoreDetails) -> Iterator[str]:
     old, new = Path(report.store).absolute(), Path(report.out).absolute()
     yield (
         f"to start a broker: in its configuration storePathRootDir={new} and storePathCommitLog={new / COMMIT_LOG}; or "
-        f"{shlex.join(['mv', str(old), f'{old}.damaged'])} && {shlex.join(['mv', str(new), str(old)])}"
+        f"{shlex.join(['test', '-d', str(new)])} && {shlex.join(['mv', '-T', str(old), f'{old}.damaged'])} && "
+        f"{shlex.join(['mv', '-T', str(new), str(old)])}"
     )
     sizes: dict[str, int] = {}
     if (log := details.mended or details.converted) is not None:
@@ -201,6 +202,7 @@ def _converted(details: ConvertDetails | None) -> Iterator[str]:
             f"moved: {counted(details.half_messages, 'commit')} with a half message in another segment, "
             f"{counted(details.timers, 'timer')}{lost}"
         )
+    yield from details.losses.sentences()
 
 
 def _mended(details: MendDetails | None) -> Iterator[str]:

@@ -33,16 +33,18 @@ _SUMS: Final = tuple(name for name in QueueSummary.__struct_fields__ if name not
 
 _NOTES: Final = {
     "repeated": (
-        "lost messages, each replaced by a copy of its neighbour's unit, so that all others keep their offsets"
+        "lost message",
+        "replaced by a copy of a neighbour's unit, so that all others keep their offsets",
     ),
-    "unreadable": "lost messages whose queue offsets stay empty",
-    "dropped": "records without a unit, because their queue offset is impossible or belongs to another record",
-    "misnumbered": "records with a wrong queue offset, placed between their neighbours",
-    "shifted": "records behind an implausible jump of queue offsets, placed as by a broker",
-    "restarts": "records with queue offset 0 behind others, appended as a broker does",
-    "earlier_life": "records of a deleted topic with the same name, left out",
-    "ext_units": "extension units without a filter bitmap, which readers take as a match",
+    "unreadable": ("lost message", "with an empty place in the queue"),
+    "dropped": ("record", "without a unit, because the queue offset is impossible or belongs to another record"),
+    "misnumbered": ("record", "with a wrong queue offset, placed between its neighbours"),
+    "shifted": ("record", "behind an implausible jump of queue offsets, placed as by a broker"),
+    "restarts": ("record", "with queue offset 0 behind others, appended as a broker does"),
+    "earlier_life": ("record", "of a deleted topic with the same name, left out"),
+    "ext_units": ("extension unit", "without a filter bitmap, which readers take as a match"),
 }
+"""What is counted, and what became of it."""
 
 
 class RemarkableQueue(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
@@ -196,7 +198,9 @@ def queue_details(plan: QueuePlan, bundles: Sequence[BuiltQueues], carried: dict
 def queue_notes(plan: QueuePlan, details: QueueDetails) -> list[str]:
     """Return sentences about queues that are not as a broker would have them."""
     notes = [*plan.problems, *plan.guesses]
-    notes += [f"{count} {text}" for name, text in _NOTES.items() if (count := getattr(details, name))]
+    notes += [
+        f"{counted(count, one)} {text}" for name, (one, text) in _NOTES.items() if (count := getattr(details, name))
+    ]
     notes += [f"{counted(count, 'queue')} of the log: {what}" for what, count in details.left_out.items()]
     if count := details.unknown_topic_count:
         named = ", ".join(details.unknown_topics) + (", …" if count > MOST_REPORTED else "")

@@ -167,8 +167,7 @@ def plan_job(command: str, request: BuildRequest) -> JobPlan:
         if isinstance(request, RescueRequest):
             _check_rescued(request, source)
             plan = make_plan(command, request, source)
-            if not has_ledger(source):
-                plan.outlook = foresee(request, source)
+            plan.outlook = foresee(request, source)
             return plan
         if isinstance(request, ConvertRequest):
             _check_converted(source)

@@ -86,7 +86,8 @@ class StoreDetails(Details, kw_only=True):
     @property
     def exit_code(self) -> int:
         """4 where messages are lost, be the log as it is now without damage."""
-        return 4 if self.mended is not None and self.mended.losses.messages else 0
+        log = self.mended or self.converted
+        return 4 if log is not None and log.losses.messages else 0
 
 
 StoreReport: TypeAlias = Report[StoreDetails]

@@ -28,6 +28,8 @@ from spark_jobs.convert.convert_segment import (
     convert_segment,
     moves_path,
 )
+from spark_jobs.convert.log_gaps import first_file
+from spark_jobs.convert.losses import Losses, find_losses
 from spark_jobs.convert.new_log import ConvertDetails, NewLog, settled_request
 from spark_jobs.convert.relate import PHASE as RELATE
 from spark_jobs.convert.relate import LinkTask, Related, TimerTask, leave_moved, relate, timer_tasks
@@ -39,6 +41,7 @@ from spark_jobs.scan.log_end import find_log_end
 from spark_jobs.scan.probe_store import SegmentPlace
 from spark_jobs.scan.scan_log import Probed, probe_source, total
 from spark_jobs.scan.source import StoreSource
+from storage.build.existing_queue import ReadableLog
 from storage.build.queue_plan import LARGEST_FILE
 from storage.layout.closed_parts import refuse_closed
 from storage.layout.dledger import is_ledger, uncommitted_from
@@ -81,7 +84,7 @@ class Convert:
         log = log_extent(source.segments[0].base_offset, log_end.end, log_end.damages)
         moved = MovedLog(tuple(MovedSegment(each["base"], moves_path(self._work, each)) for each in made), log)
         related = self._relate(tasks, made, moved)
-        details = _details(tasks, made, *related)
+        details = _details(tasks, made, *related, self._losses(log))
         return NewLog(
             segments=made,
             log_end=log_end,
@@ -92,6 +95,15 @@ class Convert:
             checkpoint=self._checkpoint(made, details.end),
             notes=list(self._notes(tasks, log_end.end)),
         )
+
+    def _losses(self, log: ReadableLog) -> Losses:
+        """What is lost, by name; of a store behind a URL there are no queues here that say it."""
+        if self._source.tree is not None:
+            return Losses(0, (), ())
+        losses = find_losses(self._source.layout.root, log, first_file(self._source))
+        for sentence in losses.sentences():
+            self._progress.note(sentence)
+        return losses
 
     def _tasks(self, probed: Probed) -> Iterator[ConvertTask]:
         """A task for each segment to which anything was written, or behind which anything was."""
@@ -198,7 +210,11 @@ def check_stopped(source: StoreSource) -> None:
 
 
 def _details(
-    tasks: list[ConvertTask], made: list[ConvertedSegment], links: list[Related], timers: list[Related]
+    tasks: list[ConvertTask],
+    made: list[ConvertedSegment],
+    links: list[Related],
+    timers: list[Related],
+    losses: Losses,
 ) -> ConvertDetails:
     used = [done for done in made if done["used"]]
     return ConvertDetails(
@@ -209,4 +225,5 @@ def _details(
         half_messages=total(links, "found"),
         timers=total(timers, "found"),
         lost=total(links, "lost") + total(timers, "lost"),
+        losses=losses,
     )

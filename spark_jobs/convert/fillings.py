@@ -1,14 +1,12 @@
 """What was taken from copies of a store to fill holes of its log, and what was not, with the reasons."""
 
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
+from spark_jobs.convert.first_shown import MOST_SHOWN, first_shown
 from storage.amounts import bytes_text, counted
 from storage.build.existing_queue import ReadableLog
-
-MOST_SHOWN: Final = 20
 
 
 class FilledHole(msgspec.Struct, frozen=True, rename="camel"):
@@ -49,9 +47,7 @@ class Fillings(msgspec.Struct, frozen=True, rename="camel"):
     def sentences(self) -> Iterator[str]:
         """For a person; of many the first."""
         for what, holes in (("filled", self.filled), ("not filled", self.open)):
-            yield from (f"{what}: {hole.sentence()}" for hole in holes[:MOST_SHOWN])
-            if (left := len(holes) - MOST_SHOWN) > 0:
-                yield f"{what}: and {counted(left, 'place')} more; --json names them"
+            yield from first_shown(what, [hole.sentence() for hole in holes], len(holes) - MOST_SHOWN, "place")
         if self.unlisted:
             yield f"not filled: {counted(self.unlisted, 'place')} more, beyond those that are listed"
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from spark_jobs.build import exchange
+from spark_jobs.build.place_queues import log_extent
 from spark_jobs.build.rebuild import Rebuild
 from spark_jobs.convert.fill_holes import HoleFilling
 from spark_jobs.convert.fillings import Fillings
@@ -52,7 +53,9 @@ def foresee(request: RescueRequest, source: StoreSource) -> Outlook:
         fillings = Fillings()
         if request.fill_from:
             fillings = HoleFilling(request, source, work, engine.run_tasks, progress).look(read)
-    log = find_gaps(request, source, read.segments, read.log_end).log
+    log = log_extent(source.segments[0].base_offset, read.log_end.end, read.log_end.damages)
+    if not source.layout.ledgers:
+        log = find_gaps(request, source, read.segments, read.log_end).log
     kept = total(read.segments, "records") + sum(hole.messages for hole in fillings.filled)
     losses = find_losses(source.layout.root, fillings.left_of(log), first_file(source))
     return Outlook(kept, losses, fillings)

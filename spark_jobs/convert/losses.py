@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from protocol.errors import StoreError
+from spark_jobs.convert.first_shown import MOST_SHOWN, first_shown
 from storage.amounts import count_text, counted
 from storage.build.existing_queue import ReadableLog
 from storage.files.mapped_file import list_segment_files
@@ -26,8 +27,6 @@ from storage.queue.queue_store import queue_directories
 
 MOST_LISTED: Final = 10_000
 """Runs of lost messages that are listed; more are counted."""
-
-MOST_SHOWN: Final = 20
 
 
 class LostMessages(msgspec.Struct, frozen=True, rename="camel"):
@@ -74,13 +73,13 @@ class Losses(msgspec.Struct, frozen=True, rename="camel"):
 
     def sentences(self) -> Iterator[str]:
         """For a person; of many the first."""
-        yield from (f"lost: {each.sentence()}" for each in self.listed[:MOST_SHOWN])
-        if (left := self.messages - sum(each.count for each in self.listed[:MOST_SHOWN])) > 0:
-            yield f"lost: and {counted(left, 'message')} more; --json names them"
-        for each in self.not_consumed[:MOST_SHOWN]:
-            yield f"lost: group {each.group} had not consumed {counted(each.count, 'message')} of them in {each.topic}"
-        if (left := len(self.not_consumed) - MOST_SHOWN) > 0:
-            yield f"lost: and {counted(left, 'pair')} of topic and group more; --json names them"
+        left = self.messages - sum(each.count for each in self.listed[:MOST_SHOWN])
+        yield from first_shown("lost", [each.sentence() for each in self.listed[:MOST_SHOWN]], left, "message")
+        groups = [
+            f"group {each.group} had not consumed {counted(each.count, 'message')} of them in {each.topic}"
+            for each in self.not_consumed
+        ]
+        yield from first_shown("lost", groups, len(groups) - MOST_SHOWN, "pair of topic and group")
 
 
 def find_losses(root: Path, log: ReadableLog, start: int | None = None) -> Losses:

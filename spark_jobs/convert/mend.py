@@ -166,4 +166,5 @@ def _notes(details: MendDetails) -> Iterator[str]:
             "message fits in the place of damage: a recovery that reads there ends the log"
         )
     if details.lost_timers:
-        yield f"{counted(details.lost_timers, 'timer')} lead to lost messages, and will deliver nothing"
+        led = counted(details.lost_timers, "timer leads", "timers lead")
+        yield f"{led} to lost messages, and will deliver nothing"

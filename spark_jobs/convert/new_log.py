@@ -27,7 +27,7 @@ class ConvertDetails(msgspec.Struct, kw_only=True, rename="camel"):
     """The new log: its segments, their size, bytes of records, and the physical offset at which it ends.
 
     `half_messages` are commits of transactions that point to another segment, `timers` units of `timerlog/`; of both
-    those are `lost` whose messages the log has no more.
+    those are `lost` whose messages the log has no more. `losses` are what queues have in its damaged ranges.
     """
 
     segments: int
@@ -37,6 +37,7 @@ class ConvertDetails(msgspec.Struct, kw_only=True, rename="camel"):
     half_messages: int
     timers: int
     lost: int
+    losses: Losses
 
 
 class MendDetails(msgspec.Struct, kw_only=True, rename="camel"):

@@ -7,7 +7,6 @@ A broker from 5.0 on does not start on queues of batches either whose topic is n
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +16,7 @@ from protocol.fastjson import leading_part
 from protocol.system_topics import system_topic
 from spark_jobs.run.work_directory import write_whole
 from storage.files.mapped_file import read_small_file
+from storage.files.own_directories import remove_path
 from storage.layout.store_config import (
     LONGEST_FILE,
     QUEUE_TYPE,
@@ -40,7 +40,7 @@ def mend_config(directory: Path) -> list[str]:
     if not directory.is_dir():
         if not directory.exists():
             return []
-        remove(directory)
+        remove_path(directory)
         return [f"{directory.name} was no directory: a broker starts without what it should hold"]
     names = sorted({name.removesuffix(_BACKUP) for name in os.listdir(directory)})
     return [note for name in names if name.endswith(_JSON) and (note := _mend(directory / name))]
@@ -110,12 +110,12 @@ def _mend(path: Path) -> str:
     text, old_text = _read(path), _read(old)
     is_sound, is_old_sound = object_in(text) is not None, object_in(old_text) is not None
     if not is_old_sound:
-        remove(old)
+        remove_path(old)
     if is_sound:
         return ""
     what = f"config/{path.name} {'was no whole JSON' if path.exists() else 'is missing'}"
     if path.is_dir():
-        remove(path)
+        remove_path(path)
     if is_old_sound and old_text is not None:
         write_whole(path, old_text)
         return f"{what}: {old.name} took its place; what was written since is not in it"
@@ -126,14 +126,6 @@ def _mend(path: Path) -> str:
             return f"{what}: what of it is complete in front was kept; what followed is lost"
     path.unlink(missing_ok=True)
     return f"{what}, and nothing of it or of {old.name} can be read: a broker starts without it"
-
-
-def remove(path: Path) -> None:
-    """Remove what is in a place of our own, whatever it is."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> bytes | None:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import StoreError
-from spark_jobs.publish.mended_config import remove
 from spark_jobs.run.work_directory import write_whole
 from storage.files.mapped_file import list_segment_files, read_piece, read_small_file
+from storage.files.own_directories import remove_path
 from storage.layout.store_layout import CONFIG
 from storage.layout.timer_check import TIMER_CHECK, TIMER_CHECK_FILE
 from storage.layout.timer_log import TIMER_LOG, TIMER_UNIT, TIMER_WHEEL, WHEEL_BYTES
@@ -45,10 +45,10 @@ def mend_timers(root: Path) -> list[str]:
     else:
         wrong = ""
     if wrong:
-        remove(wheel)
-        remove(log)
+        remove_path(wheel)
+        remove_path(log)
         if fields is None:
-            remove(check)
+            remove_path(check)
         else:
             _write_check(check, fields, log_position=0, queue_offset=0)
         return [
@@ -59,7 +59,7 @@ def mend_timers(root: Path) -> list[str]:
     if fields is None or not has_units or not (is_mended or _is_damaged(wheel) or not wheel.exists()):
         return []
     what = TIMER_LOG if is_mended else TIMER_WHEEL
-    remove(wheel)
+    remove_path(wheel)
     _write_check(check, fields, log_position=0)
     return [
         f"{what} was damaged or missing: a broker makes {TIMER_WHEEL} anew of {TIMER_LOG}/; what waits is delivered"
@@ -92,7 +92,7 @@ def _mend_files(files: Sequence[tuple[int, Path]]) -> bool:
     for number, (start, path) in enumerate(files):
         size = path.stat().st_size
         if start != files[0][0] + number * usual:
-            remove(path)
+            remove_path(path)
         elif size != usual:
             with path.open("r+b") as file:
                 file.truncate(min(size, usual) // TIMER_UNIT.size * TIMER_UNIT.size)

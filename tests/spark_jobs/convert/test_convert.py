@@ -3,12 +3,15 @@
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from golden_store import GOLDEN, log_folders, unpack
 from ledger_stores import COMMIT, SEGMENT, TIMER_UNIT, Ledger
@@ -18,8 +21,10 @@ from plain_oracle import PlainLog, moved_units, plain_log
 from protocol.errors import ConfigError, StoreError
 from protocol.question import KeyKind
 from queue_runs import files_under
-from spark_jobs.commands.run import run_convert
+from rocketlens.cli.show_report import report_lines
+from spark_jobs.commands.run import plan_job, run_convert, run_rescue
 from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from storage.layout.checkpoint import Checkpoint
@@ -180,6 +185,34 @@ def test_messages_behind_damage_are_there_and_keep_their_numbers(ledger: Ledger,
     assert queue is not None
     assert queue.max_offset == last.queue_offset + 1
     assert store.commit_log.damage == ()
+
+
+@settings(max_examples=5)
+@given(numbers=st.sets(st.integers(1, 58), min_size=1, max_size=4))
+@example(numbers={20})
+@example(numbers={57, 58, 59})
+@pytest.mark.usefixtures("here")
+def test_what_a_rescue_loses_of_a_ledger_is_named_and_foreseen(numbers: set[int]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        ledger = Ledger(Path(directory) / "store")
+        ledger.fill(60)
+        for number in numbers:
+            lost = ledger.writer.written[number]
+            ledger.writer.overwrite(lost.physical_offset, b"\x55" * lost.size)
+        ledger.writer.consumer_offsets = {"Topic@group": {0: 0}}
+        ledger.writer.close()
+        request = RescueRequest(store=str(ledger.root), out=f"{directory}/new")
+        outlook = plan_job("rescue", request).outlook
+        report = run_rescue(request, Silence())
+        assert outlook is not None
+        losses = report.details.converted.losses
+        assert outlook.losses == losses
+        assert outlook.kept == 60 - len(numbers)
+        assert {each for run in losses.listed for each in range(run.first, run.first + run.count)} == numbers
+        assert [(each.group, each.count) for each in losses.not_consumed] == [("group", len(numbers))]
+        assert report.exit_code == 4
+        assert set(losses.sentences()) <= set(report_lines(report))
+        assert len(numbers) > 1 or any(note.startswith("1 lost message replaced by ") for note in report.notes)
 
 
 def test_messages_lost_at_the_end_of_a_queue_leave_its_numbers_where_they_were(ledger: Ledger, tmp_path: Path) -> None:
