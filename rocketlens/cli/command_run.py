@@ -6,6 +6,7 @@ What runs a job is imported when it starts: a usage error must not wait for it.
 import contextlib
 import errno
 import os
+import shutil
 import signal
 import sys
 import time
@@ -30,6 +31,7 @@ from spark_jobs.build.exchange_names import FILES, SHUFFLE
 from spark_jobs.places.file_systems import has_scheme, is_url, local_path
 from spark_jobs.run.engine import check_spark
 from spark_jobs.run.engine_names import AUTO, SUBMITTED, uses_spark
+from storage.amounts import bytes_text
 from storage.files.write_guard import check_outside
 from storage.layout.store_layout import recognise_store
 from storage.layout.tier_layout import is_tier
@@ -219,7 +221,8 @@ def run_job(
 ) -> "AnyReport":
     """Run a job with the options of its request; what ends it early ends the process, with a line and a code."""
     started = time.monotonic()
-    with ending_with_a_line(goes_on=goes_on):
+    place = str(options.get("work") or options.get("out") or options.get("store") or "")
+    with ending_with_a_line(goes_on=goes_on, place=place):
         _check(options, check, reads_tier=reads_tier)
         progress = progress_of(as_json=as_json)
         with _ahead(options, tasks) as engine:
@@ -259,8 +262,8 @@ def _print_plan(job: Job, check: Check | None, options: JobOptions, *, as_json: 
 
 
 @contextlib.contextmanager
-def ending_with_a_line(*, goes_on: bool) -> Iterator[None]:
-    """Have what ends the block early end the process, with a line and a code."""
+def ending_with_a_line(*, goes_on: bool, place: str = "") -> Iterator[None]:
+    """Have what ends the block early end the process, with a line and a code; `place` is where most is written."""
     try:
         with _interruptible():
             yield
@@ -271,11 +274,30 @@ def ending_with_a_line(*, goes_on: bool) -> Iterator[None]:
     except NoSuchTopic as error:
         _fail(str(error), NOT_FOUND)
     except RocketLensError as error:
-        _fail(_said(error), USAGE if is_out_of_room(error) else STORE_ERROR)
+        _fail(_said(error) + _room(error, place, goes_on=goes_on), USAGE if is_out_of_room(error) else STORE_ERROR)
     except OSError as error:
         if not is_out_of_room(error) and error.errno not in _UNWRITABLE:
             raise
-        _fail(_said(error), USAGE)
+        _fail(_said(error) + _room(error, place, goes_on=goes_on), USAGE)
+
+
+def _room(error: Exception, place: str, *, goes_on: bool) -> str:
+    """What to do where a disk is full, and how much of it is free; nothing for another error.
+
+    `place` is on the disk, if the error does not say what is.
+    """
+    if not is_out_of_room(error):
+        return ""
+    again = "then type the same command again" + (": it goes on where it was" if goes_on else "")
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__
+    name = getattr(cause, "filename", None) or place
+    if not name or has_scheme(os.fsdecode(name)):
+        return f"; make room, {again}"
+    path = Path(os.fsdecode(name)).absolute()
+    there = next(each for each in (path, *path.parents) if os.path.exists(each))
+    return f"; {bytes_text(shutil.disk_usage(there).free)} are free at {there}: make room there, {again}"
 
 
 def check_places(options: JobOptions) -> None:

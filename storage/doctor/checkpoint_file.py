@@ -31,6 +31,10 @@ def check_checkpoint(store: OpenedStore, samples: Sequence[Sample], start: NextS
         at, remedy = FoundAt(path, position=0), _start_anew(store, start)
         findings.add(Kind.CHECKPOINT, Severity.WARNING, at, found, meaning, remedy)
         return findings.listed()
+    if checkpoint is None and not samples:
+        meaning, remedy = "there is no message for which it would be needed", "no fix is needed: a broker writes one"
+        findings.add(Kind.CHECKPOINT, Severity.INFO, path, "is missing", meaning, remedy)
+        return findings.listed()
     if checkpoint is None:
         meaning = "after a crash a broker reads its whole log again, and deletes all index files"
         findings.add(Kind.CHECKPOINT, Severity.WARNING, path, "is missing", meaning, store.command("rebuild index"))

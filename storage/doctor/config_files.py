@@ -20,6 +20,7 @@ FILES = (
     "delayOffset.json",
     "consumerFilter.json",
 )
+SET_BACK = "nothing to do: a broker leads the group back to the queue when it asks for messages"
 MOST_OFFSETS = 50_000
 """Consumer offsets that are looked at."""
 
@@ -84,8 +85,7 @@ def _check_offsets(store: OpenedStore, findings: Findings) -> None:
                 found = f"group {group} is at offset {offset} of {topic} {queue_id}, which ends at {end}"
                 meaning = "the queue lost messages, or the file is newer than the queues: the group is set back"
                 severity = Severity.INFO if store.state.is_live else Severity.WARNING
-                remedy = "mqadmin resetOffsetByTime, once a broker runs"
-                findings.add(Kind.CONSUMER_OFFSET, severity, path, found, meaning, remedy)
+                findings.add(Kind.CONSUMER_OFFSET, severity, path, found, meaning, SET_BACK)
 
 
 def _end_of(store: OpenedStore, topic: str, queue_id: int) -> int | None:

@@ -40,7 +40,9 @@ def rescue_line(store: OpenedStore) -> str:
     steps = [f"test -d {new}/{COMMIT_LOG}"]
     if is_other and _is_safe(root):
         steps.append(f"chown -Rh --reference={old} {new}")
-    steps += [f"mv -T {old} {shlex.quote(str(_free_name(root, '-damaged')))}", f"mv -T {new} {old}"]
+    kept = shlex.quote(str(_free_name(root, "-damaged")))
+    steps += [f"mv -T {old} {kept}", f"mv -T {new} {old}"]
+    steps.append(f"echo {shlex.quote(f'done; to undo that: mv -T {old} {new} && mv -T {kept} {old}')}")
     return _as_owner(root, f"{line}; {' && '.join(steps)}")
 
 

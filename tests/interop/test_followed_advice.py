@@ -33,6 +33,7 @@ from interop.rescued import compare, sizes_of_mended
 from interop.wire import ask
 from ledger_stores import Ledger
 from rocksdb_stores import with_rocksdb_queues
+from storage.doctor.config_files import SET_BACK
 from storage.doctor.examine import examine
 from storage.doctor.finding import Finding, Severity
 from store_writer import StoreWriter, Written
@@ -217,6 +218,21 @@ def test_one_line_removes_a_checkpoint_and_makes_a_new_one(
     (line,) = follow(root, shell)
     assert line.startswith(f"rm {root}/checkpoint && rocketlens rebuild ")
     assert examine(root).findings == ()
+
+
+def test_where_all_messages_are_gone_the_advice_ends_where_nothing_is_to_be_done(
+    tmp_path: Path, shell: dict[str, str]
+) -> None:
+    root = tmp_path / "store"
+    writer, _ = make_store(root)
+    writer.consumer_offsets = {"T@g": {0: 60, 1: 100}}
+    writer.close()
+    for path in (root / "commitlog").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    assert follow(root, shell)
+    left = [each for each in examine(root).findings if each.severity is not Severity.INFO]
+    assert {(each.check, each.remedy) for each in left} == {("config", SET_BACK)}
+    assert SET_BACK.startswith("nothing to do")
 
 
 def in_rocksdb(root: Path) -> None:

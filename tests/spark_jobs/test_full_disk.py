@@ -100,6 +100,7 @@ def test_a_conversion_that_fills_the_disk_says_so_and_goes_on_when_there_is_room
         ended = rocketlens(*command)
         assert ended.code == FULL, ended.errors
         assert "No space left on device" in ended.errors
+        assert "make room there, then type the same command again: it goes on where it was" in ended.errors
         assert "Traceback" not in ended.errors
         assert not out.exists()
     disk(ENOUGH)

@@ -53,6 +53,13 @@ def test_a_missing_checkpoint_is_named(root: Path) -> None:
     assert (finding.found, finding.remedy) == ("is missing", f"rocketlens rebuild index {root}")
 
 
+def test_a_log_without_messages_needs_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
+    finding = only(tmp_path, "checkpoint")
+    assert (finding.severity, finding.remedy) == (Severity.INFO, "no fix is needed: a broker writes one")
+
+
 def test_a_checkpoint_behind_the_log_is_as_brokers_leave_it(root: Path) -> None:
     put(root / "checkpoint", 0, packed(1000, 8) * 3)
     assert findings_of(examine(root), "checkpoint") == []

@@ -75,10 +75,11 @@ def test_abort_before_damage_is_first_of_all_a_warning_not_to_start(tmp_path: Pa
 
 def line_for(root: Path, *, gives: bool = False) -> str:
     """The line that rescues a store and lets what was made take its place."""
-    given = f"chown -Rh --reference='{root}' '{root}-rescued' && " if gives else ""
+    old, new, kept = (shlex.quote(f"{root}{ending}") for ending in ("", "-rescued", "-damaged"))
+    given = f"chown -Rh --reference={old} {new} && " if gives else ""
     return (
-        f"rocketlens rescue '{root}' --out '{root}-rescued'; test -d '{root}-rescued'/commitlog && {given}"
-        f"mv -T '{root}' '{root}-damaged' && mv -T '{root}-rescued' '{root}'"
+        f"rocketlens rescue {old} --out {new}; test -d {new}/commitlog && {given}mv -T {old} {kept} && "
+        f"mv -T {new} {old} && echo {shlex.quote(f'done; to undo that: mv -T {old} {new} && mv -T {kept} {old}')}"
     )
 
 
@@ -101,8 +102,7 @@ def test_the_line_lets_what_was_made_take_the_place_of_what_was_there(
         us = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: root.stat().st_uid + 1)
         account = "sudo " if not us else f"sudo -u {root.owner()} "
-        plain = line_for(root).replace("'", "")
-        assert first(examine(root)).remedy == f"{account}sh -c {shlex.quote(plain)}"
+        assert first(examine(root)).remedy == f"{account}sh -c {shlex.quote(line_for(root))}"
     remedy = first(examine(root)).remedy
     assert "chown" not in remedy
     command = tmp_path / "bin" / "rocketlens"
@@ -112,13 +112,18 @@ def test_the_line_lets_what_was_made_take_the_place_of_what_was_there(
     for path in command.parent.iterdir():
         path.chmod(0o755)
     expected = f"rescue {root} --out {root}-rescued"
+    undo = ""
     environment = {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}", "EXPECTED": expected}
     for _ in range(2 if owned else 1):  # a second time it does nothing, and says so
-        subprocess.run(["sh", "-c", remedy], env=environment, check=False, capture_output=True)
+        said = subprocess.run(["sh", "-c", remedy], env=environment, check=False, capture_output=True, text=True)
+        undo = said.stdout.partition("to undo that: ")[2] or undo
         assert [path.name for path in root.iterdir()] == ["commitlog"]
         assert segment(root.with_name("store-damaged"), 4).exists()
         assert not root.with_name("store-rescued").exists()
         environment["EXPECTED"] = "no rescue"
+    subprocess.run(["sh", "-c", undo], check=True)
+    assert segment(root, 4).exists()
+    assert [path.name for path in root.with_name("store-rescued").iterdir()] == ["commitlog"]
 
 
 def test_of_names_that_are_taken_the_next_is_used(tmp_path: Path) -> None:
@@ -371,5 +376,5 @@ def test_where_a_rescue_is_advised_nothing_else_is_to_be_typed(tmp_path: Path) -
     (root / "checkpoint").write_bytes(b"")
     shutil.rmtree(root / "index")
     remedies = {each.remedy for each in examine(root).findings}
-    assert line_for(root).replace("'", "") in {each.replace("'", "") for each in remedies}
+    assert line_for(root) in remedies
     assert not [each for each in remedies if each.startswith(("mkdir", "cp", "rm", "rocketlens rebuild"))]
