@@ -30,13 +30,16 @@ def serving(store: Path, tmp_path: Path) -> Forked:
         return fork_command(*arguments, stderr=file)
 
 
+FIRST = ("--topic", "TopicTest", "--unique-key", "FD000000000000000000000000000002708C30946E09687211CE0017")
+
+
 def test_it_prints_and_ends_as_the_command_does(tmp_path: Path, g1_store: Path) -> None:
-    code, printed, errors = ended(tmp_path, "view", str(g1_store), "0", "--json")
+    code, printed, errors = ended(tmp_path, "query", str(g1_store), *FIRST, "--json")
     assert (code, errors) == (0, "")
-    assert '"physicalOffset":0,' in printed
-    code, printed, errors = ended(tmp_path, "view", "--nonsense")
+    assert '"physicalOffset":6581,' in printed
+    code, printed, errors = ended(tmp_path, "query", "--nonsense")
     assert (code, printed) == (2, "")
-    assert errors.startswith("Usage: rocketlens view")
+    assert errors.startswith("Usage: rocketlens query")
 
 
 def test_it_has_the_environment_of_its_own_time(

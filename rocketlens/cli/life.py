@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from protocol.errors import ConfigError
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import meant_instead, open_store
@@ -16,21 +15,27 @@ from rocketlens.cli.options import DIRECTORY, charset_option, store_options
 from rocketlens.cli.output import format_options, print_table, time_text, write_maps
 from rocketlens.cli.time_options import timezone_option
 from rocketlens.opening import StoreArguments
+from storage.amounts import counted
 
 if TYPE_CHECKING:
+    from rocketlens.store import Store
     from storage.life.message_life import Event, MessageLife
     from storage.life.verdicts import GroupVerdict
 
 HEADINGS = ("TIME", "WHAT", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "RETRIES", "GROUPS", "NOTE")
 VERDICT_HEADINGS = ("GROUP", "THIS MESSAGE")
 TRANSACTION_HEADING = "TRANSACTION"
+MOST_OTHERS = 5
+"""Messages of the same name that are listed beside the one that is shown."""
+
 NUMBER_HEADING = "MESSAGE"
 """Before the others where several messages are named alike."""
 
 
 @click.command(cls=GroupedCommand)
 @click.argument("store", type=DIRECTORY)
-@click.option("--unique-key", required=True, help="The id that the producer gave the message.")
+@click.argument("text", required=False, metavar="TEXT")
+@click.option("--unique-key", hidden=True)
 @click.option("--topic", help="Topic to which the message was sent; without it every topic is searched.")
 @click.option(
     "--trace-topic",
@@ -46,14 +51,18 @@ NUMBER_HEADING = "MESSAGE"
 @plain_errors
 def life(
     store: Path,
-    unique_key: str,
+    text: str | None,
+    unique_key: str | None,
     topic: str | None,
     trace_topics: tuple[str, ...],
     output_format: str,
     charset: str | None,
     store_arguments: StoreArguments,
 ) -> None:
-    """Show everything that happened to one message, in order of time, from the store in STORE.
+    """Show everything that happened to the message that TEXT names, in order of time, from the store in STORE.
+
+    TEXT is what `find` takes: a unique key, or else an id, an offset, a key or a tag. Where it names several messages,
+    the newest is shown, and the others are named on stderr.
 
     The list shows where it waited (delay level, timer, half of a transaction), where it was delivered, retried and
     given up, which consumer groups are beyond it by their offsets, and what traced clients reported about it. Below it
@@ -61,10 +70,14 @@ def life(
 
     Exit code 0 if something was found, 1 if not.
     """
-    if not unique_key:
-        raise ConfigError("--unique-key: expected an id, got nothing")
+    if (text is None) == (unique_key is None) or not (text or unique_key):
+        raise click.UsageError("expected STORE and one TEXT")
     with open_store(store, store_arguments) as opened:
+        unique_key = unique_key or text or ""
         found = opened.life(unique_key, topic=topic, trace_topics=trace_topics)
+        if not found.events and text is not None and (named := _named(opened, text, topic)):
+            unique_key = named
+            found = opened.life(unique_key, topic=topic, trace_topics=trace_topics)
         meant = "" if found.events or topic is None else meant_instead(opened, topic)
     if found.incomplete:
         say(f"something may be missing: {found.incomplete}")
@@ -77,6 +90,18 @@ def life(
     else:
         write_maps(output_format, _maps(found), charset)
     sys.exit(FOUND if found.events else NOT_FOUND)
+
+
+def _named(opened: "Store", text: str, topic: str | None) -> str | None:
+    """The unique key of the newest message that a text names, None where there is none; others are named."""
+    found = sorted(opened.find(text, topic=topic), key=lambda each: (each.born_timestamp, each.physical_offset))
+    keys = list(dict.fromkeys(each.unique_key for each in reversed(found) if each.unique_key))
+    if not keys:
+        return None
+    others = keys[1 : MOST_OTHERS + 1]
+    more = f"; others are {', '.join(others)}{' …' if len(keys) > MOST_OTHERS + 1 else ''}" if others else ""
+    say(f"{counted(len(keys), 'message is', 'messages are')} named {text}: this is {keys[0]}{more}")
+    return keys[0]
 
 
 def _named_alike(found: "MessageLife", unique_key: str) -> str:

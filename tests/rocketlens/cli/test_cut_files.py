@@ -138,7 +138,7 @@ def test_a_conversion_of_a_cut_log_ends_in_words(kept: int, tmp_path: Path) -> N
 
 
 def test_a_fault_is_said_in_one_line(g1_store: Path, tmp_path: Path) -> None:
-    ended = run_cutting("commitlog", 0, g1_store, tmp_path, "view", "6581")
+    ended = run_cutting("commitlog", 0, g1_store, tmp_path, "find", "6581")
     assert (ended.returncode, ended.stdout) == (UNREADABLE, "")
     assert ended.stderr.splitlines() == [CUT.rstrip()]
 

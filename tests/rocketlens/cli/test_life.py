@@ -31,7 +31,7 @@ def server(g1_store: Path) -> Iterator[Endpoint]:
 
 
 def test_a_life_is_a_table_for_people(g1_store: Path) -> None:
-    outcome = rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--timezone", "UTC")
+    outcome = rocketlens("life", g1_store, UNIQUE_KEY, "--timezone", "UTC")
     assert (outcome.code, outcome.errors) == (0, "")
     heading, *lines, _, group_heading, verdict = outcome.text.splitlines()
     assert group_heading.split() == ["GROUP", "THIS", "MESSAGE"]
@@ -54,7 +54,7 @@ def test_a_life_is_a_table_for_people(g1_store: Path) -> None:
 
 
 def test_and_maps_for_programs(g1_store: Path) -> None:
-    outcome = rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--json")
+    outcome = rocketlens("life", g1_store, UNIQUE_KEY, "--json")
     assert [event["stage"] for event in outcome.messages] == STAGES
     assert [event["message"]["uniqueKey"] for event in outcome.messages] == [UNIQUE_KEY] * 3
     progress = {"group": "CG_FAIL", "nextOffset": 10, "hasPassed": True, "passage": "consumed", "untilTimestamp": None}
@@ -63,7 +63,7 @@ def test_and_maps_for_programs(g1_store: Path) -> None:
     for event in outcome.messages:
         assert (event["messageNumber"], event["messagesNamedSo"], event["transaction"]) == (1, 1, None)
         assert event["verdicts"] == [{**verdict, "untilTimestamp": None}]
-    packed = rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--format", "msgpack")
+    packed = rocketlens("life", g1_store, UNIQUE_KEY, "--format", "msgpack")
     unpacker = msgpack.Unpacker()
     unpacker.feed(packed.output)
     assert [event["message"]["body"] for event in unpacker] == [b"batch body 0"] * 3
@@ -99,7 +99,7 @@ def whole_life(tmp_path: Path) -> tuple[Path, list[int]]:
 
 def test_a_whole_life_with_traces_is_told_in_order_of_time(whole_life: tuple[Path, list[int]]) -> None:
     store, at = whole_life
-    outcome = rocketlens("life", store, "--unique-key", TRACED)
+    outcome = rocketlens("life", store, TRACED)
     _, *lines = outcome.text.splitlines()
     ends = next(number for number, line in enumerate(lines) if not line.strip())
     told = [line.split(maxsplit=2)[2] for line in lines[:ends]]
@@ -121,7 +121,7 @@ def test_a_whole_life_with_traces_is_told_in_order_of_time(whole_life: tuple[Pat
         f"retry %RETRY%group-1 0 0 {at[4]} 1 group-1 has passed",
         f"dead letter %DLQ%group-1 0 0 {at[5]} 2 group-1 gave up after 1 retry → DLQ",
     ]
-    as_maps = rocketlens("life", store, "--unique-key", TRACED, "--json").messages
+    as_maps = rocketlens("life", store, TRACED, "--json").messages
     assert [event["trace"]["kind"] for event in as_maps[:3]] == ["Pub", "SubBefore", "SubAfter"]
     assert [event["message"]["queueId"] for event in as_maps[3:]] == [0, 0, 0, 2, 0, 0]
 
@@ -140,14 +140,16 @@ def test_traces_under_a_topic_of_ones_own_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_no_key_is_refused(g1_store: Path) -> None:
-    outcome = rocketlens("life", g1_store, "--unique-key", "")
-    assert (outcome.code, outcome.errors) == (2, "rocketlens: --unique-key: expected an id, got nothing\n")
+    for arguments in ((), ("",), ("a", "--unique-key", "b")):
+        outcome = rocketlens("life", g1_store, *arguments)
+        assert outcome.code == 2
+        assert "expected STORE and one TEXT" in outcome.errors
 
 
 def test_nothing_found_says_where_was_looked(g1_store: Path) -> None:
-    outcome = rocketlens("life", g1_store, "--unique-key", "0" * 32, "--topic", "TopicTest")
+    outcome = rocketlens("life", g1_store, "nosuchkey", "--topic", "TopicTest")
     assert (outcome.code, outcome.output) == (1, b"")
-    assert outcome.errors == f"rocketlens: no message with unique key {'0' * 32} of topic TopicTest\n"
+    assert outcome.errors == "rocketlens: no message with unique key nosuchkey of topic TopicTest\n"
 
 
 @pytest.mark.parametrize("question", [("--key", KEY), ("--unique-key", UNIQUE_KEY)])
@@ -192,7 +194,7 @@ def test_no_copies_are_no_answer(g1_store: Path, server: Endpoint) -> None:
 
 
 def test_a_topic_that_was_meant_is_proposed(g1_store: Path) -> None:
-    outcome = rocketlens("life", g1_store, "--unique-key", "nobody", "--topic", "TopicBtach")
+    outcome = rocketlens("life", g1_store, "nobody", "--topic", "TopicBtach")
     assert outcome.code == 1
     assert outcome.errors.endswith("of topic TopicBtach; did you mean TopicBatch?\n")
 
@@ -202,7 +204,7 @@ def test_two_messages_of_one_id_are_told_apart(tmp_path: Path) -> None:
         unpack("store", tmp_path, archives=CASES / "B6-two-messages-one-id"),
         "7F000001000130946E09000000000001",
     )
-    outcome = rocketlens("life", store, "--unique-key", named, "--timezone", "UTC")
+    outcome = rocketlens("life", store, named, "--timezone", "UTC")
     assert outcome.code == 0
     assert f"2 messages are named {named}: message 1 was sent to T and born 2023-11-14 22:13:21" in outcome.errors
     heading, *lines = outcome.text.splitlines()
@@ -212,7 +214,7 @@ def test_two_messages_of_one_id_are_told_apart(tmp_path: Path) -> None:
         ["1", "g", *["is", "beyond", "it"]],
         ["2", "g", *["gave", "up", "after", "1", "retry", "→", "DLQ"]],
     ]
-    rows = rocketlens("life", store, "--unique-key", named, "--json").messages
+    rows = rocketlens("life", store, named, "--json").messages
     assert [(row["messageNumber"], row["messagesNamedSo"]) for row in rows] == [(1, 2), (2, 2), (2, 2), (2, 2)]
     assert [row["verdicts"][0]["ending"] for row in rows] == ["passed", "gave up", "gave up", "gave up"]
 
@@ -220,17 +222,38 @@ def test_two_messages_of_one_id_are_told_apart(tmp_path: Path) -> None:
 def test_a_popped_message_says_when_it_comes_back(tmp_path: Path) -> None:
     store = unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop")
     named = "01DB0BBDD3781837B40B19BB3500000000"
-    outcome = rocketlens("life", store, "--unique-key", named, "--timezone", "UTC")
+    outcome = rocketlens("life", store, named, "--timezone", "UTC")
     said = "g1 popped it, not acknowledged: comes back 2026-11-26 12:28:22.653+00:00 or later"
     assert said in outcome.text
     assert "has passed" not in outcome.text
-    (row,) = rocketlens("life", store, "--unique-key", named, "--json").messages
+    (row,) = rocketlens("life", store, named, "--json").messages
     (group,) = row["groups"]
     assert (group["hasPassed"], group["passage"], group["untilTimestamp"]) == (False, "popped", 1795696102653)
 
 
 def test_a_transaction_says_how_it_ended(tmp_path: Path) -> None:
     store = unpack("store", tmp_path, archives=CASES / "A3-A4-transactions")
-    outcome = rocketlens("life", store, "--unique-key", "7F00000178B030946E098360A2030004")
+    outcome = rocketlens("life", store, "7F00000178B030946E098360A2030004")
     assert "checked 3 times, given up (6091)" in outcome.text
     assert [line.strip() for line in outcome.text.splitlines()[-2:]] == ["TRANSACTION", "discarded"]
+
+
+def test_a_message_is_named_by_whatever_find_takes(g1_store: Path) -> None:
+    life = rocketlens("life", g1_store, UNIQUE_KEY, "--json")
+    assert rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--json") == life
+    message = rocketlens("find", g1_store, UNIQUE_KEY, "--json").messages[0]
+    for text in (message["physicalOffset"], message["offsetMessageId"]):
+        named = rocketlens("life", g1_store, text, "--json")
+        assert (named.code, named.output) == (0, life.output)
+        assert f"rocketlens: 1 message is named {text}: this is {UNIQUE_KEY}\n" in named.errors
+
+
+def test_of_several_messages_of_a_name_the_newest_is_shown_and_others_are_named(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number in range(9):
+        writer.append("orders", keys="o-1", unique_key=f"u-{number}", born_timestamp=1_700_000_000_000 + number)
+    writer.close()
+    outcome = rocketlens("life", writer.root, "o-1", "--json")
+    assert [each["message"]["uniqueKey"] for each in outcome.messages] == ["u-8"]
+    assert "9 messages are named o-1: this is u-8; others are u-7, u-6, u-5, u-4, u-3 …" in outcome.errors
+    assert rocketlens("life", writer.root, "nosuchkey").code == 1
