@@ -47,7 +47,7 @@ class Converted(NamedTuple):
     broker: OfficialProcess
 
 
-@pytest.fixture(scope="module", params=["g2-dledger", "g2-dledger-mixed"])
+@pytest.fixture(scope="module", params=[pytest.param("g2-dledger", marks=pytest.mark.soak), "g2-dledger-mixed"])
 def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Converted]:
     work, recorded = tmp_path_factory.mktemp("converted"), GOLDEN / "g2" / request.param
     properties = json.loads((recorded / "store.json").read_text())["properties"]

@@ -270,6 +270,7 @@ def end_of_log(broker: OfficialProcess) -> int:
     return int(json.loads(answer.body)["table"]["commitLogMaxOffset"])
 
 
+@pytest.mark.soak  # in each run, by the store classes of both brokers: test_foretold_logs.py
 def test_a_broker_that_is_started_nevertheless_cuts_what_was_foretold(tmp_path: Path) -> None:
     root = tmp_path / "store"
     readable = zeroed_store(root)
@@ -381,7 +382,7 @@ EXPIRED_FILE = 4
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("version", SHAPES_BY)
+@pytest.mark.parametrize("version", [SERVER_VERSION, pytest.param(OLD_CLIENT_VERSION, marks=pytest.mark.soak)])
 def test_advice_that_is_typed_as_printed_ends_with_every_readable_message(
     tmp_path: Path, shell: dict[str, str], version: str
 ) -> None:

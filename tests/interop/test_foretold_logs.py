@@ -49,19 +49,20 @@ def judge(
 
 
 @pytest.mark.untraced
+@pytest.mark.parametrize("seeds", [(0, 1), pytest.param((2, 3), marks=pytest.mark.soak)], ids=str)
 def test_each_kind_of_damage_ends_the_log_where_it_was_foretold(
-    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
+    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str, seeds: tuple[int, ...]
 ) -> None:
     came = Counter[str]()
     shapes = SHAPES_BY[version]
-    for kind, seed in itertools.product(LOG_KINDS, range(4)):
+    for kind, seed in itertools.product(LOG_KINDS, seeds):
         fitting = [name for name in shapes if name in SHAPES_OF.get(kind, shapes)]
         for good in (goods[name] for name in fitting[seed:] + fitting[:seed]):
             if (outcome := judge(oracle, good, tmp_path / "store", seed, kind, version)) in ("cut", "kept"):
                 came[outcome] += 1
                 break
-    assert came["cut"] > 10
-    assert came["kept"] > 20
+    assert came["cut"] > 4
+    assert came["kept"] > 10
 
 
 @pytest.mark.soak

@@ -166,7 +166,7 @@ def checkpoint_as_directory(root: Path) -> None:
     (root / "checkpoint").mkdir()
 
 
-MORE_HARM = (two_damaged_files, one_damaged_file, damaged_backup, short_timer_log, checkpoint_as_directory)
+MORE_HARM = (short_wheel, two_damaged_files, one_damaged_file, damaged_backup, short_timer_log, checkpoint_as_directory)
 
 
 def nothing(root: Path) -> None:
@@ -179,7 +179,6 @@ def nothing(root: Path) -> None:
     [
         nothing,
         damaged_topics_without_backup,
-        short_wheel,
         *(pytest.param(each, marks=pytest.mark.soak) for each in MORE_HARM),
     ],
 )

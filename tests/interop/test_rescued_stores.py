@@ -5,7 +5,6 @@ what is read from them goes the way of a pull. A rescued store is loaded as it i
 died at once and nobody knew how far anything was flushed: then a recovery walks over all of the log.
 """
 
-import itertools
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -92,18 +91,19 @@ def judge(
 
 
 @pytest.mark.untraced
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_each_kind_of_damage_leaves_every_readable_message(
-    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
+    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str, seed: int
 ) -> None:
     came = Counter[str]()
     shapes = SHAPES_BY[version]
-    for kind, seed in itertools.product(LOG_KINDS, range(2)):
+    for kind in LOG_KINDS:
         fitting = [name for name in shapes if name in SHAPES_OF.get(kind, shapes)]
         for name in fitting[seed:] + fitting[:seed]:
             if (outcome := judge(oracle, goods[name], tmp_path, seed, kind)) != "unfit":
                 came[outcome] += 1
                 break
-    assert came["lost"] > 10
+    assert came["lost"] > 5
 
 
 def count_filled(

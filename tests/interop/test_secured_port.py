@@ -51,22 +51,37 @@ def options(authority: Authority, acl: Path, mode: str) -> list[str]:
     return ["--tls-mode", mode, "--tls-cert", str(certificate), "--tls-key", str(key), "--acl", str(acl)]
 
 
-@pytest.fixture(scope="module", params=["permissive", "enforcing"])
+WAYS = [
+    ("permissive", SERVER_VERSION),
+    ("enforcing", OLD_CLIENT_VERSION),
+    pytest.param(("permissive", OLD_CLIENT_VERSION), marks=pytest.mark.soak),
+    pytest.param(("enforcing", SERVER_VERSION), marks=pytest.mark.soak),
+]
+"""The port's mode of TLS and the client's version: each once in each run."""
+
+
+@pytest.fixture(scope="module", params=WAYS, ids="-".join)
+def way(request: pytest.FixtureRequest) -> tuple[str, str]:
+    mode, version = request.param
+    return str(mode), str(version)
+
+
+@pytest.fixture(scope="module")
 def server(
-    request: pytest.FixtureRequest, g1_store: Path, authority: Authority, tmp_path_factory: pytest.TempPathFactory
+    way: tuple[str, str], g1_store: Path, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
     work = tmp_path_factory.mktemp("secured")
     acl = work / "plain_acl.yml"
     write_accounts(acl)
-    with rocketlens_serving(g1_store, work, *options(authority, acl, request.param)) as (host, port):
-        yield Secured(f"{host}:{port}", request.param, acl, work / "rocketlens.log")
+    with rocketlens_serving(g1_store, work, *options(authority, acl, way[0])) as (host, port):
+        yield Secured(f"{host}:{port}", way[0], acl, work / "rocketlens.log")
 
 
-@pytest.fixture(scope="module", params=[SERVER_VERSION, OLD_CLIENT_VERSION])
-def tls_client(request: pytest.FixtureRequest, authority: Authority, java: Java) -> JavaClient:
+@pytest.fixture(scope="module")
+def tls_client(way: tuple[str, str], authority: Authority, java: Java) -> JavaClient:
     """A client that speaks TLS and trusts our authority alone."""
     trust = ["-Dtls.client.authServer=true", f"-Dtls.client.trustCertPath={authority.certificate}"]
-    return java(request.param, "JSON", "-Dtls.enable=true", *trust)
+    return java(way[1], "JSON", "-Dtls.enable=true", *trust)
 
 
 def ask(client: JavaClient, server: Secured, access_key: str, secret_key: str, *command: str) -> str:
