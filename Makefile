@@ -29,7 +29,7 @@ help:
 	@echo 'make lint    ruff, mypy --strict, the import contracts'
 	@echo 'make format  ruff format, and the fixes ruff is sure of'
 	@echo 'make hooks   have git check each commit: format, lint, the subject of its message'
-	@echo 'make soak    the tests that take minutes'
+	@echo 'make soak    the tests that take minutes, and those by drawn examples with many more of these'
 	@echo 'make fuzz    the property and fuzz tests with many more examples'
 	@echo 'make atheris fuzz the decoders by coverage (SECONDS=60; Python 3.11 to 3.13)'
 	@echo 'make sanitize  what drives the kernels, under AddressSanitizer and UBSan'
@@ -92,7 +92,7 @@ hooks: .dev
 soak: .dev
 	@tests/setup.sh java
 	@tests/setup.sh clients
-	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest -m 'soak or hypothesis' --hypothesis-profile=soak
 
 test-no-lane: .dev
 	@tests/setup.sh java

@@ -37,18 +37,20 @@ __all__ = [
 ]
 
 # How long an example takes says nothing about right or wrong, and CI machines pause.
-# As many as `make test` has time for; `make fuzz` has many more.
+# As many as `make test` has time for; `make soak` and, for tests/fuzz, `make fuzz` have many more.
 settings.register_profile(
-    "default", deadline=None, print_blob=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "default", deadline=None, print_blob=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("soak", settings.get_profile("default"), max_examples=300)
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000)
 settings.load_profile("default")
 
 
 MEASURED = ("tests/protocol/", "tests/storage/")
 """The tests that measure coverage: of the packages of their names. Tracing makes Python four times slower, so the
-others run without it, and so do tests by drawn examples, and those that have plain Python judge whole stores, which are
-marked `untraced`. `make coverage` measures the whole product by all tests but the last."""
+others run without it, and so do tests by drawn examples, all cases but the first of a test that has several, and tests
+that have plain Python judge whole stores, which are marked `untraced`. `make coverage` measures the whole product by
+all tests but the last."""
 
 IS_PRODUCT_TRACED = os.environ.get("TRACED") == "product"
 
@@ -72,13 +74,15 @@ def secrets_of_this_test_alone() -> Iterator[None]:
 
 
 def _is_traced(item: pytest.Item) -> bool:
-    """Whether a test counts for coverage; one of drawn examples runs the same lines a hundred times."""
+    """Whether a test counts for coverage; drawn examples and further cases run the same lines again."""
     if item.get_closest_marker("untraced") is not None:
         return False
     if IS_PRODUCT_TRACED:
         return True
     is_measured = item.nodeid.startswith(MEASURED) and not item.nodeid.startswith(COMPILED)
-    return is_measured and item.get_closest_marker("hypothesis") is None
+    callspec = getattr(item, "callspec", None)
+    is_first = callspec is None or not any(callspec.indices.values())
+    return is_measured and is_first and item.get_closest_marker("hypothesis") is None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -88,6 +88,9 @@ def orphans(place: OutputPlace) -> set[str]:
 
 
 class TestJobs:
+    """What is not for `make soak` reads, lists, writes and commits there; the rest of each job goes the same ways."""
+
+    @pytest.mark.soak
     def test_a_verification_finds_what_it_finds_in_a_directory(
         self, objects: ObjectStore, store: Path, tmp_path: Path
     ) -> None:
@@ -108,6 +111,7 @@ class TestJobs:
         ]
         assert read[0] == read[1] != []
 
+    @pytest.mark.soak
     def test_a_search_and_a_look_up_find_what_they_find_in_a_directory(
         self, objects: ObjectStore, store: Path, url: str, tmp_path: Path
     ) -> None:
@@ -140,6 +144,7 @@ class TestJobs:
         assert files_under(fetched) == files_under(here)
         assert files_under(here) != files_under(store)
 
+    @pytest.mark.soak
     @pytest.mark.usefixtures("spark")
     def test_a_rebuild_by_the_shuffle_to_there_is_one_by_files(
         self, objects: ObjectStore, store: Path, place: OutputPlace, tmp_path: Path
@@ -152,6 +157,7 @@ class TestJobs:
         made = files_under(tmp_path / "out")
         assert {name: data for name, data in files_under(fetched).items() if name in made} == made != {}
 
+    @pytest.mark.soak
     def test_a_compaction_from_there_to_there_is_one_of_a_directory(
         self, objects: ObjectStore, store: Path, url: str, place: OutputPlace, tmp_path: Path
     ) -> None:
@@ -162,6 +168,7 @@ class TestJobs:
         found = parts(place)
         assert {name: found[name] for name in made} == made != {}
 
+    @pytest.mark.soak
     def test_the_data_source_reads_there_what_it_reads_in_a_directory(
         self, session: "SparkSession", objects: ObjectStore, store: Path, url: str
     ) -> None:

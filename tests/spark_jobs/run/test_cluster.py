@@ -189,6 +189,7 @@ def assert_queues(store: Path, out: Path) -> None:
         assert (out / path.relative_to(store)).read_bytes() == path.read_bytes(), path
 
 
+@pytest.mark.soak  # in each run: test_registered_source.py
 def test_a_foreign_package_on_the_workers_is_named(
     tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path
 ) -> None:
@@ -217,6 +218,7 @@ WHY = {
 }
 
 
+@pytest.mark.soak  # in each run: test_spark_calls.py and test_executors.py, by what Spark says in these cases
 @pytest.mark.parametrize("what", WHY)
 def test_what_fails_on_a_cluster_says_why(
     tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path, what: str
@@ -228,6 +230,7 @@ def test_what_fails_on_a_cluster_says_why(
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.soak  # in each run: tests/spark_jobs/read/test_data_source.py, on one machine
 def test_the_data_source_reads_on_a_cluster_in_a_session_that_somebody_else_has_started(
     tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path
 ) -> None:
@@ -298,9 +301,17 @@ class TestOneApplication:
     def test_workers_send_one_another_blocks_by_the_shuffle_and_what_they_build_to_a_url(
         self, tmp_path: Path, session: ClusterSession, store: Path
     ) -> None:
-        """No --work is there for both; where neither could open it, too: `test_lost_exchange.py`."""
-        out = f"file://{tmp_path}/out"
-        session.run("rebuild_all", str(store), "--out", out, *SHAPE, "--exchange", "shuffle")
+        """No --work is there for both; where neither could open it, too: `test_lost_exchange.py`.
+
+        An executor is killed between the two sides: what it has sent is sent again.
+        """
+        out, before = f"file://{tmp_path}/out", session.events.lost_executors()
+        session.held.hold("build-")
+        session.start("rebuild_all", str(store), "--out", out, *SHAPE, "--exchange", "shuffle")
+        os.kill(executor_of(session.held.wait_for_one()), signal.SIGKILL)
+        session.held.let_go()
+        session.end()
+        assert session.events.lost_executors() > before
         parts = json.loads((tmp_path / "out" / "_manifest.json").read_text())["parts"]
         made = {part["path"]: (tmp_path / "out" / part["name"]).read_bytes() for part in parts}
         built = [made[path] for path in sorted(made) if path.startswith("index/")]
@@ -326,6 +337,7 @@ class TestOneApplication:
         assert_whole(session, store, tmp_path, held)
         assert session.events.lost_executors() > before
 
+    @pytest.mark.soak  # in each run: the executor alone
     def test_a_worker_is_killed(
         self, tmp_path: Path, session: ClusterSession, cluster: SparkCluster, store: Path
     ) -> None:

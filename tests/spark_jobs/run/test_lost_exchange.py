@@ -26,6 +26,8 @@ from spark_classes import QUICK, quick_python
 from spark_events import SparkEvents
 from store_writer import StoreWriter
 
+pytestmark = pytest.mark.soak  # in each run: an executor and the driver of machines that share a disk, test_cluster.py
+
 ROOT = Path(__file__).parents[3]
 MASTER = "local-cluster[2,1,512]"
 SECONDS = 300
@@ -201,7 +203,6 @@ def test_an_executor_is_killed_between_the_two_sides_of_the_shuffle(store: Path,
     assert run.left_over() == []
 
 
-@pytest.mark.soak  # of a cluster whose driver is killed there is a test in each run: test_cluster.py
 def test_the_driver_is_killed_while_tasks_build_and_the_same_command_goes_on(
     store: Path, start: Callable[..., Run]
 ) -> None:
@@ -220,7 +221,6 @@ def test_the_driver_is_killed_while_tasks_build_and_the_same_command_goes_on(
     assert objects == []
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("job", JOBS)
 def test_whatever_is_lost_the_output_is_the_same(job: str, seed: int, store: Path, start: Callable[..., Run]) -> None:

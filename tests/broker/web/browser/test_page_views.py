@@ -26,22 +26,33 @@ VIEWS = {
 """The parameters of each view, and what is there when it is drawn."""
 
 
+WIDE, PHONE = (1400, 900), (375, 812)
+SIZES = [WIDE, pytest.param(PHONE, marks=pytest.mark.soak)]
+"""Windows in which the rules of accessibility are checked; that nothing sticks out is checked in both, always."""
+
+
+def fits(browser: Browser) -> bool:
+    return bool(browser.run("return document.documentElement.scrollWidth <= innerWidth"))
+
+
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_view_can_be_used_in_both_colours_and_on_a_phone(browser: Browser, view: str) -> None:
+def test_a_view_can_be_used_in_both_colours_and_on_a_phone(browser: Browser, view: str, size: tuple[int, int]) -> None:
     parameters, selector = VIEWS[view]
     try:
-        for place, size in (("", (1400, 900)), ("-375", (375, 812))):
-            browser.driver.set_window_size(*size)
-            browser.open(view, **parameters)
-            browser.see(selector)
-            # The themes differ in nothing but colours.
-            for theme, rules in (("light", ()), ("dark", COLOUR_RULES)):
-                browser.run(f"document.documentElement.dataset.theme = '{theme}'")
-                assert browser.violations(*rules) == [], (view, place, theme)
-                browser.keep(f"view-{view}-{theme}{place}")
-            assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), (view, place)
+        browser.driver.set_window_size(*size)
+        browser.open(view, **parameters)
+        browser.see(selector)
+        # The themes differ in nothing but colours.
+        for theme, rules in (("light", ()), ("dark", COLOUR_RULES)):
+            browser.run(f"document.documentElement.dataset.theme = '{theme}'")
+            assert browser.violations(*rules) == [], theme
+            browser.keep(f"view-{view}-{theme}-{size[0]}")
+        assert fits(browser)
+        browser.driver.set_window_size(*PHONE)
+        assert fits(browser)
     finally:
-        browser.driver.set_window_size(1400, 900)
+        browser.driver.set_window_size(*WIDE)
 
 
 REACHED = """
@@ -124,24 +135,28 @@ STATES = {
 """A state that a view may come to: the view, its parameters, what is then there, and what a person does."""
 
 
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("state", STATES)
-def test_a_view_in_another_state_has_no_violation_either(one_browser: Browser, varied: str, state: str) -> None:
+def test_a_view_in_another_state_has_no_violation_either(
+    one_browser: Browser, varied: str, state: str, size: tuple[int, int]
+) -> None:
     view, parameters, selector, act = STATES[state]
     browser = one_browser
     browser.server = varied
     try:
-        for size, theme in (((1400, 900), "light"), ((375, 812), "dark")):
-            browser.driver.set_window_size(*size)
-            browser.open(view, **parameters)
-            browser.see(selector)
-            if act is not None:
-                act(browser)
-            browser.run(f"document.documentElement.dataset.theme = '{theme}'")
-            assert browser.violations() == [], (size, theme)
-            assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), size
-            browser.keep(f"state-{state}-{theme}{'-375' if size[0] == 375 else ''}")
+        browser.driver.set_window_size(*size)
+        browser.open(view, **parameters)
+        browser.see(selector)
+        if act is not None:
+            act(browser)
+        browser.run(f"document.documentElement.dataset.theme = '{'light' if size == WIDE else 'dark'}'")
+        assert browser.violations() == []
+        browser.keep(f"state-{state}-{size[0]}")
+        assert fits(browser)
+        browser.driver.set_window_size(*PHONE)
+        assert fits(browser)
     finally:
         browser.run("localStorage.removeItem('zone')")
-        browser.driver.set_window_size(1400, 900)
+        browser.driver.set_window_size(*WIDE)
         browser.driver.get("about:blank")
         browser.complaints()
