@@ -123,11 +123,8 @@ def ziglang(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.parametrize(
-    ("chosen", "use"),
-    [(ONE, HOLD + SAY), pytest.param(None, HOLD + USE + SAY, marks=pytest.mark.soak)],
-    ids=["one", "all"],
-)
+@pytest.mark.soak  # in each run: what compiles is asked for
+@pytest.mark.parametrize(("chosen", "use"), [(ONE, HOLD + SAY), (None, HOLD + USE + SAY)], ids=["one", "all"])
 def test_without_a_compiler_the_kernels_are_those_of_one(
     sources: Path, tmp_path: Path, ziglang: Path, chosen: tuple[str, ...] | None, use: str
 ) -> None:
@@ -141,6 +138,7 @@ def test_without_a_compiler_the_kernels_are_those_of_one(
     assert Path(used.stdout.strip()).is_relative_to(sources)
 
 
+@pytest.mark.soak  # in each run, on either machine: tests/storage/kernels/test_checksum.py
 def test_arm64_makes_checksums_by_its_instructions(tmp_path: Path, ziglang: Path) -> None:
     """Compiled anywhere; run where that can be emulated, too."""
     program = tmp_path / "ways"

@@ -1,4 +1,4 @@
-"""The kernels under AddressSanitizer and UBSan: these see what is planted, and judge a few modules in every test run.
+"""The kernels under AddressSanitizer and UBSan: these see what is planted, in every test run.
 
 `make sanitize` has all modules judged, by all that drives them.
 """
@@ -147,5 +147,6 @@ def test_a_process_that_dies_over_a_test_names_it(
     assert "test_those" not in reports + out
 
 
+@pytest.mark.soak  # like `make sanitize`, which has all of them stand all tests
 def test_a_few_kernels_stand_their_own_tests(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert judges.run_tests(place, ["-p", "no:cacheprovider", *THEIR_TESTS]) == (0, ""), capfd.readouterr().out

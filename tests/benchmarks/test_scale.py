@@ -102,7 +102,9 @@ RUNS: dict[str, Callable[[Path, Path], object]] = {
 
 
 @pytest.mark.usefixtures("small_parts")
-@pytest.mark.parametrize("job", RUNS)
+@pytest.mark.parametrize(
+    "job", [REBUILD, *(pytest.param(job, marks=pytest.mark.soak) for job in RUNS if job != REBUILD)]
+)
 def test_a_job_runs_as_many_tasks_as_are_computed(spark: "SparkContext", store: Path, tmp_path: Path, job: str) -> None:
     expected = tasks_of(job, log_of(store))
     assert (job == EXPORT) == ("survey" not in expected), "the queue is to be split"

@@ -32,7 +32,10 @@ def problems(store: Path, *commands: str) -> str:
 
 SMALL = ("abort", "lock", "timerwheel", "timerlog/00000000000000000000", "config/timercheck")
 BACKUPS = tuple(kind for kind in KINDS if kind.endswith(".bak"))
-TOGETHER = (SMALL, BACKUPS, ("extension file", *COMPACTED), ("subscriptionGroup.json", "delayOffset.json"))
+TOGETHER = (
+    (*SMALL, *BACKUPS, "checkpoint", "subscriptionGroup.json", "delayOffset.json", "consumerOffset.json"),
+    ("queue file", "file of a queue of batches", "extension file", *COMPACTED, "index file"),
+)
 """Kinds none of which hides another from those who read it; `make soak` has each alone."""
 
 ALONE = [kind for kind in KINDS if not any(kind in kinds for kinds in TOGETHER)]

@@ -60,7 +60,7 @@ def store(tmp_path: Path) -> Path:
     return writer.root
 
 
-@pytest.mark.parametrize("name", ["store", "store-crashed"])
+@pytest.mark.parametrize("name", ["store", pytest.param("store-crashed", marks=pytest.mark.soak)])
 def test_the_recorded_store_comes_out_as_a_broker_wrote_it(name: str, tmp_path: Path) -> None:
     store = unpack(name, tmp_path)
     made, _ = assert_same_both_ways(store, tmp_path, from_offset=0)
@@ -69,6 +69,7 @@ def test_the_recorded_store_comes_out_as_a_broker_wrote_it(name: str, tmp_path: 
     assert len([path for path in made if path.startswith("index/")]) == 10
 
 
+@pytest.mark.soak  # in each run: by files, test_rebuild_queues.py
 def test_batch_light_and_delay_queues_come_out_as_a_broker_wrote_them(tmp_path: Path) -> None:
     recorded = GOLDEN / "g2" / "g2-queues"
     levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
@@ -88,6 +89,7 @@ def test_index_files_that_begin_inside_blocks_come_out(store: Path, tmp_path: Pa
         assert_same_both_ways(store, tmp_path / str(number), **{**SMALL, **options})
 
 
+@pytest.mark.soak  # in each run: by files, on both engines, test_engines.py
 def test_a_damaged_log_comes_out(store: Path, tmp_path: Path) -> None:
     """A record in the middle, a segment that is gone, and a torn end."""
     segments = sorted((store / "commitlog").iterdir())

@@ -79,6 +79,7 @@ def test_the_recorded_store_comes_out_as_the_oracle_says(options: dict[str, Any]
     assert [take_mark(data, SLOTS)[0] for data in files] == build_compacted(kept, SLOTS, ENTRIES, end)
 
 
+@pytest.mark.soak  # in each run: a stretch where the clock stepped back, in the next test
 @pytest.mark.parametrize("seconds", STEPS_BACK.values(), ids=STEPS_BACK.keys())
 def test_what_was_stored_while_the_clock_stepped_back_comes_out(seconds: Callable[[int], int], tmp_path: Path) -> None:
     files = assert_same_both_ways(written(tmp_path / "store", seconds), tmp_path)
@@ -96,6 +97,7 @@ def test_files_say_as_rightly_that_they_are_complete(store: Path, tmp_path: Path
     assert completes(assert_same_both_ways(shared, tmp_path / "2")) == {False, True}
 
 
+@pytest.mark.soak  # in each run: by files, test_compact.py
 def test_a_log_with_damage_and_an_index_with_a_topic_left_out_come_out(store: Path, tmp_path: Path) -> None:
     segments = sorted((store / "commitlog").iterdir())
     data = bytearray(segments[1].read_bytes())
