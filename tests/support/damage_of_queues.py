@@ -101,7 +101,9 @@ def units_of_garbage(damaged: Damaged) -> None:
 def units_swapped(damaged: Damaged) -> None:
     """Two units, each in the other one's place."""
     queue = damaged.queue(16)
-    one, other = inner_number(damaged, queue), inner_number(damaged, queue)
+    one = other = inner_number(damaged, queue)
+    while other == one:
+        other = inner_number(damaged, queue)
     units = [path.read_bytes()[at : at + 20] for path, at in (damaged.unit(queue, one), damaged.unit(queue, other))]
     damaged.put_units(queue, one, units[1])
     damaged.put_units(queue, other, units[0])
