@@ -10,6 +10,11 @@
 
 Finished files go into the job's work directory, or, where it has none that all machines see, straight to the output's
 URL. An executor that is lost takes its rows along: Spark has its segments scanned again, up to the same end of the log.
+
+Rows are kept until the driver has looked up what counts do not say, where in a block an index file begins and whether
+the units of a hot queue follow one another: what goes where depends on that, and to scan a second time would cost more.
+A block with units of a queue that is built in parts is cut before it is sent, or the task of its bundle would get all
+of the hot queue too, which the parts are there to spare it.
 """
 
 import hashlib
