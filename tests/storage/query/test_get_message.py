@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golden_frames import Exchange, pair_up, sessions
@@ -169,6 +169,7 @@ class Model:
         return status, following, found
 
 
+@settings(max_examples=max(60, settings.default.max_examples))
 @given(
     sizes=st.lists(st.integers(0, 400), max_size=70),
     damaged=st.sets(st.integers(0, 69), max_size=4),
