@@ -101,6 +101,12 @@ def endpoint(text: str) -> Endpoint:
         raise click.BadParameter(str(error)) from error
 
 
+def own_endpoint(text: str) -> Endpoint:
+    """Read where to listen: `HOST:PORT`, or a port alone, which is one of the loopback address."""
+    port = text.strip().removeprefix(":")
+    return endpoint(f"127.0.0.1:{port}" if port.isdigit() else text)
+
+
 def charset(text: str) -> str:
     """Read the name of a charset; another one is a usage error."""
     try:

@@ -23,7 +23,7 @@ from broker.limits import Limits
 from rocketlens.cli.errors import NOT_FOUND, fail, plain_errors
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.log_format import configure_logging
-from rocketlens.cli.options import DIRECTORY, endpoint, gathered, store_options
+from rocketlens.cli.options import DIRECTORY, endpoint, gathered, own_endpoint, store_options
 from rocketlens.cli.port_options import PortArguments, port_options
 from rocketlens.cli.register_options import RegisterArguments, register_options
 from rocketlens.cli.watch_options import WatchArguments, watch_options
@@ -55,13 +55,13 @@ class ServeArguments(msgspec.Struct, frozen=True):
 @click.argument("stores", type=DIRECTORY, nargs=-1, required=True, metavar="STORE...")
 @click.option(
     "--listen",
-    type=endpoint,
-    metavar="HOST:PORT",
+    type=own_endpoint,
+    metavar="[HOST:]PORT",
     multiple=True,
     default=[f"127.0.0.1:{DEFAULT_PORT}"],
     show_default=True,
-    help="Address to listen on, also [IPv6]:PORT; repeatable. Port 0 chooses a free port. Each further store "
-    "listens on ports ten higher than the store before it.",
+    help="Address to listen on, also [IPv6]:PORT, without HOST on the loopback address; repeatable. Port 0 chooses a "
+    "free port. Each further store listens on ports ten higher than the store before it.",
 )
 @click.option(
     "--advertise",

@@ -8,14 +8,8 @@ import msgspec
 from broker.config import DEFAULT_MILLISECONDS, HTTP_AUTH, HttpAuth
 from broker.endpoint import Endpoint
 from rocketlens.cli.log_format import FORMATS, TEXT
-from rocketlens.cli.options import endpoint, gathered
+from rocketlens.cli.options import gathered, own_endpoint
 from rocketlens.cli.port_options import Network, network
-
-
-def http_endpoint(text: str) -> Endpoint:
-    """Read `HOST:PORT`, or a port alone, which is one of the loopback address."""
-    port = text.strip().removeprefix(":")
-    return endpoint(f"127.0.0.1:{port}" if port.isdigit() else text)
 
 
 class WatchArguments(msgspec.Struct, frozen=True):
@@ -38,7 +32,7 @@ class WatchArguments(msgspec.Struct, frozen=True):
 _WATCH_OPTIONS = (
     click.option(
         "--http",
-        type=http_endpoint,
+        type=own_endpoint,
         metavar="[HOST:]PORT",
         help="Serve the page, its JSON API (/api/v1/), /metrics (Prometheus), /healthz and /readyz here; "
         "without HOST on the loopback address. With --acl the page and the API ask for the same keys; "

@@ -108,7 +108,7 @@ def test_what_is_no_store_ends_it_with_code_3_and_one_line(tmp_path: Path, kind:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--listen", "10911"], "expected HOST:PORT"),
+        (["--listen", "store"], "expected HOST:PORT"),
         (["--listen", "::1:10911"], "in brackets"),
         (["--loop", "trio"], "'trio' is not one of"),
         (["--index-slots", "5"], "give both or neither"),

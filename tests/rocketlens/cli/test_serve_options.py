@@ -18,6 +18,7 @@ STOPPED = 7
 """The exit code of the server that is not started."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
+    "--listen 5 --listen 0.0.0.0:6": {"listen": (Endpoint("127.0.0.1", 5), Endpoint("0.0.0.0", 6))},
     "--listen 127.0.0.1:5 --listen [::1]:6": {"listen": (Endpoint("127.0.0.1", 5), Endpoint("::1", 6))},
     "--advertise broker.example:10911": {"advertise": Endpoint("broker.example", 10911)},
     "--broker-name b-1": {"broker_name": "b-1"},
