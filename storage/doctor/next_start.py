@@ -151,10 +151,10 @@ def _dispatched_from(store: OpenedStore, outcome: LogOutcome, queues_end: int) -
 def check_refusals(store: OpenedStore, start: NextStart | None, others: Iterable[Finding]) -> list[Finding]:
     """Report that brokers do not start; the remedy is that of the finding of another check about the same place.
 
-    What only brokers of old versions refuse is a note.
+    What only brokers of old versions refuse is a note. What a start would clear is none of them: there is none.
     """
     findings = Findings("next-start", Known.FORETOLD)
-    remedies = {each.path: each.remedy for each in others}
+    remedies = {each.path: each.remedy for each in others if not each.remedy.startswith(NOTHING_TO_DO)}
     for refusal in start.refusals if start is not None else ():
         is_of_all = Broker.FROM_5_5 in refusal.brokers
         if store.state.is_live and not is_of_all:  # a running broker has just made the file

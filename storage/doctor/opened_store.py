@@ -62,7 +62,8 @@ class OpenedStore:
 
 def command_line(name: str, root: Path, given_directories: Sequence[Path]) -> str:
     """A command line of ours for a store, as a shell takes it."""
-    parts = ["rocketlens", *name.split(), str(root)]
+    path = str(root)
+    parts = ["rocketlens", *name.split(), f"./{path}" if path.startswith("-") else path]
     if given_directories:
         parts += ["--commit-log", ",".join(map(str, given_directories))]
     return shlex.join(parts)

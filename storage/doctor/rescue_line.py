@@ -66,8 +66,10 @@ def removal_line(store: OpenedStore, path: Path) -> str:
 
 
 def after_checkpoint(store: OpenedStore, command: str) -> str:
-    """One line: remove the checkpoint, then run a command that makes a new one."""
-    return f"{removal_line(store, store.layout.checkpoint)} && {command}"
+    """One line: remove the checkpoint, or set aside a directory in its place; then run what makes a new one."""
+    path = store.layout.checkpoint
+    is_directory = path.is_dir() and not path.is_symlink()
+    return f"{set_aside_line(store, path) if is_directory else removal_line(store, path)} && {command}"
 
 
 def way_cleared(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:

@@ -100,7 +100,7 @@ def closed_parts(root: Path, directories: Sequence[Path] = ()) -> list[ClosedPar
                 open_below(part, path / name, levels - 1)
 
     open_below(_Part(root, 1, lambda _: False), root, 1)
-    if not closed:
+    if not closed and os.path.isdir(root):  # what is no store at all is named by who opens it
         for part in _parts(root, directories):
             open_below(part, part.path, part.levels)
     return closed

@@ -258,6 +258,15 @@ def test_the_command_says_it_and_reads_no_further(store: Path, options: list[str
     assert "mount what holds /mnt/gone" in outcome.text
 
 
+@pytest.mark.parametrize("options", [[], ["--deep"]])
+@pytest.mark.parametrize("name", ["nowhere", "file"])
+def test_what_is_no_directory_is_said_to_be_no_store(tmp_path: Path, name: str, options: list[str]) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    outcome = rocketlens("doctor", *options, tmp_path / name)
+    assert outcome.code == NO_STORE
+    assert outcome.errors.startswith(f"rocketlens: {tmp_path / name} is no store that can be served: ")
+
+
 def test_a_rescue_leaves_no_message_out_that_it_may_only_not_read(store: Path, tmp_path: Path) -> None:
     segment = store / "commitlog" / f"{16384:020d}"
     linked_to_nothing(segment)

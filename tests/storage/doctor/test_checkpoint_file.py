@@ -1,5 +1,6 @@
 """The doctor on the checkpoint: each field at its byte."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,22 @@ def test_a_checkpoint_that_is_too_short_is_named(root: Path, size: int) -> None:
     with (root / "checkpoint").open("r+b") as file:
         file.truncate(size)
     assert f"only {size} are there" in only(root, "checkpoint").found
+
+
+def test_a_directory_in_the_place_of_the_checkpoint_is_set_aside_by_the_line_that_is_printed(root: Path) -> None:
+    (root / "checkpoint").unlink()
+    (root / "checkpoint").mkdir()
+    (root / "checkpoint" / "notes").write_text("kept")
+    (line,) = {each.remedy for each in examine(root).findings}
+    aside = Path(f"{root}-set-aside") / "checkpoint"
+    moved, _, rebuilt = line.rpartition(" && ")
+    assert (moved, rebuilt) == (
+        f"mkdir -p {aside.parent} && mv -T {root}/checkpoint {aside}",
+        f"rocketlens rebuild index {root}",
+    )
+    subprocess.run(["sh", "-c", moved], check=True)
+    assert (aside / "notes").read_text() == "kept"
+    assert only(root, "checkpoint").remedy == rebuilt
 
 
 def test_a_missing_checkpoint_is_named(root: Path) -> None:

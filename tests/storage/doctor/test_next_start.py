@@ -378,3 +378,20 @@ def test_where_a_rescue_is_advised_nothing_else_is_to_be_typed(tmp_path: Path) -
     remedies = {each.remedy for each in examine(root).findings}
     assert line_for(root) in remedies
     assert not [each for each in remedies if each.startswith(("mkdir", "cp", "rm", "rocketlens rebuild"))]
+
+
+def test_a_torn_segment_that_no_broker_takes_is_never_nothing_to_do(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    written = make_damaged(root)
+    last = written[-1].physical_offset
+    os.truncate(segment(root, last // SEGMENT), last % SEGMENT + 20)
+    finding = examine(root).findings[0]
+    assert "a broker does not start on this store" in finding.found
+    assert finding.remedy == line_for(root)
+
+
+def test_a_name_that_looks_like_an_option_is_typed_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_damaged(tmp_path / "-store")
+    shutil.rmtree(tmp_path / "-store" / "index")
+    monkeypatch.chdir(tmp_path)
+    assert "rocketlens rebuild index ./-store" in {each.remedy for each in examine(Path("-store")).findings}
