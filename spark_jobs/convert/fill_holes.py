@@ -138,7 +138,7 @@ class HoleFilling:
                 fills=(),
                 end=min(gaps.log.end, base + gaps.size),
                 unlisted=-1,
-                earlier=0,
+                near=0,
                 modified_ns=os.stat(beside.path).st_mtime_ns,
                 links=False,
                 taken=tuple(ranges),

@@ -19,7 +19,7 @@ from spark_jobs.convert.fill_holes import HoleFilling
 from spark_jobs.convert.fillings import Fillings
 from spark_jobs.convert.log_gaps import Gaps, find_gaps, first_file
 from spark_jobs.convert.losses import Losses, find_losses
-from spark_jobs.convert.mend_segment import PHASE, MendedSegment, MendTask, mend_segment
+from spark_jobs.convert.mend_segment import PHASE, MendedSegment, MendTask, mend_segment, store_time
 from spark_jobs.convert.new_log import MendDetails, NewLog
 from spark_jobs.convert.relate import PHASE as RELATE
 from spark_jobs.convert.relate import Related, leave_moved, relate, timer_tasks
@@ -87,11 +87,12 @@ class Mend:
         log, size = gaps.log, gaps.size
         places = {place.base_offset: place for place in self._source.segments}
         by_base = {summary["base"]: summary for summary in summaries}
-        earlier, modified = _first_timestamp(summaries), 0
+        near, modified = self._first_time(gaps, summaries), 0
         last = gaps.base_of(max(log.end - 1, log.minimum))
         for base in range(log.minimum, last + 1, size):
             place = places.get(base)
             modified = os.stat(place.path).st_mtime_ns if place is not None else modified
+            near = (by_base[base]["last_timestamp"] if base in by_base else 0) or near
             stop = base + size
             fills = tuple((max(one, base), min(other, stop)) for one, other in log.lost if one < stop and base < other)
             unlisted = gaps.unlisted.get(base, -1)
@@ -105,12 +106,22 @@ class Mend:
                 fills=fills,
                 end=min(log.end, stop),
                 unlisted=unlisted,
-                earlier=earlier,
+                near=near,
                 modified_ns=modified,
                 links=self._request.link and is_sound and base < last,
             )
-            if base in by_base:
-                earlier = by_base[base]["last_timestamp"] or earlier
+
+    def _first_time(self, gaps: Gaps, summaries: Sequence[WalkSummary]) -> int:
+        """A store time for fillers in front of all records: that of the first."""
+        first = gaps.log.minimum
+        for start, stop in gaps.log.lost:
+            first = stop if start <= first < stop else first
+        place = next((each for each in self._source.segments if 0 <= first - each.base_offset < gaps.size), None)
+        found = 0
+        if place is not None:
+            with open(place.path, "rb") as file:
+                found = store_time(file.fileno(), first - place.base_offset)
+        return found or next((each["last_timestamp"] for each in summaries if each["last_timestamp"]), 1)
 
     def _move_timers(self, moved: MovedLog) -> list[Related]:
         """Copy the timer's files; what points to a lost message points nowhere."""
@@ -133,11 +144,6 @@ class Mend:
             changes["logics_physical_offset"] = end if before.logics_physical_offset else 0
             changes["master_flushed_offset"] = min(max(before.master_flushed_offset, 0), end)
         return changes
-
-
-def _first_timestamp(summaries: Sequence[WalkSummary]) -> int:
-    """A store time for fillers in front of all records."""
-    return next((summary["last_timestamp"] for summary in summaries if summary["last_timestamp"]), 1)
 
 
 def _details(

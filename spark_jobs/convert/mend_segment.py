@@ -42,9 +42,9 @@ class MendTask(msgspec.Struct, frozen=True):
     """The segment to read, `path` empty for one that is missing, and the one to write, `out` in the end.
 
     `fills` are the ranges of physical offsets without a sound record, `taken` those whose bytes are there, `end` is the
-    physical offset behind which nothing is to be left; from `unlisted` on there is damage besides (-1: none). `earlier`
-    is the store time (ms) of a record in front of the segment. `modified_ns` is when the old file was written last.
-    `links`: give it a second name.
+    physical offset behind which nothing is to be left; from `unlisted` on there is damage besides (-1: none). `near`
+    is the store time (ms) of the segment's last record, or of one beside a segment that has none. `modified_ns` is when
+    the old file was written last. `links`: give it a second name.
     """
 
     work: str
@@ -55,7 +55,7 @@ class MendTask(msgspec.Struct, frozen=True):
     fills: tuple[tuple[int, int], ...]
     end: int
     unlisted: int
-    earlier: int
+    near: int
     modified_ns: int
     links: bool
     taken: tuple[TakenRange, ...] = ()
@@ -140,9 +140,9 @@ def _fill(task: MendTask, descriptor: int, start: int, stop: int, done: MendedSe
         done["left"].append(start)
         return
     base = task.base_offset
-    timestamp = task.earlier if stop == task.boundary else _store_timestamp(descriptor, stop - base)
+    timestamp = task.near if stop == task.boundary else store_time(descriptor, stop - base)
     _clear(descriptor, start - base, stop - base)
-    for piece in fill(start, stop, base, task.boundary, timestamp or task.earlier):
+    for piece in fill(start, stop, base, task.boundary, timestamp or task.near):
         os.pwrite(descriptor, piece.data, piece.physical_offset - base)
     done["filled"] += stop - start
     done["places"] += 1
@@ -156,7 +156,8 @@ def _fill_unlisted(task: MendTask, path: Path, descriptor: int, done: MendedSegm
         _fill(task, descriptor, damage.start, task.boundary if damage.stop - base >= stop else damage.stop, done)
 
 
-def _store_timestamp(descriptor: int, position: int) -> int:
+def store_time(descriptor: int, position: int) -> int:
+    """The store time (ms) of the record at a position of a segment, 0 where the file ends before that."""
     head = os.pread(descriptor, _HEAD_BYTES, position)
     return store_timestamp(Region(head), 0) if len(head) == _HEAD_BYTES else 0
 
