@@ -11,13 +11,19 @@ from storage.doctor.opened_store import OpenedStore
 from storage.doctor.words import Words, damaged_record
 from storage.kernels import records as codes
 from storage.layout.dledger import CHECKPOINT, uncommitted_from
+from storage.log.commit_log import Segment
 from storage.log.damaged_ranges import DamagedRange, find_damaged_ranges
+from storage.log.segment_end import TornEnd
 from storage.ranges import Range
 
 WALKED_BYTES = 2 * 1024 * 1024 * 1024
 """Bytes at the end of the log whose records are read one by one; the rest is read by `--deep`."""
 
 MOST_RANGES = 1000
+
+CUT_SHORT = "a message was cut short, mostly by a crash, or old ones are there; a broker that starts here cuts that off"
+MISPLACED = "the file has the name of another one, or is of another store, since its records are those of"
+MISPLACED_REMEDY = "no command fixes this: give the files their names again, or copy this one from a slave or a backup"
 
 
 def check_log_end(store: OpenedStore, start: NextStart | None) -> tuple[list[Finding], list[Range]]:
@@ -99,6 +105,21 @@ def _check_torn_end(store: OpenedStore, findings: Findings) -> None:
         Severity.INFO if store.state.is_live else Severity.ERROR,
         FoundAt(last.file.path, position=position, physical_offset=torn.physical_offset),
         torn.sentence(),
-        "a message was cut short, mostly by a crash, or old ones are there; a broker that starts here cuts that off",
-        "nothing to do: here it is not served, and a broker that starts writes over it",
+        *(
+            _misplaced(last, torn)
+            or (CUT_SHORT, "nothing to do: here it is not served, and a broker that starts writes over it")
+        ),
+    )
+
+
+def _misplaced(segment: Segment, torn: TornEnd) -> tuple[str, str] | None:
+    """What it means, and what to do, where a segment begins with a record of the beginning of another one."""
+    if torn.code != codes.BAD_OFFSET or torn.physical_offset != segment.base_offset:
+        return None
+    stated = int.from_bytes(segment.file.view[codes.PHYSICAL_OFFSET : codes.PHYSICAL_OFFSET + 8], "big", signed=True)
+    if stated < 0 or stated % (segment.boundary - segment.base_offset):
+        return None
+    return (
+        f"{MISPLACED} {stated:020d}: do not start a broker here, which would write over its messages",
+        MISPLACED_REMEDY,
     )

@@ -8,6 +8,7 @@ from doctoring import SEGMENT, findings_of, make_store, only, put
 from oracles import BLANK_MAGIC, packed
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
+from storage.doctor.log.log_end import MISPLACED_REMEDY
 from store_writer import Written
 
 
@@ -53,6 +54,22 @@ def test_a_torn_last_record_is_named_where_it_starts(tmp_path: Path, kept: int) 
     (finding,) = findings_of(examine(tmp_path), "log-end")
     assert (finding.severity, finding.physical_offset) == (Severity.ERROR, last.physical_offset)
     assert finding.position == last.physical_offset % SEGMENT
+
+
+def test_segments_that_have_each_others_names_are_no_end_that_a_broker_may_write_over(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 400)
+    writer.close()
+    log = tmp_path / "commitlog"
+    first, other = (log / f"{number * SEGMENT:020d}" for number in (0, 2))
+    for each in sorted(log.iterdir())[3:]:
+        each.unlink()
+    swapped = first.read_bytes(), other.read_bytes()
+    other.write_bytes(swapped[0])
+    first.write_bytes(swapped[1])
+    (log / f"{SEGMENT:020d}").write_bytes(swapped[1])
+    (finding,) = findings_of(examine(tmp_path), "log-end")
+    assert f"its records are those of {other.name}: do not start a broker here" in finding.meaning
+    assert finding.remedy == MISPLACED_REMEDY
 
 
 @pytest.mark.parametrize("number", [10, 150, 199])
