@@ -21,7 +21,7 @@ from spark_jobs.commands.job_plan import JobPlan, make_plan, plan_lines, refuse_
 from spark_jobs.commands.store_report import StoreReport, compacted_report, new_store_report, rebuilt_report
 from spark_jobs.compact.compact import Compact
 from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.convert.convert import Convert, check_source, check_stopped, has_ledger
+from spark_jobs.convert.convert import Convert, check_log_open, check_source, check_stopped, has_ledger
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.foresee import foresee
 from spark_jobs.convert.log_copies import copies_identity
@@ -255,7 +255,7 @@ def _run(
     make: Make,
     ahead: LocalEngine | None,
     *,
-    check: Callable[[StoreSource], None] = lambda _: None,
+    check: Callable[[StoreSource], None] = check_log_open,
 ) -> StoreReport:
     started, began = time.monotonic(), time.time()
     with (

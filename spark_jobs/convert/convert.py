@@ -199,10 +199,20 @@ def check_source(source: StoreSource) -> None:
     check_stopped(source)
 
 
+def check_log_open(source: StoreSource) -> None:
+    """Raise StoreError for a store of whose log a part cannot be opened: it is not lost."""
+    _check_open(source, log_only=True)
+
+
+def _check_open(source: StoreSource, *, log_only: bool = False) -> None:
+    layout = source.layout
+    command = shlex.join(["rocketlens", "doctor", str(layout.root)])
+    refuse_closed(layout.root, layout.commit_log_directories, command, log_only=log_only)
+
+
 def check_stopped(source: StoreSource) -> None:
     """Raise StoreError for a store that a broker is using, or of which a part cannot be opened: it is not lost."""
-    layout = source.layout
-    refuse_closed(layout.root, layout.commit_log_directories, shlex.join(["rocketlens", "doctor", str(layout.root)]))
+    _check_open(source)
     if source.is_live:
         raise StoreError(
             source.layout.root, what="is in use by a broker: stop it first, so that log and offsets belong together"

@@ -80,8 +80,11 @@ class _Part(NamedTuple):
     is_read: Callable[[str], bool] = bool
 
 
-def closed_parts(root: Path, directories: Sequence[Path] = ()) -> list[ClosedPart]:
-    """The parts of a store that cannot be opened, at most `MOST_CLOSED`; `directories` are those of a log elsewhere."""
+def closed_parts(root: Path, directories: Sequence[Path] = (), *, log_only: bool = False) -> list[ClosedPart]:
+    """The parts of a store that cannot be opened, at most `MOST_CLOSED`; `directories` are those of a log elsewhere.
+
+    With `log_only` those of the log alone.
+    """
     left, closed = MOST_OPENED, list[ClosedPart]()
 
     def open_below(part: _Part, path: Path, levels: int) -> None:
@@ -101,7 +104,7 @@ def closed_parts(root: Path, directories: Sequence[Path] = ()) -> list[ClosedPar
 
     open_below(_Part(root, 1, lambda _: False), root, 1)
     if not closed and os.path.isdir(root):  # what is no store at all is named by who opens it
-        for part in _parts(root, directories):
+        for part in _log_parts(root, directories) if log_only else _parts(root, directories):
             open_below(part, part.path, part.levels)
     return closed
 
@@ -129,12 +132,12 @@ def ways_in(closed: Iterable[ClosedPart], command: str) -> list[str]:
     return [way_in(each) for each in listed]
 
 
-def refuse_closed(root: Path, directories: Sequence[Path], command: str) -> None:
+def refuse_closed(root: Path, directories: Sequence[Path], command: str, *, log_only: bool = False) -> None:
     """Raise StoreError where a part of a store cannot be opened, with what lets one in; for jobs that would go without.
 
-    `command` is what says more of the store.
+    `command` is what says more of the store; with `log_only` a part of the log.
     """
-    closed = closed_parts(root, directories)
+    closed = closed_parts(root, directories, log_only=log_only)
     if closed:
         raise StoreError(closed[0].path, what=f"{closed[0].found}; {ways_in(closed, command)[0]}")
 
@@ -158,12 +161,19 @@ def as_account(uid: int, command: str) -> str:
     return f"sudo -u {shlex.quote(name)} {command}"
 
 
+def _log_parts(root: Path, directories: Sequence[Path]) -> Iterator[_Part]:
+    for path in directories or (root / COMMIT_LOG, *(root / name / DATA for name in _ledgers(root))):
+        yield _Part(path, 1, _is_numbered)
+
+
+def _ledgers(root: Path) -> list[str]:
+    return sorted(name for name in os.listdir(root) if is_ledger(name))
+
+
 def _parts(root: Path, directories: Sequence[Path]) -> Iterator[_Part]:
     """What a start or we would read; files of queues last."""
-    ledgers = sorted(name for name in os.listdir(root) if is_ledger(name))
-    for path in directories or (root / COMMIT_LOG, *(root / name / DATA for name in ledgers)):
-        yield _Part(path, 1, _is_numbered)
-    for name in ledgers:
+    yield from _log_parts(root, directories)
+    for name in _ledgers(root):
         yield _Part(root / name / LEDGER_CHECKPOINT)
         yield _Part(root / name / LEDGER_INDEX, 1, _is_numbered)
     for name in (CHECKPOINT, LOCK, TIMER_WHEEL):

@@ -100,3 +100,25 @@ def test_a_job_that_is_refused_leaves_no_new_directories(job: str, is_there: boo
     with pytest.raises(NotAStore):
         MAKERS[job](store=str(tmp_path / "store"), out=str(tmp_path / "new"))
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("run", [run_rebuild, run_compact])
+def test_no_job_goes_without_a_segment_that_lies_behind_a_broken_link(
+    run: Callable[..., object], tmp_path: Path
+) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1024, index_slots=97, index_entries=150)
+    for _ in range(20):
+        writer.append("Topic", keys="k")
+    writer.close()
+    segment = writer.root / "commitlog" / f"{1024:020d}"
+    segment.unlink()
+    segment.symlink_to("/mnt/gone/segment")
+    before = {path: path.stat().st_ino for path in writer.root.rglob("*") if path.is_file()}
+    request = (
+        RebuildRequest(store=str(writer.root), index=True, queues=True)
+        if run is run_rebuild
+        else CompactRequest(store=str(writer.root))
+    )
+    with pytest.raises(StoreError, match=r"is a link, or below one, to /mnt/gone/segment, which is not there"):
+        run(request, Silence())
+    assert {path: path.stat().st_ino for path in writer.root.rglob("*") if path.is_file()} == before
