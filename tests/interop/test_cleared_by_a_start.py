@@ -19,15 +19,16 @@ PROPERTIES = {
 }
 
 
-def crashed_disk(root: Path) -> None:
-    """A store whose broker died: messages have no units, and the last ones are gone while units and index have them."""
+def crashed_disk(root: Path, *, lags: bool) -> None:
+    """A store whose broker died: its last messages have no units, or they are gone while units and index have them."""
     writer = StoreWriter(root, segment_size=1 << 20, queue_file_size=20000, index_slots=97, index_entries=150)
     for number in range(200):
         writer.append(f"T{number % 5}", b"body", keys=f"k{number}", unique_key=f"u{number}")
-    for number in range(40):
-        writer.append(f"T{number % 3}", b"late", keys=f"q{number}", unique_key=f"q{number}", queue=False)
-    gone = [writer.append(f"T{3 + number % 2}", b"later", keys=f"l{number}") for number in range(40)]
-    for each in gone:
+    late = [
+        writer.append(f"T{number % 5}", b"late", keys=f"l{number}", unique_key=f"l{number}", queue=not lags)
+        for number in range(40)
+    ]
+    for each in () if lags else late:
         writer.overwrite(each.physical_offset, bytes(each.size))
     writer.crash()
 
@@ -40,11 +41,12 @@ def place(finding: Finding) -> tuple[str, str, int]:
     return finding.check, finding.path, finding.position
 
 
-def test_an_official_broker_that_starts_clears_what_is_said_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("lags", "check"), [(False, "checkpoint"), (True, "queue-reach")])
+def test_an_official_broker_that_starts_clears_what_is_said_of_it(tmp_path: Path, lags: bool, check: str) -> None:
     root = tmp_path / "store"
-    crashed_disk(root)
+    crashed_disk(root, lags=lags)
     before = cleared(root)
-    assert {check for check, *_ in before} == {"checkpoint", "queue-reach"}
+    assert check in {name for name, *_ in before}
     with official_broker(root, tmp_path / "broker", properties=PROPERTIES) as broker:
         broker.stop()
     assert before.isdisjoint(map(place, examine(root).findings))

@@ -201,5 +201,5 @@ def test_what_is_alike_in_a_thousand_queues_is_one_block(tmp_path: Path) -> None
         "        and 997 more like these; --json names 20",
         "        means: left over from a log that was cut, or damaged; it is ignored here, a broker may take it for "
         "valid",
-        f"        fix: rocketlens rebuild queues {writer.root}",
+        f"        fix: rm {writer.root}/checkpoint && rocketlens rebuild all {writer.root}",
     ]
