@@ -1,6 +1,7 @@
 """Which files make up a commit log, by their names and sizes alone: nothing is opened."""
 
 import itertools
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -38,11 +39,19 @@ def segment_size(files: Sequence[tuple[int, int]]) -> int:
 
     ``files`` are base offsets and sizes, in order. A broker has one size for all segments, from its configuration
     (mappedFileSizeCommitLog), and writes it nowhere; a file's own size shows it, and so does the distance to the next
-    file. 0 without files.
+    file. A size by which all files could bear their names, and none is longer, goes before any other: where each file
+    was cut, only their names show it. 0 without files.
     """
     sizes = Counter(size for _, size in files if size)
-    votes = sizes + Counter(right - left for (left, _), (right, _) in itertools.pairwise(files))
-    return max(votes, key=lambda size: (votes[size], size in sizes, size), default=0)
+    distances = [right - left for (left, _), (right, _) in itertools.pairwise(files)]
+    votes, step = sizes + Counter(distances), math.gcd(*distances)
+    largest = max(sizes, default=0)
+
+    def rank(size: int) -> tuple[bool, int, bool, bool, int]:
+        is_named = not step % size
+        return is_named and size >= largest, votes[size], is_named, size in sizes, size
+
+    return max((size for size in {*votes, step} if size), key=rank, default=0)
 
 
 def boundaries(files: Sequence[tuple[int, int]]) -> list[int]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,41 @@ def test_a_missing_segment_and_one_that_was_cut_are_made_whole(writer: StoreWrit
         if not any(each.physical_offset + each.size in range_ for range_ in lost)
     ]
     assert details(report).segments == 6
+
+
+@pytest.mark.parametrize("lengths", [(7000, 7000, 7000, 7000, 7000, 3000), (8000, 7100, 100, 5000, 4999, 3000)])
+def test_segments_that_were_all_cut_get_the_size_that_their_names_say(
+    writer: StoreWriter, tmp_path: Path, lengths: tuple[int, ...]
+) -> None:
+    for number, length in enumerate(lengths):
+        os.truncate(segment(writer.root, number), length)
+    report = rescue(writer, tmp_path / "new")
+    assert details(report).segment_size == SEGMENT
+    assert [path.stat().st_size for path in sorted((tmp_path / "new" / "commitlog").iterdir())] == [SEGMENT] * 6
+    assert places(tmp_path / "new") == [
+        each.physical_offset
+        for each in writer.written
+        if each.physical_offset % SEGMENT + each.size <= lengths[each.physical_offset // SEGMENT]
+    ]
+
+
+def test_recorded_segments_that_were_all_cut_are_mended_as_the_doctor_says(g1_store: Path, tmp_path: Path) -> None:
+    root, cut = tmp_path / "store", {0: 130_000, 131_072: 20_000}
+    shutil.copytree(g1_store, root)
+    readable = {
+        each.physical_offset
+        for each in read_log([root / "commitlog"])
+        if each.physical_offset % 131_072 + each.total_size <= cut[each.physical_offset // 131_072 * 131_072]
+    }
+    for base, length in cut.items():
+        os.truncate(root / "commitlog" / f"{base:020d}", length)
+    (line,) = {each.remedy for each in examine(root).findings if each.remedy.startswith("rocketlens rescue ")}
+    _, *arguments = shlex.split(line.partition(";")[0])
+    outcome = rocketlens(*arguments)
+    assert outcome.code == 4, outcome.errors
+    new = Path(arguments[-1])
+    assert readable <= {each.physical_offset for each in read_log([new / "commitlog"])}
+    assert [each for each in examine(new).findings if each.severity != "info"] == []
 
 
 def test_a_last_segment_that_was_cut_and_a_torn_end_are_closed(writer: StoreWriter, tmp_path: Path) -> None:
