@@ -9,6 +9,7 @@ from storage.doctor.opened_store import OpenedStore
 from storage.doctor.rescue_line import after_checkpoint
 from storage.doctor.sampling import Sample
 from storage.layout.checkpoint import CHECKPOINT, Checkpoint
+from storage.log.segment_end import is_blank
 from storage.times import format_timestamp
 
 MARGIN_MS = 60_000
@@ -75,14 +76,19 @@ def _check_times(
 
 
 def _check_offsets(store: OpenedStore, checkpoint: Checkpoint, start: NextStart | None, findings: Findings) -> None:
-    """Report physical offsets behind the end of the log."""
+    """Report physical offsets behind the end of the log: that of its last segment where a BLANK closes it."""
+    log_end = store.commit_log.end
+    if store.commit_log.segments:
+        last = store.commit_log.segments[-1]
+        is_closed = is_blank(last.file, last.valid_length, last.boundary - last.base_offset)
+        log_end = last.boundary if is_closed else log_end
     stated = {
         "confirm_physical_offset": (checkpoint.confirm_physical_offset, 32),
         "logics_physical_offset": (checkpoint.logics_physical_offset, 40),
     }
     for name, (offset, position) in stated.items():
-        if offset > store.commit_log.end or offset < 0:
-            found = f"{name} is {offset}, the log ends at {store.commit_log.end}"
+        if offset > log_end or offset < 0:
+            found = f"{name} is {offset}, the log ends at {log_end}"
             meaning = (
                 "the log was cut, or the checkpoint belongs to another one: a broker's recovery may start too late"
             )

@@ -24,6 +24,7 @@ from storage.doctor.next_start import (
     check_next_start,
     check_refusals,
     foretell_start,
+    kept_as_it_is,
     one_advice,
     only_rescue,
     safe_advice,
@@ -150,7 +151,7 @@ def _queue_of(finding: Finding) -> tuple[str, ...]:
 def _advised(store: OpenedStore, next_start: NextStart | None, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings with advice that is safe and not in vain, the worst first."""
     advised = one_advice(store, without_repeated_advice(store, safe_advice(store, next_start, findings)))
-    advised = typed_by_whom(store, only_rescue(store, way_cleared(store, advised)))
+    advised = typed_by_whom(store, kept_as_it_is(store, only_rescue(store, way_cleared(store, advised))))
     return _sorted(advised)
 
 

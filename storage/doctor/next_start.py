@@ -33,7 +33,7 @@ from storage.doctor.finding import (
     Severity,
 )
 from storage.doctor.opened_store import OpenedStore
-from storage.doctor.rescue_line import MOVES, after_checkpoint, removal_line, rescue_line, set_aside_line
+from storage.doctor.rescue_line import CHANGES, MOVES, after_checkpoint, removal_line, rescue_line, set_aside_line
 from storage.layout.store_config import TOPICS
 from storage.recovery.log_outcome import LogForecast, LogOutcome
 from storage.recovery.queue_ends import NOWHERE, RecoveredQueue, recovered_queues
@@ -57,6 +57,11 @@ REFUSED: Final = "as its files are now it does not even start, which the next fi
 STARTS_NEWER: Final = "from 5.1.4 on they start: an empty last file is deleted, and a directory passed over"
 NOTHING_TO_DO: Final = "nothing to do"
 MADE_ANEW: Final = "what the damage of the log asks for: a rescue makes this anew"
+NO_START: Final = "do not start a broker here, which would write over"
+RIGHT_NAMES: Final = (
+    "no command fixes this: give the files their names again, or copy this one from a slave or a backup"
+)
+AFTER_NAMES: Final = "what the log's end asks for: once each segment has its name, ask the doctor again"
 MADE_WHOLE: Final = "what the first finding says: it makes a whole store of this one"
 
 
@@ -264,6 +269,27 @@ def only_rescue(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding
         return remedy != line and (remedy.startswith(MOVES) or any(command in remedy for command in commands))
 
     return [replace(each, remedy=MADE_ANEW) if is_done_by_it(each.remedy) else each for each in listed]
+
+
+def kept_as_it_is(store: OpenedStore, findings: Iterable[Finding]) -> list[Finding]:
+    """Advise no start where one would write over what lies behind the log's end.
+
+    Where that is a segment with the name of another one, nothing is to be changed before each has its own: messages
+    of it would be left out of whatever is made of the log.
+    """
+    listed = list(findings)
+    if store.state.is_live or not any(NO_START in each.meaning for each in listed):
+        return listed
+    commands = [store.command(name) for name in IN_PLACE]
+    is_misplaced = any(each.remedy == RIGHT_NAMES for each in listed)
+
+    def kept(remedy: str) -> str:
+        if not is_misplaced:
+            return MADE_ANEW if remedy.startswith(NOTHING_TO_DO) else remedy
+        is_change = remedy.startswith((*CHANGES, NOTHING_TO_DO)) or any(command in remedy for command in commands)
+        return AFTER_NAMES if is_change or remedy in (MADE_ANEW, MADE_WHOLE) else remedy
+
+    return [replace(each, remedy=kept(each.remedy)) for each in listed]
 
 
 def _without_start(finding: Finding) -> Finding:

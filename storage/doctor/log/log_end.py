@@ -4,17 +4,21 @@ Quick: the last records one by one, and the end. Deep: what a reading of every r
 """
 
 import itertools
+from pathlib import Path
 
+from protocol.errors import StoreError
 from storage.doctor.finding import LOST, NO_COMMAND, Finding, Findings, FoundAt, Kind, Severity
-from storage.doctor.next_start import NextStart
+from storage.doctor.next_start import NO_START, RIGHT_NAMES, NextStart
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.words import Words, damaged_record
+from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes
 from storage.layout.dledger import CHECKPOINT, uncommitted_from
-from storage.log.commit_log import Segment
-from storage.log.damaged_ranges import DamagedRange, find_damaged_ranges
-from storage.log.segment_end import TornEnd
+from storage.log.damaged_ranges import DamagedRange, find_damaged_ranges, reason_of
+from storage.log.segment_end import code_at
+from storage.log.segment_list import list_segments
 from storage.ranges import Range
+from storage.recovery.queue_ends import recovered_queues
 
 WALKED_BYTES = 2 * 1024 * 1024 * 1024
 """Bytes at the end of the log whose records are read one by one; the rest is read by `--deep`."""
@@ -22,8 +26,12 @@ WALKED_BYTES = 2 * 1024 * 1024 * 1024
 MOST_RANGES = 1000
 
 CUT_SHORT = "a message was cut short, mostly by a crash, or old ones are there; a broker that starts here cuts that off"
+WRITTEN_OVER = "nothing to do: here it is not served, and a broker that starts writes over it"
 MISPLACED = "the file has the name of another one, or is of another store, since its records are those of"
-MISPLACED_REMEDY = "no command fixes this: give the files their names again, or copy this one from a slave or a backup"
+UNKNOWN = "messages that were in this file are lost, and queues may still point to them"
+
+WINDOW = 64 * 1024
+"""Bytes at the beginning of a file behind the log's end that are looked at, holes passed over."""
 
 
 def check_log_end(store: OpenedStore, start: NextStart | None) -> tuple[list[Finding], list[Range]]:
@@ -51,6 +59,7 @@ def check_log_end(store: OpenedStore, start: NextStart | None) -> tuple[list[Fin
                 expected=words.expected,
             )
     _check_torn_end(store, findings)
+    _check_files_behind(store, findings)
     _check_committed(store, findings)
     return findings.listed(), sorted(damaged)
 
@@ -105,21 +114,65 @@ def _check_torn_end(store: OpenedStore, findings: Findings) -> None:
         Severity.INFO if store.state.is_live else Severity.ERROR,
         FoundAt(last.file.path, position=position, physical_offset=torn.physical_offset),
         torn.sentence(),
+        *(_misplaced(last.file, last.base_offset, last.boundary, position, torn.code) or (CUT_SHORT, WRITTEN_OVER)),
+    )
+
+
+def _check_files_behind(store: OpenedStore, findings: Findings) -> None:
+    """Report files behind the log's last segment that hold something, and no record of their place to begin with."""
+    log = store.commit_log
+    listed = list_segments(store.layout.commit_log_directories, []) if log.segments else []
+    for base, path in listed:
+        if base > log.segments[-1].base_offset and path not in log.unreadable:
+            try:
+                file = MappedFile.of(path, None)
+            except StoreError:  # removed meanwhile
+                continue
+            _check_file_behind(store, findings, base, file)
+
+
+def _check_file_behind(store: OpenedStore, findings: Findings, base: int, file: MappedFile) -> None:
+    """Report one file behind the log's end; one of zeros is as a broker makes them before it needs them."""
+    if not any(file.peek(file.first_data(0), WINDOW)):
+        return
+    last = store.commit_log.segments[-1]
+    boundary = base + max(last.boundary - last.base_offset, file.size)
+    code = codes.BAD_SIZE if file.size < codes.PHYSICAL_OFFSET + 8 else code_at(base, file, 0, boundary)
+    if code >= 0:
+        return
+    findings.add(
+        Kind.TORN_END,
+        Severity.INFO if store.state.is_live else Severity.ERROR,
+        FoundAt(file.path, position=0, physical_offset=base),
+        f"the log ends before this file, which does not begin with an intact record: {reason_of(code)}",
         *(
-            _misplaced(last, torn)
-            or (CUT_SHORT, "nothing to do: here it is not served, and a broker that starts writes over it")
+            _misplaced(file, base, base + last.boundary - last.base_offset, 0, code)
+            or ((CUT_SHORT, WRITTEN_OVER) if _is_cut_short(store, base, file) else None)
+            or (f"{UNKNOWN}; {NO_START} what is left of it", NO_COMMAND)
         ),
     )
 
 
-def _misplaced(segment: Segment, torn: TornEnd) -> tuple[str, str] | None:
-    """What it means, and what to do, where a segment begins with a record of the beginning of another one."""
-    if torn.code != codes.BAD_OFFSET or torn.physical_offset != segment.base_offset:
+def _is_cut_short(store: OpenedStore, base: int, file: MappedFile) -> bool:
+    """Whether a file holds a part of its first message and no more, and no queue has known messages there."""
+    size = int.from_bytes(file.peek(0, codes.MAGIC), "big")
+    return 0 < size <= file.size and not any(file.peek(size, WINDOW)) and not _has_units(store.layout.root, base)
+
+
+def _has_units(root: Path, physical_offset: int) -> bool:
+    """Whether queues point to a physical offset or behind it; so it is taken where they cannot be read."""
+    try:
+        return any(queue.physical_end > physical_offset for queue in recovered_queues(root))
+    except (StoreError, FileNotFoundError):
+        return True
+
+
+def _misplaced(file: MappedFile, base: int, boundary: int, position: int, code: int) -> tuple[str, str] | None:
+    """What it means, and what to do, where a segment begins with the intact record that begins another one."""
+    if code != codes.BAD_OFFSET or position:
         return None
-    stated = int.from_bytes(segment.file.view[codes.PHYSICAL_OFFSET : codes.PHYSICAL_OFFSET + 8], "big", signed=True)
-    if stated < 0 or stated % (segment.boundary - segment.base_offset):
+    stated = int.from_bytes(file.peek(codes.PHYSICAL_OFFSET, 8), "big", signed=True)
+    length = boundary - base
+    if stated < 0 or stated % length or code_at(stated, file, 0, stated + length) <= 0:
         return None
-    return (
-        f"{MISPLACED} {stated:020d}: do not start a broker here, which would write over its messages",
-        MISPLACED_REMEDY,
-    )
+    return f"{MISPLACED} {stated:020d}: {NO_START} its messages", RIGHT_NAMES

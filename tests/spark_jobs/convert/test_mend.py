@@ -109,6 +109,20 @@ def test_a_recorded_store_that_was_not_damaged_stays_what_it_is(g1_store: Path, 
     assert {path.name for path in (new / "config").iterdir()} == {path.name for path in (g1_store / "config").iterdir()}
 
 
+def test_of_a_last_segment_that_is_junk_the_messages_are_named_as_lost(g1_store: Path, tmp_path: Path) -> None:
+    root, new = tmp_path / "store", tmp_path / "new"
+    shutil.copytree(g1_store, root)
+    last = max((root / "commitlog").iterdir())
+    gone = [each for each in read_log([root / "commitlog"]) if each.physical_offset >= int(last.name)]
+    last.write_bytes(b"junk" * (last.stat().st_size // 4))
+    report = run_rescue(RescueRequest(store=str(root), out=str(new)), Silence())
+    named = [(each.topic, each.queue_id, each.first, each.count) for each in details(report).losses.listed]
+    lost = sorted((topic, queue, first + n) for topic, queue, first, count in named for n in range(count))
+    assert lost == sorted((each.topic, each.queue_id, each.queue_offset) for each in gone)
+    assert report.exit_code == 4
+    assert examine(new).findings == ()
+
+
 def test_what_stands_for_lost_messages_has_the_time_of_those_beside_it(writer: StoreWriter, tmp_path: Path) -> None:
     for number, each in enumerate(writer.written):
         stamp = (writer.written[0].store_timestamp + number * 60_000).to_bytes(8, "big")

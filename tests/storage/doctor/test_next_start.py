@@ -15,6 +15,7 @@ from doctoring import HOLD, SEGMENT, findings_of, make_store, put
 from spark_jobs.publish.new_checkpoint import write_checkpoint
 from storage.doctor.examine import Diagnosis, examine
 from storage.doctor.finding import CLEARED_BY_A_START, Finding, Severity
+from storage.doctor.next_start import AFTER_NAMES, MADE_ANEW, RIGHT_NAMES
 from storage.recovery.start_place import CHECKED_BACK
 from store_writer import Written
 
@@ -378,6 +379,23 @@ def test_where_a_rescue_is_advised_nothing_else_is_to_be_typed(tmp_path: Path) -
     remedies = {each.remedy for each in examine(root).findings}
     assert line_for(root) in remedies
     assert not [each for each in remedies if each.startswith(("mkdir", "cp", "rm", "rocketlens rebuild"))]
+
+
+@pytest.mark.parametrize("is_misplaced", [True, False])
+@pytest.mark.parametrize("crashed", [True, False])
+def test_beside_a_last_segment_that_is_none_nothing_is_advised_that_forgets_its_messages(
+    tmp_path: Path, g1_store: Path, is_misplaced: bool, crashed: bool
+) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(g1_store, root)
+    if crashed:
+        (root / "abort").touch()
+    first_segment, last = sorted((root / "commitlog").iterdir())
+    last.write_bytes(first_segment.read_bytes() if is_misplaced else b"junk" * (last.stat().st_size // 4))
+    remedies = {each.remedy for each in examine(root).findings}
+    assert remedies == ({RIGHT_NAMES, AFTER_NAMES} if is_misplaced else {line_for(root), MADE_ANEW})
+    last.write_bytes((g1_store / "commitlog" / last.name).read_bytes())
+    assert not {each.remedy for each in examine(root).findings} & remedies
 
 
 def test_a_torn_segment_that_no_broker_takes_is_never_nothing_to_do(tmp_path: Path) -> None:

@@ -1,14 +1,19 @@
 """The doctor on damage in the log, and on its end."""
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from doctoring import SEGMENT, findings_of, make_store, only, put
 from oracles import BLANK_MAGIC, packed
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
-from storage.doctor.log.log_end import MISPLACED_REMEDY
+from storage.doctor.log.log_end import CUT_SHORT
+from storage.doctor.next_start import NO_START, RIGHT_NAMES
 from store_writer import Written
 
 
@@ -67,9 +72,64 @@ def test_segments_that_have_each_others_names_are_no_end_that_a_broker_may_write
     other.write_bytes(swapped[0])
     first.write_bytes(swapped[1])
     (log / f"{SEGMENT:020d}").write_bytes(swapped[1])
+    found = findings_of(examine(tmp_path), "log-end")
+    assert [each.path for each in found] == [str(path) for path in sorted(log.iterdir())]
+    for each, stated in zip(found, (other, other, first), strict=True):
+        assert f"its records are those of {stated.name}: do not start a broker here" in each.meaning
+        assert each.remedy == RIGHT_NAMES
+
+
+def other_content(data: st.DataObject, log: Path, own: bytes) -> tuple[str, bytes]:
+    """What is drawn to lie in the place of a log's last segment, and what it is."""
+    kind = data.draw(st.sampled_from(["junk", "another", "half", "zeros"]))
+    if kind == "junk":
+        return kind, data.draw(st.binary(min_size=1, max_size=300).filter(lambda each: any(each[:8]))).ljust(300, b"x")
+    if kind == "another":
+        return kind, (log / f"{data.draw(st.integers(0, 1)) * SEGMENT:020d}").read_bytes()
+    return kind, own[: data.draw(st.integers(4, 80))].ljust(SEGMENT, b"\0") if kind == "half" else bytes(SEGMENT)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), crashed=st.booleans())
+def test_a_last_segment_that_is_none_is_named_and_one_of_zeros_is_not(data: st.DataObject, crashed: bool) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory) / "store"
+        writer, written = make_store(root, 400)
+        (writer.crash if crashed else writer.close)()
+        last = root / "commitlog" / f"{written[-1].physical_offset // SEGMENT * SEGMENT:020d}"
+        kind, content = other_content(data, root / "commitlog", last.read_bytes())
+        last.write_bytes(content[:SEGMENT])
+        if kind == "junk":
+            os.truncate(last, SEGMENT)
+        found = [each for each in findings_of(examine(root), "log-end") if each.path == str(last)]
+        assert len(found) == (kind != "zeros")
+        for each in found:
+            assert (each.severity, each.position, each.physical_offset) == (Severity.ERROR, 0, int(last.name))
+            assert NO_START in each.meaning
+            is_rescue = each.remedy.startswith("rocketlens rescue ")
+            assert (is_rescue, each.remedy == RIGHT_NAMES) == (kind != "another", kind == "another")
+        assert not found or not [each for each in examine(root).findings if "nothing to do" in each.remedy]
+
+
+def test_a_first_message_of_a_segment_that_no_queue_has_was_cut_short(tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path)
+    writer.crash()
+    behind = tmp_path / "commitlog" / f"{(written[-1].physical_offset // SEGMENT + 1) * SEGMENT:020d}"
+    behind.write_bytes(written[0].record[:50].ljust(SEGMENT, b"\0"))
+    put(behind, 28, packed(int(behind.name), 8))
     (finding,) = findings_of(examine(tmp_path), "log-end")
-    assert f"its records are those of {other.name}: do not start a broker here" in finding.meaning
-    assert finding.remedy == MISPLACED_REMEDY
+    assert (finding.severity, finding.path, finding.meaning) == (Severity.ERROR, str(behind), CUT_SHORT)
+
+
+def test_a_hole_behind_the_end_is_passed_over_and_what_lies_behind_it_is_not(tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path)
+    writer.close()
+    behind = tmp_path / "commitlog" / f"{(written[-1].physical_offset // SEGMENT + 1) * SEGMENT:020d}"
+    behind.touch()
+    os.truncate(behind, SEGMENT)
+    assert findings_of(examine(tmp_path), "log-end") == []
+    put(behind, SEGMENT // 2, b"x" * 100)
+    assert only(tmp_path, "log-end").path == str(behind)
 
 
 @pytest.mark.parametrize("number", [10, 150, 199])
