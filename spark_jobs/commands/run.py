@@ -37,7 +37,7 @@ from spark_jobs.publish.fetch import FetchRequest, fetch, read_sent
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publish.new_config import check_config
 from spark_jobs.publish.new_store import check_rocksdb, fetch_rest
-from spark_jobs.publish.publish import Staged
+from spark_jobs.publish.publish import Staged, check_replaced
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import find_unfinished
 from spark_jobs.publish.send import ToSend, check_send, open_run, send
@@ -51,7 +51,14 @@ from spark_jobs.scan.scan_log import probe_source
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
 from storage.build.queue_plan import QueuePlan
 from storage.files.own_directories import HeldDirectory
-from storage.layout.store_layout import COMMIT_LOG, CONSUME_QUEUE
+from storage.layout.store_layout import (
+    BATCH_CONSUME_QUEUE,
+    CHECKPOINT,
+    COMMIT_LOG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX,
+)
 
 _INDEX: Final = "index-mark"
 
@@ -228,6 +235,8 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
                 return ended
             source = find_source(Path(request.store), directories)
         place, manifest = read_sent(request, source)
+        if lock is not None:
+            check_replaced(lock, manifest.names)
         if CONSUME_QUEUE in manifest.names:
             _refuse_rocksdb(source)
         identity = {
@@ -269,6 +278,8 @@ def _run(
             if ended is not None:
                 return ended
             source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
+        if lock is not None:
+            check_replaced(lock, _replaced(request))
         check(source)
         if isinstance(request, RebuildRequest) and request.queues:
             _check_rocksdb(request, source)
@@ -302,6 +313,20 @@ def _run(
             report.seconds = time.monotonic() - started
             work.remove()
             return report
+
+
+def _replaced(request: BuildRequest) -> Iterator[str]:
+    """The names of what a request replaces in a store."""
+    if not isinstance(request, RebuildRequest) or request.index:
+        yield INDEX
+        if not request.keep_checkpoint:
+            yield CHECKPOINT
+    if isinstance(request, RebuildRequest) and request.queues:
+        yield CONSUME_QUEUE
+        if Path(request.store, BATCH_CONSUME_QUEUE).is_dir():
+            yield BATCH_CONSUME_QUEUE
+        if request.ext:
+            yield CONSUME_QUEUE_EXT
 
 
 def _check_rocksdb(request: RebuildRequest, source: StoreSource) -> None:

@@ -15,14 +15,14 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import StoreError
 from spark_jobs.publish.atomic_rename import exchange, rename_to_free
-from spark_jobs.publish.publish_checks import SAME_FILE_SYSTEM, Staged, check_publishing
+from spark_jobs.publish.publish_checks import SAME_FILE_SYSTEM, Staged, check_publishing, check_targets
 from spark_jobs.publish.publish_journal import (
     VERSION,
     Journal,
@@ -37,7 +37,7 @@ from spark_jobs.publish.staged_tree import settle_tree
 from spark_jobs.publish.store_lock import StoreLock
 from storage.files.direct_writer import fsync_directory
 
-__all__ = ["EXCHANGE", "FSYNC", "Published", "Staged", "publish", "remove_journal", "roll_forward"]
+__all__ = ["EXCHANGE", "FSYNC", "Published", "Staged", "check_replaced", "publish", "remove_journal", "roll_forward"]
 
 FSYNC: Final = "fsync"
 EXCHANGE: Final = "exchange"
@@ -54,6 +54,12 @@ class Published:
     names: tuple[str, ...]
     backups: tuple[Path, ...]
     left: tuple[str, ...] = ()
+
+
+def check_replaced(lock: StoreLock, names: Iterable[str]) -> None:
+    """Raise StoreError, before anything is built, where a store has something that could not be replaced."""
+    with lock.named_errors():
+        check_targets(lock.root, names)
 
 
 def publish(

@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -45,6 +45,13 @@ def check_publishing(store: Path, staged: Sequence[Staged], time: str) -> None:
             status = _status(path)
             if status is not None:
                 raise StoreError(path, what=f"exists already: move it away ({kind_of(status)}), nothing was changed")
+
+
+def check_targets(store: Path, names: Iterable[str]) -> None:
+    """Raise StoreError where a store has something that cannot be replaced; for before anything is built."""
+    root = os.stat(store)
+    for name in names:
+        _check_target(store, name, root)
 
 
 def _check_staged(staged: Staged, store: Path, root: os.stat_result) -> None:

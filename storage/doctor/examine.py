@@ -15,6 +15,7 @@ from storage.doctor.finding import Finding, Kind, Known, Severity, with_command
 from storage.doctor.index.index_files import check_index_files
 from storage.doctor.index.index_health import IndexFileHealth, measure_index_files
 from storage.doctor.index.index_reach import check_index_reach, indexed_ranges, measure_index_reach
+from storage.doctor.linked_parts import into_links
 from storage.doctor.liveness import check_liveness
 from storage.doctor.log.clock import check_clock
 from storage.doctor.log.log_end import check_log_end
@@ -151,8 +152,8 @@ def _queue_of(finding: Finding) -> tuple[str, ...]:
 def _advised(store: OpenedStore, next_start: NextStart | None, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings with advice that is safe and not in vain, the worst first."""
     advised = one_advice(store, without_repeated_advice(store, safe_advice(store, next_start, findings)))
-    advised = typed_by_whom(store, kept_as_it_is(store, only_rescue(store, way_cleared(store, advised))))
-    return _sorted(advised)
+    advised = into_links(store, kept_as_it_is(store, only_rescue(store, way_cleared(store, advised))))
+    return _sorted(typed_by_whom(store, advised))
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -32,18 +32,17 @@ def rescue_line(store: OpenedStore) -> str:
     the store could put something else in its place between two steps, and is another user, the line runs as the owner.
     """
     root = store.layout.root.absolute()
-    is_other = root.stat().st_uid != _account(root)
-    new, old = shlex.quote(str(_free_name(root, "-rescued"))), shlex.quote(str(root))
+    new, old = shlex.quote(str(free_name(root, "-rescued"))), shlex.quote(str(root))
     line = f"{store.command('rescue')} --out {new}"
     if is_mount_point(root):
         return line
     steps = [f"test -d {new}/{COMMIT_LOG}"]
-    if is_other and _is_safe(root):
+    if lets_own(root):
         steps.append(f"chown -Rh --reference={old} {new}")
-    kept = shlex.quote(str(_free_name(root, "-damaged")))
+    kept = shlex.quote(str(free_name(root, "-damaged")))
     steps += [f"mv -T {old} {kept}", f"mv -T {new} {old}"]
     steps.append(f"echo {shlex.quote(f'done; to undo that: mv -T {old} {new} && mv -T {kept} {old}')}")
-    return _as_owner(root, f"{line}; {' && '.join(steps)}")
+    return as_owner(root, f"{line}; {' && '.join(steps)}")
 
 
 def set_aside_line(store: OpenedStore, path: Path) -> str:
@@ -53,16 +52,16 @@ def set_aside_line(store: OpenedStore, path: Path) -> str:
     """
     root = store.layout.root.absolute()
     inside = path.relative_to(store.layout.root) if path.is_relative_to(store.layout.root) else Path(path.name)
-    place = _free_name(root.with_name(f"{root.name}-set-aside") / inside, "")
+    place = free_name(root.with_name(f"{root.name}-set-aside") / inside, "")
     source = root / inside if path.is_relative_to(store.layout.root) else path.absolute()
-    return _as_owner(
+    return as_owner(
         root, f"mkdir -p {shlex.quote(str(place.parent))} && {shlex.join(['mv', '-T', str(source), str(place)])}"
     )
 
 
 def removal_line(store: OpenedStore, path: Path) -> str:
     """One line: remove a file that holds nothing."""
-    return _as_owner(store.layout.root.absolute(), shlex.join(["rm", str(path.absolute())]))
+    return as_owner(store.layout.root.absolute(), shlex.join(["rm", str(path.absolute())]))
 
 
 def after_checkpoint(store: OpenedStore, command: str) -> str:
@@ -127,12 +126,17 @@ def _takes_out_of(store: OpenedStore, finding: Finding, trees: Sequence[Path]) -
     return is_inside and finding.remedy in (set_aside_line(store, path), removal_line(store, path))
 
 
-def _as_owner(root: Path, line: str) -> str:
+def as_owner(root: Path, line: str) -> str:
     """A line as the owner of a store has to run it, where we are root, and that user could exchange its parts."""
     status = root.stat()
     if os.geteuid() or not status.st_uid or _is_safe(root):
         return line
     return f"setpriv --reuid={status.st_uid} --regid={status.st_gid} --clear-groups sh -c {shlex.quote(line)}"
+
+
+def lets_own(root: Path) -> bool:
+    """Whether what a line makes has to be given to the store's owner, and nobody can exchange it meanwhile."""
+    return root.stat().st_uid != _account(root) and _is_safe(root)
 
 
 def _is_safe(root: Path) -> bool:
@@ -144,7 +148,7 @@ def _is_safe(root: Path) -> bool:
         return False
 
 
-def _free_name(root: Path, ending: str) -> Path:
+def free_name(root: Path, ending: str) -> Path:
     """A directory beside the store that is not there yet."""
     number = 1
     while True:

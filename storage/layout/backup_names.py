@@ -20,14 +20,18 @@ KEPT: Final = re.compile(rf"([a-z_]+)\.({BACKUP}|{INCOMING})-({TIME.pattern})")
 
 
 def replaced_at(root: Path, name: str) -> datetime | None:
-    """Read off the newest backup when a directory or file of a store was last replaced; None: never, or unknown."""
+    """Read off the newest backup when a directory or file of a store was last replaced; None: never, or unknown.
+
+    The backup lies beside what it is of, which a link may have elsewhere, and by another name.
+    """
+    place = (root / name).resolve()
     try:
-        names = os.listdir(root)
+        names = os.listdir(place.parent)
     except OSError:  # reported where the directory is needed
         return None
-    matches = (KEPT.fullmatch(each) for each in names)
-    times = [match[3] for match in matches if match is not None and match[1] == name and match[2] == BACKUP]
+    before = f"{place.name}.{BACKUP}-"
+    times = [each[len(before) :] for each in names if each.startswith(before)]
     try:
-        return datetime.strptime(max(times, default=""), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        return datetime.strptime(max(filter(TIME.fullmatch, times), default=""), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     except ValueError:  # no backup, or digits that are no time
         return None
