@@ -245,7 +245,7 @@ def is_rule(pattern: str) -> bool:
 def test_drawn_patterns_hide_what_they_hide_with_re_or_all(patterns: list[str], some: list[str], end: str) -> None:
     """Only what is hidden whole need not be what `re` makes of it, which here is not waited for."""
     rules = [f"/{pattern}/" for pattern in patterns]
-    texts = [text + end for text in some]
+    texts = [text + end for text in some] + [text[:8] + end for text in some]
     for shown in (
         [str(body, "utf-8") for body in BoundedMask(rules).bodies([text.encode() for text in texts])],
         BoundedMask(rules).texts(texts, range(len(texts))),
@@ -253,6 +253,3 @@ def test_drawn_patterns_hide_what_they_hide_with_re_or_all(patterns: list[str], 
         for text, left in zip(texts, shown, strict=True):
             if left != "***":
                 assert left == Mask(rules).text(text)
-    for pattern in patterns:  # on short texts the answer is always that of re
-        short = [text[:8] + end for text in texts]
-        assert BoundedMask((f"/{pattern}/",)).texts(short) == [re.sub(pattern, "***", text) for text in short]
