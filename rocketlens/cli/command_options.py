@@ -304,6 +304,18 @@ job_options = _together(
     click.option("--json", "as_json", is_flag=True, help="Report as one JSON object that lists everything."),
 )
 
+build_options = _together(
+    drop_backup_option,
+    allow_fewer_option,
+    work_option(".rocketlens-work in --out, or in STORE"),
+    storage_option,
+    exchange_option,
+    fresh_option,
+    dry_run_option,
+    job_options,
+)
+"""What the jobs that build files of a store, in place or for --out, let users choose of how that is done."""
+
 
 def new_store_option(metavar: str) -> Callable[[Command], Command]:
     """Where a job puts a whole new store."""

@@ -5,19 +5,12 @@ from typing import Any
 import click
 
 from rocketlens.cli.command_options import (
-    allow_fewer_option,
+    build_options,
     built_out_options,
-    drop_backup_option,
-    dry_run_option,
-    exchange_option,
-    fresh_option,
     from_offset_option,
     index_options,
-    job_options,
     keep_checkpoint_option,
-    storage_option,
     store_argument,
-    work_option,
 )
 from rocketlens.cli.command_run import check_sent, rebuild, run_command
 from rocketlens.cli.grouped_command import GroupedCommand
@@ -29,14 +22,7 @@ from rocketlens.cli.grouped_command import GroupedCommand
 @index_options
 @from_offset_option
 @keep_checkpoint_option
-@drop_backup_option
-@allow_fewer_option
-@work_option(".rocketlens-work in --out, or in STORE")
-@storage_option
-@exchange_option
-@fresh_option
-@dry_run_option
-@job_options
+@build_options
 def rebuild_index(**options: Any) -> None:
     """Build the index files of the store in STORE anew, from its commit log.
 

@@ -5,17 +5,10 @@ from typing import Any
 import click
 
 from rocketlens.cli.command_options import (
-    allow_fewer_option,
+    build_options,
     built_out_options,
-    drop_backup_option,
-    dry_run_option,
-    exchange_option,
-    fresh_option,
-    job_options,
     queue_options,
-    storage_option,
     store_argument,
-    work_option,
 )
 from rocketlens.cli.command_run import check_sent, rebuild, run_command
 from rocketlens.cli.grouped_command import GroupedCommand
@@ -25,14 +18,7 @@ from rocketlens.cli.grouped_command import GroupedCommand
 @store_argument
 @built_out_options
 @queue_options
-@drop_backup_option
-@allow_fewer_option
-@work_option(".rocketlens-work in --out, or in STORE")
-@storage_option
-@exchange_option
-@fresh_option
-@dry_run_option
-@job_options
+@build_options
 def rebuild_queues(**options: Any) -> None:
     """Build the queues of the store in STORE anew, from its commit log: consumequeue, batchconsumequeue and
     consumequeue_ext.
