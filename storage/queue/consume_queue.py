@@ -37,7 +37,7 @@ from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName
 from storage.queue.queue_repair import DamagedRun, around, place_of
 from storage.queue.queue_tail import UNKNOWN, tail_of
-from storage.queue.tagged_units import DoubtedUnits, places_in_log
+from storage.queue.tagged_units import DoubtedUnits, offsets_in_log, places_in_log
 from storage.queue.time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_standing import FILLER as FILLER_PLACE
@@ -336,6 +336,20 @@ class ConsumeQueue(NamedQueue):
                 low, high = (low, start) if is_backward else (start + len(units), high)
                 step = min(2 * step, LARGEST_STEP)
 
+    def without_units(self, first: int, stop: int, *, is_backward: bool) -> Iterator[int]:
+        """Yield the queue offsets in [first, stop) whose messages the log has, though no unit leads there; waits.
+
+        Raises BeingSearched while the log is searched for them.
+        """
+        doubted = DoubtedUnits(self._commit_log, first)
+        for start, behind in self.blocks(first, stop):
+            units = finish(self._array(start, behind - start))
+            doubted.put(start, units["physical_offset"].astype(np.int64), units["size"] > 0)
+        runs = doubted.runs(stop)
+        for start, behind in reversed(runs) if is_backward else runs:
+            found = finish(offsets_in_log(self, start, behind))
+            yield from reversed(found) if is_backward else found
+
     def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
         """Return whether a unit is lost, or points to a place where its message cannot be."""
         unit = yield from self.unit_lookup(queue_offset)
@@ -538,14 +552,29 @@ class _Times:
 
     def _nearest(self, queue_offset: int) -> tuple[int, int]:
         """Return the next queue offset, or else the last one before, whose message has a time; and that time. Waits."""
-        queue = self._queue
-        for behind in queue.plausible(queue_offset + 1, self._end, is_backward=False):
-            if (timestamp := queue.store_timestamp_at(behind)) >= 0:
-                return behind, timestamp
-        for before in queue.plausible(self._minimum, queue_offset, is_backward=True):
-            if (timestamp := queue.store_timestamp_at(before)) >= 0:
-                return self._end, timestamp
-        return self._end, NO_TIMESTAMP
+        behind = self._timed(queue_offset + 1, self._end, is_backward=False)
+        if behind is not None:
+            return behind
+        before = self._timed(self._minimum, queue_offset, is_backward=True)
+        return self._end, NO_TIMESTAMP if before is None else before[1]
+
+    def _timed(self, first: int, stop: int, *, is_backward: bool) -> tuple[int, int] | None:
+        """Return the first or last queue offset in [first, stop) whose message has a time, and that; None without one.
+
+        Messages count whose units are damaged, or in a file that is lost, and that the log has.
+        """
+        queue, found = self._queue, None
+        for offset in queue.plausible(first, stop, is_backward=is_backward):
+            if (timestamp := queue.store_timestamp_at(offset)) >= 0:
+                found = offset, timestamp
+                first, stop = (offset + 1, stop) if is_backward else (first, offset)
+                break
+        nearer = (
+            (offset, timestamp)
+            for offset in queue.without_units(first, stop, is_backward=is_backward)
+            if (timestamp := queue.store_timestamp_at(offset)) >= 0
+        )
+        return next(nearer, found)
 
 
 def is_implausible(log: CommitLog, physical_offset: int, size: int) -> bool:

@@ -85,14 +85,31 @@ def places_in_log(queue: QueueWithHoles, runs: Iterable[Run]) -> Lookup[list[Off
     """
     found: list[Offsets] = []
     for start, stop in runs:
-        while start < stop:
-            if not (yield from queue.is_doubtful_lookup(start)):
-                start += 1
-                continue
-            hole = yield from queue.hole_at_lookup(start)
-            end = min(stop, hole.stop)
-            found.append(hole.places(start, end))
-            start = end
+        for hole, first, end in (yield from _holes_in(queue, start, stop)):
+            found.append(hole.places(first, end))
+    return found
+
+
+def offsets_in_log(queue: QueueWithHoles, start: int, stop: int) -> Lookup[list[int]]:
+    """Return the queue offsets in [start, stop) of messages that the log has, whose units lead to none; ascending.
+
+    Raises BeingSearched while the log is being searched.
+    """
+    holes = yield from _holes_in(queue, start, stop)
+    return [offset for hole, first, end in holes for offset in hole.offsets(first, end)]
+
+
+def _holes_in(queue: QueueWithHoles, start: int, stop: int) -> Lookup[list[tuple[QueueHole, int, int]]]:
+    """Return the holes in a range of queue offsets, each with the part of it that lies there."""
+    found: list[tuple[QueueHole, int, int]] = []
+    while start < stop:
+        if not (yield from queue.is_doubtful_lookup(start)):
+            start += 1
+            continue
+        hole = yield from queue.hole_at_lookup(start)
+        end = min(stop, hole.stop)
+        found.append((hole, start, end))
+        start = end
     return found
 
 

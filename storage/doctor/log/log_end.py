@@ -17,6 +17,7 @@ from storage.layout.dledger import CHECKPOINT, uncommitted_from
 from storage.log.damaged_ranges import DamagedRange, find_damaged_ranges, reason_of
 from storage.log.segment_end import code_at
 from storage.log.segment_list import list_segments
+from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_DTYPE
 from storage.ranges import Range
 from storage.recovery.queue_ends import recovered_queues
 
@@ -132,8 +133,12 @@ def _check_files_behind(store: OpenedStore, findings: Findings) -> None:
 
 
 def _check_file_behind(store: OpenedStore, findings: Findings, base: int, file: MappedFile) -> None:
-    """Report one file behind the log's end; one of zeros is as a broker makes them before it needs them."""
+    """Report one file behind the log's end; one of zeros, to which nothing leads, is as a broker makes them ahead."""
     if not any(file.peek(file.first_data(0), WINDOW)):
+        if not store.state.is_live and (witness := _witness_of(store, base)):
+            found = f"the log ends before this file, in which there is nothing, and {witness} in it"
+            at = FoundAt(file.path, position=0, physical_offset=base)
+            findings.add(Kind.TORN_END, Severity.ERROR, at, found, f"{UNKNOWN}; {NO_START} their places", NO_COMMAND)
         return
     last = store.commit_log.segments[-1]
     boundary = base + max(last.boundary - last.base_offset, file.size)
@@ -153,18 +158,28 @@ def _check_file_behind(store: OpenedStore, findings: Findings, base: int, file: 
     )
 
 
+def _witness_of(store: OpenedStore, base: int) -> str:
+    """What says that there were messages in a file behind the log's end: a clause; "" where nothing does."""
+    if _has_units(store.layout.root, base, where_unreadable=False):
+        return "queues lead to messages"
+    flushed = 0 if store.checkpoint is None else store.checkpoint.logics_physical_offset
+    return f"the checkpoint says that queues led up to {flushed}," if flushed > base else ""
+
+
 def _is_cut_short(store: OpenedStore, base: int, file: MappedFile) -> bool:
     """Whether a file holds a part of its first message and no more, and no queue has known messages there."""
     size = int.from_bytes(file.peek(0, codes.MAGIC), "big")
     return 0 < size <= file.size and not any(file.peek(size, WINDOW)) and not _has_units(store.layout.root, base)
 
 
-def _has_units(root: Path, physical_offset: int) -> bool:
+def _has_units(root: Path, physical_offset: int, *, where_unreadable: bool = True) -> bool:
     """Whether queues point to a physical offset or behind it; so it is taken where they cannot be read."""
-    try:
-        return any(queue.physical_end > physical_offset for queue in recovered_queues(root))
+    try:  # of a queue of batches a broker knows where its last record begins
+        return any(
+            queue.physical_end + (queue.unit == BATCH_DTYPE) > physical_offset for queue in recovered_queues(root)
+        )
     except (StoreError, FileNotFoundError):
-        return True
+        return where_unreadable
 
 
 def _misplaced(file: MappedFile, base: int, boundary: int, position: int, code: int) -> tuple[str, str] | None:

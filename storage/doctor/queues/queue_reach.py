@@ -28,6 +28,10 @@ MOST_SOUGHT: Final = 200
 """Messages without a unit in their place that are looked for at other places of their queues."""
 
 
+MOST_NAMED: Final = 20
+"""Queues that are named in one finding."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueReach:
     """`end`: physical offset behind the last message that any queue has. `missing`: samples without their unit.
@@ -93,7 +97,7 @@ def check_queue_reach(store: OpenedStore, reach: QueueReach, start: NextStart | 
         findings.add(
             Kind.LAG,
             Severity.INFO if store.state.is_live else Severity.WARNING,
-            FoundAt(store.layout.consume_queue, physical_offset=behind[0].physical_offset),
+            FoundAt(store.layout.consume_queue, _named(behind), physical_offset=behind[0].physical_offset),
             f"no queue has the last {lag} bytes of the log, from message {behind[0].physical_offset} on",
             "these messages are found by offset and key, but nobody can consume them before a broker starts here",
             _remedy_of_lag(store, behind[0], start),
@@ -133,6 +137,13 @@ def _report_missing(store: OpenedStore, findings: Findings, first: Sample, queue
     path = store.layout.consume_queue / first.topic / str(first.queue_id)
     at = FoundAt(path, physical_offset=first.physical_offset)
     findings.add(Kind.MISSING_UNIT, severity, at, found, meaning, store.command(QUEUES))
+
+
+def _named(samples: Sequence[Sample]) -> str:
+    """Topic and queue id of the queues that some messages belong to."""
+    names = [f"{topic} {queue_id}" for topic, queue_id, _, _ in _by_queue(samples)]
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {counted(more, 'queue')} more" if more > 0 else "")
 
 
 def _by_queue(samples: Iterable[Sample]) -> list[tuple[str, int, Sample, int]]:

@@ -1,12 +1,13 @@
 """Searching a queue for a time: a model that looks at every message, and the broker's oddities where it has some."""
 
 import os
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from doctoring import put
@@ -185,3 +186,33 @@ def test_damaged_units_do_not_mislead_a_search(data: bytes, first: int, expired:
         for boundary in TimeBoundary:
             expected = model(times, expired, timestamp, boundary)
             assert queue.offset_by_timestamp(timestamp, boundary) == expected, (timestamp, boundary)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    lost_files=st.sets(st.integers(1, 3), max_size=2),
+    zeroed=st.sets(st.integers(1, 18), max_size=6),
+    gone=st.sets(st.integers(1, 18), max_size=12),
+)
+@example(lost_files={2}, zeroed=set(), gone=set(range(7, 10)))
+def test_every_message_of_the_log_is_found_by_its_time_whatever_units_and_segments_are_lost(
+    lost_files: set[int], zeroed: set[int], gone: set[int]
+) -> None:
+    """Reading starts at no message before it, and at none behind it."""
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        times = [1000 + 10 * number for number in range(20)]
+        written_queue(root, times)
+        units, segments = root / "consumequeue" / "T" / "0", sorted((root / "commitlog").iterdir())
+        for number in zeroed:
+            put(units / f"{number // 4 * 80:020d}", number % 4 * 20, bytes(20))
+        for number in lost_files:
+            (units / f"{number * 80:020d}").unlink()
+        for number in gone:
+            segments[number].unlink()
+        queue = open_queues(root)[0].queue("T", 0)
+        assert queue is not None
+        there = [number for number in range(20) if number not in gone]
+        assert (queue.min_offset, queue.max_offset) == (0, 20)
+        for before, number in zip([-1, *there], there, strict=False):
+            assert before < queue.offset_by_timestamp(times[number], TimeBoundary.LOWER) <= number

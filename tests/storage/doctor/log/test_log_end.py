@@ -1,6 +1,7 @@
 """The doctor on damage in the log, and on its end."""
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -91,7 +92,9 @@ def other_content(data: st.DataObject, log: Path, own: bytes) -> tuple[str, byte
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), crashed=st.booleans())
-def test_a_last_segment_that_is_none_is_named_and_one_of_zeros_is_not(data: st.DataObject, crashed: bool) -> None:
+def test_a_last_segment_that_is_none_is_named_and_so_is_one_of_zeros_that_had_messages(
+    data: st.DataObject, crashed: bool
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory) / "store"
         writer, written = make_store(root, 400)
@@ -102,13 +105,28 @@ def test_a_last_segment_that_is_none_is_named_and_one_of_zeros_is_not(data: st.D
         if kind == "junk":
             os.truncate(last, SEGMENT)
         found = [each for each in findings_of(examine(root), "log-end") if each.path == str(last)]
-        assert len(found) == (kind != "zeros")
+        assert len(found) == 1
         for each in found:
             assert (each.severity, each.position, each.physical_offset) == (Severity.ERROR, 0, int(last.name))
             assert NO_START in each.meaning
             is_rescue = each.remedy.startswith("rocketlens rescue ")
             assert (is_rescue, each.remedy == RIGHT_NAMES) == (kind != "another", kind == "another")
-        assert not found or not [each for each in examine(root).findings if "nothing to do" in each.remedy]
+            assert ("there is nothing, and queues lead to messages" in each.found) == (kind == "zeros")
+        assert not [each for each in examine(root).findings if "nothing to do" in each.remedy]
+
+
+def test_of_a_segment_of_zeros_the_checkpoint_knows_that_it_had_messages_where_queues_are_lost(tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path)
+    writer.close()
+    last = tmp_path / "commitlog" / f"{written[-1].physical_offset // SEGMENT * SEGMENT:020d}"
+    last.write_bytes(bytes(SEGMENT))
+    shutil.rmtree(tmp_path / "consumequeue")
+    flushed = written[-1].physical_offset + written[-1].size
+    for said in (flushed, 0):
+        put(tmp_path / "checkpoint", 40, packed(said, 8))
+        found = findings_of(examine(tmp_path), "log-end")
+        assert [each.path for each in found] == [str(last)][: said // flushed]
+        assert all(f"the checkpoint says that queues led up to {flushed}, in it" in each.found for each in found)
 
 
 def test_a_first_message_of_a_segment_that_no_queue_has_was_cut_short(tmp_path: Path) -> None:

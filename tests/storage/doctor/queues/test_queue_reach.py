@@ -21,6 +21,7 @@ def test_messages_behind_the_last_dispatched_one_are_lag(tmp_path: Path) -> None
     writer.close()
     finding = only(tmp_path, "queue-reach")
     assert (finding.severity, finding.physical_offset) == (Severity.WARNING, late[0].physical_offset)
+    assert finding.place == "T 0"  # whose messages they are
     end = written[-1].physical_offset + written[-1].size
     assert f"the last {late[-1].physical_offset + late[-1].size - end} bytes" in finding.found
     diagnosis = examine(tmp_path)
