@@ -7,7 +7,6 @@ VENV    := .venv$(if $(PYTHON),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" 
 endif
 BIN     := $(VENV)/bin
 export VENV
-export COVERAGE_FILE ?= $(abspath $(VENV))/cache/coverage
 # Two more than cores: tests of servers and JVMs wait much.
 PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 2)
 
@@ -50,9 +49,8 @@ test: .dev
 	@tests/setup.sh java
 	@tests/setup.sh clients
 	@tests/setup.sh browser
-	$(BIN)/python -m pytest -m 'not soak' -n $(PROCESSES) --durations=40 $(if $(MEASURED),--cov --cov-report=) \
+	$(BIN)/python -m pytest -m 'not soak' -n $(PROCESSES) --durations=40 \
 		$(if $(ALONE),|| { [ $$? = 1 ] && $(FAILED_ALONE); })
-	$(if $(MEASURED),$(BIN)/coverage report --fail-under=85)
 
 # What failed while others ran, once more and by itself: a machine that stood still for a second is no defect. Every test
 # that passes only now is listed, and is to be made steady.
@@ -61,7 +59,6 @@ FAILED_ALONE = { echo 'These failed. Each runs once more by itself; one that pas
 
 # The whole product, in every process that the tests start.
 coverage: export COVERAGE_FILE = $(abspath $(VENV))/cache/product-coverage/data
-coverage: export TRACED = product
 coverage: .dev
 	@tests/setup.sh java
 	@tests/setup.sh clients

@@ -46,19 +46,8 @@ settings.register_profile("fuzz", settings.get_profile("default"), max_examples=
 settings.load_profile("default")
 
 
-MEASURED = ("tests/protocol/", "tests/storage/")
-"""The tests that measure coverage: of the packages of their names. Tracing makes Python four times slower, so the
-others run without it, and so do tests by drawn examples, all cases but the first of a test that has several, and tests
-that have plain Python judge whole stores, which are marked `untraced`. `make coverage` measures the whole product by
-all tests but the last."""
-
-IS_PRODUCT_TRACED = os.environ.get("TRACED") == "product"
-
 MANY_DESCRIPTORS = 500
 """Half of what a process may have by default."""
-
-COMPILED = ("tests/protocol/kernels/", "tests/storage/kernels/")
-"""Tests of what cannot be traced."""
 
 
 @pytest.fixture(autouse=True)
@@ -73,25 +62,10 @@ def secrets_of_this_test_alone() -> Iterator[None]:
         redaction._spellings.update(before)
 
 
-def _is_traced(item: pytest.Item) -> bool:
-    """Whether a test counts for coverage; drawn examples and further cases run the same lines again."""
-    if item.get_closest_marker("untraced") is not None:
-        return False
-    if IS_PRODUCT_TRACED:
-        return True
-    is_measured = item.nodeid.startswith(MEASURED) and not item.nodeid.startswith(COMPILED)
-    callspec = getattr(item, "callspec", None)
-    is_first = callspec is None or not any(callspec.indices.values())
-    return is_measured and is_first and item.get_closest_marker("hypothesis") is None
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Have coverage look away from what does not measure it.
-
-    pytest-cov's own marker `no_cover` uncovers another tracer where there are several processes.
-    """
-    if _is_traced(item):
+    """Have coverage look away from tests in which plain Python judges whole stores; tracing makes it much slower."""
+    if item.get_closest_marker("untraced") is None:
         return (yield)
     tracer, tracer_of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)

@@ -128,7 +128,7 @@ check_header() { # Debian packs Python.h apart from Python
 
 # With uv, which needs a third of pip's CPU; where uv cannot (a package index that only pip's settings name), with pip. A lock
 # names everything, so neither has anything to choose: left to choose, pip before 23.3 takes the newest release of what is asked
-# for with an extra (coverage[toml]), whatever the lock says, and then refuses it because it has no hash.
+# for with an extra, whatever the lock says, and then refuses it because it has no hash.
 install_pinned() { # -r LOCK
     pip_install --no-deps --require-hashes -r requirements-install.lock
     # Packages that come as sources (PySpark) become a wheel that nobody keeps: packed, not compressed.

@@ -126,7 +126,7 @@ DEATHS = {
 }
 
 
-PLUGINS = ("-p", "pytest_cov", "-p", "xdist", "-p", "no:cacheprovider")
+PLUGINS = ("-p", "xdist", "-p", "no:cacheprovider")
 """What a run of pytest takes that is to die; importing all others takes a sanitized process seconds."""
 
 
