@@ -83,7 +83,7 @@ class Security:
     def of(cls, options: ServeOptions) -> "Security":
         """Read the files of the options. Raises `ConfigError` for those that cannot be used."""
         return cls(
-            None if options.acl is None else watched_accounts(options.acl),
+            None if options.acl is None else watched_accounts(options.acl, admin_has_all=options.acl_admin_has_all),
             None if options.audit_log is None else AuditLog(options.audit_log),
         )
 
@@ -214,7 +214,7 @@ def build_server(
     guard = None
     if security.accounts is not None:
         services = (service,) if brokers is None else brokers.services
-        guard = Guard(security.accounts, [each.origins for each in services])
+        guard = Guard(security.accounts, [each.origins for each in services], service.denials)
     rights = None if guard is None else AnswerRights(guard, service.store.record_at_lookup, service.origins)
     checks = _answer_checks(service, security, guard, rights)
     # The lane answers as the families do, asks for no account, and sends records as they are stored.

@@ -203,7 +203,8 @@ class ServeOptions:
     one there is; in each, `lookup_threads` wait for the disk at most at once. One whose event loop stands still for
     `worker_timeout_seconds` is replaced, never when that is 0.
     `limits` bound what clients may cost. Connections from `proxies` begin with a PROXY header.
-    `acl`: the file of accounts by which requests must be signed; `audit_log`: the file that lists reads of messages.
+    `acl`: the file of accounts by which requests must be signed; with `acl_admin_has_all` an administrator for whom it
+    lists nothing has all rights. `audit_log`: the file that lists reads of messages.
     `register`: the name servers to register with.
     `http` is where the page, metrics and health are served, None nowhere, and `http_hosts` are names under which it is
     asked for besides IP addresses and this machine's; `http_proxies` are trusted to name the address that asks, and
@@ -235,6 +236,7 @@ class ServeOptions:
     tls: TlsOptions = NO_TLS
     proxies: Networks = ()
     acl: Path | None = None
+    acl_admin_has_all: bool = False
     audit_log: Path | None = None
     register: RegisterOptions = NOT_REGISTERED
     http: Endpoint | None = None
@@ -249,6 +251,8 @@ class ServeOptions:
         """Return itself, or raise `ConfigError` for options that contradict each other or are out of range."""
         self.tls.check(is_for_http=self.http_auth.needs_tls)
         self.http_auth.check(self.http, self.acl, self.http_proxies)
+        if self.acl_admin_has_all and self.acl is None:
+            raise ConfigError("--acl-admin-has-all: give --acl, the file of accounts")
         self.register.check(self.listen, self.advertise, self.broker_name)
         if not self.listen:
             raise ConfigError("no address to listen on")

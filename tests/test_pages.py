@@ -53,7 +53,7 @@ PROGRAMS = {
 TYPED = PROGRAMS | {"echo", "env", "fuser", "ls", "rocketlens", "ss", "ulimit"}
 """What commands in the text of troubleshooting begin with."""
 
-NOT_OURS = {"Message not found!", "Install s3fs to access S3", "Could not connect"}
+NOT_OURS = {"Message not found!", "No route info of this topic", "Install s3fs to access S3", "Could not connect"}
 """What other programs print, as troubleshooting quotes it."""
 
 NO_MODULES = {"broker.properties", "rocketlens.commit", "rocketlens.monitoring.svc"}

@@ -5,7 +5,7 @@ A secret is known to its account alone: it is in no log, no error and no `repr`.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,6 +25,10 @@ SHORTEST_KEY = 7
 
 SETTLE_SECONDS = 2.0
 """For how long a file of accounts must have been left alone before it counts: half of one is a file too."""
+
+
+ALL_RIGHTS = "defaultTopicPerm: PUB|SUB and defaultGroupPerm: PUB|SUB"
+"""The members that give an account all rights, as the file has them."""
 
 
 class Permission(IntFlag):
@@ -96,26 +100,33 @@ class Accounts:
         return any(matches(host) for matches in self.white)
 
 
-def watched_accounts(path: Path) -> Watched[Accounts]:
+def watched_accounts(path: Path, *, admin_has_all: bool = False) -> Watched[Accounts]:
     """The accounts of a file, read anew when it has changed and was left alone. Raises `ConfigError`."""
-    return Watched(f"accounts in {path}", [path], lambda: load_accounts(path), SETTLE_SECONDS)
+    return Watched(
+        f"accounts in {path}", [path], lambda: load_accounts(path, admin_has_all=admin_has_all), SETTLE_SECONDS
+    )
 
 
-def load_accounts(path: Path) -> Accounts:
-    """Read a file of accounts. Raises `ConfigError` naming the file and what is wrong, never a secret."""
+def load_accounts(path: Path, *, admin_has_all: bool = False) -> Accounts:
+    """Read a file of accounts. Raises `ConfigError` naming the file and what is wrong, never a secret.
+
+    With `admin_has_all` an administrator for whom the file lists neither topics nor groups has all rights, whatever its
+    defaults, as at a broker up to 4.9.
+    """
     try:
         text = path.read_bytes()
         if not text.endswith(b"\n"):
             raise ConfigError("does not end in a newline, so it may be only the first part of a file")
-        accounts = _accounts_of(_yaml_of(text))
+        accounts = _accounts_of(_yaml_of(text), admin_has_all=admin_has_all)
     except (OSError, ConfigError) as error:
         raise ConfigError(f"--acl {path}: {_reason(error)}") from None
     for access_key in sorted(key for key, each in accounts.by_access_key.items() if each.has_no_resource):
         logger.warning(
-            "--acl %s: administrator %s has no right to any topic or group; to grant all rights, write "
-            "defaultTopicPerm: PUB|SUB and defaultGroupPerm: PUB|SUB",
+            "--acl %s: administrator %s has no right to any topic or group; to grant all rights, write %s, or give "
+            "--acl-admin-has-all, by which admin: true means what it does at a broker 4.9",
             path,
             access_key,
+            ALL_RIGHTS,
         )
     return accounts
 
@@ -154,10 +165,12 @@ def _yaml_of(text: bytes) -> Any:
         raise ConfigError(f"not YAML{line}") from None
 
 
-def _accounts_of(content: Any) -> Accounts:
+def _accounts_of(content: Any, *, admin_has_all: bool) -> Accounts:
     if not isinstance(content, dict):
         raise ConfigError("expected accounts")
     accounts = [_account_of(entry, number) for number, entry in enumerate(_list(content, "accounts"), 1)]
+    if admin_has_all:
+        accounts = [_as_of_4_9(account) for account in accounts]
     by_access_key = {account.access_key: account for account in accounts}
     if len(by_access_key) < len(accounts):
         raise ConfigError("an access key is listed twice")
@@ -186,6 +199,12 @@ def _account_of(entry: Any, number: int) -> Account:
         )
     except ConfigError as error:
         raise ConfigError(f"account {access_key}: {error}") from None
+
+
+def _as_of_4_9(account: Account) -> Account:
+    """The account with the rights that a broker 4.9 gives it: all of them to an administrator without lists."""
+    is_unlisted = account.is_admin and not account.permissions
+    return replace(account, default_topic=Permission.ANY, default_group=Permission.ANY) if is_unlisted else account
 
 
 def _permissions(entry: Members) -> dict[str, Permission]:

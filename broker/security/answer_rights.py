@@ -86,7 +86,7 @@ class AnswerRights:
         if record is None:
             return None
         denied = Viewer(account, self._origins).denied(decode_message(record, check_crc=False))
-        return None if denied is None else _refusal(command, connection, account, denied)
+        return None if denied is None else self._refusal(command, connection, account, denied)
 
     def check(self, command: Command, connection: ClientConnection, response: Response) -> Response:
         """The answer to an admitted request as its account may see it."""
@@ -109,8 +109,14 @@ class AnswerRights:
         except RocketLensError as error:
             return Response(ResponseCode.SYSTEM_ERROR, str(error))
         if isinstance(seen, str):
-            return _refusal(command, connection, account, seen)
+            return self._refusal(command, connection, account, seen)
         return response if seen is response.body else msgspec.structs.replace(response, body=seen)
+
+    def _refusal(self, command: Command, connection: ClientConnection, account: Account, denied: str) -> Response:
+        """The refusal for want of a right to a topic, which it names only if the request does."""
+        self._guard.note_denied(account, denied)
+        is_named = {denied, denied.removeprefix(RETRY_PREFIX)} & {*ext_fields_of(command).values()}
+        return no_permission(account, denied if is_named else None, connection.peer_address.host)
 
     def _readable(self, command: Command, account: Account, response: Response) -> Response:
         """An answer whose sentences name no topic that an account may not read and did not ask for."""
@@ -119,12 +125,6 @@ class AnswerRights:
         if INCOMPLETE in fields:
             fields[INCOMPLETE] = readable(account, fields[INCOMPLETE], self._origins, asked)
         return msgspec.structs.replace(response, remark=remark, ext_fields=fields or response.ext_fields)
-
-
-def _refusal(command: Command, connection: ClientConnection, account: Account, denied: str) -> Response:
-    """The refusal for want of a right to a topic, which it names only if the request does."""
-    is_named = {denied, denied.removeprefix(RETRY_PREFIX)} & {*ext_fields_of(command).values()}
-    return no_permission(account, denied if is_named else None, connection.peer_address.host)
 
 
 def _check_records(viewer: Viewer, body: bytes | memoryview) -> bytes | memoryview | str:

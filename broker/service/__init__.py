@@ -5,6 +5,7 @@ from typing import Final
 DOOR: Final = (
     "broker_service",
     "consumers",
+    "denials",
     "dispatcher",
     "following_threads",
     "hole_search",

@@ -16,6 +16,7 @@ from broker.service.consumers.pulled_offsets import PulledOffsets
 from broker.service.consumers.queue_locks import QueueLocks
 from broker.service.consumers.registries import Registries
 from broker.service.consumers.subscriptions import Subscriptions
+from broker.service.denials import Denials
 from broker.service.dispatcher import ClientConnection
 from broker.service.long_polling import LongPolling
 from broker.service.registry_budget import RegistryBudget
@@ -128,6 +129,11 @@ class BrokerService:
     def locks(self) -> QueueLocks:
         """The queues that single members have locked."""
         return self.registries.locks
+
+    @property
+    def denials(self) -> Denials:
+        """What accounts lacked whose requests were refused."""
+        return self.registries.denials
 
     def connection_lost(self, connection: ClientConnection) -> None:
         """Forget the client of a connection that is gone. Called on the event loop."""

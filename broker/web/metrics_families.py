@@ -96,6 +96,12 @@ FAMILIES: Final = (
         STORE,
         "Bodies and property values that the page hid whole because a pattern or path did not come to an end.",
     ),
+    Family(
+        "acl_refusals",
+        COUNTER,
+        (*STORE, "account", "lacks", "add"),
+        "Requests that --acl refused, by account, what it lacks, and what to add to the file of accounts.",
+    ),
     Family("queue_holes_searching", GAUGE, STORE, "Runs of damaged queue units whose messages are being searched for."),
     Family(
         "queue_hole_messages",

@@ -46,6 +46,8 @@ class StoreFigures:
         self._read_damage(samples, snapshot)
         samples.put("store_live", float(snapshot.state.is_live), self.broker)
         samples.put("mask_hidden_whole", mask_of(self._service.options.masked).hidden_whole, self.broker)
+        for denial in self._service.denials.all():
+            samples.put("acl_refusals", denial.count, self.broker, *denial.want)
         samples.put("topics", len(snapshot.queues.topics()), self.broker)
         self._read_groups(samples, snapshot)
 

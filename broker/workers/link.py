@@ -1,8 +1,8 @@
 """Messages between workers: msgpack arrays over a Unix socket, whose first element is their kind.
 
 Worker 0 keeps groups, locks and offsets for all. A worker sends it whole requests about them, who went away, offsets
-that came with pulls, and what clients answer to worker 0's requests; worker 0 sends answers, frames for a worker's
-clients, and what groups subscribe to.
+that came with pulls, what accounts lacked, and what clients answer to worker 0's requests; worker 0 sends answers,
+frames for a worker's clients, and what groups subscribe to.
 """
 
 import asyncio
@@ -40,6 +40,8 @@ class LinkKind(IntEnum):
     """connection, remark, then the fields of a `Command` that answers a request of ours"""
     PULLED = 5
     """pairs of (group, topic, queue id) and (second, offset)"""
+    DENIED = 6
+    """pairs of what an account lacked and how often"""
     ANSWER = 11
     """number, code, remark, fields, body"""
     PUSH = 12

@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.05
 
-PULLED_SECONDS = 1.0
-"""How often worker 0 gets a report of how far groups have pulled here."""
+REPORT_SECONDS = 1.0
+"""How often worker 0 gets a report of how far groups have pulled here, and of what accounts lacked."""
 
 OWNED_CODES = frozenset(
     {
@@ -142,7 +142,7 @@ class WorkerMember:
 
     def __init__(self, registries: Registries, name: bytes | str) -> None:
         """`name` of worker 0's socket."""
-        self._clients, self._pulled = registries.clients, registries.pulled
+        self._clients, self._pulled, self._denials = registries.clients, registries.pulled, registries.denials
         self._notices: deque[tuple[int, list[Any]]] = deque()
         self._reader = LookupPool(1, "groups")
         self._is_reading = False
@@ -164,7 +164,7 @@ class WorkerMember:
         """Connect to worker 0."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         await self._connect()
-        self._send_pulled()
+        self._send_reports()
 
     def stop(self) -> None:
         """Send nothing more to worker 0."""
@@ -241,13 +241,13 @@ class WorkerMember:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 self._loop.call_soon_threadsafe(self.send, kind, *rest)
 
-    def _send_pulled(self) -> None:
-        """Report to worker 0 how far groups have pulled since the last time."""
+    def _send_reports(self) -> None:
+        """Report to worker 0 how far groups have pulled since the last time, and what accounts lacked."""
         assert self._loop is not None
-        self._report_timer = self._loop.call_later(PULLED_SECONDS, self._send_pulled)
-        noted = self._pulled.settle()
-        if noted:
-            self.send(LinkKind.PULLED, noted)
+        self._report_timer = self._loop.call_later(REPORT_SECONDS, self._send_reports)
+        for kind, noted in ((LinkKind.PULLED, self._pulled.settle()), (LinkKind.DENIED, self._denials.settle())):
+            if noted:
+                self.send(kind, noted)
 
     def _key_of(self, connection: ClientConnection) -> int:
         key = self._keys.get(connection)

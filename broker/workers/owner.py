@@ -92,6 +92,8 @@ class Owner:
             self._service.commits.commit(self._connection_of(link, key, local, peer), *commit)
         elif kind == LinkKind.PULLED:
             self._service.pulled.take(rest[0])
+        elif kind == LinkKind.DENIED:
+            self._service.denials.take(rest[0])
         elif kind == LinkKind.REPLY:
             self._replied(link, *rest)
         elif kind == LinkKind.LOST:

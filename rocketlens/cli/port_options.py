@@ -34,6 +34,7 @@ class PortArguments(msgspec.Struct, frozen=True):
     tls_client_auth: str
     proxies: tuple[Network, ...]
     acl: Path | None
+    acl_admin_has_all: bool
     audit_log: Path | None
 
     @property
@@ -84,6 +85,12 @@ _PORT_OPTIONS = (
         type=FILE,
         metavar="YAML",
         help="File of the accounts by which requests must be signed, in the format of RocketMQ's plain_acl.yml.",
+    ),
+    click.option(
+        "--acl-admin-has-all",
+        is_flag=True,
+        help="Give all rights to an account with admin: true and neither topicPerms nor groupPerms, as a broker 4.9 "
+        "does. [default: only the rights that the file says, since a list that is missing may have been cut off]",
     ),
     click.option(
         "--audit-log",

@@ -182,6 +182,7 @@ def serve(
         tls=port.tls,
         proxies=port.proxies,
         acl=port.acl,
+        acl_admin_has_all=port.acl_admin_has_all,
         audit_log=port.audit_log,
         register=register.options,
         http=watch.http,

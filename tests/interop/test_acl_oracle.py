@@ -18,6 +18,7 @@ from acl_file import (
     BOUNDED_SECRET,
     DEFAULTS,
     DEFAULTS_SECRET,
+    PLAIN_ACL,
     READER,
     READER_SECRET,
     WHITE,
@@ -39,6 +40,15 @@ from storage.files.waiting import finish
 
 pytestmark = pytest.mark.interop
 
+SAMPLE, SAMPLE_SECRET = "sample-key", "sample-secret"
+SAMPLE_ACCOUNT = f"""
+  - accessKey: {SAMPLE}
+    secretKey: {SAMPLE_SECRET}
+    # if it is admin, it could access all resources
+    admin: true
+"""
+"""As the file says it that comes with a broker 4.9."""
+
 Ask = Callable[[dict[str, Any]], str]
 SOURCE = Path(__file__).with_name("AclOracle.java")
 
@@ -47,7 +57,7 @@ SOURCE = Path(__file__).with_name("AclOracle.java")
 def acl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("home") / "conf" / "plain_acl.yml"
     path.parent.mkdir()
-    write_accounts(path)
+    write_accounts(path, PLAIN_ACL + SAMPLE_ACCOUNT)
     return path
 
 
@@ -154,6 +164,19 @@ def test_the_same_requests_are_admitted(acl: Path, ask: Ask) -> None:
         for host in HOSTS if code == RequestCode.QUERY_MESSAGE else HOSTS[:1]:
             admitted += _compare(guard, ask, frame, host)
     assert admitted > 100
+
+
+def test_the_same_requests_of_administrators_without_lists_are_admitted_if_that_is_asked_for(
+    acl: Path, ask: Ask
+) -> None:
+    guard = Guard(Watched("accounts", [acl], lambda: load_accounts(acl, admin_has_all=True)))
+    keys = ((SAMPLE, SAMPLE_SECRET), (BOUNDED, BOUNDED_SECRET))
+    admitted = [
+        _compare(guard, ask, signed_request(code, fields, *each, body), HOSTS[0])
+        for (code, fields, body), each in itertools.product(requests(), keys)
+    ]
+    assert all(admitted[::2])
+    assert not all(admitted[1::2])
 
 
 def test_the_same_unsigned_requests_are_admitted(acl: Path, ask: Ask) -> None:

@@ -119,6 +119,9 @@ def test_a_topic_without_permission_and_what_is_for_administrators_are_refused(
     assert "FD0000000000" not in ask(tls_client, server, READER, READER_SECRET, *denied)
     printed = ask(tls_client, server, READER, READER_SECRET, "topicRoute", "-t", "TopicBatch")
     assert "User:reader-key has no permission to access Topic:TopicBatch from 127.0.0.1" in printed
+    # The query itself says no more than that there is no such topic; the server knows what is wanting.
+    wanted = "account reader-key lacks SUB of topic TopicBatch; to give it, add to plain_acl.yml: topicPerms: - TopicB"
+    assert server.log.read_text().count(wanted) == 1
     assert "FD0000000000" in ask(tls_client, server, ADMIN, ADMIN_SECRET, *denied)
     printed = ask(tls_client, server, READER, READER_SECRET, "topicList")
     assert "it is for administrators" in printed
@@ -161,6 +164,28 @@ def test_a_white_list_that_changes_lets_in_who_has_no_keys(server: Secured, tls_
             time.sleep(0.2)
 
 
+@pytest.mark.parametrize("has_all", [True, False])
+def test_an_administrator_without_lists_finds_messages_as_at_a_broker_4_9_if_that_is_asked_for(
+    has_all: bool, java: Java, g1_store: Path, tmp_path: Path
+) -> None:
+    acl = tmp_path / "plain_acl.yml"
+    write_accounts(acl, f"accounts:\n  - accessKey: {ADMIN}\n    secretKey: {ADMIN_SECRET}\n    admin: true\n")
+    given = ["--acl", str(acl), *["--acl-admin-has-all"] * has_all]
+    client = java(OLD_CLIENT_VERSION, "JSON")
+    with rocketlens_serving(g1_store, tmp_path, *given) as (host, port):
+        try:
+            set_keys(client, ADMIN, ADMIN_SECRET)
+            printed = client.mqadmin(*HOT_QUERY, "-n", f"{host}:{port}")
+        finally:
+            set_keys(client, "", "")
+    log = (tmp_path / "rocketlens.log").read_text()
+    wanted = (
+        f"account {ADMIN} lacks SUB of topic TopicTest; to give it, add to plain_acl.yml: defaultTopicPerm: PUB|SUB"
+    )
+    assert ("FD0000000000" in printed) is has_all
+    assert (wanted in log) is not has_all
+
+
 def test_a_plain_client_is_served_beside_tls_unless_tls_is_enforced(server: Secured, java: Java) -> None:
     plain = java(SERVER_VERSION, "JSON")
     try:
@@ -174,8 +199,8 @@ def test_a_plain_client_is_served_beside_tls_unless_tls_is_enforced(server: Secu
         assert "FD0000000000" in printed
 
 
-def test_no_secret_is_in_the_log(server: Secured, tls_client: JavaClient) -> None:
+def test_no_secret_is_in_the_log_but_whose_was_wrong(server: Secured, tls_client: JavaClient) -> None:
     ask(tls_client, server, READER, "wrong-secret", *HOT_QUERY)
     log = server.log.read_text()
-    assert log
+    assert "account reader-key lacks a signature by its secretKey" in log
     assert not any(secret in log for secret in SECRETS)

@@ -13,6 +13,7 @@ from broker.service.consumers.kept_filters import KeptFilters
 from broker.service.consumers.member_commits import MemberCommits
 from broker.service.consumers.pulled_offsets import PulledOffsets
 from broker.service.consumers.queue_locks import QueueLocks
+from broker.service.denials import Denials
 from broker.service.registry_budget import RegistryBudget, Room
 from storage.store.message_store import MessageStore
 
@@ -26,7 +27,8 @@ class Registries:
 
     `clients` are the groups with their members, `filters` the filters of their subscriptions, `offsets` the committed
     offsets of groups, `pulled` the offsets up to which groups have pulled, and `locks` the queues that members have
-    locked. `commits` takes offsets from clients for `offsets`. `budget` limits the memory of all of them.
+    locked. `commits` takes offsets from clients for `offsets`. `budget` limits the memory of all these. What accounts
+    lacked is in `denials`.
     """
 
     budget: RegistryBudget
@@ -36,6 +38,7 @@ class Registries:
     commits: MemberCommits
     pulled: PulledOffsets
     locks: QueueLocks
+    denials: Denials
 
     @classmethod
     def of(cls, store: MessageStore, options: ServeOptions, make_clients: MakeClients | None = None) -> "Registries":
@@ -60,4 +63,5 @@ class Registries:
             MemberCommits(clients, lambda: offsets, time.monotonic, commits_room),
             PulledOffsets(room=budget.room("pulled queues", 8)),
             QueueLocks(room=budget.room("locks", 4)),
+            Denials(logs=make_clients is None),
         )

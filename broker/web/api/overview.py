@@ -12,6 +12,7 @@ from storage.layout.store_layout import recognise_with_tier
 from storage.store.extents import log_extent
 
 MOST_PROBLEMS: Final = 50
+MOST_REFUSED: Final = 20
 
 
 class StoreQuestion(Parameters):
@@ -28,12 +29,25 @@ class LogOverview(msgspec.Struct, rename="camel", kw_only=True):
     last_timestamp: int | None
 
 
+class RefusedLine(msgspec.Struct, rename="camel", kw_only=True):
+    """Requests that were refused: what the account lacks, and the line of plain_acl.yml that would give it.
+
+    `account` is empty where the client named none that there is, `add` where no line helps.
+    """
+
+    account: str
+    lacks: str
+    add: str
+    count: int
+    last_timestamp: int
+
+
 class StoreAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """The store. `state` is live, crashed or stopped; only administrators see what concerns all topics together.
 
     `incomplete` says what any search may miss, `problems` what is missing or damaged, `gone` why the store is not
     there any more. `access_key` is whose keys were taken, `needs_keys` whether keys are required; `brokers` are those
-    that can be selected here.
+    that can be selected here. `refused` are the accounts that lacked something, the newest refusal first.
     """
 
     broker_name: str
@@ -52,6 +66,7 @@ class StoreAnswer(msgspec.Struct, rename="camel", kw_only=True):
     incomplete: str | None = None
     problems: list[str] = []
     problems_left_out: int = 0
+    refused: list[RefusedLine] = []
 
 
 def store(context: RequestContext, _question: StoreQuestion) -> StoreAnswer:
@@ -90,6 +105,10 @@ def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
     answer.incomplete = snapshot.incomplete
     answer.problems = problems[:MOST_PROBLEMS]
     answer.problems_left_out = max(len(problems) - MOST_PROBLEMS, 0)
+    answer.refused = [
+        RefusedLine(**denial.want._asdict(), count=denial.count, last_timestamp=denial.last_timestamp)
+        for denial in context.service.denials.all()[:MOST_REFUSED]
+    ]
 
 
 def _reason_not_to_follow(context: RequestContext) -> str | None:

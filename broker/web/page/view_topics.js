@@ -93,5 +93,11 @@ function problems(store) {
       el("ul", {}, problems.map((text) => el("li", {}, foreign(text)))),
       store.problemsLeftOut ? el("p", {}, `${number(store.problemsLeftOut)} more are not listed.`) : null));
   }
+  if (store.refused.length) {
+    lines.push(el("details", { class: "notice warning" }, el("summary", {}, "Clients were refused by --acl; to those up to 4.9 and in Go a refused route looks like a missing topic"),
+      el("ul", {}, store.refused.map((each) => el("li", {}, each.account ? ["account ", foreign(each.account, { class: "mono" })] : "a client", " lacks ", foreign(each.lacks),
+        each.add ? ["; add to plain_acl.yml: ", foreign(each.add, { class: "mono" })] : null,
+        ` (${plural(each.count, "request")}, the last ${time(each.lastTimestamp, false)})`)))));
+  }
   return lines;
 }

@@ -23,6 +23,7 @@ from acl_file import (
 from broker.endpoint import Endpoint
 from broker.security.accounts import Permission, load_accounts, watched_accounts
 from broker.security.guard import Guard
+from broker.service.denials import NO_KEY, UNKNOWN_KEY, Denials, Want
 from broker_harness import connected, service_of, serving
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response, decode_command, decode_header, encode_request, ext_fields_of
@@ -77,6 +78,70 @@ def is_admitted(guard: Guard, frame: bytes) -> bool:
 def test_a_refusal_says_why(guard: Guard, access_key: str, secret: str, remark: str) -> None:
     answer = admit(guard, signed_request(RequestCode.QUERY_MESSAGE, QUERY, access_key, secret))
     assert answer == Response(ResponseCode.NO_PERMISSION, remark)
+
+
+TOPIC_RIGHT = "SUB of topic TopicBatch", "topicPerms: - TopicBatch=SUB"
+GROUP_RIGHT = "SUB of group others", "groupPerms: - others=SUB"
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "access_key", "secret", "want"),
+    [
+        (RequestCode.QUERY_MESSAGE, QUERY, "", READER_SECRET, NO_KEY),
+        (RequestCode.QUERY_MESSAGE, QUERY, "nobody-key", READER_SECRET, UNKNOWN_KEY),
+        (
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            {"topic": "TopicTest"},
+            READER,
+            ADMIN_SECRET,
+            Want(READER, "a signature by its secretKey: the client has another one"),
+        ),
+        (
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            {"topic": "TopicBatch"},
+            READER,
+            READER_SECRET,
+            Want(READER, *TOPIC_RIGHT),
+        ),
+        (
+            RequestCode.SEND_MESSAGE,
+            {"topic": "TopicBatch"},
+            READER,
+            READER_SECRET,
+            Want(READER, "PUB of topic TopicBatch", "topicPerms: - TopicBatch=PUB"),
+        ),
+        (
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+            {"consumerGroup": "others"},
+            READER,
+            READER_SECRET,
+            Want(READER, *GROUP_RIGHT),
+        ),
+        (
+            RequestCode.GET_ALL_TOPIC_CONFIG,
+            {},
+            READER,
+            READER_SECRET,
+            Want(READER, f"what administrators may (request code {RequestCode.GET_ALL_TOPIC_CONFIG})", "admin: true"),
+        ),
+    ],
+    ids=["no key", "unknown key", "wrong secret", "topic", "to send", "group", "administrators"],
+)
+def test_a_refusal_is_noted_with_the_account_and_the_line_to_add(
+    acl: Path, code: int, fields: dict[str, str], access_key: str, secret: str, want: Want
+) -> None:
+    denials = Denials()
+    guard = Guard(watched_accounts(acl), denials=denials)
+    frame = signed_request(code, fields, access_key, secret)
+    assert not is_admitted(guard, frame)
+    assert [(each.want, each.count) for each in denials.all()] == [(want, 1)]
+    member, _, line = want.add.partition(": - ")
+    if not access_key or line in ("", "accessKey: …"):
+        return
+    # The line that is named lets the request in.
+    text = PLAIN_ACL.replace(f"    {member}:\n", f"    {member}:\n      - {line}\n", 1)
+    assert text != PLAIN_ACL
+    assert is_admitted(Guard(watched_accounts(write_accounts(acl, text))), frame)
 
 
 @pytest.mark.parametrize("code", sorted(RequestCode))
@@ -159,7 +224,8 @@ def test_accounts_change_with_their_file(guard: Guard, acl: Path, caplog: pytest
         write_accounts(acl, PLAIN_ACL.replace(READER_SECRET, "another-secret"), 40)
         guard._accounts.refresh()
     assert not is_admitted(guard, frame)
-    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+    # The last one is about the request that was refused.
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO", "WARNING"]
 
 
 def test_no_secret_is_in_a_repr_or_an_error(acl: Path, guard: Guard) -> None:
@@ -281,6 +347,29 @@ def test_an_administrator_has_the_rights_that_are_written_and_is_reported_withou
     assert not account.permits("TopicTest", Permission.SUB)
     assert f"administrator {ADMIN} has no right to any topic or group" in caplog.text
     assert ADMIN_SECRET not in caplog.text
+
+
+def test_an_administrator_without_lists_has_all_rights_if_that_is_asked_for_and_one_with_lists_only_those(
+    acl: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    acl.write_text(f"accounts:\n  - {{accessKey: {ADMIN}, secretKey: {ADMIN_SECRET}, admin: true}}\n")
+    assert load_accounts(acl, admin_has_all=True).by_access_key[ADMIN].is_unbounded
+    assert not caplog.records
+    sample = f"accounts:\n  - {{accessKey: {ADMIN}, secretKey: {ADMIN_SECRET}, admin: false}}\n"
+    for text in (ADMINISTRATOR, sample):
+        acl.write_text(text)
+        with_all, without = (load_accounts(acl, admin_has_all=each).by_access_key[ADMIN] for each in (True, False))
+        for name in ("is_admin", "default_topic", "default_group", "permissions"):
+            assert getattr(with_all, name) == getattr(without, name)
+
+
+def test_who_has_no_resource_as_an_administrator_is_told_to_add_the_defaults(acl: Path) -> None:
+    text = f"accounts:\n  - {{accessKey: {ADMIN}, secretKey: {ADMIN_SECRET}, admin: true}}\n"
+    denials = Denials()
+    guard = Guard(watched_accounts(write_accounts(acl, text)), denials=denials)
+    frame = signed_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"}, ADMIN, ADMIN_SECRET)
+    assert not is_admitted(guard, frame)
+    assert [each.want.add for each in denials.all()] == ["defaultTopicPerm: PUB|SUB and defaultGroupPerm: PUB|SUB"]
 
 
 def test_a_key_of_digits_needs_no_quotes(acl: Path) -> None:

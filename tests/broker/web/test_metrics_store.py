@@ -9,6 +9,7 @@ import pytest
 import oracles
 from broker.metrics.metrics_rows import MetricsRows
 from broker.service.broker_service import BrokerService
+from broker.service.denials import Want
 from broker.web.metrics_collector import Exposition, ServerCollector
 from broker.web.metrics_families import FAMILIES
 from broker.web.metrics_store import MOST_PAIRS, StoreFigures
@@ -180,6 +181,12 @@ def test_names_that_clients_made_up_cannot_break_the_format(service: BrokerServi
     service.offsets.commit(name, "TopicTest", 0, 2)
     figures = told(service)
     assert figure(figures, "consumer_group_lag_messages", broker="broker-a", group=name, topic="TopicTest") == 10
+
+
+def test_refusals_are_counted_by_account_what_it_lacks_and_the_line_to_add(service: BrokerService) -> None:
+    service.denials.note(Want("reader-key", "SUB of topic orders", "topicPerms: - orders=SUB"), 3)
+    labels = {"account": "reader-key", "lacks": "SUB of topic orders", "add": "topicPerms: - orders=SUB"}
+    assert figure(told(service), "acl_refusals_total", broker="broker-a", **labels) == 3
 
 
 def test_what_masks_hid_whole_is_counted(g1_store: Path) -> None:

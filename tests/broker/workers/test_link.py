@@ -19,6 +19,7 @@ from broker.net.listeners import bind_listeners, close_listeners
 from broker.server import Server
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.registries import Registries
+from broker.service.denials import Want
 from broker.service.dispatcher import Answer, Dispatcher
 from broker.service.request_families import build_processors
 from broker.workers.link import LONGEST_MESSAGE, Link, LinkKind, Unsendable, make_listening_socket, pack
@@ -262,3 +263,12 @@ def test_no_header_and_no_body_harms_the_link(g1_store: Path, caplog: pytest.Log
             assert not [record for record in caplog.records if record.name.startswith("broker.workers")]
         finally:
             runner.run(opened.__aexit__(None, None, None))
+
+
+@pytest.mark.asyncio
+async def test_what_accounts_lacked_at_another_worker_is_counted_by_worker_0(g1_store: Path) -> None:
+    want = Want("reader-key", "SUB of topic orders", "topicPerms: - orders=SUB")
+    async with two_workers(g1_store) as pair:
+        first, second = pair.services
+        second.denials.note(want, 2)
+        await until(lambda: [(each.want, each.count) for each in first.denials.all()] == [(want, 2)])

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from broker.service.denials import Want
 from store_writer import StoreWriter
 from web_questions import ApiOf
 
@@ -18,6 +19,16 @@ def test_a_store_that_is_there_has_no_problem_with_being_followed(tmp_path: Path
     answer = _api(tmp_path / "store").get("/store")
     assert answer["gone"] is None
     assert not [each for each in answer["problems"] if "followed" in each]
+
+
+def test_administrators_see_which_accounts_lacked_what_and_the_line_to_add(tmp_path: Path) -> None:
+    api = _api(tmp_path / "store")
+    assert api.get("/store")["refused"] == []
+    want = Want("reader-key", "SUB of topic orders", "topicPerms: - orders=SUB")
+    api.service.denials.note(want)
+    api.service.denials.note(want)
+    (line,) = api.get("/store")["refused"]
+    assert (line["account"], line["lacks"], line["add"], line["count"]) == (*want, 2)
 
 
 def test_a_store_that_was_taken_away_is_told(tmp_path: Path) -> None:
