@@ -153,10 +153,11 @@ def _characters(
 
 def indented_json(text: str) -> str | None:
     """JSON indented, its numbers as they are written; None for what is none, or would become too long."""
+    text = text.removeprefix("\ufeff")
     if len(text) > MOST_INDENTED or text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        if _depth(msgspec.json.decode(text)) > DEEPEST:
+        if _depth(msgspec.json.Decoder(float_hook=str).decode(text)) > DEEPEST:  # also where a float cannot hold one
             return None
         return msgspec.json.format(text, indent=2)
     except (msgspec.DecodeError, RecursionError, ValueError):

@@ -10,7 +10,7 @@ from protocol.question import LARGEST, PAGE, KeyKind, Question
 from protocol.system_topics import queue_offset_in
 from storage.amounts import counted
 from storage.names import names_holding, similar_names
-from storage.times import parse_time, to_timestamp
+from storage.times import LARGEST_MILLISECONDS, parse_time, to_timestamp
 
 if TYPE_CHECKING:
     from storage.filter.base import MessageFilter
@@ -40,7 +40,8 @@ def time_of(value: Time | None, default: int) -> int:
         return default
     if isinstance(value, datetime):
         return to_timestamp(value)
-    is_plain = isinstance(value, int) and 0 <= value <= LARGEST  # a small number is no year here
+    # A small number is no year here; one of which a text would not be milliseconds is not either.
+    is_plain = isinstance(value, int) and 0 <= value <= LARGEST_MILLISECONDS
     return int(value) if is_plain else parse_time(str(value))
 
 
@@ -48,7 +49,7 @@ def times_of(begin: Time | None, end: Time | None, earliest: int = 0) -> tuple[i
     """Two times in ms, `earliest` and the last of all times where there are none; raises ConfigError."""
     first, last = time_of(begin, earliest), time_of(end, LARGEST)
     if first > last:
-        raise ConfigError(f"begin {first} is after end {last}")
+        raise ConfigError(f"begin {begin} is after end {end}")
     return first, last
 
 

@@ -4,7 +4,10 @@
 |---|---|
 | `1717144200000` | milliseconds since 1970 |
 | `2024-05-31T08:30:00.5+08:00`, `20240531T003000Z` | ISO 8601, extended or basic; a blank may stand for the `T` |
-| `2024-05-31`, `20240531`, `2024-05`, `2024` | the first moment of a day, a month, a year |
+| `20240531083000`, `20240531083000500` | digits alone: a second, a millisecond |
+| `202405310830`, `2024053108` | a minute, an hour |
+| `1717144200` | ten digits that are no hour: seconds since 1970 |
+| `2024-05-31`, `20240531`, `2024-05`, `202405`, `2024` | the first moment of a day, a month, a year |
 | `2024-W22-5`, `2024-W22`, `2024-152` | a day of a week, a week's Monday, the 152nd day of a year |
 | `now`, `-1h`, `+90s`, `now-1d12h` | the present, and so long before or after it: `ms`, `s`, `m`, `h`, `d`, `w` |
 | `today`, `yesterday 14:00`, `tomorrow 9:30` | days as of now, with the time of day or without |
@@ -12,8 +15,12 @@
 
 What says no zone itself is of the zone that is passed, or of this machine's. It may also end with a zone's name, after
 a blank or in brackets: `2024-05-31 08:30 Asia/Shanghai`. Where clocks are put back and show a time twice, the first of
-both is meant; a time that they leave out counts on from before. Four and eight digits that are a year, or a day, from
-1970 to 2199 are taken for that: as milliseconds they are a moment on the first day of 1970, when nothing was stored.
+both is meant; a time that they leave out counts on from before.
+
+Digits alone are milliseconds where that is a time when something may have been stored. As many as a calendar time has,
+which begin with a year from 1970 to 2199, are that time or refused; ten digits are an hour from 2000 on, or seconds. As
+milliseconds they would be a day of 1970, or of another age. Other numbers of 14 digits and more are refused too, as the
+microseconds of our time, which would be milliseconds of the year 56000; those from 2⁶³−1 on are the end of all times.
 """
 
 import os
@@ -28,6 +35,9 @@ from protocol.errors import ConfigError
 LARGEST: Final = 2**63 - 1
 """Milliseconds; later times are taken for this one."""
 
+LARGEST_MILLISECONDS: Final = 9_999_999_999_999
+"""The last moment of 13 digits, in the year 2286: of a time that is given, longer numbers are no milliseconds."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _LONGEST: Final = 100
@@ -39,8 +49,15 @@ _FROM_NOW: Final = re.compile(rf"(?:now)?(?:(?<=now)|(?P<sign>[+-])(?P<span>(?:{
 _DAYS: Final = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _DAY: Final = re.compile(rf"(?P<day>{'|'.join(_DAYS)})(?:[ T]+(?P<clock>.+))?")
 _CLOCK: Final = re.compile(r"T?[0-9]{1,2}:.*")
-_CALENDAR: Final = re.compile(r"(?:19[789][0-9]|2[01][0-9]{2})(?:[0-9]{4})?")
+_DIGITS: Final = re.compile(r"[0-9]{1,19}")
+_YEAR: Final = re.compile(r"(?:19[789][0-9]|2[01][0-9]{2})[0-9]*")
+_CALENDAR_DIGITS: Final = frozenset({4, 6, 7, 8, 12, 14, 17})
+_HOUR: Final = re.compile(r"2[01][0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:[01][0-9]|2[0-4])")
+_SECONDS_DIGITS: Final = 10
+
 _ORDINAL: Final = re.compile(r"(?P<year>[0-9]{4})-?(?P<number>[0-9]{3})(?P<rest>[T ].*)?")
+_MONTH: Final = re.compile(r"(?P<year>[0-9]{4})(?:-?(?P<month>[0-9]{2}))?")
+_CLOCK_DIGITS: Final = re.compile(r"(?P<day>[0-9]{8})(?P<clock>[0-9]{2}|[0-9]{4}|[0-9]{6})(?P<rest>[0-9]{3})?")
 _MIDNIGHT: Final = re.compile(r"(?P<day>.*[T ])24(?P<rest>(?::?00){0,2}(?:[.,]0+)?(?:Z|[+-][0-9:]+)?)")
 _BRACKETS: Final = re.compile(r"(?P<time>.*?) ?\[(?P<zone>[^\[\]]+)\]")
 _NAMED: Final = re.compile(r"(?P<time>.*\S) +(?P<zone>[A-Z][A-Za-z0-9_+/-]*|[+-][0-9]{2}:?[0-9]{2})")
@@ -51,8 +68,8 @@ def parse_time(text: str, zone: tzinfo | None = None, now: int | None = None) ->
 
     `now` in ms is the present, by default this machine's. Returns milliseconds since 1970; raises ConfigError.
     """
-    if re.fullmatch(r"[0-9]{1,19}", text, re.ASCII) and not _CALENDAR.fullmatch(text):
-        return min(int(text), LARGEST)
+    if _DIGITS.fullmatch(text) and not _is_calendar(text):
+        return _number(text)
     present = time.time_ns() // 1_000_000 if now is None else now
     if found := _FROM_NOW.fullmatch(text):
         return _from_now(present, found["sign"], found["span"] or "")
@@ -132,6 +149,27 @@ def zone_name(zone: tzinfo | None = None) -> str:
     return name.removeprefix(":") or "UTC"
 
 
+def _is_calendar(digits: str) -> bool:
+    """Whether digits have the form of a time of the calendar rather than that of a number."""
+    is_hour = len(digits) == _SECONDS_DIGITS and bool(_HOUR.fullmatch(digits))
+    return is_hour or (len(digits) in _CALENDAR_DIGITS and bool(_YEAR.fullmatch(digits)))
+
+
+def _number(digits: str) -> int:
+    """Milliseconds, or seconds where there are ten digits; raises ConfigError for what is no time of ours in either."""
+    value = int(digits)
+    if len(digits) == _SECONDS_DIGITS:
+        return value * 1000
+    if value >= LARGEST:
+        return LARGEST
+    if value > LARGEST_MILLISECONDS:
+        raise ConfigError(
+            f"{digits!r} is neither milliseconds nor a time like 20240531083000: "
+            f"as milliseconds, {len(digits)} digits are beyond the year 2286"
+        )
+    return value
+
+
 def _from_now(present: int, sign: str | None, span: str) -> int:
     distance = sum(int(count) * _MILLISECONDS[unit] for count, unit in _PIECE.findall(span))
     return max(min(present + (-distance if sign == "-" else distance), LARGEST), -LARGEST)
@@ -159,8 +197,11 @@ def _moment(text: str, zone: tzinfo | None, present: int) -> datetime:
         if day.year != first.year:
             raise ValueError(text)
         return datetime.fromisoformat(f"{day}{found['rest'] or ''}")
-    if re.fullmatch(r"[0-9]{4}(-[0-9]{2})?", text, re.ASCII):
-        return datetime.fromisoformat(f"{text}{'-01' if '-' in text else '-01-01'}")
+    if found := _MONTH.fullmatch(text):
+        return datetime.fromisoformat(f"{found['year']}-{found['month'] or '01'}-01")
+    if found := _CLOCK_DIGITS.fullmatch(text):
+        part = f".{found['rest']}" if found["rest"] else ""
+        return _moment(f"{found['day']}T{found['clock']}{part}", zone, present)
     return datetime.fromisoformat(text)
 
 

@@ -21,7 +21,7 @@ from rocketlens.cli.command_options import (
 )
 from rocketlens.cli.command_run import JobOptions, run_command, run_command_every
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.time_options import chosen_zone, stored_options, timezone_option
+from rocketlens.cli.time_options import check_stored, chosen_zone, stored_options, timezone_option
 from spark_jobs.export.export_place import COMPRESSIONS, check_place
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import FORMAT_NAMES
@@ -116,9 +116,7 @@ def _check_options(options: JobOptions) -> None:
         from storage.filter.hidden import refuse_hidden
 
         refuse_hidden(mask_of(options["masked"]), options["tag"], options["where"])
-    begin, end = options["begin"], options["end"]
-    if begin is not None and end is not None and begin > end:
-        raise ConfigError(f"--since {begin} is after --until {end}")
+    check_stored(options["begin"], options["end"])
     libraries = LIBRARIES.get(options["format"], ())
     for library in libraries:
         if importlib.util.find_spec(library) is None:

@@ -16,7 +16,7 @@ from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import meant_instead, open_store
 from rocketlens.cli.options import DIRECTORY, gathered, store_options
 from rocketlens.cli.output import format_options, print_table, time_text, write_maps
-from rocketlens.cli.time_options import FORMS, timestamp, timezone_option
+from rocketlens.cli.time_options import FORMS, timestamp, timezone_option, typed_time
 from rocketlens.opening import StoreArguments
 from storage.amounts import bytes_text, count_text, counted
 from storage.times import LARGEST
@@ -49,7 +49,8 @@ class PendingOptions(msgspec.Struct, frozen=True):
 
         after, before = self.due_after or 0, LARGEST if self.due_before is None else self.due_before
         if after > before:
-            raise ConfigError(f"--due-after {after} is after --due-before {before}")
+            first, last = typed_time("due_after", after), typed_time("due_before", before)
+            raise ConfigError(f"--due-after {first} is after --due-before {last}")
         return PendingWindow(self.topic, after, before)
 
 

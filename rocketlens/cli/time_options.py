@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import tzinfo
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
 
@@ -10,22 +10,47 @@ from protocol.errors import ConfigError
 from rocketlens.cli.options import RenamedOption
 from storage.times import LARGEST, parse_time, parse_zone
 
+if TYPE_CHECKING:
+    ParamType: TypeAlias = click.ParamType[int]
+else:
+    ParamType = click.ParamType
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FORMS: Final = "milliseconds, ISO 8601, -1h, yesterday 14:00"
+FORMS: Final = "milliseconds, ISO 8601, 20240531083000, -1h, yesterday 14:00"
 """What a help text says of the forms of a time."""
 
 TIMEZONE_VARIABLE: Final = "ROCKETLENS_TIMEZONE"
 
 _ZONE: Final = "rocketlens.zone"
+_TYPED: Final = "rocketlens.typed."
 
 
-def timestamp(text: str) -> int:
-    """Read a time as `parse_time` does, in the zone of `--timezone`; a wrong one is a usage error."""
-    try:
-        return parse_time(text, chosen_zone())
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
+class _Time(ParamType):
+    """A time as `parse_time` reads it, in the zone of `--timezone`; a wrong one is a usage error."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read a time, and keep how it was typed for `typed_time`."""
+        if isinstance(value, int):
+            return value
+        if ctx is not None and param is not None:
+            ctx.meta[f"{_TYPED}{param.name}"] = value
+        try:
+            return parse_time(value, chosen_zone())
+        except ConfigError as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+
+
+timestamp: Final = _Time()
+"""The type of options that are times."""
+
+
+def typed_time(name: str, value: int) -> str:
+    """A time as it was typed for the parameter of this name, or its milliseconds where nothing was."""
+    context = click.get_current_context(silent=True)
+    return str(value if context is None else context.meta.get(f"{_TYPED}{name}", value))
 
 
 def chosen_zone() -> tzinfo | None:
@@ -80,7 +105,7 @@ def stored_options(*earlier: tuple[str, str], is_optional: bool = False) -> Call
 def check_stored(begin: int | None, end: int | None) -> None:
     """Raise a usage error for values of `stored_options` between which nothing can be."""
     if begin is not None and end is not None and begin > end:
-        raise click.UsageError(f"--since {begin} is after --until {end}")
+        raise click.UsageError(f"--since {typed_time('begin', begin)} is after --until {typed_time('end', end)}")
 
 
 def _choose(context: click.Context, _parameter: click.Parameter, text: str | None) -> None:

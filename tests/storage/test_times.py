@@ -104,10 +104,60 @@ def test_times_without_a_zone_are_of_the_one_that_is_passed(text: str, clock: tu
         assert parse_time(text, zone) == milliseconds(datetime(*clock, tzinfo=zone)), zone  # type: ignore[arg-type, misc]
 
 
-def test_digits_are_milliseconds_but_for_a_year_or_a_day_of_our_time() -> None:
+CALENDAR = ("%Y", "%Y%m", "%Y%j", "%Y%m%d", "%Y%m%d%H", "%Y%m%d%H%M", "%Y%m%d%H%M%S", "%Y%m%d%H%M%S%f")
+"""The forms of digits that are times of the calendar; the last one is written with three digits of a second."""
+
+
+@given(
+    st.datetimes(datetime(2000, 1, 1), datetime(2199, 12, 31, 23, 59, 59, 999_999)),
+    st.sampled_from(CALENDAR),
+    st.sampled_from(ZONES),
+)
+def test_digits_of_a_calendar_time_are_that_time_in_a_zone(moment: datetime, form: str, zone: str) -> None:
+    digits = moment.strftime(form)
+    digits = digits[:-3] if form.endswith("%f") else digits
+    padded = f"{digits}000" if form.endswith("%f") else digits
+    meant = milliseconds(datetime.strptime(padded, form).replace(tzinfo=ZoneInfo(zone)))
+    assert parse_time(digits, ZoneInfo(zone)) == parse_time(f"{digits} {zone}", UTC) == meant
+
+
+@given(st.integers(0, 9_999_999_999_999))
+def test_digits_that_could_be_a_calendar_time_are_never_milliseconds_of_another_age(number: int) -> None:
+    text = str(number)
+    try:
+        found = parse_time(text, UTC)
+    except ConfigError:  # a year with a month or a day that there is not
+        assert len(text) in (6, 7, 8, 12)
+        assert 1970 <= int(text[:4]) <= 2199
+        return
+    if len(text) == 10:
+        assert found == number * 1000 or found == milliseconds(datetime.strptime(text, "%Y%m%d%H").replace(tzinfo=UTC))
+    elif found != number:
+        shown = datetime.fromtimestamp(found / 1000, UTC)
+        assert text[:4] == f"{shown:%Y}"
+
+
+@given(st.integers(10_000_000_000_000, LARGEST - 1))
+def test_numbers_beyond_all_clocks_are_a_calendar_time_or_refused(number: int) -> None:
+    try:
+        found = parse_time(str(number), UTC)
+    except ConfigError as error:
+        assert "is neither milliseconds nor a time like" in str(error)  # noqa: PT017
+    else:
+        assert len(str(number)) in (14, 17)
+        assert (
+            str(number)[8:10] == "24"
+            or str(number)[:14] == f"{datetime.fromtimestamp(found // 1000, UTC):%Y%m%d%H%M%S}"
+        )
+
+
+def test_other_digits_are_milliseconds_and_ten_of_them_seconds() -> None:
     assert parse_time("2024", UTC) == milliseconds(datetime(2024, 1, 1, tzinfo=UTC))
-    for text in ("1969", "2200", "202405", "2024152", "020240531", "99991231"):
+    for text in ("1969", "2200", "020240531", "99991231", "20240531083", "9999999999999"):
         assert parse_time(text, UTC) == int(text)
+    assert parse_time("1717144200", UTC) == 1717144200000
+    assert parse_time("2024130108", UTC) == 2024130108000  # no month 13: seconds, of the year 2034
+    assert parse_time("20241231240000", UTC) == milliseconds(datetime(2025, 1, 1, tzinfo=UTC))
 
 
 @pytest.mark.usefixtures("shanghai")
@@ -179,6 +229,8 @@ def test_where_clocks_show_a_time_twice_the_first_is_meant_and_what_they_leave_o
         *("2024-05-31T24:30", "now-", "now now", "-", "yesterday noon", "yesterday-1h", "1h", "- 1h"),
         "2024-05-31T08:30:00+25:00",
         "9" * 400 + "-01-01",
+        *("20241331083000", "20240230", "202413", "2023366", "202405312460", "20240531083060", "20240531083000.5"),
+        *("1717144200000000", "1717144200000000000", "99999999999999"),
     ],
 )  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:

@@ -1,7 +1,7 @@
 """What an endpoint is: a path, a question made of its query parameters, a function that answers it on a thread."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias, get_args, get_type_hints
 
@@ -28,7 +28,8 @@ Time: TypeAlias = Annotated[
     Meta(
         ge=0,
         le=LARGEST,
-        description="Milliseconds since 1970, an ISO 8601 time, a time from now like -1h, or one like yesterday 14:00.",
+        description="Milliseconds since 1970, an ISO 8601 time, digits like 20240531083000, a time from now like "
+        "-1h, or one like yesterday 14:00.",
         extra_json_schema={"type": ["integer", "string"]},
     ),
 ]
@@ -106,12 +107,13 @@ class ApiEndpoint:
         for name in fields:
             if name not in known:
                 raise bad_parameter(name[:100], f"unknown parameter {name[:100]!r}, expected {', '.join(known)}")
+        given = dict(fields)
         _read_times(self.question, fields)
         try:
             question = msgspec.convert(fields, self.question, strict=False)
         except msgspec.ValidationError as error:
             raise _explained(str(error), known) from None
-        _check_times(question)
+        _check_times(question, given)
         return question
 
 
@@ -145,12 +147,14 @@ _PAIRS: Final = (("begin", "end"), ("due_after", "due_before"))
 """Parameters that are two times, the first of which is not the later one."""
 
 
-def _check_times(question: Parameters) -> None:
-    """Raise `ApiError` for times the wrong way round: that nothing lies between them is no answer."""
+def _check_times(question: Parameters, given: Mapping[str, str]) -> None:
+    """Raise `ApiError` for times the wrong way round, as they were given: that nothing lies between is no answer."""
+    spelled = dict(zip(question.__struct_fields__, question.__struct_encode_fields__, strict=True))
     for first, last in _PAIRS:
         begin, end = getattr(question, first, None), getattr(question, last, None)
         if begin is not None and end is not None and begin > end:
-            raise bad_parameter("end", f"the end, {end}, is before the begin, {begin}")
+            typed = (given.get(spelled[last], end), given.get(spelled[first], begin))
+            raise bad_parameter("end", "the end, {}, is before the begin, {}".format(*typed))
 
 
 def _explained(text: str, known: tuple[str, ...]) -> Exception:

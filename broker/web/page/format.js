@@ -99,7 +99,8 @@ export function parseTime(text, known = null) {
   const trimmed = text.trim();
   if (!trimmed) return null;
   if (known && trimmed === time(Number(known))) return Number(known);
-  if (/^\d{12,16}$/.test(trimmed)) return Number(trimmed);
+  const digits = /^\d{1,19}$/.test(trimmed) ? ofDigits(trimmed) : null;
+  if (digits !== null) return digits;
   const counted = fromNow(trimmed) ?? ofDay(trimmed);
   if (counted !== null) return counted;
   const iso = /^\d{4}-\d{2}-\d{2}$/.test(trimmed) ? `${trimmed}T00:00:00` : trimmed.replace(" ", "T");
@@ -107,6 +108,24 @@ export function parseTime(text, known = null) {
   const value = /^\d{4}-\d{2}/.test(iso) ? Date.parse(hasZone ? iso : `${iso}Z`) : NaN; // browsers take much for a date
   if (Number.isNaN(value)) throw new Error(`"${trimmed}" is not a time: write 2026-11-21 06:45:05, yesterday 14:00, -1h, or milliseconds since 1970`);
   return hasZone ? value : whenClocksShow(value);
+}
+
+// Digits alone, as storage/times.py has them: a time of the calendar, seconds, milliseconds; null for what is none.
+function ofDigits(text) {
+  const isHour = /^2[01]\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])([01]\d|2[0-4])$/.test(text);
+  if (isHour || /^(?=19[789]|2[01])(\d{4}|\d{6,8}|\d{12}|\d{14}|\d{17})$/.test(text)) return ofCalendar(text);
+  if (text.length === 10) return 1000 * Number(text);
+  return text.length <= 13 ? Number(text) : null;
+}
+
+function ofCalendar(text) {
+  const pattern = text.length === 7 ? /^(\d{4})()(\d{3})$/ : /^(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d{3})?$/;
+  const [year, month, day, hours, minutes, seconds, part] = pattern.exec(text).slice(1).map((piece) => Number(piece || NaN));
+  const first = Date.UTC(year, (month || 1) - 1, 1), date = Date.UTC(year, (month || 1) - 1, Number.isNaN(day) ? 1 : day);
+  const isDate = text.length === 7 ? new Date(date).getUTCFullYear() === year : new Date(date).getUTCMonth() === new Date(first).getUTCMonth();
+  const clock = (hours || 0) * UNITS.h + (minutes || 0) * UNITS.m + (seconds || 0) * UNITS.s + (part || 0);
+  if (!isDate || month > 12 || month === 0 || minutes > 59 || seconds > 59 || clock > UNITS.d) return null;
+  return whenClocksShow(date + clock);
 }
 
 // -1h, +90s, now-1d12h, now: a number, or null for what has another form.

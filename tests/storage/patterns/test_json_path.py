@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.errors import ConfigError
 from storage.patterns.json_path import JsonCondition
@@ -41,6 +43,27 @@ BODY = json.dumps(
 )
 def test_a_path_and_a_value_are_told_apart_and_compared(text: str, matches: bool) -> None:
     assert JsonCondition(text).matches(BODY) is matches
+
+
+@given(
+    # Numbers of any size, as texts: what a double or 64 bits do not hold is legal JSON too.
+    st.from_regex(r"-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,30})?", fullmatch=True),
+    st.booleans(),
+)
+def test_no_number_and_no_mark_hides_the_rest_of_a_body(number: str, has_mark: bool) -> None:
+    body = b"\xef\xbb\xbf" * has_mark + f'{{"x":{number},"id":7,"y":"4711"}}'.encode()
+    assert JsonCondition("$.id=7").matches(body)
+    assert JsonCondition("$.y=4711").matches(body)
+    assert JsonCondition(f"$.x={number}").matches(body)
+    assert not JsonCondition("$.id=8").matches(body)
+
+
+def test_numbers_beyond_a_double_are_told_apart() -> None:
+    assert not JsonCondition("$.x=1e401").matches(b'{"x":1e400}')
+    assert JsonCondition("$.x=10e399").matches(b'{"x":1e400}')
+    assert JsonCondition("$.x=9007199254740993").matches(b'{"x":9007199254740993}')
+    assert not JsonCondition("$.x=9007199254740992").matches(b'{"x":9007199254740993}')
+    assert JsonCondition("$.id=1").matches(b'{"x":' + b"9" * 10_000 + b',"id":1}')
 
 
 @pytest.mark.untraced  # at the end of the stack a tracer fails itself

@@ -138,6 +138,8 @@ def test_times_around_a_change_of_clocks_are_those_of_the_zone(zoned: Browser) -
 FROM_NOW = (
     "now", "-1h", "+90s", "now-1d12h", "-2w250ms", "yesterday 14:00", "yesterday", "today", "today  1:30:05.25",
     "tomorrow 9:30", "14:00", "2:15", "23:59:59,999",
+    "20240531083000", "20240531083000123", "202405310830", "2024053108", "20241231240000", "20240531", "202405",
+    "2024152", "2024", "2023365", "1717144200", "1717144200000", "20240531083", "5", "9999999999999",
 )  # fmt: skip
 
 
@@ -153,7 +155,22 @@ def test_times_counted_from_now_are_those_that_commands_read(zoned: Browser) -> 
           Date.now = clock;
           done(read);
         });"""
-    wrong = ("25:00", "yesterday 7", "-1y", "-", "nowish", "+", "14:60", "someday")
+    wrong = (
+        "25:00",
+        "yesterday 7",
+        "-1y",
+        "-",
+        "nowish",
+        "+",
+        "14:60",
+        "someday",
+        "20241331083000",
+        "20240230",
+        "202413",
+        "2023366",
+        "202405312430",
+        "1717144200000000",
+    )
     for zone in (*ZONES, "Europe/Berlin"):
         for now in (CHANGES[0] - 40_000_000, CHANGES[1] + 30_000_007, CHANGES[3] + 5_000_000):
             found = zoned.driver.execute_async_script(script, zone, now, [*FROM_NOW, *wrong])
