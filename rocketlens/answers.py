@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import TypeVar, overload
 
 from protocol.message import Message
 from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, FoundBy, KeyKind, Question, Reading
 from storage.names import names_holding
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,14 @@ def place_in_list(found: FoundBy) -> tuple[int, str, bool, int]:
         return 0, "", False, 0
     part = 2 if found.kind == KeyKind.TAG.words else 1
     return part, found.message.topic, found.kind == KeyKind.KEY.words, -found.message.physical_offset
+
+
+class Listed(list[Item]):
+    """A list with `notes`: sentences about what it lacks, or what of it is not as it seems."""
+
+    def __init__(self, items: Iterable[Item] = (), notes: Iterable[str] = ()) -> None:
+        super().__init__(items)
+        self.notes = tuple(notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Messages:
 def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messages:
     """Look a unique key up in each topic: the index hashes it together with its topic's name."""
     from storage.query.search_report import summed
-    from storage.store.key_search import note_of_batches
+    from storage.store.key_search import notes_of_topics
     from storage.store.topic_catalog import absence_of_topic
 
     store.finish_scan()
@@ -101,6 +101,6 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messag
     if unknown is not None:
         where += f" that are known ({unknown})"
     absence = absence_of_topic(store, topic) if topic else ()
-    batches = note_of_batches(store, topics)
+    batches = notes_of_topics(store, topics)
     reason = "; ".join(filter(None, (f"no message with unique key {key} {where}", *absence, batches)))
     return Messages(reason=reason, details=summed(reports).sentence())

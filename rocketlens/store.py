@@ -13,7 +13,7 @@ from protocol.errors import RocketLensError, StoreError
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message
 from protocol.question import PAGE, KeyKind, Question
-from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic, found_messages
+from rocketlens.answers import FoundMessages, Group, Info, Listed, Messages, PulledMessages, Topic, found_messages
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -110,7 +110,7 @@ class Store(Source):
     ) -> FoundMessages:
         from storage.life.transactions import outcomes
         from storage.search.find import Finder, FindPlace
-        from storage.store.key_search import note_of_batches
+        from storage.store.key_search import notes_of_topics
         from storage.store.topic_catalog import topic_names
 
         question = text_question(text, topic, begin, end, maximum)
@@ -130,7 +130,7 @@ class Store(Source):
             (ends.get(each.message.physical_offset, "") for each in finder.found[:maximum]),
             notes=[f"something may be missing: {finder.incomplete}"] if finder.incomplete else [],
             is_cut=finder.place is not None,
-            lost="; ".join(filter(None, (note_of_batches(store, names), store.why_lost))),
+            lost="; ".join(filter(None, (notes_of_topics(store, names), store.why_lost))),
             details=finder.details,
         )
 
@@ -237,21 +237,24 @@ class Store(Source):
 
         store = self._opened(with_keys=False)
         found = []
-        for name in topic_names(store):
+        names = topic_names(store)
+        for name in names:
             try:
                 config = stored_topic(store, name)
             except StoreError:  # its queues cannot be listed
                 config = None
             queues = (None, None) if config is None else (config.read_queue_nums, config.write_queue_nums)
             found.append(Topic(name, *queues))
-        return found
+        notes = store.config.problems if store.config.lacks_reader else []
+        return Listed(found, [*notes, *store.config.notes_of_topics(names)])
 
     def queues(self, topic: str) -> "list[QueueExtent]":
         from storage.store.extents import queue_extent
         from storage.store.topic_catalog import queues_of_topic
 
         store = self._opened(with_keys=False)
-        return [queue_extent(store, topic, queue_id) for queue_id in queues_of_topic(store, topic)]
+        queues = [queue_extent(store, topic, queue_id) for queue_id in queues_of_topic(store, topic)]
+        return Listed(queues, store.config.notes_of_topics((topic,)))
 
     def info(self) -> Info:
         from storage.store.extents import log_extent
@@ -274,7 +277,7 @@ class Store(Source):
             index_bytes=sum(each.index.file.size for each in files),
             topics=_count(lambda: topic_names(store)),
             groups=_count(self._offsets_of_groups),
-            problems=tuple(store.problems),
+            problems=(*store.identity.doubted, *store.problems),
         )
 
     def groups(self) -> list[Group]:
@@ -282,9 +285,10 @@ class Store(Source):
 
         popped = count_popped(self._opened(with_keys=False))
         offsets = self._offsets_of_groups()
-        return [
+        groups = (
             Group(name, offsets[name], None if popped is None else popped.get(name, {})) for name in sorted(offsets)
-        ]
+        )
+        return Listed(groups, self._opened(with_keys=False).config.notes_of_groups)
 
     def _offsets_of_groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """The committed offsets of all groups, by name, topic and queue id."""

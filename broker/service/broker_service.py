@@ -20,6 +20,7 @@ from broker.service.denials import Denials
 from broker.service.dispatcher import ClientConnection
 from broker.service.long_polling import LongPolling
 from broker.service.registry_budget import RegistryBudget
+from protocol.system_topics import RETRY_PREFIX
 from storage.life.origins import Origins
 from storage.store.message_store import MessageStore
 
@@ -109,6 +110,11 @@ class BrokerService:
     def clients(self) -> ClientRegistry:
         """The groups, and their members, that are connected."""
         return self.registries.clients
+
+    @property
+    def live_retry_topics(self) -> set[str]:
+        """The retry topics of the groups that consume here, which a broker makes when it first hears of a group."""
+        return {RETRY_PREFIX + group for group in self.clients.consumer_groups()}
 
     @property
     def offsets(self) -> ConsumerOffsets:

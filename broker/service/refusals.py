@@ -93,7 +93,9 @@ POP_CODES = frozenset(
 POP_REFUSED = f"{READ_ONLY} and keeps no account of popped messages: consume by pulling"
 
 NO_CONTROLLER: Final = "this server is no controller, and no controller runs it"
-NO_ACL_2: Final = "there are no users and policies of ACL 2.0 here: accounts are in the plain_acl.yml of --acl"
+NO_ACL_2: Final = (
+    "users and policies of ACL 2.0, where the store has any, are not read: accounts are in the plain_acl.yml of --acl"
+)
 NO_ROCKSDB: Final = "this server only reads what is in RocksDB: it neither compares queues there nor exports them"
 NO_LITE: Final = f"{READ_ONLY} and keeps no account of lite topics and who subscribes to them"
 

@@ -123,6 +123,7 @@ FAMILIES: Final = (
     Family("index_unscanned_bytes", GAUGE, STORE, "Bytes of log whose keys are in no index file and not scanned yet."),
     Family("index_scanned_entries", GAUGE, STORE, "Entries that were scanned from the log, in memory."),
     Family("damage", GAUGE, (*STORE, "kind"), "Known places of damage in the store."),
+    Family("unread_part", GAUGE, (*STORE, "part"), "Parts of the store that are not read, 1 for each that is there."),
     Family("store_live", GAUGE, STORE, "1 while a running broker holds the store."),
     Family("topics", GAUGE, STORE, "Topics that have queues."),
     Family("consumer_group_lag_messages", GAUGE, (*STORE, "group", "topic"), "Messages that a group has not consumed."),

@@ -94,6 +94,8 @@ class StoreFigures:
         }
         for kind, count in places.items():
             samples.put("damage", count, self.broker, kind)
+        for part in snapshot.config.unread:
+            samples.put("unread_part", 1, self.broker, part.name)
 
     # ------------------------------------------------------------------ consumer groups
 

@@ -10,7 +10,7 @@ import rocketlens
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import SourceArguments, source_options
-from rocketlens.cli.output import format_options, print_table, write_maps
+from rocketlens.cli.output import format_options, print_table, say_what_lacks, write_maps
 from storage.amounts import counted
 from storage.names import did_you_mean, similar_names
 from storage.store.extents import lag_of
@@ -100,6 +100,7 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
     if not rows:
         say(_nothing(group, topic, names, known_topics))
         sys.exit(NOT_FOUND)
+    say_what_lacks(found)
     if is_unknown:
         say("what groups have popped and not acknowledged is not known, and counts as consumed")
     for row in rows:

@@ -284,6 +284,12 @@ def say_notes(found: "Messages", *, verbose: bool) -> None:
             say(note)
 
 
+def say_what_lacks(found: "Sequence[object]") -> None:
+    """Print what a list lacks, or what of it is not as it seems."""
+    for note in getattr(found, "notes", ()):
+        say(note)
+
+
 def growing_writer(name: str, charset: str | None = None) -> Writer:
     """As :func:`writer`, for messages of all topics that come in pieces: a table's head comes once.
 

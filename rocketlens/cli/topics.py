@@ -10,7 +10,7 @@ import rocketlens
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import SourceArguments, source_options
-from rocketlens.cli.output import format_options, optional_time, print_table, write_maps
+from rocketlens.cli.output import format_options, optional_time, print_table, say_what_lacks, write_maps
 from rocketlens.cli.time_options import timezone_option
 from storage.names import did_you_mean, names_holding, similar_names
 
@@ -49,6 +49,7 @@ def topics(topic: str | None, contains: str, output_format: str, source: SourceA
         wanted = set(names_holding((each.name for each in known), contains))
         listed = [each for each in known if each.name in wanted]
         rows = [(each, _queues(opened, each.name)) for each in listed]
+    say_what_lacks(known)
     if not listed:
         say(f"no topic holds {contains} in its name" if contains else "there are no topics")
         sys.exit(NOT_FOUND)
@@ -68,6 +69,7 @@ def _list_queues(opened: "Source", topic: str, output_format: str) -> None:
         what = f"topic {topic} has no queue" if topic in names else f"there is no topic {topic}"
         say("; ".join(filter(None, (what, meant))))
         sys.exit(NOT_FOUND)
+    say_what_lacks(queues)
     if output_format == "table":
         print_table(QUEUE_HEADINGS, map(_queue_row, queues))
     else:

@@ -62,8 +62,8 @@ def _settle(path: Path, status: os.stat_result, like: os.stat_result, rights: in
             os.fchmod(descriptor, rights)
         os.fsync(descriptor)
     except PermissionError as error:
-        raise StoreError(
-            path, what=f"cannot be given to the store's owner (user {like.st_uid}): run this as that user or as root"
-        ) from error
+        whose = f"cannot be given to the store's owner (user {like.st_uid})"
+        way_out = "run this as that user or as root" if os.geteuid() else "run this as that user"
+        raise StoreError(path, what=f"{whose}: {way_out}") from error
     finally:
         os.close(descriptor)

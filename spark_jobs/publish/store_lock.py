@@ -138,9 +138,10 @@ class StoreLock:
             listed = ", ".join(map(str, unseen[:_PROCESSES_LISTED])) + (
                 ", …" if len(unseen) > _PROCESSES_LISTED else ""
             )
+            way_out = ", or run this as root" if os.geteuid() else ""
             warn(
                 f"{counted(len(unseen), 'process')} of other users may not be examined ({listed}): make sure that none "
-                f"of them is a broker that is starting on {self.store}, or run this as root"
+                f"of them is a broker that is starting on {self.store}{way_out}"
             )
 
 

@@ -5,12 +5,14 @@ import shlex
 from pathlib import Path
 
 from protocol.errors import StoreError
+from protocol.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from storage.amounts import counted
 from storage.doctor.finding import Finding, Findings, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.rescue_line import rescue_line
 from storage.layout.rocksdb_config import EXTRA
 from storage.layout.store_config import read_object
+from storage.layout.unread_parts import ORDER_INFO, REQUEST_MODE, TOPIC_MAPPING
 
 FILES = (
     "topics.json",
@@ -19,7 +21,11 @@ FILES = (
     "lmqConsumerOffset.json",
     "delayOffset.json",
     "consumerFilter.json",
+    TOPIC_MAPPING,
+    ORDER_INFO,
+    REQUEST_MODE,
 )
+OLDER_USED = "the older state in its .bak counts, here and for a broker that starts"
 SET_BACK = "nothing to do: a broker leads the group back to the queue when it asks for messages"
 MOST_OFFSETS = 50_000
 """Consumer offsets that are looked at."""
@@ -28,12 +34,13 @@ MOST_OFFSETS = 50_000
 def check_config(store: OpenedStore) -> list[Finding]:
     """Report files that are missing or cannot be read, topics without an entry, and offsets beyond their queues."""
     findings, directory = Findings("config"), store.layout.config
+    for part in store.config.unread:
+        found, remedy = "is not read", "no fix is needed; what is not read is listed in docs/unread.md"
+        findings.add(Kind.NOT_COMPARED, Severity.INFO, store.layout.root / part.name, found, part.meaning, remedy)
     if not directory.is_dir():
-        meaning = "topics are taken from the queues, and groups start where their clients say"
-        remedy = "copy it from a slave or a backup"
-        findings.add(Kind.CONFIG, Severity.WARNING, directory, "is missing", meaning, remedy)
+        _add_missing(store, findings)
         return findings.listed()
-    lacks_reader = any(EXTRA in problem for problem in store.config.problems)
+    lacks_reader = store.config.lacks_reader
     for problem in store.config.problems:
         path = _path_in(problem, directory)
         if lacks_reader and not os.path.isfile(path):
@@ -42,7 +49,10 @@ def check_config(store: OpenedStore) -> list[Finding]:
                 Kind.NOT_COMPARED, Severity.INFO, path, found, "a broker reads it, and nothing is wrong", EXTRA
             )
             continue
-        meaning = "its content is not known here, and a broker that starts reads the same file"
+        is_older = f"{os.path.basename(path)}.bak is used instead" in " ".join(store.config.problems)
+        meaning = (
+            OLDER_USED if is_older else "its content is not known here, and a broker that starts reads the same file"
+        )
         remedy = _remedy(store, Path(path))
         findings.add(Kind.CONFIG, Severity.WARNING, path, problem.removeprefix(path).lstrip(":, "), meaning, remedy)
     unknown = [topic for topic in store.queues.topics() if topic not in store.config.topics]
@@ -53,6 +63,20 @@ def check_config(store: OpenedStore) -> list[Finding]:
         findings.add(Kind.CONFIG, Severity.INFO, directory / "topics.json", found, meaning, "no fix is needed")
     _check_offsets(store, findings)
     return findings.listed()
+
+
+def _add_missing(store: OpenedStore, findings: Findings) -> None:
+    """Report that there is no configuration: a fault where a broker ran here, or something waits for its time."""
+    waiting = [topic for topic in (SCHEDULE_TOPIC, TIMER_TOPIC) if topic in store.queues.topics()]
+    is_a_brokers = store.state.is_live or store.state.has_crashed
+    meaning = "topics are taken from the queues, and groups start where their clients say"
+    remedy = "copy it from a slave or a backup"
+    if waiting:
+        meaning += f"; which messages in {' and '.join(waiting)} are delivered is not known"
+    elif not is_a_brokers:
+        remedy = f"no fix is needed to read the store; before a broker starts on it, {remedy}"
+    severity = Severity.WARNING if waiting or is_a_brokers else Severity.INFO
+    findings.add(Kind.CONFIG, severity, store.layout.config, "is missing", meaning, remedy)
 
 
 def _remedy(store: OpenedStore, path: Path) -> str:

@@ -14,4 +14,5 @@ DOOR: Final = (
     "tier_layout",
     "timer_check",
     "timer_log",
+    "unread_parts",
 )

@@ -10,6 +10,7 @@ does it hold nothing. Anything else that could not be read is unknown: callers t
 Source: store-format §9.
 """
 
+import itertools
 import os
 import re
 import time
@@ -34,6 +35,15 @@ from storage.layout.rocksdb_config import (
     read_topics,
     state_of,
 )
+from storage.layout.unread_parts import (
+    CLEANUP_POLICY,
+    COMPACTED,
+    ORDER_INFO,
+    REQUEST_MODE,
+    TOPIC_MAPPING,
+    UnreadPart,
+    unread_parts,
+)
 
 DIRECTORY: Final = "config"
 TOPICS: Final = "topics.json"
@@ -51,6 +61,8 @@ LONGEST_FILE: Final = 256 * 1024 * 1024
 """Bytes of the longest configuration file that is read: the offsets of millions of queues."""
 YOUNG_NS: Final = 1_000_000_000
 """Nanoseconds after a change in which another one may leave a file with the same times."""
+MOST_ENDS: Final = 8
+"""Places at which an object may end in front of what is no JSON."""
 _MOST_PROBLEMS: Final = 10  # that are reported about one file
 _LIGHT_QUEUE_ID: Final = 0
 
@@ -84,6 +96,11 @@ class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
     def has_batches(self) -> bool:
         """Whether the topic's queues hold batches (BatchCQ), not single messages."""
         return self.attributes.get(QUEUE_TYPE) == TYPE_OF_BATCHES
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a broker keeps the newest message of each key (`cleanup.policy=COMPACTION`)."""
+        return self.attributes.get(CLEANUP_POLICY) == COMPACTED
 
 
 class GroupRetryPolicy(msgspec.Struct, frozen=True, rename="camel"):
@@ -201,7 +218,7 @@ class ConfigSource(msgspec.Struct, Generic[Content], frozen=True):
 class StoreConfig(msgspec.Struct, frozen=True):
     """All of it. Offsets are the next to consume, by (group, topic) and queue id; `delay_offsets` by delay level.
 
-    `sources` are what the files held, by their names.
+    `sources` are what the files held, by their names; `unread` are parts of the store that are not read.
     """
 
     topics: dict[str, TopicConfig]
@@ -216,6 +233,24 @@ class StoreConfig(msgspec.Struct, frozen=True):
     filters: dict[str, dict[str, ConsumerFilter]]
     problems: list[str]
     sources: dict[str, ConfigSource[Any]] = {}
+    unread: tuple[UnreadPart, ...] = ()
+
+    @property
+    def lacks_reader(self) -> bool:
+        """Whether tables are in RocksDB, and nothing is there that reads it."""
+        return any(EXTRA in problem for problem in self.problems)
+
+    def notes_of_topics(self, topics: Iterable[str]) -> list[str]:
+        """Sentences about what is not read of some topics."""
+        wanted = set(topics) if any(each.topics for each in self.unread) else set()
+        return [each.sentence() for each in self.unread if each.topics & wanted]
+
+    @property
+    def notes_of_groups(self) -> list[str]:
+        """Sentences about what is not known of groups: files that an older one stands for, and what is not read."""
+        files = (source for name in (GROUPS, OFFSETS, LIGHT_OFFSETS) if (source := self.sources.get(name)) is not None)
+        unread = (each.sentence() for each in self.unread if each.about_groups)
+        return [*(problem for source in files for problem in source.problems), *unread]
 
     def is_unknown(self, name: str) -> bool:
         """Whether the content of a file is not known."""
@@ -264,11 +299,23 @@ class StoreConfig(msgspec.Struct, frozen=True):
         light_offsets = reader.read(LIGHT_OFFSETS, _offsets_with_light)
         delay_offsets = reader.read(DELAY_OFFSETS, _delay_offsets)
         filters = reader.read(FILTERS, _File.filters)
-        read: tuple[ConfigSource[Any], ...] = (topics, groups, offsets, light_offsets, delay_offsets, filters)
+        mapped = reader.read(TOPIC_MAPPING, lambda file: file.names("topicQueueMappingInfoMap"))
+        ordered = reader.read(ORDER_INFO, lambda file: file.names("table"))
+        modes = reader.read(REQUEST_MODE, lambda file: file.names("messageRequestModeMap"))
+        tables = topics, groups, offsets, light_offsets, delay_offsets, filters
+        read: tuple[ConfigSource[Any], ...] = (*tables, mapped, ordered, modes)
         sources = {source.path.name: source for source in read}
         problems = [*_problems_of(directory), *(problem for source in sources.values() for problem in source.problems)]
-        if previous is not None and sources == previous.sources and problems == previous.problems:
-            return previous
+        unread = unread_parts(
+            root,
+            [name for name, topic in topics.content.topics.items() if topic.is_compacted],
+            mapped.content,
+            sorted({names[1] for key in ordered.content if (names := split_offset_key(key)) is not None}),
+            modes.content,
+        )
+        parts, last = tuple(unread), previous
+        if last is not None and (sources, problems, parts) == (last.sources, last.problems, last.unread):
+            return last
         if previous is not None and _are_those(previous, light_offsets, offsets):
             consumer_offsets, pull_offsets = previous.consumer_offsets, previous.pull_offsets
         else:
@@ -290,6 +337,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
             filters=filters.content,
             problems=problems,
             sources=sources,
+            unread=parts,
         )
 
 
@@ -450,7 +498,7 @@ class _Reader:
         try:
             value = parse_fastjson(text) if text.strip() else None
         except RocketLensError as error:
-            self._doubt(f"{path} is no JSON: {error}")
+            self._doubt(f"{path} is no JSON: {error}{_leading_object(text)}")
             return None
         if not isinstance(value, dict):
             self._doubt(f"{path} holds no JSON object")
@@ -496,6 +544,10 @@ class _File:
         found = self._convert(self._table(table), QueueOffsets, table)
         self.is_known = self.is_known and found is not None
         return found or {}
+
+    def names(self, table: str) -> list[str]:
+        """The names in a table that say anything."""
+        return [name for name, value in self._table(table).items() if value]
 
     def light_offsets(self) -> dict[str, dict[int, int]]:
         """The offsets of light queues, which have one queue each."""
@@ -543,6 +595,14 @@ class _File:
             self._problems.append(f"{self._path}, {problem}; left out")
         elif self._noted == _MOST_PROBLEMS + 1:
             self._problems.append(f"{self._path}: there are more such entries")
+
+
+def _leading_object(text: bytes) -> str:
+    """What a text that is no JSON begins with, as a clause: a whole object, where one ends before that."""
+    for end in (match.end() for match in itertools.islice(re.finditer(rb"^\}", text, re.MULTILINE), MOST_ENDS)):
+        if object_in(text[:end]) is not None:
+            return f"; a whole object ends at byte {end}, and what follows may be the end of an older, longer file"
+    return ""
 
 
 def _state_of(paths: Iterable[Path]) -> tuple[FileIdentity | None, ...] | None:

@@ -50,8 +50,9 @@ from storage.amounts import counted
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from storage.layout.store_config import DELAY_OFFSETS
 from storage.layout.timer_check import TIMER_CHECK_FILE, TimerCheck
+from storage.layout.unread_parts import KV_DIRECTORY, has_kv_notes
 from storage.life.origins import Origins
-from storage.life.pop_log import KV_DIRECTORY, PopLog, Popped, has_kv_notes
+from storage.life.pop_log import PopLog, Popped
 from storage.query.get_message import TRANSFER_BYTES, Lost, get_message
 from storage.store.message_store import MessageStore
 from storage.times import LARGEST, format_timestamp
@@ -519,7 +520,7 @@ class Pending:
 
     def _read_pops(self, notes: list[str]) -> None:
         """Collect the messages that groups have popped and not acknowledged, by the broker's notes in the log."""
-        if has_kv_notes(self._store):
+        if has_kv_notes(self._store.layout.root):
             notes.append(f"{KV_DIRECTORY}/ is not read: which messages are popped is known only of notes in the log")
         try:
             pops = PopLog(self._store)

@@ -10,7 +10,6 @@ RocksDB, in `kvStore/`, and not read) and stores each at once (`enablePopBufferM
 Source: PopMessageProcessor, ChangeInvisibleTimeProcessor and PopReviveService of RocketMQ 5.5.0; other-formats §6.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -39,6 +38,7 @@ from protocol.system_topics import (
 )
 from storage.amounts import counted
 from storage.layout.store_config import StoreConfig
+from storage.layout.unread_parts import has_kv_notes
 from storage.store.message_store import MessageStore
 
 MOST_NOTES: Final = 100_000
@@ -47,7 +47,6 @@ MOST_NOTES: Final = 100_000
 REVIVE_GROUP: Final = f"{SYSTEM_GROUP_PREFIX}REVIVE_GROUP"
 """The group in which a broker takes checkpoints from the revive topic; its offset is that of the last one taken."""
 
-KV_DIRECTORY: Final = "kvStore"
 _HASHES: Final = tuple(java_hash(tag) for tag in (CHECKPOINT_TAG, *ACKNOWLEDGEMENT_TAGS))
 
 
@@ -185,7 +184,7 @@ def count_popped(store: MessageStore) -> dict[str, dict[str, dict[int, int]]] | 
 
     None where that is not known: the notes are in a database, are not all read, or cannot be read. Waits for the disk.
     """
-    if has_kv_notes(store):
+    if has_kv_notes(store.layout.root):
         return None
     try:
         pops = PopLog(store)
@@ -217,13 +216,4 @@ def may_pop(store: MessageStore, group: str, topic: str) -> bool:
     config = store.config
     if has_popped(config, group, topic):
         return True
-    return (group, f"{RETRY_PREFIX}{group}") not in config.consumer_offsets and has_kv_notes(store)
-
-
-def has_kv_notes(store: MessageStore) -> bool:
-    """Whether a store's broker keeps its notes of pops in a RocksDB, `kvStore/`."""
-    try:
-        with os.scandir(store.layout.root / KV_DIRECTORY) as entries:
-            return any(entry.name.startswith("MANIFEST") or entry.name == "CURRENT" for entry in entries)
-    except OSError:
-        return False
+    return (group, f"{RETRY_PREFIX}{group}") not in config.consumer_offsets and has_kv_notes(store.layout.root)

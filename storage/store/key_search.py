@@ -28,7 +28,13 @@ def explain_queues(store: MessageStore, topic: str) -> str:
         ids = store.queues.queue_ids(topic)
     except StoreError as error:
         return str(error)
-    return note_of_batches(store, (topic,)) if ids else f"this store has no queue of topic {topic}"
+    return notes_of_topics(store, (topic,)) if ids else f"this store has no queue of topic {topic}"
+
+
+def notes_of_topics(store: MessageStore, topics: Iterable[str]) -> str:
+    """What no search for keys finds of some topics, as sentences: batches, and parts of the store that are not read."""
+    names = list(topics)
+    return "; ".join(filter(None, (note_of_batches(store, names), *store.config.notes_of_topics(names))))
 
 
 def note_of_batches(store: MessageStore, topics: Iterable[str]) -> str:

@@ -161,7 +161,7 @@ class MessageStore:
 
     @property
     def problems(self) -> list[str]:
-        """Sentences about everything that is missing or damaged, to be reported once at start."""
+        """Sentences about everything that is missing, damaged or not read, to be reported once at start."""
         snapshot = self._current.snapshot
         return [
             *snapshot.layout.problems,
@@ -172,6 +172,7 @@ class MessageStore:
             *snapshot.queues.tier_problems,
             *snapshot.queues.notes,
             *snapshot.config.problems,
+            *(part.sentence() for part in snapshot.config.unread),
             *(f"no record between physical offsets {start} and {stop}" for start, stop in snapshot.tail.skipped),
             *([self._upkeep.problem] if self._upkeep.problem else []),
         ]

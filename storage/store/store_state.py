@@ -8,7 +8,7 @@ there from the end of a start to the end of a clean stop and holds the broker's 
 
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -73,6 +73,8 @@ class StoreIdentity:
 
     cluster: str
     broker_name: str
+    doubted: tuple[str, ...] = ()
+    """Sentences about a name where the store names several, as after a broker was renamed."""
 
 
 def read_store_state(root: Path) -> StoreState:
@@ -130,30 +132,45 @@ def infer_identity(
     A 5.x broker has topics whose names contain either; every broker has one topic named like the cluster and one
     named like itself, known by their permission to inherit and their numbers of queues. The cluster is also in
     properties of records, and both are in the names of a tier's directories. What remains unknown gets a broker's
-    defaults.
+    defaults. Of several names between which nothing decides, the last one that is written down is taken.
     """
-    cluster = _behind(config.topics, REVIVE_TOPIC_PREFIX) or _before(config.topics, REPLY_TOPIC_SUFFIX)
-    cluster = cluster or _named_after(config, 16) or _cluster_in_records(commit_log)
-    broker_name = _behind(config.topics, MEMBER_TOPIC_PREFIX) or _named_after(config, 1)
+    topics = config.topics
+    clusters = [
+        [topic.removeprefix(REVIVE_TOPIC_PREFIX) for topic in topics if topic.startswith(REVIVE_TOPIC_PREFIX)],
+        [topic.removesuffix(REPLY_TOPIC_SUFFIX) for topic in topics if topic.endswith(REPLY_TOPIC_SUFFIX)],
+        _named_after(config, 16),
+    ]
+    members = [topic.removeprefix(MEMBER_TOPIC_PREFIX) for topic in topics if topic.startswith(MEMBER_TOPIC_PREFIX)]
+    brokers = [members, _named_after(config, 1)]
+    cluster, broker_name = _the_one(clusters) or _cluster_in_records(commit_log), _the_one(brokers)
     if tier is not None:
         cluster, broker_name = cluster or tier.cluster, broker_name or tier.broker_name
-    return StoreIdentity(cluster or DEFAULT_CLUSTER, broker_name or DEFAULT_BROKER_NAME)
+    doubted = []
+    if cluster is None and (several := next(filter(None, clusters), [])):
+        cluster = several[-1]
+        doubted.append(_doubt("cluster", several))
+    if broker_name is None and (several := next(filter(None, brokers), [])):
+        broker_name = several[-1]
+        doubted.append(_doubt("broker", several))
+    return StoreIdentity(cluster or DEFAULT_CLUSTER, broker_name or DEFAULT_BROKER_NAME, tuple(doubted))
 
 
-def _behind(topics: Iterable[str], prefix: str) -> str | None:
-    """Return what follows a prefix in the one topic that has it; None if none or several do."""
-    found = [topic.removeprefix(prefix) for topic in topics if topic.startswith(prefix)]
-    return found[0] if len(found) == 1 else None
+def _the_one(sources: Iterable[list[str]]) -> str | None:
+    """The name that the first source gives that gives one and no more."""
+    return next((names[0] for names in sources if len(names) == 1), None)
 
 
-def _before(topics: Iterable[str], suffix: str) -> str | None:
-    found = [topic.removesuffix(suffix) for topic in topics if topic.endswith(suffix)]
-    return found[0] if len(found) == 1 else None
+def _doubt(what: str, names: Sequence[str]) -> str:
+    option = "--broker-name" if what == "broker" else "--cluster"
+    return (
+        f"the topics of this store are those of several {what}s, as after it was renamed ({', '.join(names)}): it is "
+        f"taken for {names[-1]}; serve {option} decides"
+    )
 
 
-def _named_after(config: StoreConfig, queues: int) -> str | None:
-    """The one topic that may be inherited from and has so many queues: 16 the cluster's, 1 the broker's own."""
-    found = [
+def _named_after(config: StoreConfig, queues: int) -> list[str]:
+    """The topics that may be inherited from and have so many queues: 16 the cluster's, 1 the broker's own."""
+    return [
         name
         for name, topic in config.topics.items()
         if topic.perm & INHERIT
@@ -161,7 +178,6 @@ def _named_after(config: StoreConfig, queues: int) -> str | None:
         and name != DEFAULT_TOPIC
         and not name.startswith(MEMBER_TOPIC_PREFIX)
     ]
-    return found[0] if len(found) == 1 else None
 
 
 def _cluster_in_records(commit_log: CommitLog | None) -> str | None:

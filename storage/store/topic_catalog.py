@@ -30,11 +30,12 @@ def topic_names(store: MessageStore) -> list[str]:
     """All topics, sorted. Raises StoreError where it is not known which there are.
 
     Where no configuration of topics is left, the retry topics of the groups that committed offsets are among them, as
-    they would be with it: it is by these that tools find groups (remoting-protocol §2.2, consumerProgress).
+    they would be with it: it is by these that tools find groups (remoting-protocol §2.2, consumerProgress). Where
+    both are in RocksDB, and nothing is there that reads it, they are not.
     """
     store.config.refuse_unknown(TOPICS)
     names = {*store.config.topics, *store.queues.all_topics()}
-    if not store.config.topics:
+    if not store.config.topics and not store.config.lacks_reader:
         store.config.refuse_unknown_offsets()
         groups = {group for group, _ in store.config.consumer_offsets if not group.startswith(SYSTEM_GROUP_PREFIX)}
         names.update(f"{RETRY_PREFIX}{group}" for group in groups)

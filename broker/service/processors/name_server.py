@@ -22,7 +22,6 @@ from protocol.headers import (
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
 )
-from protocol.system_topics import RETRY_PREFIX
 from storage.files.waiting import Lookup
 from storage.store.topic_catalog import READ_ONLY_PERM, topic_names
 
@@ -155,7 +154,7 @@ class NameServerProcessor:
         yield from self._brokers.listed()
         yield from leave_to_a_thread(sum(len(each.store.config.topics) + len(each.clients) for each in services))
         names = {name for each in services for name in topic_names(each.store)}
-        names.update(RETRY_PREFIX + group for each in services for group in each.clients.consumer_groups())
+        names.update(name for each in services for name in each.live_retry_topics)
         return sorted(names)
 
     def _topics_with(self, mask: int, value: int) -> list[str]:

@@ -99,9 +99,13 @@ class TopicAdminProcessor:
 
     @handles(RequestCode.GET_ALL_TOPIC_CONFIG, GetAllTopicConfigRequestHeader)
     def get_all_topic_config(self, header: GetAllTopicConfigRequestHeader) -> Lookup[Response]:
-        """The configuration of all topics, in pages for clients that ask for pages."""
+        """The configuration of all topics, in pages for clients that ask for pages.
+
+        Retry topics of groups that consume here stand last, so that no entry changes its place as a group comes.
+        """
         yield from self._store.queues.listed()
         names, version = topic_names(self._store), self._store.config.topics_version
+        names += sorted(self._service.live_retry_topics.difference(names))
         page = page_of(names, header.topic_seq, header.max_topic_num, header.data_version, version)
         yield from leave_to_a_thread(len(page))
         body = {

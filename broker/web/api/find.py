@@ -3,6 +3,7 @@
 Offsets and ids are looked up for the first answer only; its cursor goes on with keys and tags.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -104,9 +105,14 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
         similar_topics=context.similar_topics(question.topic or text) if is_vain else [],
         topics_searched=finder.searched,
         topics_to_search=len(names) * len(PARTS),
-        incomplete=finder.incomplete,
+        incomplete=finder.incomplete if finder.found else _incomplete(context, finder, names),
         cursor=None if finder.place is None else encode_cursor(finder.place),
     )
+
+
+def _incomplete(context: RequestContext, finder: Finder, names: Sequence[str]) -> str | None:
+    """What an answer that found nothing may lack, some topics for being kept where nothing is read."""
+    return "; ".join(filter(None, (finder.incomplete, *context.store.config.notes_of_topics(names)))) or None
 
 
 def _refusal(context: RequestContext, message: Message) -> str | None:

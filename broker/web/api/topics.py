@@ -40,11 +40,12 @@ class TopicLine(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TopicsAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """Topics by name; `total` of them have such a name."""
+    """Topics by name; `total` of them have such a name. `notes` say what of them is not read."""
 
     topics: list[TopicLine]
     total: int
     cursor: str | None
+    notes: list[str] = []
 
 
 class TopicQuestion(Parameters):
@@ -89,7 +90,7 @@ class TopicAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """A topic with its queues by id, and the groups that have committed offsets in it by name.
 
     `messages` are in `counted_queues` of its `queue_count` queues, listed here or not; both are None where a cursor was
-    given. `groups_problem` says why it is not known which groups have.
+    given. `groups_problem` says why it is not known which groups have, `notes` what of the topic is not read.
     """
 
     topic: str
@@ -103,6 +104,7 @@ class TopicAnswer(msgspec.Struct, rename="camel", kw_only=True):
     groups_cursor: str | None
     cursor: str | None
     groups_problem: str | None = None
+    notes: list[str] = []
 
 
 def topics(context: RequestContext, question: TopicsQuestion) -> TopicsAnswer:
@@ -120,7 +122,10 @@ def topics(context: RequestContext, question: TopicsQuestion) -> TopicsAnswer:
                 break
             _count(context, line)
     return TopicsAnswer(
-        topics=lines, total=len(names), cursor=encode_cursor(page[-1]) if len(left) > len(page) else None
+        topics=lines,
+        total=len(names),
+        cursor=encode_cursor(page[-1]) if len(left) > len(page) else None,
+        notes=context.store.config.notes_of_topics(page),
     )
 
 
@@ -150,6 +155,7 @@ def topic(context: RequestContext, question: TopicQuestion) -> TopicAnswer:
         groups_cursor=encode_cursor(shown[-1]) if len(rest) > len(shown) else None,
         cursor=encode_cursor(page[-1]) if len(left) > len(page) else None,
         groups_problem=problem,
+        notes=context.store.config.notes_of_topics((question.topic,)),
     )
 
 

@@ -156,6 +156,7 @@ async function describe(context, state, about) {
   try { answer = await ask("/topic", { topic: state.topic }, context.signal); } catch (error) { failed(context, error); return; }
   const say = ({ queueCount, countedQueues, messages }) => clear(about, `${plural(queueCount, "queue")}, ${countedQueues < queueCount ? "more than " : ""}${plural(messages, "message")}`);
   say(answer);
+  context.main.querySelector(".histogram")?.before(...answer.notes.map((text) => notice(text, "warning")));
   const details = el("details", { class: "panel", open: answer.queueCount <= 8 && !state.tag && !state.sql && innerWidth > 900 },
     el("summary", {}, "Queues and groups"), el("div", { class: "columns even" }, queueTable(context, state, answer), groupTable(context, state, answer)));
   context.main.querySelector(".histogram")?.after(details);

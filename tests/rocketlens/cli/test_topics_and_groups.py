@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
-from golden_store import CASES, G1, unpack
+from golden_store import CASES, G1, GOLDEN, unpack
 from oracles import read_log
+from storage.layout.rocksdb_config import EXTRA
 from storage.store.message_store import MessageStore
 
 
@@ -226,3 +228,36 @@ def test_what_groups_popped_is_not_known_of_a_server_or_where_it_is_in_a_databas
     outcome = rocketlens("groups", store, "--json")
     assert {row["popped"] for row in rows_of(outcome)} == {None}
     assert "popped and not acknowledged is not known, and counts as consumed" in outcome.errors
+
+
+def test_an_older_file_of_offsets_that_is_used_instead_is_said_with_the_offsets(tmp_path: Path) -> None:
+    """The file holds a whole object and the end of an older, longer one, of which a broker reads nothing."""
+    store = unpack("store", tmp_path, archives=CASES / "B13-stale-tail-json")
+    outcome = rocketlens("groups", store, "--json")
+    assert [(row["group"], row["queues"][0]["nextOffset"]) for row in rows_of(outcome)] == [("g", 4)]
+    end = (store / "config" / "consumerOffset.json").read_bytes().index(b"\n}") + 2
+    assert f"a whole object ends at byte {end}" in outcome.errors
+    assert "consumerOffset.json.bak is used instead" in outcome.errors
+
+
+@pytest.mark.parametrize("name", ["g2-rocksdb", "g2-rocksdb-v2"])
+def test_without_what_reads_rocksdb_topics_and_messages_are_found_and_what_is_not_known_is_said(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
+    whole = {row["topic"]: row["messages"] for row in rows_of(rocketlens("topics", store, "--json")) if row["messages"]}
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    outcome = rocketlens("topics", store, "--json")
+    assert {row["topic"]: row["messages"] for row in rows_of(outcome) if row["messages"]} == whole
+    assert "groups and how far they have come are not known" in outcome.errors
+    assert rocketlens("find", store, "0").code == 0
+    assert rocketlens("find", store, "nowhere").code == 1
+    groups = rocketlens("groups", store)
+    assert groups.code == 3
+    assert EXTRA in groups.errors
+
+
+def test_a_store_of_a_broker_that_was_renamed_has_one_of_its_names_and_both_are_said(tmp_path: Path) -> None:
+    outcome = rocketlens("info", unpack("store", tmp_path, archives=CASES / "B9-renamed"))
+    assert "broker        new" in outcome.text
+    assert "several brokers, as after it was renamed (old, new): it is taken for new" in outcome.errors

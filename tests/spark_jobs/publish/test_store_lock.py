@@ -154,7 +154,11 @@ def test_several_writers_are_counted(store: Path) -> None:
         StoreLock(store).__enter__()
 
 
-def test_processes_that_nobody_may_look_at_are_a_warning(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("user", [0, 1000])
+def test_processes_that_nobody_may_look_at_are_a_warning(
+    user: int, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_lock.os, "geteuid", lambda: user)
     unseen = [Process(number, "java") for number in range(7)]
     monkeypatch.setattr(store_lock, "find_writers", lambda *_: ([], unseen))
     told: list[str] = []
@@ -162,7 +166,7 @@ def test_processes_that_nobody_may_look_at_are_a_warning(store: Path, monkeypatc
         lock.confirm()
     assert told == [
         "7 processes of other users may not be examined (0 (java), 1 (java), 2 (java), 3 (java), 4 (java), …): make "
-        f"sure that none of them is a broker that is starting on {store}, or run this as root"
+        f"sure that none of them is a broker that is starting on {store}" + (", or run this as root" if user else "")
     ]
 
 

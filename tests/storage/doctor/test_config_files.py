@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from doctoring import findings_of, make_store, only
+from protocol.system_topics import SCHEDULE_TOPIC
+from storage.doctor.config_files import OLDER_USED
 from storage.doctor.examine import examine
 from storage.doctor.finding import Kind, Severity
 from storage.layout.rocksdb_config import EXTRA
@@ -20,9 +22,18 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_missing_directory_is_named(root: Path) -> None:
-    shutil.rmtree(root / "config")
-    assert only(root, "config").path == str(root / "config")
+@pytest.mark.parametrize("case", ["copied", "crashed", "delayed"])
+def test_a_missing_directory_is_a_fault_where_a_broker_ran_or_something_waits(case: str, tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path)
+    if case == "delayed":
+        writer.append(SCHEDULE_TOPIC, b"later", queue_id=2)
+    (writer.crash if case == "crashed" else writer.close)()
+    shutil.rmtree(tmp_path / "config")
+    finding = only(tmp_path, "config")
+    assert finding.path == str(tmp_path / "config")
+    assert finding.severity is (Severity.INFO if case == "copied" else Severity.WARNING)
+    assert finding.remedy.endswith("copy it from a slave or a backup")
+    assert (SCHEDULE_TOPIC in finding.meaning) == (case == "delayed")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", "\0\0"])
@@ -31,6 +42,11 @@ def test_a_file_that_cannot_be_read_is_named(root: Path, content: str) -> None:
     path.write_text(content)
     found = findings_of(examine(root), "config", Severity.WARNING)
     assert {finding.path for finding in found} == {str(path)}
+    assert {finding.remedy.startswith("rocketlens rescue ") for finding in found} == {True}  # there is no .bak
+    path.with_name("topics.json.bak").write_text("{}")
+    found = findings_of(examine(root), "config", Severity.WARNING)
+    assert {finding.remedy for finding in found} == {f"cp -p {path}.bak {path}"}
+    assert OLDER_USED in {finding.meaning for finding in found}
 
 
 def test_what_only_a_missing_extra_hides_is_no_damage(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,3 +155,19 @@ def test_a_store_that_says_nothing_gets_a_brokers_defaults(tmp_path: Path) -> No
     log = CommitLog.open([tmp_path / "commitlog"])
     assert infer_identity(StoreConfig.load(tmp_path), log) == StoreIdentity("DefaultCluster", "broker-a")
     assert infer_identity(StoreConfig.load(tmp_path), CommitLog([], [])) == StoreIdentity("DefaultCluster", "broker-a")
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["5.x", "4.x"])
+def test_of_several_names_the_last_is_taken_and_all_are_said(is_new: bool, tmp_path: Path) -> None:
+    prefix, cluster = ("rmq_sys_SYNC_BROKER_MEMBER_", "rmq_sys_REVIVE_LOG_") if is_new else ("", "")
+    found = identity(
+        tmp_path,
+        *((f"{prefix}{name}", 7, 1) for name in ("old", "new")),
+        *((f"{cluster}{name}", 7, 16) for name in "ab"),
+    )
+    assert (found.broker_name, found.cluster) == ("new", "b")
+    assert ["old, new" in each or "a, b" in each for each in found.doubted] == [True, True]
+    assert "--cluster" in found.doubted[0]
+    assert "--broker-name" in found.doubted[1]
+    one = identity(tmp_path, ("rmq_sys_SYNC_BROKER_MEMBER_new", 6, 1), ("x", 7, 1), ("y", 7, 1), ("c", 7, 16))
+    assert one == StoreIdentity("c", "new")

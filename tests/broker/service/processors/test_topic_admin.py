@@ -208,3 +208,18 @@ def test_units_whose_extension_is_lost_say_so(tmp_path: Path) -> None:
 
 def test_a_bitmap_is_printed_from_its_last_bit_with_a_line_for_eight_bytes() -> None:
     assert format_bitmap(bytes([1] + [0] * 8 + [128])) == "1000000000000000\n" + "0" * 63 + "1\n"
+
+
+def test_the_retry_topic_of_a_group_that_consumes_here_is_listed_as_a_broker_makes_it(g1_store: Path) -> None:
+    """When a broker first hears of a group it makes that topic (`ClientManageProcessor.heartBeat`)."""
+    asker = Asker(g1_store)
+    before = asker.value(RequestCode.GET_ALL_TOPIC_CONFIG)["topicConfigTable"]
+    asker.ask(RequestCode.HEART_BEAT, body=heartbeat("client-1", consumer("NewGroup", subscription("TopicTest"))))
+    answer = asker.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+    after = json.loads(answer.body)["topicConfigTable"]
+    assert set(after) - set(before) == {"%RETRY%NewGroup"}
+    assert answer.ext_fields["totalTopicNum"] == str(len(after))
+    assert set(asker.value(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)["topicList"]) >= set(after) - set(before)
+    fields = {"topicSeq": str(len(before)), "maxTopicNum": "5", "dataVersion": ""}
+    fields["dataVersion"] = json.dumps(json.loads(answer.body)["dataVersion"])
+    assert set(asker.value(RequestCode.GET_ALL_TOPIC_CONFIG, fields)["topicConfigTable"]) == {"%RETRY%NewGroup"}

@@ -1,0 +1,113 @@
+"""Parts of a store that brokers write and RocketLens does not read, and what its answers lack without them.
+
+Nothing of them is skipped in silence: each is named where it matters (docs/unread.md), with the topics or groups that
+it concerns. Source: store-format §1.1, §9.1, other-formats §6.
+"""
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from storage.amounts import counted
+
+COMPACTION: Final = "compaction"
+COMPACTED_LOGS: Final = Path(COMPACTION, "compactionLog")
+CLEANUP_POLICY, COMPACTED = "cleanup.policy", "COMPACTION"
+"""The attribute of a topic of which a broker keeps the newest message of each key, and its value there."""
+ACL_DATABASES: Final = ("users", "acls")
+KV_DIRECTORY: Final = "kvStore"
+ROCKSDB_STORE: Final = "rocksdbstore"
+EPOCHS: Final = "epochFileCheckpoint"
+TOPIC_MAPPING: Final = "topicQueueMapping.json"
+ORDER_INFO: Final = "consumerOrderInfo.json"
+REQUEST_MODE: Final = "messageRequestMode.json"
+MOST_NAMED: Final = 5
+
+
+class UnreadPart(msgspec.Struct, frozen=True):
+    """One part: where it is below the store's root, what that means, and the topics that it concerns.
+
+    `about_groups`: what is said of groups lacks it.
+    """
+
+    name: str
+    meaning: str
+    topics: frozenset[str] = frozenset()
+    about_groups: bool = False
+
+    def sentence(self) -> str:
+        """What is not read, and what that means, as one sentence."""
+        return f"{self.name} is not read: {self.meaning}"
+
+
+def unread_parts(
+    root: Path,
+    compacted: Collection[str],
+    static: Collection[str],
+    ordered: Collection[str],
+    modes: Collection[str],
+) -> Iterator[UnreadPart]:
+    """Yield what a store has that is not read, for which names alone are looked at.
+
+    `compacted` are the topics of that policy, `static` those with a mapping of queues, `ordered` the groups that pop in
+    order, `modes` the topics for which it is written down who pops.
+    """
+    topics = frozenset((*compacted, *_names_in(root / COMPACTED_LOGS)))
+    if topics:
+        meaning = f"of {_named('topic', topics)} a broker gives the newest message of each key from there; here is what"
+        yield UnreadPart(f"{COMPACTION}/", f"{meaning} the log still has", topics)
+    if static:
+        meaning = f"{_named('topic', static)} {_be(static)} static: queues and offsets here are the broker's own, not"
+        meaning = f"{meaning} those that clients of all its brokers see"
+        yield UnreadPart(f"config/{TOPIC_MAPPING}", meaning, frozenset(static))
+    for name in ACL_DATABASES:
+        if _names_in(root / "config" / name):
+            what = "users" if name == "users" else "policies"
+            meaning = f"{what} of ACL 2.0 are there, who have no rights by them here: accounts are those of --acl"
+            yield UnreadPart(f"config/{name}", meaning)
+    if ordered:
+        meaning = f"which messages {_named('group', ordered)} popped in order and {_hold(ordered)} is not known"
+        yield UnreadPart(f"config/{ORDER_INFO}", meaning, about_groups=True)
+    if modes:
+        meaning = f"of {_named('topic', modes)} some groups are to pop; here all pull"
+        yield UnreadPart(f"config/{REQUEST_MODE}", meaning, frozenset(modes))
+    if has_kv_notes(root):
+        meaning = "what groups have popped and not acknowledged is noted there, and counts as consumed"
+        yield UnreadPart(f"{KV_DIRECTORY}/", meaning, about_groups=True)
+    if _names_in(root / ROCKSDB_STORE):
+        meaning = "what the broker keeps there of timers, transactions and keys is taken from the log instead"
+        yield UnreadPart(f"{ROCKSDB_STORE}/", meaning)
+    if os.path.isfile(root / EPOCHS):
+        meaning = "a controller decides which end of the log counts; here it ends where its last intact record does"
+        yield UnreadPart(EPOCHS, meaning)
+
+
+def has_kv_notes(root: Path) -> bool:
+    """Whether a store's broker keeps its notes of pops in a RocksDB, `kvStore/`."""
+    return any(name.startswith("MANIFEST") or name == "CURRENT" for name in _names_in(root / KV_DIRECTORY))
+
+
+def _names_in(directory: Path) -> list[str]:
+    """What is in a directory; nothing where there is none, or none that may be listed."""
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _named(what: str, names: Collection[str]) -> str:
+    listed = sorted(names)
+    more = len(listed) - MOST_NAMED
+    behind = f" and {counted(more, what)} more" if more > 0 else ""
+    return f"{what}{'s' if len(listed) > 1 else ''} {', '.join(listed[:MOST_NAMED])}{behind}"
+
+
+def _be(names: Collection[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _hold(names: Collection[str]) -> str:
+    return "holds" if len(names) == 1 else "hold"

@@ -1,0 +1,162 @@
+"""What is not read: docs/unread.md lists it, and the answers that it names there say so."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker_harness import service_of, serving_in_a_thread
+from command_line import rocketlens
+from golden_store import CASES, unpack
+from protocol.codes import RequestCode
+from storage.layout.store_config import StoreConfig
+from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
+from trial_client import TrialClient
+from web_questions import ApiOf
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "unread.md"
+ROW = re.compile(r"\| `([^`]+)` \| .* \| ((?:`\w+`(?:, )?)+) \|")
+LISTED = {name: re.findall(r"\w+", said) for name, said in ROW.findall(DOCUMENT.read_text())}
+OF_NOTHING = ["doctor", "info", "serve", "page", "metrics"]
+
+
+def written(root: Path, name: str, content: object) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def with_database(root: Path, name: str) -> None:
+    written(root, f"{name}/CURRENT", "MANIFEST-000005\n")
+
+
+MADE: dict[str, Callable[[Path], None]] = {
+    "compaction/": lambda root: written(root, "compaction/compactionLog/T/0/00000000000000000000", ""),
+    "config/topicQueueMapping.json": lambda root: written(
+        root, "config/topicQueueMapping.json", {"topicQueueMappingInfoMap": {"T": {"bname": "b", "hostedQueues": {}}}}
+    ),
+    "config/users": lambda root: with_database(root, "config/users"),
+    "config/acls": lambda root: with_database(root, "config/acls"),
+    "config/consumerOrderInfo.json": lambda root: written(
+        root, "config/consumerOrderInfo.json", {"table": {"T@g": {"0": {"popTime": 1, "o": [1]}}}}
+    ),
+    "config/messageRequestMode.json": lambda root: written(
+        root, "config/messageRequestMode.json", {"messageRequestModeMap": {"T": {"g": {"mode": "POP"}}}}
+    ),
+    "kvStore/": lambda root: with_database(root, "kvStore"),
+    "rocksdbstore/": lambda root: with_database(root, "rocksdbstore"),
+    "epochFileCheckpoint": lambda root: written(root, "epochFileCheckpoint", "1\n0\n1-0\n"),
+}
+"""How each part comes into a store, whose topic is T and whose group is g."""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", b"x", keys="k")
+    writer.set_topic("Other")
+    writer.consumer_offsets = {"T@g": {0: 1}}
+    writer.close()
+    return tmp_path / "store"
+
+
+def listed_users(root: Path) -> str:
+    with serving_in_a_thread(service_of(MessageStore.open(root))) as address:
+        client = TrialClient(address)
+        remarks = [client.ask(code).remark for code in (RequestCode.AUTH_LIST_USER, RequestCode.AUTH_LIST_ACL)]
+        client.close()
+    return " ".join(map(str, remarks))
+
+
+def figures(root: Path) -> str:
+    from broker.metrics.metrics_rows import MetricsRows
+    from broker.web.metrics_collector import Exposition, ServerCollector
+    from broker.web.metrics_store import StoreFigures
+
+    store = StoreFigures(service_of(MessageStore.open(root)))
+    return Exposition(ServerCollector(MetricsRows(), [store])).render("")[0].decode()
+
+
+def page(root: Path) -> str:
+    api = ApiOf(root)
+    return json.dumps(
+        [api.ask("/store").json]
+        + [api.ask(f"/{path}", **asked).json for path, asked in (
+            ("topics", {}), ("topic", {"topic": "T"}), ("find", {"text": "nowhere"}))]
+    )  # fmt: skip
+
+
+ANSWERS: dict[str, Callable[[Path], str]] = {
+    "topics": lambda root: rocketlens("topics", root).errors,
+    "queues": lambda root: rocketlens("topics", root, "T").errors,
+    "groups": lambda root: rocketlens("groups", root).errors,
+    "find": lambda root: rocketlens("find", root, "nowhere").errors,
+    "query": lambda root: rocketlens("query", root, "--topic", "T", "--key", "nowhere").errors,
+    "pending": lambda root: rocketlens("pending", root).errors,
+    "doctor": lambda root: rocketlens("doctor", root, "--json").text,
+    "info": lambda root: rocketlens("info", root).errors,
+    "serve": lambda root: "\n".join(MessageStore.open(root).problems),  # which it logs (test_serve_state.py)
+    "page": page,
+    "metrics": figures,
+    "listUser": listed_users,
+}
+
+
+def test_each_part_is_listed_with_the_answers_that_concern_it() -> None:
+    assert set(LISTED) == set(MADE)
+    assert {answer for said in LISTED.values() for answer in said} == set(ANSWERS)
+    assert all(set(OF_NOTHING) <= set(said) for said in LISTED.values())
+
+
+@pytest.mark.parametrize("part", MADE)
+def test_each_answer_that_is_listed_says_what_it_lacks_and_no_other_does(part: str, root: Path) -> None:
+    before = {name: ask(root) for name, ask in ANSWERS.items() if name != "listUser"}
+    MADE[part](root)
+    (unread,) = StoreConfig.load(root).unread
+    assert unread.name == part
+    for name, ask in ANSWERS.items():
+        said = ask(root)
+        if name == "listUser":
+            assert "users and policies of ACL 2.0, where the store has any, are not read" in said
+        elif name in LISTED[part]:
+            assert part.rstrip("/") in said, name
+            assert part.rstrip("/") not in before[name], name
+            if name == "page" and unread.topics:
+                assert said.count(unread.sentence()) == 4
+        else:
+            assert said == before[name], name
+
+
+def test_a_part_that_goes_or_says_nothing_is_named_no_more(root: Path) -> None:
+    for make in MADE.values():
+        make(root)
+    store = MessageStore.open(root)
+    assert len(store.config.unread) == len(MADE)
+    shutil.rmtree(root / "kvStore")
+    written(root, "config/consumerOrderInfo.json", {"orderInfoCount": 0, "table": {}})
+    store.refresh()
+    assert {each.name for each in store.config.unread} == {*MADE} - {"kvStore/", "config/consumerOrderInfo.json"}
+
+
+def test_a_recorded_broker_with_a_compacted_topic_and_users_is_not_said_to_have_none(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path, archives=CASES / "B7-compaction")
+    said = rocketlens("topics", store, "states").errors
+    assert "compaction/ is not read: of topic states a broker gives the newest message of each key from there" in said
+    assert "compaction/ is not read" in rocketlens("find", store, "account-99").errors
+    assert [each.name for each in StoreConfig.load(store).unread] == ["compaction/", "config/users", "config/acls"]
+
+
+def test_a_recorded_static_topic_is_named_as_one(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path, archives=CASES / "B16-static-topic")
+    said = (
+        "config/topicQueueMapping.json is not read: topic static1 is static: queues and offsets here are the broker's"
+    )
+    assert said in rocketlens("topics", store, "static1").errors
+    assert [each.name for each in StoreConfig.load(store).unread] == ["config/topicQueueMapping.json"]
+
+
+def test_a_store_of_today_has_nothing_of_all_this(g1_store: Path) -> None:
+    assert StoreConfig.load(g1_store).unread == ()
