@@ -148,19 +148,19 @@ def runs_on(store: Path, plan: StorePlan, state_directory: Path) -> dict[str, Ca
         _empty(state_directory)
         return cost_of_a_start(store, state_directory, physical_offset)
 
-    def query_anew() -> Cost:
-        return cost_of(*query, before=lambda: _empty(home))
+    def find_anew() -> Cost:
+        return cost_of(*by_key, before=lambda: _empty(home))
 
-    view = [ROCKETLENS, "view", str(store), str(physical_offset)]
-    query = [ROCKETLENS, "query", str(store), "--topic", TOPIC, "--key", order_key(number)]
+    by_offset = [ROCKETLENS, "find", str(store), str(physical_offset), "--as", "physical-offset"]
+    by_key = [ROCKETLENS, "find", str(store), order_key(number), "--as", "key", "--topic", TOPIC]
     return {
         "python -c pass": cost_of,
         "python -c 'import rocketlens'": lambda: cost_of("-c", "import rocketlens"),
         "rocketlens.open(…).view(…)": lambda: cost_of("-c", VIEWED, str(store), str(physical_offset)),
         "rocketlens --help": lambda: cost_of(ROCKETLENS, "--help"),
-        "rocketlens view": lambda: cost_of(*view),
-        "rocketlens query, the first of a store": query_anew,
-        "rocketlens query": lambda: cost_of(*query),
+        "rocketlens find --as physical-offset": lambda: cost_of(*by_offset),
+        "rocketlens find --as key --topic, the first of a store": find_anew,
+        "rocketlens find --as key --topic": lambda: cost_of(*by_key),
         "serve, no state directory": start_anew,
         "serve, a state directory": lambda: cost_of_a_start(store, state_directory, physical_offset),
     }

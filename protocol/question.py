@@ -11,6 +11,7 @@ A text that names messages may be several things at once:
 Offsets and unique keys are ids: they name messages whenever these were stored, so times narrow keys and tags alone.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -62,6 +63,12 @@ class KeyKind(IntEnum):
 _WORDS: Final = ("unique key or key", "key", "unique key", "tag")
 _FIELDS: Final = ("", "keys", "unique_key", "tags")
 
+READINGS: Final = (OFFSET_ID, PHYSICAL_OFFSET, *(kind.words for kind in KeyKind))
+"""All that a text may be taken for alone."""
+
+PARTS: Final = ((KeyKind.UNIQUE, KeyKind.KEY), (KeyKind.TAG,))
+"""What texts are compared with, topic by topic: first one part of messages in all topics, then the other."""
+
 KIND_OF_LETTER: Final = {"K": KeyKind.KEY, "U": KeyKind.UNIQUE, "T": KeyKind.TAG}
 """indexType on the wire; absent, empty or anything else looks up keys and unique keys alike, as a broker does."""
 
@@ -74,7 +81,8 @@ class Question(msgspec.Struct, gc=False):
     Their store times are from `begin_timestamp` to `end_timestamp`, in ms and inclusive; for unique keys times do not
     count. Only records that start below `before_physical_offset`, the cursor of an earlier answer, are found. An answer
     has at most `maximum_bytes` of records; the oldest are left out first. `copies`: also those copies of the topic's
-    messages that a broker keeps under topics of its own. Other brokers than ours ignore cursor and copies.
+    messages that a broker keeps under topics of its own. Other brokers than ours ignore cursor and copies. `reading` is
+    the one of `READINGS` for which alone a text is taken that may be several.
     """
 
     topic: str
@@ -86,16 +94,22 @@ class Question(msgspec.Struct, gc=False):
     before_physical_offset: int = LARGEST
     maximum_bytes: int = ANSWER_BYTES
     copies: bool = False
+    reading: str | None = None
 
     @classmethod
-    def of_text(cls, text: str, topic: str | None, begin: int, end: int, maximum: int) -> "Question":
+    def of_text(
+        cls, text: str, topic: str | None, begin: int, end: int, maximum: int, reading: str | None = None
+    ) -> "Question":
         """A question for what a text names, whatever it is, without blanks around it; no topic means all of them.
 
-        Times are in ms. Raises ConfigError for a text of which nothing is left.
+        Times are in ms; with a `reading` the text is taken for that alone. Raises ConfigError for a text of which
+        nothing is left, and for a reading that is none.
         """
         if not text.strip():
             raise ConfigError("the text to find is empty")
-        return cls(topic or "", text.strip(), KeyKind.ANY, maximum, begin, end)
+        if reading is not None and reading not in READINGS:
+            raise ConfigError(f"{reading!r} is nothing that a text is taken for: expected {', '.join(READINGS)}")
+        return cls(topic or "", text.strip(), KeyKind.ANY, maximum, begin, end, reading=reading)
 
     @property
     def is_narrowed(self) -> bool:
@@ -171,15 +185,32 @@ def message_id_of(text: str) -> MessageId | None:
     return decode_message_id(text) if is_offset_message_id_candidate(text) else None
 
 
-def places_of(text: str) -> list[tuple[str, int, MessageId | None]]:
-    """The physical offsets that a text may name: as what, where, and the id that says so, None for a bare offset."""
+def parts_of(reading: str | None) -> tuple[tuple[KeyKind, ...], ...]:
+    """Those of `PARTS` with which a text is compared that is taken for one thing; none for a place in the log."""
+    if reading is None:
+        return PARTS
+    if reading == KeyKind.ANY.words:
+        return PARTS[:1]
+    return tuple((kind,) for parts in PARTS for kind in parts if kind.words == reading)
+
+
+def reading_of(parts: Sequence[KeyKind]) -> str:
+    """What a text is taken for that is compared with some parts."""
+    return KeyKind.ANY.words if len(parts) > 1 else parts[0].words
+
+
+def places_of(text: str, reading: str | None = None) -> list[tuple[str, int, MessageId | None]]:
+    """The physical offsets that a text may name: as what, where, and the id that says so, None for a bare offset.
+
+    With a `reading` only that one.
+    """
     message_id, physical_offset = message_id_of(text), physical_offset_of(text)
     places: list[tuple[str, int, MessageId | None]] = []
     if message_id is not None:
         places.append((OFFSET_ID, message_id.physical_offset, message_id))
     if physical_offset is not None:
         places.append((PHYSICAL_OFFSET, physical_offset, None))
-    return places
+    return [each for each in places if reading in (None, each[0])]
 
 
 def other_topic(message: Message, topic: str | None) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar, overload
 
 from protocol.message import Message
-from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, FoundBy, KeyKind, Question, Reading
+from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, FoundBy, KeyKind, Question, Reading, parts_of
 from storage.names import names_holding
 
 Item = TypeVar("Item")
@@ -98,7 +98,7 @@ def found_messages(
 
     listed, text = found[: question.maximum], question.text
     noted = noted_alike(readings, listed, text)
-    reason = [nothing_named(text, question.topic, names)]
+    reason = [nothing_named(text, question.topic, names)] if parts_of(question.reading) else []
     reason += [f"as {each.kind}: {each.note}" for each in noted if each.note]
     damaged = [
         f"the message at physical offset {message.physical_offset} is damaged: {damage}"

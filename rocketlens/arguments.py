@@ -129,9 +129,11 @@ def key_question(topic: str, options: QueryOptions) -> Question:
     )
 
 
-def text_question(text: str, topic: str | None, begin: Time | None, end: Time | None, maximum: int) -> Question:
+def text_question(
+    text: str, topic: str | None, begin: Time | None, end: Time | None, maximum: int, kind: str | None
+) -> Question:
     """A question for what a text names; raises ConfigError as `Question.of_text`, and for wrong times or maximum."""
-    return Question.of_text(text, topic, *times_of(begin, end), check_maximum(maximum))
+    return Question.of_text(text, topic, *times_of(begin, end), check_maximum(maximum), kind)
 
 
 def nothing_with(question: Question) -> str:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from storage.store.message_store import MessageStore
 
 
-def find_surely(layout: "StoreLayout", text: str, topic: str | None = None) -> Messages | None:
+def find_surely(layout: "StoreLayout", text: str, topic: str | None = None, kind: str | None = None) -> Messages | None:
     """Find the message at an offset of either kind, as `find_in_store` would; None where the store must be opened."""
     from storage.query.sure_record import sure_record_at
 
-    for _, physical_offset, message_id in places_of(text)[:1]:
+    for _, physical_offset, message_id in places_of(text, kind)[:1]:
         record = sure_record_at(layout, physical_offset)
         if record is not None:
             message = decode_message(bytes(record), physical_offset=physical_offset)

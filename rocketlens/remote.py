@@ -26,7 +26,9 @@ from protocol.question import (
     Question,
     Reading,
     other_host,
+    parts_of,
     places_of,
+    reading_of,
 )
 from protocol.system_topics import LIGHT_PREFIX
 from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic, found_messages, merged
@@ -215,25 +217,27 @@ class AsyncRemoteStore:
         begin: Time | None = None,
         end: Time | None = None,
         maximum: int = MOST_FOUND,
+        kind: str | None = None,
     ) -> FoundMessages:
-        question = text_question(text, topic, begin, end, maximum)
+        question = text_question(text, topic, begin, end, maximum, kind)
         server = self._named_server()
-        names = [question.topic] if question.topic else await self._client.topics(server)
+        parts = parts_of(kind)
+        names = [question.topic] if question.topic else await self._client.topics(server) if parts else []
         places = [
-            (kind, at_place(await self._at(server, physical_offset, topic), topic, message_id))
-            for kind, physical_offset, message_id in places_of(question.text)
+            (place, at_place(await self._at(server, physical_offset, topic), topic, message_id))
+            for place, physical_offset, message_id in places_of(question.text, kind)
         ]
-        brokers = await self._each(names, self._brokers_with)
+        brokers = await self._each(names if parts else (), self._brokers_with)
         answers: list[tuple[KeyKind, Messages]] = []
-        for kinds in ((KeyKind.UNIQUE, KeyKind.KEY), (KeyKind.TAG,)):
+        for kinds in parts:
             asked = [
-                (kind, msgspec.structs.replace(question, topic=name, kind=kind), where)
+                (part, msgspec.structs.replace(question, topic=name, kind=part), where)
                 for name, where in zip(names, brokers, strict=True)
-                for kind in kinds
+                for part in kinds
                 if where
             ]
             found = await self._each(asked, lambda each: self._of_brokers(each[2], each[1]))
-            answers += [(kind, each) for (kind, *_), each in zip(asked, found, strict=True)]
+            answers += [(part, each) for (part, *_), each in zip(asked, found, strict=True)]
         return _found(question, names, places, answers)
 
     async def _each(self, things: Sequence[Thing], ask: Callable[[Thing], Awaitable[Answer]]) -> list[Answer]:
@@ -609,10 +613,10 @@ def _found(
 
     found = {_place(message): FoundBy(message, kind) for kind, at in places for message in at}
     readings = [Reading(kind, len(at), "; ".join(filter(None, (at.reason, *at.notes)))) for kind, at in places]
-    for parts in ((KeyKind.UNIQUE, KeyKind.KEY), (KeyKind.TAG,)):
+    for parts in parts_of(question.reading):
         named = [(kind, message) for kind, each in answers if kind in parts for message in reversed(each)]
         listed = {_place(message): FoundBy(message, kind.words) for kind, message in reversed(named)}
-        readings.append(Reading((KeyKind.ANY if len(parts) > 1 else parts[0]).words, len(listed)))
+        readings.append(Reading(reading_of(parts), len(listed)))
         for _, message in named:
             found.setdefault(_place(message), listed[_place(message)])
     notes = [note for _, each in answers for note in each.notes]

@@ -58,10 +58,12 @@ class SeveralStores(Source):
         begin: Time | None = None,
         end: Time | None = None,
         maximum: int = MOST_FOUND,
+        kind: str | None = None,
     ) -> FoundMessages:
-        return joined(
-            self._each(lambda store: store.find(text, topic=topic, begin=begin, end=end, maximum=maximum)), maximum
-        )
+        def ask(store: Store) -> FoundMessages:
+            return store.find(text, topic=topic, begin=begin, end=end, maximum=maximum, kind=kind)
+
+        return joined(self._each(ask), maximum)
 
     def pull(
         self,

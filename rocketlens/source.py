@@ -75,11 +75,14 @@ class Source:
         begin: Time | None = None,
         end: Time | None = None,
         maximum: int = MOST_FOUND,
+        kind: str | None = None,
     ) -> FoundMessages:
         """The messages that a text names, whatever it is: an id, an offset, a key or a tag; as the page's box does.
 
-        In one topic or in all, at most `maximum`, stored between `begin` and `end`, which unique keys do not mind. A
-        broker is asked about each topic, which takes one with many topics some time.
+        In one topic or in all, at most `maximum`, stored between `begin` and `end`, which unique keys do not mind. With
+        a `kind` the text is taken for that alone: ``offset message id``, ``physical offset``, ``unique key``, ``key``,
+        ``unique key or key`` or ``tag``. A broker is asked about each topic, which takes one with many topics some
+        time.
 
         >>> found = store.find("BB")
         >>> [(message.keys, message.tags, kind) for message, kind in zip(found, found.kinds)]

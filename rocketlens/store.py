@@ -12,7 +12,7 @@ import msgspec
 from protocol.errors import RocketLensError, StoreError
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message
-from protocol.question import PAGE, KeyKind, Question
+from protocol.question import PAGE, KeyKind, Question, Reading, parts_of
 from rocketlens.answers import FoundMessages, Group, Info, Listed, Messages, PulledMessages, Topic, found_messages
 from rocketlens.arguments import (
     MOST_FOUND,
@@ -107,16 +107,21 @@ class Store(Source):
         begin: Time | None = None,
         end: Time | None = None,
         maximum: int = MOST_FOUND,
+        kind: str | None = None,
     ) -> FoundMessages:
+        question = text_question(text, topic, begin, end, maximum, kind)
+        is_key = bool(parts_of(kind))
+        if kind is not None and not is_key and self._store is None:
+            self._check_open()
+            if found := find_surely(self._layout, question.text, topic, kind):
+                return FoundMessages(self._shown(found).messages, kinds=(kind,), readings=(Reading(kind, 1),))
         from storage.life.transactions import outcomes
         from storage.search.find import Finder, FindPlace
         from storage.store.key_search import notes_of_topics
         from storage.store.topic_catalog import topic_names
 
-        question = text_question(text, topic, begin, end, maximum)
-        hiding, store = self._hiding(), self._opened()
-        store.refuse_tier("find")
-        names = [question.topic] if question.topic else topic_names(store)
+        hiding, store = self._hiding(), self._opened(with_keys=is_key)
+        names = [question.topic] if question.topic else topic_names(store) if is_key else []
         finder = Finder(store, question, names, mask=hiding.mask)
         finder.look_at_offset()
         finder.go_on(FindPlace())

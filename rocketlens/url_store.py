@@ -1,12 +1,22 @@
 """A store behind a URL, read by tasks where it lies: what `rocketlens.open` returns for a URL."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final, Unpack
 
 from protocol.errors import ConfigError, RocketLensError
-from protocol.question import FoundBy, KeyKind, Reading, other_host, places_of
+from protocol.question import (
+    PARTS,
+    PHYSICAL_OFFSET,
+    FoundBy,
+    KeyKind,
+    Reading,
+    other_host,
+    parts_of,
+    places_of,
+    reading_of,
+)
 from rocketlens.answers import FoundMessages, Messages, Topic, found_messages, place_in_list
 from rocketlens.arguments import (
     MOST_FOUND,
@@ -57,8 +67,7 @@ class UrlStore(Source):
             if message_id is None or (found and not other_host(found[0], message_id)):
                 return self._shown(found)
             elsewhere = found
-        named = [each for each in self._named(text, topic) if each.kind == KeyKind.UNIQUE.words]
-        if named:
+        if named := self._named(text, topic, (KeyKind.UNIQUE,)):
             return Messages(tuple(each.message for each in named))
         where = f"in topic {topic}" if topic else "in any topic"
         return self._shown(elsewhere) if elsewhere else Messages(reason=f"no message with unique key {text} {where}")
@@ -82,25 +91,29 @@ class UrlStore(Source):
         begin: Time | None = None,
         end: Time | None = None,
         maximum: int = MOST_FOUND,
+        kind: str | None = None,
     ) -> FoundMessages:
-        question = text_question(text, topic, begin, end, maximum)
+        question, parts = text_question(text, topic, begin, end, maximum, kind), parts_of(kind)
+        if kind == KeyKind.TAG.words:
+            raise ConfigError(f"tag: {NOT_BY_TAG}")
         found: list[FoundBy] = []
         readings: list[Reading] = []
-        for kind, physical_offset, message_id in places_of(question.text):
+        for place, physical_offset, message_id in places_of(question.text, kind):
             at = at_place(self._at(physical_offset), topic, message_id)
-            readings.append(Reading(kind, len(at), "; ".join(filter(None, (at.reason, *at.notes)))))
-            found += [FoundBy(message, kind) for message in self._shown(at)]
+            readings.append(Reading(place, len(at), "; ".join(filter(None, (at.reason, *at.notes)))))
+            found += [FoundBy(message, place) for message in self._shown(at)]
         first, last = question.begin_timestamp, question.end_timestamp
         named = [
             each
-            for each in self._named(question.text, topic)
+            for each in (self._named(question.text, topic, parts[0]) if parts else ())
             if each.kind == KeyKind.UNIQUE.words or first <= each.message.store_timestamp <= last
         ]
         named.sort(key=place_in_list)
-        readings += [Reading(KeyKind.ANY.words, len(named)), Reading(KeyKind.TAG.words, 0, NOT_BY_TAG)]
+        readings += [Reading(reading_of(parts[0]), len(named))] if parts else []
+        readings += [Reading(KeyKind.TAG.words, 0, NOT_BY_TAG)] if kind is None else []
         places = {each.message.physical_offset for each in found}
         found += [each for each in named if each.message.physical_offset not in places]
-        names = [topic] if topic else [each.name for each in self.topics()]
+        names = [topic] if topic else [each.name for each in self.topics()] if parts else []
         return found_messages(question, names, found, readings, [""] * min(len(found), maximum))
 
     def search(
@@ -159,32 +172,31 @@ class UrlStore(Source):
 
     def _at(self, physical_offset: int) -> Messages:
         """The message at a physical offset."""
-        found = self._looked_up(str(physical_offset), None, "physical-offset")
+        found = self._looked_up(str(physical_offset), None, PHYSICAL_OFFSET)
         return Messages(tuple(each.message for each in found), reason="" if found else "no message there")
 
-    def _named(self, text: str, topic: str | None) -> list[FoundBy]:
+    def _named(self, text: str, topic: str | None, parts: Sequence[KeyKind] = PARTS[0]) -> list[FoundBy]:
         """The messages with a unique key or a key, as they are shown; one of which the text is hidden is none."""
         self._mask.refuse_value("unique_key", text)
         self._mask.refuse_value("keys", text)
         found = [
-            each._replace(message=self._mask.message(each.message)) for each in self._looked_up(text, topic, "key")
+            each._replace(message=self._mask.message(each.message))
+            for each in self._looked_up(text, topic, reading_of(parts))
         ]
-        named = [each for each in found if text in (*each.message.keys, each.message.unique_key)]
-        unique = KeyKind.UNIQUE.words
-        return [each._replace(kind=unique if each.message.unique_key == text else each.kind) for each in named]
+        return [each for each in found if text in (*each.message.keys, each.message.unique_key)]
 
     def _looked_up(self, text: str, topic: str | None, kind: str) -> list[FoundBy]:
         from spark_jobs.run.engine import EngineOptions
         from spark_jobs.search.look_up import LookupByTasks
         from spark_jobs.search.search import engine_for
-        from storage.search.lookup import LookupKind, look_up
+        from storage.search.lookup import look_up
 
         with (
             self._opened(None) as searched,
             engine_for("lookup", EngineOptions(), None, LookupByTasks.__module__) as engine,
         ):
-            steps = look_up(LookupByTasks(engine, searched, 0), [text], topic=topic, kind=LookupKind(kind))
-            return [FoundBy(match.message.detached(), match.by) for step in steps for match in step.matches]
+            steps = look_up(LookupByTasks(engine, searched, 0), [text], topic=topic, kind=kind)
+            return [FoundBy(match.message.detached(), match.kind) for step in steps for match in step.matches]
 
     def _shown(self, found: Messages) -> Messages:
         hiding = Hiding(self._mask, warns=True)

@@ -73,7 +73,7 @@ def test_every_option_has_help_and_stands_in_the_reference(name: str) -> None:
 
 
 def test_every_command_says_what_it_does() -> None:
-    assert {"serve", "find", "query", "filter", "rebuild all", "compact index", "doctor"} <= set(commands())
+    assert {"serve", "find", "filter", "rebuild all", "compact index", "doctor"} <= set(commands())
     for name, command in commands().items():
         assert command.help, name
         outcome = CliRunner().invoke(main, [*name.split(), "--help"])

@@ -30,16 +30,16 @@ def serving(store: Path, tmp_path: Path) -> Forked:
         return fork_command(*arguments, stderr=file)
 
 
-FIRST = ("--topic", "TopicTest", "--unique-key", "FD000000000000000000000000000002708C30946E09687211CE0017")
+FIRST = ("FD000000000000000000000000000002708C30946E09687211CE0017", "--topic", "TopicTest", "--as", "unique-key")
 
 
 def test_it_prints_and_ends_as_the_command_does(tmp_path: Path, g1_store: Path) -> None:
-    code, printed, errors = ended(tmp_path, "query", str(g1_store), *FIRST, "--json")
+    code, printed, errors = ended(tmp_path, "find", str(g1_store), *FIRST, "--json")
     assert (code, errors) == (0, "")
     assert '"physicalOffset":6581,' in printed
-    code, printed, errors = ended(tmp_path, "query", "--nonsense")
+    code, printed, errors = ended(tmp_path, "find", "--nonsense")
     assert (code, printed) == (2, "")
-    assert errors.startswith("Usage: rocketlens query")
+    assert errors.startswith("Usage: rocketlens find")
 
 
 def test_it_has_the_environment_of_its_own_time(
@@ -111,6 +111,6 @@ def test_threads_may_start_them_at_the_same_time(tmp_path: Path, g1_store: Path)
     for folder in folders:
         folder.mkdir()
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda folder: ended(folder, "view", str(g1_store), "0", "--json"), folders))
+        found = list(threads.map(lambda folder: ended(folder, "find", str(g1_store), "0", "--json"), folders))
     assert {code for code, _, _ in found} == {0}
     assert len({printed for _, printed, _ in found}) == 1

@@ -45,7 +45,7 @@ VIOLATIONS = {
     "a processor imports the public face": ("broker/service/planted.py", "import rocketlens.store", LAYERS),
     "the public face imports the command line late": (
         "rocketlens/store.py",
-        "def late():\n    import rocketlens.cli.view",
+        "def late():\n    import rocketlens.cli.find",
         "nothing but the start of the command imports rocketlens.cli",
     ),
     "what opens a store imports the client": (

@@ -23,6 +23,7 @@ from golden_store import CASES, GOLDEN, unpack
 from name_server import NamedBrokers
 from protocol.host_address import HostAddress
 from protocol.message_id import encode_message_id
+from rocketlens.cli.find import AS
 from storage.life.pending import PendingWindow
 from storage.store.message_store import MessageStore, StoreOptions
 from web_questions import ApiOf
@@ -123,24 +124,28 @@ def options_of(**options: object) -> list[str]:
     return [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
 
 
-def find_everywhere(served: Served, text: str, **options: Any) -> dict[str, Found]:
-    """What each surface finds for a text. Times are numbers, which all surfaces take."""
+def find_everywhere(served: Served, text: str, kind: str | None = None, **options: Any) -> dict[str, Found]:
+    """What each surface finds for a text, all but the page if it is taken for one thing. Times are numbers, which all
+    surfaces take."""
+    narrowed = [] if kind is None else ["--as", next(typed for typed, words in AS.items() if words == kind)]
 
     def ask(source: Source) -> Found:
-        found = source.find(text, maximum=MOST, **options)
+        found = source.find(text, maximum=MOST, kind=kind, **options)
         messages = tuple((message.physical_offset, kind) for message, kind in zip(found, found.kinds, strict=True))
         readings = tuple((each.kind, each.found, each.note) for each in found.readings)
         return Found("found" if found else "nothing", messages, readings)
 
     answers = {name: said_by(source, ask) for name, source in served.sources.items()}
     for name, where in served.commands.items():
-        outcome = command("find", *where, text, "--limit", MOST, "--json", *options_of(**options))
+        outcome = command("find", *where, text, "--limit", MOST, "--json", *options_of(**options), *narrowed)
         answers[name] = Found(*of_command(outcome), answers["directory"].readings)
-        if outcome.code == 0:
+        if outcome.code == 0 and kind is None:
             said = [line for line in outcome.errors.splitlines() if line.startswith("rocketlens: as ")]
             assert [line.split(": ")[1].removeprefix("as ") for line in said] == [
                 kind for kind, _, _ in answers["directory"].readings
             ]
+    if kind is not None:
+        return answers
     pages: list[Any] = []
     cursor = None
     while not pages or cursor is not None:
@@ -186,39 +191,47 @@ def test_what_a_text_names_is_found_on_every_surface(served: Served, data: st.Da
     topic = data.draw(st.sampled_from([None, None, record.topic, served.topics[0], "ordrs"]))
     times = st.none() | st.sampled_from([0, record.store_timestamp, record.store_timestamp + 1, 2**63, 2**64])
     begin, end = data.draw(times), data.draw(times)
-    options = {"topic": topic, "begin": begin, "end": end}
+    kind = data.draw(st.sampled_from([None, None, *AS.values()]))
+    options = {"topic": topic, "begin": begin, "end": end, "kind": kind}
     found = agreed(find_everywhere(served, text, **{name: each for name, each in options.items() if each is not None}))
     first, last = 0 if begin is None else min(begin, LARGEST), LARGEST if end is None else min(end, LARGEST)
     assert (found.ending == "refused") == (first > last or 2**64 in (begin, end))
     if found.ending == "refused":
         return
     judged = {
-        (each.physical_offset, kind)
+        (each.physical_offset, part)
         for each in served.records
         if topic in (None, each.topic)
-        for kind, texts, is_timed in (
+        for part, texts, is_timed in (
             ("unique key", [each.properties.get("UNIQ_KEY")], False),
             ("key", oracles.split_keys(each.properties.get("KEYS", "")), True),
             ("tag", [each.properties.get("TAGS")], True),
         )
-        if text in texts and (not is_timed or first <= each.store_timestamp <= last)
+        if text in texts and kind in (None, part) and (not is_timed or first <= each.store_timestamp <= last)
     }
-    places = {place for place, kind in found.messages if kind in ("offset message id", "physical offset")}
-    by_text = {(place, kind) for place, kind in found.messages if place not in places}
+    places = {place for place, by in found.messages if by in ("offset message id", "physical offset")}
+    by_text = {(place, by) for place, by in found.messages if place not in places}
+    assert kind is None or {by for _, by in found.messages} <= {kind}
     # A message that is named twice is listed once, by the first part that names it.
     assert by_text <= judged
     assert {place for place, _ in judged} <= {place for place, _ in found.messages}
 
 
 @pytest.mark.parametrize("served", ["tiered"], indirect=True)
-def test_who_opens_tiered_files_is_not_asked_what_a_text_names(served: Served) -> None:
-    """Over the network each topic is asked about, which a tier can answer."""
-    key = "old-7"
-    assert said_by(served.sources["directory"], lambda each: Found(str(each.find(key)))) == REFUSED
-    assert command("find", *served.commands["command"], key).code == 2
-    assert served.api.ask("/find", text=key).status == 400
-    for name in ("server", "name server"):
-        assert [each.keys for each in served.sources[name].find(key)] == [["old-7", "shared", "old"]]
+@pytest.mark.parametrize("kind", [None, "key", "unique key", "tag"])
+@pytest.mark.parametrize("text", ["old-7", "new-7", "TagB", "shared", "nobody", "UNIQUE"])
+def test_what_a_text_names_in_tiered_files_is_found_on_every_surface(
+    served: Served, text: str, kind: str | None
+) -> None:
+    """The newest messages of a topic, of which a tier gives one page."""
+    directory = served.sources["directory"]
+    if text == "UNIQUE":
+        text = directory.find("old-7")[0].unique_key or ""
+    found = agreed(find_everywhere(served, text, kind))
+    if kind is None:
+        assert bool(found.messages) == (text != "nobody")
+    if text == "old-7" and kind in (None, "key"):
+        assert [each.keys for each in directory.find(text)] == [["old-7", "shared", "old"]]
 
 
 @pytest.mark.parametrize("text", ["", "  "])
@@ -245,12 +258,6 @@ def test_an_id_shows_the_same_message_everywhere(served: Served, data: st.DataOb
     topic = data.draw(st.sampled_from([None, record.topic, served.topics[0], "ordrs"]))
     answers = {name: said_by(source, lambda each: viewed(each, text, topic)) for name, source in served.sources.items()}
     found = agreed(answers)
-    for where in served.commands.values():
-        outcome = command("view", *where, text, "--json", *options_of(topic=topic))
-        assert (outcome.code, {each["physicalOffset"] for each in outcome.messages}) == (
-            0 if found.ending == "found" else 1,
-            {place for place, _ in found.messages},
-        )
     if text in (str(record.physical_offset), f"{record.physical_offset:020d}") and topic == "ordrs":
         assert found.ending == "nothing"
 
@@ -297,11 +304,16 @@ def test_a_query_has_the_same_messages_and_cursor_everywhere(served: Served, dat
         options["end"] = data.draw(st.sampled_from([record.store_timestamp - 1, record.store_timestamp, 2**64]))
 
     found = agreed(query_everywhere(served, topic, options))
-    typed = {name.replace("_", "-"): value for name, value in options.items() if name not in ("maximum", "copies")}
-    typed |= {"topic": topic, "max": options["maximum"]}
+    kind = next(name for name in ("key", "unique_key", "tag") if name in options)
+    typed = {"as": kind.replace("_", "-"), "topic": topic, "limit": options["maximum"], "until": options.get("end")}
+    copies = ["--copies"] if options["copies"] else []
     for where in served.commands.values():
-        outcome = command("query", *where, "--json", *options_of(**typed), *(["--copies"] if options["copies"] else []))
-        assert of_command(outcome) == (found.ending, found.messages)
+        outcome = command("find", *where, options[kind], "--json", *options_of(**typed), *copies)
+        ending, messages = of_command(outcome)
+        assert (ending, [place for place, _ in reversed(messages)]) == (
+            found.ending,
+            [place for place, _ in found.messages],
+        )
 
 
 @settings(max_examples=10)

@@ -29,7 +29,7 @@ def test_every_option_is_typed_by_a_test_of_its_command(name: str, tests: list[T
 
 
 def test_an_option_that_no_test_types_is_noticed(tests: list[TypedBy]) -> None:
-    words, is_golden = typed_together(tests, "query")
+    words, is_golden = typed_together(tests, "find")
     assert {"--topic", "--limit"} <= words
     assert is_golden
     assert "-".join(["", "", "never", "typed"]) not in words

@@ -74,14 +74,14 @@ def test_the_wheel_serves_where_nothing_compiles(
     for what in (["--require-hashes", "-r", "requirements.lock"], ["--no-deps", str(wheels[platform.machine()])]):
         subprocess.run([*install, *what], cwd=ROOT, env=environment, check=True)
     command = str(tmp_path / "venv/bin/rocketlens")
-    ours = [sys.executable, "-c", "from rocketlens.cli.main import main; main()", "view"]
+    ours = [sys.executable, "-c", "from rocketlens.cli.main import main; main()", "find"]
     expected = output_of([*ours, str(g1_store), "0", "--json"])
-    assert output_of([command, "view", str(g1_store), "0", "--json"]) == expected
+    assert output_of([command, "find", str(g1_store), "0", "--json"]) == expected
     port = free_port()
     serve = [command, "serve", str(g1_store), "--listen", f"127.0.0.1:{port}", "--state-dir", str(tmp_path / "state")]
     with ServerProcess(serve, port, log=tmp_path / "log", directory=tmp_path) as server:
         server.wait_until_open()
-        assert output_of([*ours, "--server", f"127.0.0.1:{port}", "0", "--json"]) == expected
+        assert output_of([*ours, f"127.0.0.1:{port}", "0", "--json"]) == expected
 
 
 def output_of(command: list[str]) -> bytes:

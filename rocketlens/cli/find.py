@@ -3,19 +3,19 @@
 import re
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 import msgspec
 
-from protocol.question import FoundBy
-from rocketlens.answers import FoundMessages
-from rocketlens.arguments import MOST_FOUND
+from protocol.question import LARGEST, OFFSET_ID, PHYSICAL_OFFSET, FoundBy, KeyKind
+from rocketlens.answers import FoundMessages, Messages
+from rocketlens.arguments import MOST_FOUND, QueryOptions
 from rocketlens.cli.body_file import body_option, check_body_options, file_of, write_body
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import EXPECTED, SourceArguments, source_options
-from rocketlens.cli.options import charset_option, gathered, limit_option, verbose_option
+from rocketlens.cli.options import charset_option, cursor_option, gathered, is_typed, limit_option, verbose_option
 from rocketlens.cli.output import format_options, found_writer, say_notes, writer
 from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
 from storage.amounts import counted
@@ -30,33 +30,84 @@ MOST_TOPICS = 20
 HINT: Final = "a part of a body is found by `search --contains`; keys are compared whole, and case counts"
 """What an empty answer says, as the page does."""
 
+AS: Final = {
+    "key": KeyKind.KEY.words,
+    "unique-key": KeyKind.UNIQUE.words,
+    "tag": KeyKind.TAG.words,
+    "offset-id": OFFSET_ID,
+    "physical-offset": PHYSICAL_OFFSET,
+}
+"""What a text may be taken for alone, as it is typed, and as answers name it."""
+
 _LIST: Final = re.compile(r"[\[\](),;]")
 
 
 class FindArguments(msgspec.Struct, frozen=True):
-    """What the options say: where to look, for how many messages, and how they are shown."""
+    """What the options say: where to look, for what and how many messages, and how they are shown."""
 
-    topic: str | None
-    begin: int
-    end: int
-    maximum: int
-    full: bool
-    copies: bool
-    body: str | None
-    verbose: bool
-    charset: str | None
+    kind: str | None = None
+    topic: str | None = None
+    begin: int = 0
+    end: int = LARGEST
+    maximum: int = MOST_FOUND
+    cursor: int | None = None
+    full: bool = False
+    copies: bool = False
+    body: str | None = None
+    verbose: bool = False
+    charset: str | None = None
+    from_id: bool = False
+
+    @property
+    def is_paged(self) -> bool:
+        """Whether a text is looked up in one topic as one part of messages, whose older matches a cursor leads to."""
+        return self.topic is not None and self.kind in ("key", "unique-key", "tag")
+
+    def check(self, texts: Sequence[str], output_format: str) -> None:
+        """Raise a usage error for options that contradict each other, or the texts."""
+        check_body_options(self.body, output_format, self.charset)
+        if not texts or not all(texts):
+            raise click.UsageError(f"{EXPECTED}, and behind it a TEXT")
+        check_stored(self.begin, self.end)
+        if self.cursor is not None and not (self.is_paged and len(texts) == 1):
+            raise click.UsageError("--cursor needs one TEXT, --topic, and --as key, unique-key or tag")
+        if self.from_id and self.kind not in (None, "offset-id"):
+            raise click.UsageError("--from-id takes each TEXT for an offset message id: --as does not apply")
 
     def ask(self, source: "Source", text: str) -> FoundMessages:
         """The messages that a text names; where it names none, those that the words in it name."""
         found = self._ask(source, text)
-        if found or len(words := words_of(text)) < 2:
+        if found or self.from_id or self.kind is not None or len(words := words_of(text)) < 2:
             return found
         say(f"{text}: RocketMQ splits KEYS at blanks; looked for each of {', '.join(words)}")
         each = [self._ask(source, word) for word in words]
         return together(each) if any(each) else found
 
     def _ask(self, source: "Source", text: str) -> FoundMessages:
-        return source.find(text, topic=self.topic, begin=self.begin, end=self.end, maximum=self.maximum)
+        if self.from_id:
+            return _found_by(OFFSET_ID, source.view(text, topic=self.topic))
+        kind = None if self.kind is None else AS[self.kind]
+        if kind is None or self.topic is None or not self.is_paged:
+            times = {"begin": self.begin, "end": self.end}
+            return source.find(text, topic=self.topic, maximum=self.maximum, kind=kind, **times)
+        options = QueryOptions(
+            key=text if self.kind == "key" else None,
+            unique_key=text if self.kind == "unique-key" else None,
+            tag=text if self.kind == "tag" else None,
+            begin=self.begin,
+            end=self.end,
+            maximum=self.maximum,
+            cursor=self.cursor,
+            copies=self.copies,
+        )
+        return _found_by(kind, source.query(self.topic, **options))
+
+
+def _found_by(kind: str, found: Messages) -> FoundMessages:
+    """Messages that were looked up in one way, the newest first."""
+    return FoundMessages(
+        found.messages[::-1], found.cursor, found.notes, found.reason, (kind,) * len(found), details=found.details
+    )
 
 
 def words_of(text: str) -> list[str]:
@@ -80,14 +131,27 @@ def together(answers: Sequence[FoundMessages]) -> FoundMessages:
     )
 
 
+from_id_option = click.option(
+    "--from-id", is_flag=True, help="No SOURCE: ask the broker whose address is in each id, as RocketMQ's clients do."
+)
+
+
 @click.command(cls=GroupedCommand)
 @source_options("SOURCE TEXT...")
+@click.option("--as", "kind", type=click.Choice(list(AS)), help="Take each TEXT for this alone.")
 @click.option("--topic", help="Look in this topic only; without it every topic is searched.")
 @stored_options(("--begin", "--end"))
 @limit_option("List at most N messages of each TEXT.", earlier=["--max"], default=MOST_FOUND)
+@cursor_option
 @click.option("--full", is_flag=True, help="Show each message whole: all fields, properties and the body.")
-@click.option("--copies", is_flag=True, help="List all copies of a message, which else share a row.")
+@click.option(
+    "--copies",
+    is_flag=True,
+    help="List all copies of a message, which else share a row; with --topic and --as also those of the topic's "
+    "messages that a broker keeps under topics of its own.",
+)
 @body_option
+@from_id_option
 @charset_option
 @format_options
 @timezone_option
@@ -106,21 +170,32 @@ def find(source: SourceArguments, wanted: FindArguments, output_format: str) -> 
 
     Exit code 0 if each TEXT named a message, 1 if not.
     """
-    check_body_options(wanted.body, output_format, wanted.charset)
-    if not source.rest or not all(source.rest):
-        raise click.UsageError(f"{EXPECTED}, and behind it a TEXT")
-    check_stored(wanted.begin, wanted.end)
+    find_and_show(source, wanted, output_format)
+
+
+def find_and_show(
+    source: SourceArguments, wanted: FindArguments, output_format: str, texts: Sequence[str] | None = None
+) -> NoReturn:
+    """Find what each of some texts names, by default of those that were typed, show it, and end."""
+    if wanted.from_id and not is_typed("from_id") and source.is_named:  # the environment counts less
+        wanted = msgspec.structs.replace(wanted, from_id=False)
+    if texts is None:
+        texts = source.words if wanted.from_id else source.rest
+    wanted.check(texts, output_format)
     if wanted.body is not None:
         logs = source.store_arguments.commit_log_directories or ()
         check_outside((*source.directories, *logs), file_of(wanted.body))
-    write = found_writer(output_format, wanted.charset, lists_copies=wanted.copies)
-    with source.open() as opened:
-        answers = {text: wanted.ask(opened, text) for text in source.rest}
+    with source.open_by_ids() if wanted.from_id else source.open() as opened:
+        answers = {text: wanted.ask(opened, text) for text in texts}
     for text, found in answers.items():
-        _say_readings(found, f"{text} as" if len(answers) > 1 else "as")
+        if wanted.kind is None:
+            _say_readings(found, f"{text} as" if len(answers) > 1 else "as")
         say_notes(found, verbose=wanted.verbose)
-        if not found:
+        if found.cursor is not None:
+            say(f"there are older matches: continue with --cursor {found.cursor}")
+        if not found and wanted.kind is None:
             say(HINT)
+    write = found_writer(output_format, wanted.charset, lists_copies=wanted.copies)
     all_found = next(iter(answers.values())) if len(answers) == 1 else together(list(answers.values()))
     if wanted.body is not None:
         if all_found:

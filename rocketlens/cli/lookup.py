@@ -12,6 +12,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 from protocol.mask import Mask
+from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, KeyKind, parts_of
 from rocketlens.cli.command_options import optional_engine_options, storage_option, store_argument
 from rocketlens.cli.errors import FOUND, NOT_FOUND, STOPPED, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
@@ -31,7 +32,12 @@ if TYPE_CHECKING:
     from storage.search.lookup import LookupSource, Match
 
 FORMATS = ("ndjson", "parquet")
-KINDS = ("auto", "key", "offset-id", "physical-offset")
+KINDS = {
+    "auto": None,
+    "key": KeyKind.ANY.words,
+    "offset-id": OFFSET_ID,
+    "physical-offset": PHYSICAL_OFFSET,
+}
 MOST_NAMED = 5
 
 
@@ -67,7 +73,7 @@ class OutputArguments(msgspec.Struct, frozen=True):
 @click.option(
     "--as",
     "kind",
-    type=click.Choice(KINDS),
+    type=click.Choice(list(KINDS)),
     default="auto",
     show_default=True,
     help="What the lines are: business keys or unique keys (key), offset message ids, or physical offsets. "
@@ -120,10 +126,10 @@ def lookup(
         check_outside((place.directory, *(store_arguments.commit_log_directories or ())), {"--out": out})
     if out is not None:
         _check_free(out, output.replace)
-    from storage.search.lookup import LookupKind, look_up
+    from storage.search.lookup import look_up
 
     mask = mask_of(store_arguments.rules)
-    if kind in (LookupKind.AUTO.value, LookupKind.KEY.value):
+    if parts_of(KINDS[kind]):
         _refuse_hidden(mask, wanted)
     held = None if out is None else _held(out)
     part = None if held is None or out is None else held.path / attempt_name(out.name)
@@ -132,12 +138,12 @@ def lookup(
     notes: tuple[str, ...] = ()
     try:
         with stopping() as should_stop, _source(place, store_arguments) as source:
-            steps = look_up(source, wanted, topic=topic, kind=LookupKind(kind), should_stop=should_stop)
+            steps = look_up(source, wanted, topic=topic, kind=KINDS[kind], should_stop=should_stop)
             with SearchProgress() as progress:
                 for step in steps:
                     rows.write(_row(match, mask, output_format, output.charset) for match in step.matches)
                     for match in step.matches:
-                        missing.pop(match.query, None)
+                        missing.pop(match.text, None)
                     progress.show(step.progress)
                     notes = step.notes
             if should_stop():
@@ -217,7 +223,7 @@ def _refuse_hidden(mask: Mask, wanted: list[str]) -> None:
 def _row(match: "Match", mask: Mask, output_format: str, charset: str | None) -> dict[str, Any]:
     message = mask.message(match.message)
     fields = json_fields(message, charset) if output_format == "ndjson" else message_fields(message)
-    return {"query": match.query, "found": True, "foundBy": match.by, **fields}
+    return {"query": match.text, "found": True, "foundBy": match.kind, **fields}
 
 
 def _rows(output_format: str, path: Path | None) -> Rows:

@@ -30,7 +30,11 @@ COMMANDS = {
     "life": Later("rocketlens.cli.life:life", "Show everything that happened to one message."),
     "lookup": Later("rocketlens.cli.lookup:lookup", "Look up many keys and ids in a store."),
     "pending": Later("rocketlens.cli.pending:pending", "List the messages that wait for a time, by topic."),
-    "query": Later("rocketlens.cli.query:query", "List the newest messages with a key, a unique key or a tag."),
+    "query": Later(
+        "rocketlens.cli.find_earlier:query",
+        "As `find --as key --topic TOPIC`.",
+        now="find SOURCE TEXT --topic TOPIC --as KIND",
+    ),
     "rebuild": Later("rocketlens.cli.rebuild:rebuild", "Build the index files or queues of a store anew."),
     "rescue": Later("rocketlens.cli.rescue:rescue_store", "Make a whole store of a damaged one."),
     "search": Later("rocketlens.cli.search:search", "Search a store for messages by their content."),
@@ -39,7 +43,7 @@ COMMANDS = {
     "tail": Later("rocketlens.cli.tail:tail", "List the newest messages of a topic, and those that come."),
     "topics": Later("rocketlens.cli.topics:topics", "List topics, or the queues of one: counts, offsets and times."),
     "verify": Later("rocketlens.cli.doctor:verify_store", "As `doctor --deep`.", now="doctor STORE --deep"),
-    "view": Later("rocketlens.cli.view:view", "As `find --full`, for ids.", now="find SOURCE TEXT --full"),
+    "view": Later("rocketlens.cli.find_earlier:view", "As `find --full`.", now="find SOURCE TEXT --full"),
 }
 """The commands, and those whose names have changed."""
 

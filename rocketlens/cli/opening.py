@@ -81,6 +81,12 @@ class SourceArguments(msgspec.Struct, frozen=True):
         """What is typed behind SOURCE."""
         return self.words if self.place is None else self.words[1:]
 
+    @property
+    def is_named(self) -> bool:
+        """Whether it was typed where to look, and not only what for."""
+        first = self.words[0] if self.words else ""
+        return bool(self.stores) or is_typed("server") or _is_place(first) or address_in(first) is not None
+
     def one_of(self, option: str | None) -> str | None:
         """What is typed once, behind SOURCE or by an option; None for neither, and a usage error for more."""
         found = (*self.rest, *(() if option is None else (option,)))
@@ -119,6 +125,14 @@ class SourceArguments(msgspec.Struct, frozen=True):
         from rocketlens.several_stores import SeveralStores  # few have several
 
         return SeveralStores(stores)
+
+    def open_by_ids(self) -> "Source":
+        """Connect to no server yet: to the one whose address is in each offset message id."""
+        if self.stores or is_typed("server"):
+            raise click.UsageError("--from-id takes no SOURCE: the address in each id says whom to ask")
+        refuse_store_options(self.store_arguments)
+        self.server_arguments.check()
+        return self.server_arguments.connect(None)
 
     def _url(self, place: str) -> "Source":
         from rocketlens.url_store import UrlStore  # few stores are behind one

@@ -51,6 +51,14 @@ def limit_option(
     )
 
 
+cursor_option = click.option(
+    "--cursor",
+    type=click.IntRange(0, 2**63 - 1),
+    metavar="OFFSET",
+    help="Only matches below this physical offset; with one TEXT, --topic and --as.",
+)
+
+
 def where_option(text: str, *, earlier: Sequence[str] = (), name: str = "sql") -> Callable[[Command], Command]:
     """`--where`: an expression in SQL92 over the properties of messages."""
     return click.option(

@@ -31,7 +31,7 @@ ROCKSDB_CONSUME_QUEUE: Final = "consumequeue_rocksdb"
 ROCKSDB_PLACES: Final = (ROCKSDB_CONSUME_QUEUE, CONSUME_QUEUE)
 EXPECTED: Final = f"a RocketMQ store: a directory with {COMMIT_LOG}/ and in it segments named by 20 digits"
 
-TIER_READERS: Final = "serve, view, query, search, filter, tail, topics and export"
+TIER_READERS: Final = "serve, find, search, filter, tail, topics and export"
 """The commands that read a tier alone."""
 
 _NAMES_LISTED: Final = 5

@@ -24,6 +24,9 @@ from storage.amounts import counted
 SENT_AGAIN_MILLISECONDS: Final = 60_000
 """Between the births of two records of a message that was only sent again."""
 
+UNIQUE_READINGS: Final = (KeyKind.ANY.words, KeyKind.UNIQUE.words)
+"""What a text is taken for that may be a unique key."""
+
 Record: TypeAlias = tuple[Message, Origin]
 
 
@@ -79,7 +82,7 @@ def noted_alike(readings: Iterable[Reading], found: Iterable[FoundBy], text: str
     """The readings of a text, with a note where it is the unique key of several messages."""
     alike = named_alike((each.message for each in found), text)
     return [
-        replace(each, note=alike) if alike and not each.note and each.kind == KeyKind.ANY.words else each
+        replace(each, note=alike) if alike and not each.note and each.kind in UNIQUE_READINGS else each
         for each in readings
     ]
 

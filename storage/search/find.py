@@ -6,7 +6,7 @@ first.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,15 +23,14 @@ from protocol.question import (
     Reading,
     other_host,
     other_topic,
+    parts_of,
     places_of,
+    reading_of,
 )
 from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog
 from storage.query.search_report import SearchReport, summed
 from storage.store.message_store import MessageStore
-
-PARTS: Final = ((KeyKind.UNIQUE, KeyKind.KEY), (KeyKind.TAG,))
-"""What texts are compared with, topic by topic: first one part of messages in all topics, then the other."""
 
 
 class FindPlace(NamedTuple):
@@ -67,7 +66,9 @@ class Finder:
         """
         self._store, self._question, self._topics = store, question, topics
         self._is_time_up, self._refusal, self._mask = is_time_up, refusal, mask
-        self._places = {physical_offset for _, physical_offset, _ in places_of(question.text)}
+        self._parts = parts_of(question.reading)
+        self._at_places = places_of(question.text, question.reading)
+        self._places = {physical_offset for _, physical_offset, _ in self._at_places}
         self.found: list[FoundBy] = []
         self.readings: dict[str, Reading] = {}
         self.incomplete: str | None = None
@@ -77,8 +78,8 @@ class Finder:
         self._search: SearchReport | None = None
 
     def look_at_offset(self) -> None:
-        """Take the text for an offset message id, then for a physical offset."""
-        for kind, physical_offset, message_id in places_of(self._question.text):
+        """Take the text for an offset message id, then for a physical offset, where it may be that."""
+        for kind, physical_offset, message_id in self._at_places:
             self.readings[kind] = self._at(kind, physical_offset, message_id)
 
     def _at(self, kind: str, physical_offset: int, message_id: MessageId | None) -> Reading:
@@ -94,8 +95,8 @@ class Finder:
 
     def go_on(self, place: FindPlace) -> None:
         """Look the text up as a key and as a tag, from a place on, until there is no room or no time."""
-        for parts in PARTS:
-            reading = KeyKind.ANY.words if len(parts) > 1 else parts[0].words
+        for parts in self._parts:
+            reading = reading_of(parts)
             refused = self._refused(parts)
             self.readings.setdefault(reading, Reading(reading, note=refused))
             if refused or (parts[-1] is KeyKind.KEY and place.kind is KeyKind.TAG):
@@ -123,6 +124,8 @@ class Finder:
                 self._mask.refuse("unique_key")
             self._mask.refuse_value(parts[-1].field, self._question.text)
         except ConfigError as error:
+            if self._question.reading is not None:
+                raise
             return str(error)
         return ""
 
@@ -165,7 +168,8 @@ class Finder:
     def _take(self, reading: str, kind: KeyKind, message: Message) -> None:
         """List a message of an answer without what is hidden, unless it may not be shown, or is listed already."""
         text = self._question.text
-        if self._refusal(message) is not None or (kind is KeyKind.KEY and message.unique_key == text):
+        is_listed = kind is KeyKind.KEY and message.unique_key == text and KeyKind.UNIQUE in self._parts[0]
+        if self._refusal(message) is not None or is_listed:
             return
         shown = self._mask.message(message)
         if kind is not KeyKind.TAG and text not in (*shown.keys, shown.unique_key):

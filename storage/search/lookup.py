@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, Protocol
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from protocol.java_hash import java_hash
 from protocol.message import Message, decode_message
 from protocol.message_id import MessageId
-from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, KeyKind, message_id_of, physical_offset_of
+from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, KeyKind, message_id_of, parts_of, physical_offset_of
 from storage.amounts import counted
 from storage.index.tail_index import Hashes, Offsets
 from storage.search.ascending import ascending
@@ -63,25 +62,14 @@ def _length(key: str) -> int:
     return len(key) if key.isascii() else len(key.encode(_UNITS, "surrogatepass")) // 2
 
 
-class LookupKind(Enum):
-    """What the looked-up texts are."""
-
-    AUTO = "auto"
-    """Offset message ids where they look so and name a message of the store, else keys or unique keys."""
-    KEY = "key"
-    """Business keys or unique keys."""
-    OFFSET_ID = "offset-id"
-    """Offset message ids; the host in them need not be the store's, since archives move."""
-    PHYSICAL_OFFSET = "physical-offset"
-    """Physical offsets, in decimal."""
-
-
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One message that was asked for; ``by`` says as what, in the words of :mod:`protocol.question`."""
+    """One message that was asked for."""
 
-    query: str
-    by: str
+    text: str
+    """What was asked for."""
+    kind: str
+    """What the message was found by: its ``unique key``, a ``key``, or the id or offset that the text is."""
     message: Message
 
 
@@ -166,17 +154,20 @@ class LookupHere:
 
 def look_up(
     source: LookupSource,
-    queries: Iterable[str],
+    texts: Iterable[str],
     *,
     topic: str | None = None,
-    kind: LookupKind = LookupKind.AUTO,
+    kind: str | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[LookupStep]:
     """All messages that texts name, in one topic or in any. Equal texts count once. Waits for the disk.
 
-    What the index lacks is scanned first. Ends early, without a note, when ``should_stop``.
+    With a ``kind``, one of the readings of :mod:`protocol.question` but not a tag, texts are taken for that alone;
+    without, for offset message ids where they look so and name a message of the store, else for unique keys and keys.
+    The host in an id that is said to be one need not be the store's, since archives move. What the index lacks is
+    scanned first. Ends early, without a note, when ``should_stop``.
     """
-    return _Lookup(source, queries, topic, kind, should_stop).steps()
+    return _Lookup(source, texts, topic, kind, should_stop).steps()
 
 
 class _Lookup:
@@ -185,44 +176,45 @@ class _Lookup:
     def __init__(
         self,
         source: LookupSource,
-        queries: Iterable[str],
+        texts: Iterable[str],
         topic: str | None,
-        kind: LookupKind,
+        kind: str | None,
         should_stop: Callable[[], bool],
     ) -> None:
         self._source, self._store = source, source.store
         self._topic = topic
         self._kind = kind
+        self._parts = [part for parts in parts_of(kind) for part in parts if part is not KeyKind.TAG]
         self._should_stop = should_stop
         self._started = time.monotonic()
         self._by_offset: dict[int, list[tuple[str, str]]] = defaultdict(list)
         self._keys: dict[str, None] = {}
         self._searched = self._found = self._strays = 0
-        every = dict.fromkeys(queries)
-        ids = {query: found for query in every if (found := self._id_of(query)) is not None}
-        here = source.ids_here(ids) if kind is LookupKind.AUTO and ids else ids
-        for query in every:
-            self._sort_in(query, ids.get(query) if query in here else None)
+        every = dict.fromkeys(texts)
+        ids = {text: found for text in every if (found := self._id_of(text)) is not None}
+        here = source.ids_here(ids) if kind is None and ids else ids
+        for text in every:
+            self._sort_in(text, ids.get(text) if text in here else None)
         self._key_hashes = KeyHashes(list(self._keys))
 
-    def _sort_in(self, query: str, message_id: MessageId | None) -> None:
+    def _sort_in(self, text: str, message_id: MessageId | None) -> None:
         """Note what one text may name, which is an offset message id if there is one."""
-        place = self._place_of(query, message_id)
+        place = self._place_of(text, message_id)
         if place is not None:
-            offset, by = place
-            self._by_offset[offset].append((query, by))
-        elif self._kind in (LookupKind.AUTO, LookupKind.KEY):
-            self._keys[query] = None
+            offset, kind = place
+            self._by_offset[offset].append((text, kind))
+        elif self._parts:
+            self._keys[text] = None
 
-    def _place_of(self, query: str, message_id: MessageId | None) -> tuple[int, str] | None:
-        if self._kind is LookupKind.PHYSICAL_OFFSET:
-            physical_offset = physical_offset_of(query)
+    def _place_of(self, text: str, message_id: MessageId | None) -> tuple[int, str] | None:
+        if self._kind == PHYSICAL_OFFSET:
+            physical_offset = physical_offset_of(text)
             return None if physical_offset is None else (physical_offset, PHYSICAL_OFFSET)
         return None if message_id is None else (message_id.physical_offset, OFFSET_ID)
 
-    def _id_of(self, query: str) -> MessageId | None:
+    def _id_of(self, text: str) -> MessageId | None:
         """A text as an offset message id, None where it is none or none is wanted."""
-        return message_id_of(query) if self._kind in (LookupKind.AUTO, LookupKind.OFFSET_ID) else None
+        return message_id_of(text) if self._kind in (None, OFFSET_ID) else None
 
     def steps(self) -> Iterator[LookupStep]:
         """Go over the index, then over the records."""
@@ -265,17 +257,16 @@ class _Lookup:
             yield self._step(matches, entry_bytes)
 
     def _matches(self, message: Message, offset: int) -> Iterator[Match]:
-        for query, by in self._by_offset.get(offset, ()):
-            yield Match(query, by, message)
+        for text, kind in self._by_offset.get(offset, ()):
+            yield Match(text, kind, message)
         if not self._keys or (self._topic is not None and message.topic != self._topic):
             return
-        keys = dict.fromkeys(message.keys)
-        for key in keys:
-            if key in self._keys:
-                yield Match(key, KeyKind.KEY.words, message)
-        unique_key = message.unique_key
-        if unique_key is not None and unique_key in self._keys and unique_key not in keys:
+        unique_key = message.unique_key if KeyKind.UNIQUE in self._parts else None
+        if unique_key in self._keys:
             yield Match(unique_key, KeyKind.UNIQUE.words, message)
+        for key in dict.fromkeys(message.keys) if KeyKind.KEY in self._parts else ():
+            if key in self._keys and key != unique_key:
+                yield Match(key, KeyKind.KEY.words, message)
 
     def _step(self, matches: Sequence[Match], total: int, notes: tuple[str, ...] = ()) -> LookupStep:
         self._found += len(matches)

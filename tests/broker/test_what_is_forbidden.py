@@ -110,11 +110,11 @@ def shown_by_the_api(
 def commands(store: SecretStore, keys_file: Path) -> Iterator[tuple[str, ...]]:
     keys_file.write_text("order-1\nU0\n")
     for offset in store.secret:
-        yield "view", str(offset)
+        yield "find", str(offset), "--full"
     for topic in store.topics:
         yield "tail", "--topic", topic, "--last", "50"
-        yield "query", "--topic", topic, "--key", "order-1"
-    yield "query", "--topic", TOPIC, "--key", "order-1", "--copies"
+        yield "find", "order-1", "--topic", topic, "--as", "key"
+    yield "find", "order-1", "--topic", TOPIC, "--as", "key", "--copies"
     yield from (("find", text) for text in ("order-1", "U0", "T0", "A"))
     yield from (("search", "--contains", text) for text in CONTENT)
     yield from (("search", "--contains", text, "--in", "any") for text in CONTENT)
@@ -140,8 +140,8 @@ def shown_by_commands(store: SecretStore, keys_file: Path, rules: tuple[str, ...
             assert outcome.code in (0, 1, 2), outcome.errors
             yield f"{name} {' '.join(form)}", outcome.output + outcome.errors.encode()
     for offset in list(store.secret)[part]:
-        outcome = rocketlens("view", store.root, str(offset), "--body", "-", *masks)
-        yield "view --body", outcome.output + outcome.errors.encode()
+        outcome = rocketlens("find", store.root, str(offset), "--body", "-", *masks)
+        yield "find --body", outcome.output + outcome.errors.encode()
 
 
 def shown_by_exports(store: SecretStore, rules: tuple[str, ...]) -> Iterator[Shown]:

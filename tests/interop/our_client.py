@@ -1,4 +1,4 @@
-"""What `rocketlens view` and `query` print as JSON, and what they must print of a recorded store."""
+"""What `rocketlens find` prints as JSON, of ids and of keys, and what they must print of a recorded store."""
 
 import base64
 import json

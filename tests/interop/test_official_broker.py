@@ -76,18 +76,18 @@ def test_java_shows_the_brokers_messages_as_our_server_must_send_them(
     client.disconnect(name_server)
 
 
-@pytest.mark.parametrize("way", ["--server", "--from-id"])
+@pytest.mark.parametrize("way", ["SOURCE", "--from-id"])
 def test_our_client_views_every_id_on_the_official_broker(official: OfficialPair, store: Stored, way: str) -> None:
     ids = [offset_id for offset_id, _ in store.with_offset_ids]
-    options = [way, official.broker.text_address] if way == "--server" else [way]
-    outcome = run_rocketlens("view", *ids, *options, "--json")
+    where = [official.broker.text_address] if way == "SOURCE" else [way]
+    outcome = run_rocketlens("find", *where, *ids, "--as", "offset-id", "--json")
     assert outcome.returncode == FOUND, outcome.stderr
     assert shown(outcome.stdout) == as_shown(store, ids)
 
 
 def test_our_client_says_that_the_official_broker_has_nothing_there(official: OfficialPair) -> None:
     absent = "7F00000100002A9F00000000000FFFFF"
-    outcome = run_rocketlens("view", absent, "--server", official.broker.text_address, "--json")
+    outcome = run_rocketlens("find", official.broker.text_address, absent, "--as", "offset-id", "--json")
     assert (outcome.returncode, outcome.stdout) == (NOT_FOUND, b"")
     assert b"1048575" in outcome.stderr
 
@@ -99,7 +99,7 @@ def test_our_client_queries_the_official_broker(official: OfficialPair, store: S
     produced = next(one for one in store.produced if one.label == "collideAa")
     value = {"--key": "Aa", "--unique-key": produced.unique_key, "--tag": "TagB"}[option]
     outcome = run_rocketlens(
-        "query", "--topic", produced.topic, option, value, "--server", server.text_address, "--json"
+        "find", server.text_address, value, "--topic", produced.topic, "--as", option.removeprefix("--"), "--json"
     )
     assert outcome.returncode == FOUND, outcome.stderr
     expected = {
@@ -109,14 +109,14 @@ def test_our_client_queries_the_official_broker(official: OfficialPair, store: S
             one for one in store.records.values() if (one.topic, one.properties.get("TAGS")) == ("TopicTest", value)
         ],
     }[option]
-    ids = [record.offset_message_id for record in expected]
+    ids = [record.offset_message_id for record in reversed(expected)]
     assert ids
     assert shown(outcome.stdout) == as_shown(store, ids)
 
 
 def test_our_client_finds_no_such_key_on_the_official_broker(official: OfficialPair) -> None:
-    options = ["--topic", "TopicTest", "--key", "nosuchkey", "--server", official.name_server.text_address]
-    outcome = run_rocketlens("query", *options, "--json")
+    options = ["--topic", "TopicTest", "--as", "key"]
+    outcome = run_rocketlens("find", official.name_server.text_address, "nosuchkey", *options, "--json")
     assert (outcome.returncode, outcome.stdout) == (NOT_FOUND, b"")
 
 

@@ -41,10 +41,10 @@ def test_a_second_command_goes_on_where_the_first_found_the_logs_end(
 
     find = EndSearch.run
     monkeypatch.setattr(EndSearch, "run", run)
-    first = rocketlens("query", store, "--topic", "none", "--key", "none")
+    first = rocketlens("find", store, "none", "--topic", "none", "--as", "key")
     (path,) = kept(home)
     assert path.name == FILE_NAME
-    assert rocketlens("query", store, "--topic", "none", "--key", "none") == first
+    assert rocketlens("find", store, "none", "--topic", "none", "--as", "key") == first
     assert starts[0] == 0
     assert starts[-1] == CommitLog.open([store / "commitlog"]).end > 0
 

@@ -69,7 +69,7 @@ def test_directories_that_somebody_added_stay(monkeypatch: pytest.MonkeyPatch) -
     assert child_environment()["PYTHONPATH"] == os.pathsep.join(["/one", "/three"])
 
 
-@pytest.mark.parametrize("arguments", [("query", ".", "--topic", "TopicTest", "--key", "hotkey"), ("doctor", ".")])
+@pytest.mark.parametrize("arguments", [("find", ".", "hotkey"), ("doctor", ".")])
 def test_commands_import_nothing_from_the_store_that_they_are_started_in(store: Path, arguments: tuple[str]) -> None:
     ended = subprocess.run([COMMAND, *arguments], capture_output=True, timeout=START_SECONDS, check=False)
     assert ended.returncode in (0, 4), ended.stderr

@@ -93,8 +93,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "queues": ["topics", "STORE", "--topic", "T"],
     "batches": ["topics", "STORE", "--topic", "B"],
     "find": ["find", "STORE", "k5"],
-    "query": ["query", "STORE", "--topic", "T", "--key", "k5"],
-    "tag": ["query", "STORE", "--topic", "T", "--tag", "A"],
+    "tag": ["find", "STORE", "A", "--as", "tag", "--topic", "T"],
     "filter": ["filter", "STORE", "--topic", "T", "--tag", "A"],
     "tail": ["tail", "STORE", "--topic", "T"],
     "search": ["search", "STORE", "--contains", "no such text"],
@@ -114,7 +113,7 @@ COMMANDS: dict[str, Sequence[str]] = {
 OF_TIER: dict[str, Sequence[str]] = {
     "topics": ["topics", "STORE", "--topic", "TierTopic", "--tier", "TIER"],
     "info": ["info", "STORE", "--tier", "TIER"],
-    "query": ["query", "STORE", "--topic", "TierTopic", "--key", "old-7", "--tier", "TIER"],
+    "find": ["find", "STORE", "old-7", "--tier", "TIER"],
     "filter": ["filter", "STORE", "--topic", "TierTopic", "--tag", "A", "--tier", "TIER"],
     "tail": ["tail", "STORE", "--topic", "TierTopic", "--tier", "TIER"],
     "search": ["search", "STORE", "--contains", "no such text", "--tier", "TIER"],

@@ -17,11 +17,11 @@ from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError
 from protocol.message import Message
-from protocol.question import Question, Reading
+from protocol.question import PARTS, Question, Reading
 from storage.life.named_messages import noted_alike
 from storage.life.transactions import outcomes
 from storage.names import names_holding
-from storage.search.find import PARTS, Finder, FindPlace
+from storage.search.find import Finder, FindPlace
 
 MOST_TOPICS: Final = 20
 """Topics whose names contain the text that are listed."""
@@ -75,7 +75,6 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
     context.allow(question.milliseconds)
     if question.topic is not None:
         context.require_right(question.topic)
-    context.refuse_tier("find")
     names = context.topics() if question.topic is None else [question.topic]
     asked = question.question()
     text = asked.text

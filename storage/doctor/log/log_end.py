@@ -85,7 +85,7 @@ def _look(store: OpenedStore, damage: DamagedRange) -> str:
     """What shows the first record, only where its parts can still be distinguished."""
     if damage.code not in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):
         return ""
-    return f"; what is left of the first: {store.command('view --damaged')} {damage.start}"
+    return f"; what is left of the first: {store.command('find')} {damage.start} --as physical-offset --full"
 
 
 def _check_committed(store: OpenedStore, findings: Findings) -> None:

@@ -27,22 +27,22 @@ def test_every_option_can_be_given_in_the_environment() -> None:
                 assert variables, (name, option.name)
                 assert not set(variables) & {*named} - {OF_ALL}, variables
                 named |= dict.fromkeys(variables, name)
-    assert {OF_ALL, "ROCKETLENS_QUERY_LIMIT", "ROCKETLENS_SERVE_TLS_CERT", "ROCKETLENS_REBUILD_INDEX_OUT"} <= set(named)
+    assert {OF_ALL, "ROCKETLENS_FIND_LIMIT", "ROCKETLENS_SERVE_TLS_CERT", "ROCKETLENS_REBUILD_INDEX_OUT"} <= set(named)
 
 
 def test_an_option_in_the_environment_counts_and_a_typed_one_more(
     g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ("query", g1_store, "--key", "hotkey", "--json")
-    assert rocketlens(*arguments).code == 2
-    monkeypatch.setenv("ROCKETLENS_QUERY_TOPIC", "TopicTest")
-    monkeypatch.setenv("ROCKETLENS_QUERY_LIMIT", "3")
+    arguments = ("find", g1_store, "hotkey", "--json")
+    assert len(rocketlens(*arguments).messages) == 40
+    monkeypatch.setenv("ROCKETLENS_FIND_TOPIC", "TopicTest")
+    monkeypatch.setenv("ROCKETLENS_FIND_LIMIT", "3")
     assert len(rocketlens(*arguments).messages) == 3
     assert len(rocketlens(*arguments, "--limit", 5).messages) == 5
-    monkeypatch.setenv("ROCKETLENS_QUERY_LIMIT", "many")
+    monkeypatch.setenv("ROCKETLENS_FIND_LIMIT", "many")
     outcome = rocketlens(*arguments)
     assert outcome.code == 2
-    assert "ROCKETLENS_QUERY_LIMIT" in outcome.errors
+    assert "ROCKETLENS_FIND_LIMIT" in outcome.errors
 
 
 def test_flags_and_repeatable_options_are_read_from_the_environment(

@@ -67,8 +67,8 @@ def test_a_crashed_disk_is_found_rebuilt_and_answers_again(crashed: tuple[Path, 
     assert "rocketlens rebuild" not in after.text
 
     last = left[-1]
-    viewed = rocketlens("view", root, last.physical_offset, "--json")
+    viewed = rocketlens("find", root, last.physical_offset, "--json")
     assert (viewed.code, viewed.messages[0]["physicalOffset"]) == (0, last.physical_offset)
-    queried = rocketlens("query", root, "--topic", "Orders", "--key", f"k{len(left) - 1}", "--json")
+    queried = rocketlens("find", root, f"k{len(left) - 1}", "--json")
     assert [message["physicalOffset"] for message in queried.messages] == [last.physical_offset]
-    assert rocketlens("query", root, "--topic", "Orders", "--key", "lost1").code == 1
+    assert rocketlens("find", root, "lost1").code == 1

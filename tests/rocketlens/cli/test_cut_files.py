@@ -67,8 +67,6 @@ LEFT = {LOG: 4096, QUEUES: 0, INDEX: 0}
 as zeros and faults nowhere."""
 
 COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "view": (("6581",), (LOG,)),
-    "query": (("--topic", "TopicTest", "--tag", "TagA"), (LOG, INDEX)),
     "find": (("TagA",), (LOG, INDEX)),
     "filter": (("--topic", "TopicTest", "--tag", "TagA"), KINDS),
     "search": (("--topic", "TopicTest", "--contains", "x"), KINDS),

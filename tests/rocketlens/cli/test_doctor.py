@@ -176,7 +176,7 @@ def test_a_directory_with_a_number_among_the_index_files_is_a_finding(tmp_path: 
     aside = writer.root.with_name("store-set-aside") / "index"
     assert finding["remedy"] == f"mkdir -p {aside} && mv -T {directory} {aside / directory.name}"
     assert (start["kind"], start["remedy"]) == ("next-start", finding["remedy"])
-    assert rocketlens("query", writer.root, "--topic", "T", "--key", "k").code == 0
+    assert rocketlens("find", writer.root, "k").code == 0
 
 
 def test_what_is_alike_in_a_thousand_queues_is_one_block(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from command_line import rocketlens
 from rocketlens.cli.main import COMMANDS, main
 from rocketlens.cli.options import RenamedOption
 
-KEY = ("--topic", "TopicTest", "--key", "hotkey", "--json")
+UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
+OFFSET_ID = "7F00000100002A9F00000000000019B5"
+
 SAME = [
-    (f"query STORE {' '.join(KEY)}", "--max 3", "--limit 3"),
-    (f"query STORE {' '.join(KEY)}", "--begin 2000 --end 2100", "--since 2000 --until 2100"),
     ("find STORE hotkey --json", "--max 3", "--limit 3"),
     ("find STORE hotkey --json", "--begin 2000 --end 2001", "--since 2000 --until 2001"),
     ("filter STORE --topic TopicTest --json", "--sql a=5 --max 2", "--where a=5 --limit 2"),
@@ -33,10 +33,10 @@ def test_an_earlier_spelling_is_the_new_one(line: str, earlier: str, now: str, g
 
 
 def test_an_earlier_variable_of_the_environment_is_the_new_one(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROCKETLENS_QUERY_MAX", "3")
-    assert len(rocketlens("query", g1_store, *KEY).messages) == 3
-    monkeypatch.setenv("ROCKETLENS_QUERY_LIMIT", "2")
-    assert len(rocketlens("query", g1_store, *KEY).messages) == 2
+    monkeypatch.setenv("ROCKETLENS_FIND_MAX", "3")
+    assert len(rocketlens("find", g1_store, "hotkey", "--json").messages) == 3
+    monkeypatch.setenv("ROCKETLENS_FIND_LIMIT", "2")
+    assert len(rocketlens("find", g1_store, "hotkey", "--json").messages) == 2
 
 
 def test_help_shows_no_earlier_spelling() -> None:
@@ -47,7 +47,7 @@ def test_help_shows_no_earlier_spelling() -> None:
         if isinstance(option, RenamedOption)
         for spelling in option.earlier
     }
-    assert len(renamed) >= 12
+    assert len(renamed) >= 10
     for name, spelling in renamed - {("export", "--to")}:
         section = command_line_reference().split(f"\n## rocketlens {name}\n", 1)[1].split("\n## ", 1)[0]
         assert f"{spelling} " not in section, name
@@ -62,9 +62,53 @@ def test_an_earlier_name_of_a_command_works_and_prints_the_new_line(tmp_path: Pa
     assert (outcome.exit_code, outcome.stdout) == (now.exit_code, now.stdout)
 
 
+OLD = [
+    ("view STORE ID --json", "find STORE ID --json"),
+    ("view STORE ID ID 0", "find STORE ID ID 0 --full"),
+    ("view STORE ID --damaged --topic TopicTest --body -", "find STORE ID --topic TopicTest --body -"),
+    ("view ID --from-id", "find ID --from-id"),
+    ("query STORE --topic TopicTest --tag TagD -v", "find STORE TagD --as tag --topic TopicTest -v"),
+    ("query STORE --topic TopicTest --unique-key U", "find STORE U --as unique-key --topic TopicTest"),
+    ("query STORE --topic T --key k --copies --json", "find STORE k --as key --topic T --copies --json"),
+    ("query STORE --topic TopicTest --key BB --max 3 --begin 2000", "find STORE BB --as key --topic TopicTest"),
+    (
+        "query STORE --topic TopicTest --key hotkey --max 2 --json",
+        "find STORE hotkey --as key --topic TopicTest --limit 2 --json",
+    ),
+]
+"""What was typed, and what does the same."""
+
+
+@pytest.mark.parametrize(("line", "now"), OLD)
+def test_a_command_that_find_has_taken_the_place_of_finds_the_same(line: str, now: str, g1_store: Path) -> None:
+    places = {"STORE": str(g1_store), "U": UNIQUE_KEY, "ID": OFFSET_ID}
+    outcome, other = (rocketlens(*(places.get(word, word) for word in each.split())) for each in (line, now))
+    name = line.split()[0]
+    assert (outcome.code, outcome.errors) == (other.code, other.errors)
+    lines = other.output.splitlines(keepends=True)
+    if name == "query":  # which lists the newest last
+        lines = [*lines[::-1]] if "--json" in line else [*lines[:1], *lines[:0:-1]]
+    assert outcome.output == b"".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("query STORE --key k", "--topic"),
+        ("query STORE --topic T", "exactly one of"),
+        ("query STORE --topic T --key a --tag b", "exactly one of"),
+        ("query STORE more --topic T --key a", "expected one SOURCE"),
+        ("view STORE", "behind it a TEXT"),
+    ],
+)
+def test_wrong_usage_of_an_earlier_command_is_code_2(line: str, says: str, g1_store: Path) -> None:
+    outcome = rocketlens(*line.replace("STORE", str(g1_store)).split())
+    assert (outcome.code, outcome.output, says in outcome.errors) == (2, b"", True)
+
+
 def test_the_new_line_is_one_that_can_be_typed() -> None:
     earlier = {name: each.now for name, each in COMMANDS.items() if each.now}
-    assert {"clean", "fetch", "verify", "view"} <= set(earlier)
+    assert {"clean", "fetch", "query", "verify", "view"} <= set(earlier)
     for now in earlier.values():
         words = [word for word in now.split() if word.islower() and not word.startswith("-")]
         assert " ".join(words) in commands()

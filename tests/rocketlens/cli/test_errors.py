@@ -113,7 +113,7 @@ def test_another_user_learns_why_a_store_cannot_be_read(closed: str) -> None:
         writer.close()
         (writer.root / closed).chmod(0o700)
         with as_user(10001):
-            outcome = rocketlens("view", writer.root, 0)
+            outcome = rocketlens("find", writer.root, 0)
     assert (outcome.code, outcome.output) == (3, b"")
     assert "this process runs as UID 10001, which may not read" in outcome.errors
     assert outcome.errors.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`rocketlens life`, and `rocketlens query --copies`: from a store, and from its server."""
+"""`rocketlens life`, and `rocketlens find --copies`: from a store, and from its server."""
 
 import json
 import re
@@ -152,17 +152,17 @@ def test_nothing_found_says_where_was_looked(g1_store: Path) -> None:
     assert outcome.errors == "rocketlens: no message with unique key nosuchkey of topic TopicTest\n"
 
 
-@pytest.mark.parametrize("question", [("--key", KEY), ("--unique-key", UNIQUE_KEY)])
+@pytest.mark.parametrize("question", [(KEY, "--as", "key"), (UNIQUE_KEY, "--as", "unique-key")])
 def test_copies_are_found_in_a_store_and_by_its_server(
-    g1_store: Path, server: Endpoint, question: tuple[str, str]
+    g1_store: Path, server: Endpoint, question: tuple[str, ...]
 ) -> None:
     answers = []
     for where in ((g1_store,), ("--server", server)):
-        asked = ("query", *where, "--topic", "TopicBatch", *question, "--json")
+        asked = ("find", *where, *question, "--topic", "TopicBatch", "--json")
         assert len(rocketlens(*asked).messages) == 1
         outcome = rocketlens(*asked, "--copies")
         assert [(message["stage"], message["uniqueKey"]) for message in outcome.messages] == [
-            (stage, UNIQUE_KEY) for stage in STAGES
+            (stage, UNIQUE_KEY) for stage in reversed(STAGES)
         ]
         answers.append(outcome.output)
     assert answers[0] == answers[1]
@@ -171,24 +171,26 @@ def test_copies_are_found_in_a_store_and_by_its_server(
 @pytest.mark.parametrize("where", ["store", "server"])
 def test_copies_come_in_pages_too(g1_store: Path, server: Endpoint, where: str) -> None:
     place = (g1_store,) if where == "store" else ("--server", server)
-    asked = ("query", *place, "--topic", "TopicBatch", "--tag", "TagC", "--copies", "--json")
+    asked = ("find", *place, "TagC", "--as", "tag", "--topic", "TopicBatch", "--copies", "--json")
     everything = [message["physicalOffset"] for message in rocketlens(*asked).messages]
     assert len(everything) == 3 * len(FAILED)
     newest = rocketlens(*asked, "--limit", "7")
-    assert [message["physicalOffset"] for message in newest.messages] == everything[-7:]
-    assert f"--cursor {everything[-7]}\n" in newest.errors
-    rest = rocketlens(*asked, "--cursor", everything[-7])
-    assert [message["physicalOffset"] for message in rest.messages] == everything[:-7]
+    assert [message["physicalOffset"] for message in newest.messages] == everything[:7]
+    assert f"--cursor {everything[6]}\n" in newest.errors
+    rest = rocketlens(*asked, "--cursor", everything[6])
+    assert [message["physicalOffset"] for message in rest.messages] == everything[7:]
 
 
 def test_the_table_with_copies_has_stage_and_topic(g1_store: Path) -> None:
-    outcome = rocketlens("query", g1_store, "--topic", "TopicBatch", "--key", KEY, "--copies")
-    assert [line.split()[1] for line in outcome.text.splitlines()] == ["ID", *STAGES]
+    outcome = rocketlens("find", g1_store, KEY, "--as", "key", "--topic", "TopicBatch", "--copies")
+    heading, *rows = outcome.text.splitlines()
+    assert heading.split()[-3:] == ["TAG", "KEYS", "BODY"]
+    assert [row.split()[2] for row in rows] == list(reversed(STAGES))
 
 
 def test_no_copies_are_no_answer(g1_store: Path, server: Endpoint) -> None:
     for where in ((g1_store,), ("--server", server)):
-        outcome = rocketlens("query", *where, "--topic", "TopicBatch", "--key", "nosuchkey", "--copies", "-v")
+        outcome = rocketlens("find", *where, "nosuchkey", "--as", "key", "--topic", "TopicBatch", "--copies", "-v")
         assert (outcome.code, outcome.output) == (1, b"")
         assert "searched 10 index files" in outcome.errors
 

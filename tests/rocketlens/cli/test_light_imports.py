@@ -17,6 +17,7 @@ ARRAYS = {"numpy"}
 TABLES = {"rich"}
 HEAVY = SPARK | SERVER | WEB | ARRAYS | TABLES
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
+OFFSET_ID = "7F00000100002A9F00000000000019B5"
 
 MODULES = """
 import sys
@@ -52,16 +53,16 @@ def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
     assert loaded(command, "--help") == set()
 
 
-def test_a_view_by_offset_loads_a_table_at_most(g1_store: Path) -> None:
-    assert loaded("view", g1_store, "0", "--json") == set()
-    assert loaded("view", g1_store, "0") == TABLES
+def test_what_is_an_offset_alone_loads_a_table_at_most(g1_store: Path) -> None:
+    for text, kind in (("0", "physical-offset"), (OFFSET_ID, "offset-id")):
+        assert loaded("find", g1_store, text, "--as", kind, "--json") == set()
+    assert loaded("find", g1_store, "0", "--as", "physical-offset") == TABLES
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("view", "STORE", UNIQUE_KEY, "--json"),
-        ("query", "STORE", "--topic", "TopicTest", "--unique-key", UNIQUE_KEY, "--json"),
+        ("find", "STORE", UNIQUE_KEY, "--topic", "TopicTest", "--as", "unique-key", "--json"),
         ("find", "STORE", UNIQUE_KEY, "--json"),
         ("lookup", "STORE", "KEYS"),
         ("search", "STORE", "--topic", "TopicTest", "--json"),

@@ -56,7 +56,7 @@ def test_an_order_that_was_not_consumed_is_found_by_its_key_with_who_failed(
         assert [line.split()[2] for line in lines] == ["delivered", "scheduled", "retry"]
         assert of_group.split(maxsplit=1)[0] == group
 
-    (viewed,) = rocketlens("view", *where, unique_key, "--topic", TOPIC, "--json").messages
+    (viewed,) = rocketlens("find", *where, unique_key, "--topic", TOPIC, "--json").messages
     assert (viewed["topic"], viewed["queueId"], viewed["queueOffset"]) == (TOPIC, int(QUEUE), int(OFFSET))
     assert viewed["offsetMessageId"] == OFFSET_ID
     assert (viewed["body"], len(viewed["body"])) == ("batch body 0", int(BODY_BYTES))
@@ -88,7 +88,7 @@ def store(tmp_path: Path) -> Path:
 
 def test_an_order_that_was_given_up_is_found_though_no_group_is_behind(store: Path) -> None:
     # What is known of it is its number, and the topic as one remembers it.
-    wrong = rocketlens("query", store, "--topic", "order", "--key", "order-4711")
+    wrong = rocketlens("find", store, "order-4711", "--topic", "order", "--as", "key")
     assert wrong.code == 1
     (topic,) = re.findall(r"did you mean (\w+)\?", wrong.errors)
 
@@ -110,5 +110,5 @@ def test_an_order_that_was_given_up_is_found_though_no_group_is_behind(store: Pa
     queues = rocketlens("topics", store, "--topic", found[0]["topic"], "--json").messages
     assert sum(each["messages"] for each in queues) == len(letters)
 
-    (letter,) = rocketlens("view", store, found[0]["physicalOffset"], "--json").messages
+    (letter,) = rocketlens("find", store, found[0]["physicalOffset"], "--json").messages
     assert (letter["body"].encode(), letter["properties"]["RETRY_TOPIC"]) == (BODY, topic)

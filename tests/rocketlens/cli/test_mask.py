@@ -17,9 +17,13 @@ from store_writer import StoreWriter
 FIRST, SECOND = SECRETS
 
 COMMANDS = [
-    *(("view", "OFFSET"), ("view", "BATCH"), ("query", "--topic", "T", "--key", "order-1"), ("find", "order-1")),
-    *(("query", "--topic", "T", "--key", FIRST), ("query", "--topic", "T", "--tag", f"T{FIRST}"), ("find", FIRST)),
-    *(("query", "--topic", "T", "--unique-key", f"U-{FIRST}"), ("view", f"U-{FIRST}"), ("find", f"T{FIRST}")),
+    *(("find", "OFFSET"), ("find", "BATCH"), ("find", "order-1", "--as", "key", "--topic", "T"), ("find", "order-1")),
+    *(
+        ("find", FIRST, "--as", "key", "--topic", "T"),
+        ("find", f"T{FIRST}", "--as", "tag", "--topic", "T"),
+        ("find", FIRST),
+    ),
+    *(("find", f"U-{FIRST}", "--as", "unique-key", "--topic", "T"), ("find", f"U-{FIRST}"), ("find", f"T{FIRST}")),
     *(("life", "--unique-key", f"U-{FIRST}"), ("life", "--unique-key", "U0"), ("lookup", "KEYS"), ("pending",)),
     *(("tail", "--topic", "T"), ("tail", "--topic", "B"), ("tail", "--topic", "T", "--tag", f"A || T{FIRST}")),
     *(("tail", "--topic", "T", "--where", f"to <> '{FIRST}'"), ("filter", "--topic", "T", "--tag", "*")),
@@ -83,7 +87,7 @@ def test_without_a_mask_they_are_told_apart(stores: list[StoreWriter]) -> None:
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--format", "msgpack"]], ids=["table", "json", "msgpack"])
 def test_what_is_not_hidden_is_shown_in_every_format(stores: list[StoreWriter], form: list[str]) -> None:
-    shown = run(stores[0], ("query", "--topic", "T", "--key", "order-1"), *masks(RULES["a pattern"]), *form).output
+    shown = run(stores[0], ("find", "order-1", "--as", "key", "--topic", "T"), *masks(RULES["a pattern"]), *form).output
     assert b"order-1" in shown
     assert b"***" in shown
     assert FIRST.encode() not in shown
@@ -105,19 +109,19 @@ def test_a_place_in_json_is_hidden_and_the_rest_is_found(stores: list[StoreWrite
     (found,) = run(stores[0], ("search", "--json-path", "$.n=1", "--regex", "n.:1"), *options).messages[:1]
     assert found["body"] == '{"phone":"***","n":1}'
     assert run(stores[0], ("search", "--json-path", f"$.phone={FIRST}"), *options).code == 1
-    assert rocketlens("view", stores[0].root, 0, "--body", "-", *options[:2]).output == b'{"n":0}'
+    assert rocketlens("find", stores[0].root, 0, "--body", "-", *options[:2]).output == b'{"n":0}'
 
 
 @pytest.mark.parametrize(
     ("command", "rule"),
     [
-        (("query", "--topic", "T", "--key", "k"), "keys"),
-        (("query", "--topic", "T", "--tag", "A"), "tags"),
+        (("find", "k", "--as", "key", "--topic", "T"), "keys"),
+        (("find", "A", "--as", "tag", "--topic", "T"), "tags"),
         (("search", "--contains", "x"), "body"),
         (("search", "--where", "to = 'x'"), "properties.to"),
         (("search", "--born-host", "10.0.0.1"), "hosts"),
         (("search", "--size", "7"), "body"),
-        (("view", "U0"), "unique_key"),
+        (("find", "U0", "--as", "unique-key"), "unique_key"),
         (("life", "--unique-key", "U0"), "properties"),
         (("lookup", "KEYS"), "keys"),
         (("filter", "--topic", "T", "--tag", "A"), "tags"),
@@ -137,7 +141,7 @@ def test_a_wrong_rule_is_code_2(stores: list[StoreWriter], tmp_path: Path) -> No
         (("--mask-file", tmp_path / "masks"), "no field 'kez' to mask"),
         (("--mask-file", tmp_path / "none"), "cannot be read"),
     ):
-        outcome = run(stores[0], ("view", "OFFSET"), *options)
+        outcome = run(stores[0], ("find", "OFFSET"), *options)
         assert (outcome.code, outcome.output) == (2, b"")
         assert says in outcome.errors
 
@@ -145,11 +149,11 @@ def test_a_wrong_rule_is_code_2(stores: list[StoreWriter], tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "command",
     [
-        ("view", "U0", "--server", "127.0.0.1:1"),
-        ("view", "7F00000100002A9F00000000000019B5", "--from-id"),
+        ("find", "U0", "--as", "unique-key", "--server", "127.0.0.1:1"),
+        ("find", "7F00000100002A9F00000000000019B5", "--from-id"),
         ("find", "U0", "--server", "127.0.0.1:1"),
         ("tail", "--topic", "T", "--server", "127.0.0.1:1"),
-        ("query", "--topic", "T", "--key", "k", "--server", "127.0.0.1:1"),
+        ("find", "k", "--as", "key", "--topic", "T", "--server", "127.0.0.1:1"),
     ],
     ids=" ".join,
 )
@@ -182,7 +186,7 @@ def test_a_unique_key_among_the_keys_of_a_trace_is_found_no_more_than_one_that_i
     said = []
     for key in ("UNIQUE-1", "UNIQUE-2"):
         outcome = rocketlens(
-            "query", writer.root, "--topic", "MyTraceTopic", "--key", key, "--mask", "unique_key", *form
+            "find", writer.root, key, "--as", "key", "--topic", "MyTraceTopic", "--mask", "unique_key", *form
         )
         said.append((outcome.code, outcome.output, outcome.errors.replace(key, "KEY")))
     assert said[0] == said[1]
@@ -199,7 +203,7 @@ def test_a_command_ends_with_how_much_was_hidden_whole(tmp_path: Path, count: in
     end = " hidden whole: a pattern or path of the mask did not come to an end there"
     said = {1: f"1 body or property value was{end}", 2: f"2 bodies or property values were{end}"}
     for command, times in (
-        (("view", writer.root, written.physical_offset), 1),
+        (("find", writer.root, written.physical_offset), 1),
         (("tail", writer.root, "--topic", "T"), count),
         (("search", writer.root, "--topic", "T", "--contains", "***"), count),
         (("search", writer.root, "--topic", "T"), count),

@@ -17,7 +17,7 @@ from store_writer import StoreWriter
 ROW = (G1 / "produced.tsv").read_text("utf-8").splitlines()[1].split("\t")
 UNIQUE_KEY, OFFSET_ID = ROW[2], ROW[3]
 NOBODY = "127.0.0.1:1"
-READERS = ("find", "groups", "info", "query", "tail", "topics", "view")
+READERS = ("find", "groups", "info", "tail", "topics")
 """The commands that read a store or ask a server."""
 
 
@@ -27,17 +27,11 @@ def server(g1_store: Path) -> Iterator[Endpoint]:
         yield endpoint
 
 
-SOURCES = ("find", "groups", "info", "query", "tail", "topics")
-"""Those that take every kind of SOURCE."""
-
-
 def run(command: str, *where: object) -> Outcome:
     """A question that g1 answers, put to a store or to a server."""
     questions: dict[str, tuple[object, ...]] = {
         "find": (UNIQUE_KEY,),
-        "query": ("--topic", "TopicTest", "--unique-key", UNIQUE_KEY),
         "tail": ("--topic", "TopicTest", "-n", 1),
-        "view": (UNIQUE_KEY,),
     }
     return rocketlens(command, *where, *questions.get(command, ()), "--json")
 
@@ -85,15 +79,13 @@ def test_a_mask_is_never_passed_over_where_a_server_is_asked(
 def test_ids_are_asked_of_the_brokers_in_them_unless_a_store_or_a_server_is_typed(
     g1_store: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ROCKETLENS_VIEW_FROM_ID", "1")
-    (here,) = rocketlens("view", g1_store, OFFSET_ID, "--json").messages
+    monkeypatch.setenv("ROCKETLENS_FIND_FROM_ID", "1")
+    (here,) = rocketlens("find", g1_store, OFFSET_ID, "--json").messages
     assert here["offsetMessageId"] == OFFSET_ID
-    assert rocketlens("view", "--server", server, OFFSET_ID, "--json").messages == [here]
-    monkeypatch.setenv("ROCKETLENS_VIEW_SERVER", str(server))
-    assert rocketlens("view", OFFSET_ID).code == 2
+    assert rocketlens("find", server, OFFSET_ID, "--json").messages == [here]
 
 
-@pytest.mark.parametrize("command", SOURCES)
+@pytest.mark.parametrize("command", READERS)
 def test_an_address_is_a_source_and_so_is_a_directory_by_its_option(
     command: str, g1_store: Path, server: Endpoint
 ) -> None:
@@ -102,7 +94,7 @@ def test_an_address_is_a_source_and_so_is_a_directory_by_its_option(
     assert run(command, g1_store).code == 0
 
 
-@pytest.mark.parametrize("command", SOURCES)
+@pytest.mark.parametrize("command", READERS)
 def test_what_exists_as_a_path_is_no_address(
     command: str, g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +103,7 @@ def test_what_exists_as_a_path_is_no_address(
     assert run(command, NOBODY).output == run(command, g1_store).output.replace(str(g1_store).encode(), NOBODY.encode())
 
 
-@pytest.mark.parametrize("command", SOURCES)
+@pytest.mark.parametrize("command", READERS)
 def test_several_stores_are_asked_as_one_or_the_command_says_why_not(
     command: str, g1_store: Path, tmp_path: Path
 ) -> None:
@@ -127,7 +119,7 @@ def test_several_stores_are_asked_as_one_or_the_command_says_why_not(
         assert both.output != first.output
 
 
-@pytest.mark.parametrize("command", SOURCES)
+@pytest.mark.parametrize("command", READERS)
 def test_a_store_behind_a_url_is_read_or_the_command_says_why_not(
     command: str, g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +131,7 @@ def test_a_store_behind_a_url_is_read_or_the_command_says_why_not(
         found = run(command, place, "--storage-options", "{}")
     finally:
         memory.rm(place, recursive=True)
-    if command in ("find", "query"):
+    if command == "find":
         assert found.output == run(command, g1_store).output
     elif command != "topics":
         assert (found.code, found.output) == (2, b"")
@@ -153,7 +145,7 @@ def test_a_store_behind_a_url_is_read_or_the_command_says_why_not(
         (("info", "STORE", "more"), "expected one SOURCE"),
         (("topics", "STORE", "a", "b"), "behind it only one word is taken, got a, b"),
         (("tail", "STORE", "a", "--topic", "b"), "behind it only one word is taken, got a, b"),
-        (("query", "STORE", "--store", "STORE", "--topic", "T", "--key", "k"), "expected one SOURCE"),
+        (("groups", "STORE", "--store", "STORE", "g"), "behind it only one word is taken"),
         (("info", "--store", "STORE", "--server", NOBODY), "expected one SOURCE"),
     ],
 )

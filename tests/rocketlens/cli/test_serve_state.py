@@ -130,7 +130,7 @@ def test_a_second_server_on_the_same_state_is_refused_in_one_line(
         assert b"another server keeps its state in" in outcome.stderr
         assert b"--state-dir" in outcome.stderr
         assert b"Traceback" not in outcome.stderr
-        answer = rocketlens("query", g1_store, "--topic", "TopicTest", "--tag", "TagA", *options)
+        answer = rocketlens("find", g1_store, "TagA", *options)
         assert answer.returncode == 0, "only servers keep the directory to themselves"
 
 

@@ -1,4 +1,4 @@
-"""Options by which `view` and `query` ask a server with TLS and accounts."""
+"""Options by which `find` asks a server with TLS and accounts, for a key and for an id."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +16,8 @@ from storage.store.message_store import MessageStore
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 OFFSET = 6581
-QUERY = ("query", "--topic", "TopicTest", "--unique-key", UNIQUE_KEY, "--json")
-VIEW = ("view", OFFSET, "--json")
+QUERY = ("find", UNIQUE_KEY, "--topic", "TopicTest", "--as", "unique-key", "--json")
+VIEW = ("find", OFFSET, "--as", "physical-offset", "--json")
 PASSWORD = "open sesame"
 
 
@@ -201,7 +201,7 @@ def test_options_that_cannot_be_are_refused(
 ) -> None:
     places = {"STORE": g1_store, "FILE": credentials}
     named = [places.get(each, each) for each in arguments]
-    for command in (("query", *named, *QUERY[1:]), ("view", *named, OFFSET)):
+    for command in (("find", *named, *QUERY[1:]), ("find", *named, OFFSET)):
         outcome = rocketlens(*command)
         assert outcome.code == 2
         assert says in outcome.errors

@@ -22,15 +22,13 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "life": ("--unique-key", UNIQUE_KEY),
     "lookup": ("KEYS",),
     "pending": (),
-    "query": ("--topic", TOPIC, "--key", KEY),
     "search": ("--key", KEY),
     "space": ("--by", "topic"),
     "tail": ("--topic", TOPIC, "-n", 3),
     "topics": (),
-    "view": (UNIQUE_KEY,),
 }
 """Questions that g1 answers, and what is asked of it."""
-SHOWING_MESSAGES = {"filter", "find", "life", "lookup", "query", "search", "tail", "view"}
+SHOWING_MESSAGES = {"filter", "find", "life", "lookup", "search", "tail"}
 SIZES = ("--index-slots", 97, "--index-entries", 150)
 """Of g1, as its README says."""
 
@@ -123,9 +121,9 @@ def test_a_topic_goes_on_in_the_store_where_its_tier_ends(tiered: Path) -> None:
         assert with_tier.output == without.output
 
 
-@pytest.mark.parametrize("command", ["find", "life", "space"])
+@pytest.mark.parametrize("command", ["life", "space"])
 def test_commands_that_read_no_tier_say_so_and_the_way_out(command: str, tiered: Path) -> None:
-    question = {"find": ("old-7",), "life": ("--unique-key", "7F00")}.get(command, ())
+    question = {"life": ("--unique-key", "7F00")}.get(command, ())
     refused = rocketlens(command, tiered, *question, "--tier", tiered / "tiered")
     assert (refused.code, refused.output) == (2, b"")
     assert f"{command} reads no tiered files" in refused.errors

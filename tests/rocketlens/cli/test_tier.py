@@ -26,10 +26,10 @@ def places(store: Path, is_alone: bool) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("is_alone", [False, True])
-def test_view_and_query_find_what_only_the_tier_has(store: Path, is_alone: bool) -> None:
+def test_a_unique_key_and_a_key_find_what_only_the_tier_has(store: Path, is_alone: bool) -> None:
     _, _, unique_key, offset_id, topic, queue_id, queue_offset, *_ = produced("old-7")
-    viewed = rocketlens("view", *places(store, is_alone), unique_key, "--json")
-    queried = rocketlens("query", *places(store, is_alone), "--topic", topic, "--key", "old-7", "--json")
+    viewed = rocketlens("find", *places(store, is_alone), unique_key, "--json")
+    queried = rocketlens("find", *places(store, is_alone), "old-7", "--topic", topic, "--as", "key", "--json")
     for found in (viewed, queried):
         assert found.code == 0, found.errors
         (message,) = found.messages
@@ -38,7 +38,7 @@ def test_view_and_query_find_what_only_the_tier_has(store: Path, is_alone: bool)
             int(queue_id),
             int(queue_offset),
         )
-    refused = rocketlens("view", *places(store, is_alone), offset_id)
+    refused = rocketlens("find", *places(store, is_alone), offset_id)
     assert refused.code == 1
     assert "ask for its messages by key, unique key or queue offset" in refused.errors
 
@@ -73,7 +73,7 @@ def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(
     refused = rocketlens(command, store / "tiered", *rest)
     assert refused.code not in (0, 1)
     (line,) = refused.errors.strip().splitlines()
-    assert "serve, view, query, search, filter, tail, topics and export" in line
+    assert "serve, find, search, filter, tail, topics and export" in line
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_jobs_that_read_the_log_alone_refuse_a_tier_before_anything_starts(
     refused = rocketlens(*(places.get(word, word) for word in command.split()))
     assert refused.code == 3
     (line,) = refused.errors.strip().splitlines()
-    assert "tiered files of a broker, which serve, view, query, search, filter, tail, topics and export read" in line
+    assert "tiered files of a broker, which serve, find, search, filter, tail, topics and export read" in line
     assert list(tmp_path.iterdir()) == []
 
 
@@ -133,7 +133,7 @@ def test_a_lookup_in_a_store_with_its_tier_names_the_way_out(store: Path, tmp_pa
 
 
 def test_a_directory_that_is_no_tier_is_named(store: Path) -> None:
-    refused = rocketlens("view", store, "--tier", store / "config", "7F00")
+    refused = rocketlens("find", store, "--tier", store / "config", "7F00")
     assert refused.code not in (0, 1)
     assert f"{store / 'config'}" in refused.errors
     assert "tiered files of one broker" in refused.errors

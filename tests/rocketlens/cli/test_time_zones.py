@@ -18,7 +18,6 @@ UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 TOPIC = ("--topic", "TopicTest")
 
 COMMANDS = {
-    "query": ("STORE", *TOPIC, "--unique-key", UNIQUE_KEY),
     "find": ("STORE", UNIQUE_KEY),
     "search": ("STORE", *TOPIC, "--key", UNIQUE_KEY),
     "filter": ("STORE", *TOPIC, "--tag", "TagD", "--limit", "1"),
@@ -52,11 +51,11 @@ def test_columns_of_times_name_the_zone_and_have_its_offset(g1_store: Path, wait
 
 
 def test_times_beside_names_have_the_offset(g1_store: Path) -> None:
-    (message,) = rocketlens("view", g1_store, UNIQUE_KEY, "--json").messages
+    (message,) = rocketlens("find", g1_store, UNIQUE_KEY, "--json").messages
     stored = message["storeTimestamp"]
     moment = datetime.fromtimestamp(stored // 1000, UTC).astimezone(ZONE)
     expected = f"{moment:%Y-%m-%d %H:%M:%S}.{stored % 1000:03}+05:45 ({stored})"
-    assert expected in rocketlens("view", g1_store, UNIQUE_KEY, "--timezone", ZONE.key).text
+    assert expected in rocketlens("find", g1_store, UNIQUE_KEY, "--full", "--timezone", ZONE.key).text
     assert "+05:45 (" in rocketlens("info", g1_store, "--timezone", ZONE.key).text
 
 
@@ -68,7 +67,7 @@ def test_the_picture_of_a_store_is_in_the_zone_that_its_first_line_names(g1_stor
     assert times.split()[1:3] == ["2026-11-21", "12:30:05"]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "view", "info", "doctor", "export"])
+@pytest.mark.parametrize("command", [*COMMANDS, "info", "doctor", "export"])
 def test_what_is_no_zone_is_wrong_usage(tmp_path: Path, command: str) -> None:
     outcome = rocketlens(command, tmp_path, "--timezone", "Mars/Olympus")
     assert outcome.code == 2

@@ -315,7 +315,7 @@ class TestCommands:
         assert outcome.code == 0, outcome
         printed = (G1 / "mqadmin-out" / "queryMsgByKey-hot.txt").read_text().splitlines()
         wanted = {line.split()[0] for line in printed if line.strip() and line[0] != "#"}
-        found = rocketlens("query", store, "--topic", "TopicTest", "--key", "hotkey", "--json").messages
+        found = rocketlens("find", store, "hotkey", "--topic", "TopicTest", "--json").messages
         assert len(wanted) > 10
         assert {each["uniqueKey"] for each in found} == wanted
         queues = sorted((g1_store / "consumequeue" / "TopicTest").glob("*/*"))

@@ -14,12 +14,13 @@ from command_line import rocketlens
 from faulty_proxy import FaultPlan
 from loop_engine import LoopEngine
 from object_store import ObjectStore
+from protocol.question import READINGS, KeyKind
 from spark_jobs.places import remote_file
 from spark_jobs.search import look_up as look_up_module
 from spark_jobs.search import searched_segment, waves
 from spark_jobs.search.look_up import LookupByTasks
 from spark_jobs.search.searched_store import SearchedStore, searched_url
-from storage.search.lookup import LookupHere, LookupKind, LookupStep, look_up
+from storage.search.lookup import LookupHere, LookupStep, look_up
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 from verifying import upload
@@ -70,7 +71,7 @@ def by_key(store: Path, keys: list[str]) -> Iterator[list[Any]]:
 def facts(steps: Iterator[LookupStep]) -> tuple[list[Any], tuple[str, ...]]:
     """All that is found, each match as text, and the notes."""
     every = list(steps)
-    return [repr((match.query, match.by, match.message)) for step in every for match in step.matches], every[-1].notes
+    return [repr((match.text, match.kind, match.message)) for step in every for match in step.matches], every[-1].notes
 
 
 def here_of(store: Path, wanted: list[str], **options: Any) -> tuple[list[Any], tuple[str, ...]]:
@@ -104,8 +105,8 @@ def test_what_is_found_is_what_one_process_finds(store: Path, topic: str | None)
     assert bool(notes) == (topic == "C")
 
 
-@pytest.mark.parametrize("kind", [LookupKind.KEY, LookupKind.OFFSET_ID, LookupKind.PHYSICAL_OFFSET])
-def test_texts_are_what_they_are_said_to_be(store: Path, kind: LookupKind) -> None:
+@pytest.mark.parametrize("kind", [each for each in READINGS if each != KeyKind.TAG.words])
+def test_texts_are_what_they_are_said_to_be(store: Path, kind: str) -> None:
     assert_same_everywhere(store, ["0", "5", "999999999", *queries(store)], kind=kind)
 
 

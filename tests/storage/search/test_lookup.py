@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from oracles import Record, index_hash, read_log, split_keys
 from protocol.message_id import decode_message_id
-from storage.search.lookup import KeyHashes, LookupHere, LookupKind, look_up
+from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, KeyKind
+from storage.search.lookup import KeyHashes, LookupHere, look_up
 from storage.search.wanted_entries import WantedHashes
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
@@ -21,20 +22,23 @@ ROLLBACK = 0xC
 
 def named(store: MessageStore, queries: list[str], **options: object) -> set[tuple[str, int]]:
     steps = list(look_up(LookupHere(store), queries, **options))  # type: ignore[arg-type]
-    found = [(match.query, match.message.physical_offset) for step in steps for match in step.matches]
+    found = [(match.text, match.message.physical_offset) for step in steps for match in step.matches]
     assert [offset for _, offset in found] == sorted(offset for _, offset in found)
     assert len(set(found)) == len(found)
     return set(found)
 
 
-def by_loop(records: list[Record], queries: list[str], topic: str | None) -> set[tuple[str, int]]:
+def by_loop(records: list[Record], queries: list[str], topic: str | None, kind: str | None) -> set[tuple[str, int]]:
     return {
         (query, record.physical_offset)
         for record in records
         if (topic is None or record.topic == topic) and record.sys_flag & ROLLBACK != ROLLBACK
         for query in queries
         if query
-        and (query in split_keys(record.properties.get("KEYS", "")) or query == record.properties.get("UNIQ_KEY"))
+        and (
+            (kind != "unique key" and query in split_keys(record.properties.get("KEYS", "")))
+            or (kind != "key" and query == record.properties.get("UNIQ_KEY"))
+        )
     }
 
 
@@ -44,14 +48,20 @@ class TestAnyStore:
         store_plans().filter(lambda plan: plan.messages),
         st.lists(st.sampled_from([*KEYS, "uniq-1", "a", "b", "nowhere"]), min_size=1, max_size=8),
         st.sampled_from([None, *TOPICS]),
+        st.sampled_from([None, "unique key or key", "unique key", "key"]),
     )
     def test_all_keys_find_what_a_loop_finds_whatever_the_index_lacks(
-        self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, queries: list[str], topic: str | None
+        self,
+        tmp_path_factory: pytest.TempPathFactory,
+        plan: StorePlan,
+        queries: list[str],
+        topic: str | None,
+        kind: str | None,
     ) -> None:
         root = tmp_path_factory.mktemp("store")
         plan.write(root)
-        found = named(MessageStore.open(root), queries, topic=topic)
-        assert found == by_loop(read_log(root / "commitlog"), queries, topic)
+        found = named(MessageStore.open(root), queries, topic=topic, kind=kind)
+        assert found == by_loop(read_log(root / "commitlog"), queries, topic, kind)
 
 
 @pytest.fixture
@@ -75,8 +85,8 @@ class TestKinds:
         store = MessageStore.open(tmp_path)
         queries = [second.offset_message_id, unique_key]
         assert named(store, queries) == {(queries[0], second.physical_offset), (unique_key, first.physical_offset)}
-        assert named(store, queries, kind=LookupKind.KEY) == {(unique_key, first.physical_offset)}
-        assert named(store, queries, kind=LookupKind.OFFSET_ID) == {(queries[0], second.physical_offset)}
+        assert named(store, queries, kind=KeyKind.ANY.words) == {(unique_key, first.physical_offset)}
+        assert named(store, queries, kind=OFFSET_ID) == {(queries[0], second.physical_offset)}
 
     def test_a_foreign_hosts_id_names_the_place_if_it_is_said_to_be_one(self, writer: StoreWriter) -> None:
         message = writer.written[3]
@@ -84,13 +94,13 @@ class TestKinds:
         assert decode_message_id(foreign).physical_offset == message.physical_offset
         store = MessageStore.open(writer.root)
         assert named(store, [foreign]) == set()
-        assert named(store, [foreign], kind=LookupKind.OFFSET_ID) == {(foreign, message.physical_offset)}
+        assert named(store, [foreign], kind=OFFSET_ID) == {(foreign, message.physical_offset)}
 
     def test_physical_offsets_are_read_as_such_only_when_told(self, writer: StoreWriter) -> None:
         text = str(writer.written[3].physical_offset)
         store = MessageStore.open(writer.root)
         assert named(store, [text]) == set()
-        assert named(store, [text, "x", "9" * 30], kind=LookupKind.PHYSICAL_OFFSET) == {(text, int(text))}
+        assert named(store, [text, "x", "9" * 30], kind=PHYSICAL_OFFSET) == {(text, int(text))}
 
 
 class TestDamage:
@@ -104,7 +114,7 @@ class TestDamage:
         victim = writer.written[3]
         writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
         steps = list(look_up(LookupHere(MessageStore.open(writer.root)), ["U3", "U4"]))
-        assert [match.query for step in steps for match in step.matches] == ["U4"]
+        assert [match.text for step in steps for match in step.matches] == ["U4"]
         assert "no intact message is at 1 place that the index or an id names" in steps[-1].notes
 
     def test_keys_of_one_hash_are_told_apart(self, writer: StoreWriter) -> None:

@@ -116,7 +116,7 @@ def test_damage_is_marked_in_the_picture_and_told_with_what_mends_it(lone: Brows
         findings = lone.see("section[aria-label=Findings]").text
         assert "rocketlens rescue" in findings
         # Of the record with another byte in its body there is something to view, of those without an intact head not.
-        assert re.findall(r"rocketlens view --damaged (\S+ \d+)", findings) == [f"{damaged} {WRONG_BYTE}"]
+        assert re.findall(r"rocketlens find (\S+ \d+)", findings) == [f"{damaged} {WRONG_BYTE}"]
         # What can be copied is a command and nothing else.
         commands = lone.texts(".finding .command")
         assert all(each.startswith("rocketlens ") for each in commands)

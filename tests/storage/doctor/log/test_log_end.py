@@ -33,7 +33,8 @@ def test_a_damaged_record_in_an_earlier_segment_is_named_where_it_starts(tmp_pat
     assert (finding.severity, finding.path) == (Severity.ERROR, str(path))
     assert finding.position == finding.physical_offset == written[10].physical_offset
     said = "expected an intact record, found a damaged record: its body does not match its CRC"
-    look = f"what is left of the first: rocketlens view --damaged {tmp_path} {written[10].physical_offset}"
+    line = f"rocketlens find {tmp_path} {written[10].physical_offset} --as physical-offset --full"
+    look = f"what is left of the first: {line}"
     assert finding.what == f"{said} ({written[10].size} bytes passed over; {look})"
     assert finding.remedy.startswith(f"rocketlens rescue {tmp_path} --out ")
     (left, right) = examine(tmp_path).coverage.log

@@ -1,4 +1,4 @@
-"""`rocketlens view`: any id, from a store or from a server."""
+"""`rocketlens find` of ids: one message whole, its body, and what is no message, from a store or from a server."""
 
 import gzip
 import io
@@ -48,24 +48,26 @@ class Fixed:
 
 @pytest.mark.parametrize("text", [OFFSET_ID, OFFSET_ID.lower(), str(OFFSET), "000" + str(OFFSET), UNIQUE_KEY])
 def test_any_id_shows_its_message(g1_store: Path, server: Endpoint, text: str) -> None:
-    local = rocketlens("view", g1_store, text, "--json")
-    assert (local.code, local.errors) == (0, "")
+    local = rocketlens("find", g1_store, text, "--json")
     (message,) = local.messages
     assert (message["uniqueKey"], message["offsetMessageId"], message["body"]) == (UNIQUE_KEY, OFFSET_ID, "hot 0")
-    remote = rocketlens("view", text, "--server", server, "--json")
-    assert (remote.code, remote.errors, remote.output) == (0, "", local.output)
+    kind = {OFFSET_ID: "offset-id", UNIQUE_KEY: "unique-key"}.get(text.upper(), "physical-offset")
+    narrowed = rocketlens("find", g1_store, text, "--as", kind, "--json")
+    assert (narrowed.code, narrowed.errors, narrowed.output) == (0, "", local.output)
+    remote = rocketlens("find", server, text, "--json")
+    assert remote == local
 
 
 def test_several_ids_are_shown_in_the_order_asked(g1_store: Path, server: Endpoint) -> None:
-    for arguments in ((g1_store, "0", UNIQUE_KEY, "275"), ("0", UNIQUE_KEY, "275", "--server", server)):
-        outcome = rocketlens("view", *arguments, "--json")
+    for where in (g1_store, server):
+        outcome = rocketlens("find", where, "0", UNIQUE_KEY, "275", "--json")
         assert outcome.code == 0
         assert [message["physicalOffset"] for message in outcome.messages] == [0, OFFSET, 275]
 
 
 def test_what_is_found_is_shown_and_what_is_not_is_explained(g1_store: Path, server: Endpoint) -> None:
-    for arguments in ((g1_store, "0", "1"), ("0", "1", "--server", server)):
-        outcome = rocketlens("view", *arguments, "--json")
+    for where in (g1_store, server):
+        outcome = rocketlens("find", where, "0", "1", "--as", "physical-offset", "--json")
         assert outcome.code == 1
         assert len(outcome.messages) == 1
         assert "inside the record that starts at 0" in outcome.errors
@@ -74,27 +76,26 @@ def test_what_is_found_is_shown_and_what_is_not_is_explained(g1_store: Path, ser
 
 @pytest.mark.parametrize("text", ["FD00000000000000000000000000FFFF", "nobody", "键", OFFSET_ID[:-1] + "6"])
 def test_an_unknown_id_is_explained(g1_store: Path, text: str) -> None:
-    outcome = rocketlens("view", g1_store, text)
+    outcome = rocketlens("find", g1_store, text)
     assert (outcome.code, outcome.output) == (1, b"")
-    assert outcome.errors.startswith("rocketlens: no message")
+    assert outcome.errors.startswith(f"rocketlens: nothing is named {text} in ")
 
 
 def test_an_unknown_unique_key_says_what_was_searched(g1_store: Path, server: Endpoint) -> None:
-    local = rocketlens("view", g1_store, "nobody", "-v")
     topics = len({*MessageStore.open(g1_store).queues.topics(), *MessageStore.open(g1_store).config.topics})
-    first, details = local.errors.splitlines()
-    assert first.endswith(f"in any of {topics} topics")
-    assert "searched 10 index files" in details
-    remote = rocketlens("view", "nobody", "--server", server, "-v")
-    assert remote.code == 1
-    assert "rocketlens: no message with unique key nobody in any of" in remote.errors
-    assert "searched 10 index files" in remote.errors
+    for where in (g1_store, server):
+        outcome = rocketlens("find", where, "nobody", "--as", "unique-key", "-v")
+        assert outcome.code == 1
+        first, details = outcome.errors.splitlines()
+        assert first.startswith("rocketlens: nothing is named nobody in ")
+        assert where is server or first.endswith(f" in {topics} topics")
+        assert "searched 10 index files" in details
 
 
 def test_a_topic_narrows_the_search(g1_store: Path, server: Endpoint) -> None:
-    for where in ((g1_store,), ("--server", server)):
-        assert rocketlens("view", *where, UNIQUE_KEY, "--topic", "TopicTest").code == 0
-        outcome = rocketlens("view", *where, UNIQUE_KEY, "--topic", "TopicTx")
+    for where in (g1_store, server):
+        assert rocketlens("find", where, UNIQUE_KEY, "--topic", "TopicTest").code == 0
+        outcome = rocketlens("find", where, UNIQUE_KEY, "--topic", "TopicTx")
         assert outcome.code == 1
         assert "in topic TopicTx" in outcome.errors
 
@@ -102,34 +103,34 @@ def test_a_topic_narrows_the_search(g1_store: Path, server: Endpoint) -> None:
 @pytest.mark.parametrize("host", [HostAddress("10.9.8.7", 10911), HostAddress("::1", 10911)])
 def test_the_host_in_an_id_need_not_be_the_stores(g1_store: Path, server: Endpoint, host: HostAddress) -> None:
     message_id = encode_message_id(host, OFFSET)
-    outcome = rocketlens("view", g1_store, message_id, "--json")
+    outcome = rocketlens("find", g1_store, message_id, "--json")
     assert (outcome.code, outcome.messages[0]["uniqueKey"]) == (0, UNIQUE_KEY)
-    assert outcome.errors == f"rocketlens: the id names {host}, the message there was stored by 127.0.0.1:10911\n"
-    assert rocketlens("view", message_id, "--server", server, "--json") == outcome
+    assert f"(the id names {host}, the message there was stored by 127.0.0.1:10911)\n" in outcome.errors
+    assert rocketlens("find", server, message_id, "--json") == outcome
 
 
 def test_from_id_dials_the_address_in_the_id(server: Endpoint) -> None:
     ours = encode_message_id(HostAddress(*server), OFFSET)
-    outcome = rocketlens("view", ours, "--from-id", "--json")
+    outcome = rocketlens("find", ours, "--from-id", "--json")
     assert (outcome.code, outcome.messages[0]["uniqueKey"]) == (0, UNIQUE_KEY)
 
 
 @pytest.mark.parametrize("text", [UNIQUE_KEY, str(OFFSET), "nobody"])
 def test_from_id_needs_an_id_with_an_address(text: str) -> None:
-    outcome = rocketlens("view", text, "--from-id")
+    outcome = rocketlens("find", text, "--from-id")
     assert outcome.code == 3
     assert "only an offset message id contains an address" in outcome.errors
 
 
 def test_a_server_that_cannot_be_reached_is_code_3(g1_store: Path) -> None:
-    outcome = rocketlens("view", "0", "--server", "127.0.0.1:1")
+    outcome = rocketlens("find", "0", "--server", "127.0.0.1:1")
     assert (outcome.code, outcome.output) == (3, b"")
     assert outcome.errors == "rocketlens: cannot connect to 127.0.0.1:1: Connection refused\n"
 
 
 def test_what_is_neither_a_broker_nor_a_name_server_is_code_3() -> None:
     with serving_in_a_thread(service_of(FakeStore()), []) as endpoint:
-        outcome = rocketlens("view", "0", "--server", endpoint)
+        outcome = rocketlens("find", endpoint, "0", "--as", "physical-offset")
     assert outcome.code == 3
     assert "is neither a broker nor a name server" in outcome.errors
 
@@ -137,39 +138,30 @@ def test_what_is_neither_a_broker_nor_a_name_server_is_code_3() -> None:
 @pytest.mark.parametrize("body", [b"", b"garbage", bytes(100), encode_message(topic="T", physical_offset=7)])
 def test_bytes_that_are_not_the_message_asked_for_are_not_shown(body: bytes) -> None:
     with serving_in_a_thread(service_of(FakeStore()), [Fixed(body)]) as endpoint:
-        outcome = rocketlens("view", "5", "--server", endpoint)
+        outcome = rocketlens("find", endpoint, "5", "--as", "physical-offset")
     assert (outcome.code, outcome.output) == (1, b"")
     assert "answered bytes that are not a message" in outcome.errors
 
 
-def test_a_damaged_record_is_shown_when_asked_for(g1_store: Path, tmp_path: Path) -> None:
+def test_a_damaged_record_is_shown_and_named(g1_store: Path, tmp_path: Path) -> None:
     store = Path(shutil.copytree(g1_store, tmp_path / "store"))
     with (store / "commitlog" / f"{0:020}").open("r+b") as segment:
         segment.seek(OFFSET)
         data = segment.read(289)
         segment.seek(OFFSET + data.index(b"hot 0"))
         segment.write(b"HOT")
-    outcome = rocketlens("view", store, OFFSET_ID)
-    assert (outcome.code, outcome.output) == (1, b"")
-    assert "CRC" in outcome.errors
-    assert "the option damaged shows the record" in outcome.errors
-    outcome = rocketlens("view", store, OFFSET_ID, "--damaged", "--json")
-    assert outcome.code == 0
-    assert outcome.messages[0]["body"] == "HOT 0"
-    assert "is damaged" in outcome.errors
-    assert rocketlens("view", store, str(OFFSET + 1), "--damaged").code == 1
-    assert rocketlens("view", store, "0", "--damaged").errors == ""
-
-
-def test_the_table_shows_properties_and_body(g1_store: Path) -> None:
-    outcome = rocketlens("view", g1_store, OFFSET_ID)
-    assert outcome.code == 0
-    lines = {tuple(line.split()) for line in outcome.text.splitlines()}
-    assert {("topic", "TopicTest"), ("property", "TAGS", "TagD"), ("body", "hot", "0"), ("queueId", "2")} <= lines
+    for text, kind in ((OFFSET_ID, "offset-id"), (OFFSET, "physical-offset")):
+        for options in ((), ("--as", kind)):
+            outcome = rocketlens("find", store, text, *options, "--json")
+            assert (outcome.code, outcome.messages[0]["body"]) == (0, "HOT 0")
+            assert f"the message at physical offset {OFFSET} is damaged: " in outcome.errors
+            assert "CRC" in outcome.errors
+    assert rocketlens("find", store, str(OFFSET + 1)).code == 1
+    assert "is damaged" not in rocketlens("find", store, "0").errors
 
 
 def test_msgpack_is_a_stream(g1_store: Path) -> None:
-    outcome = rocketlens("view", g1_store, "0", OFFSET_ID, "--format", "msgpack")
+    outcome = rocketlens("find", g1_store, "0", OFFSET_ID, "--format", "msgpack")
     first, second = msgpack.Unpacker(io.BytesIO(outcome.output))
     assert (first["physicalOffset"], second["physicalOffset"], second["body"]) == (0, OFFSET, b"hot 0")
 
@@ -177,28 +169,25 @@ def test_msgpack_is_a_stream(g1_store: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "Missing argument"),
-        (["STORE"], "expected STORE and at least one ID"),
         (["STORE", "0", "--json", "--format", "table"], "--json and --format table exclude each other"),
         (["STORE", "0", "--format", "xml"], "'xml' is not one of"),
-        (["0", "--server", "127.0.0.1"], "expected HOST:PORT"),
-        (["0", "--server", "127.0.0.1:1", "--from-id"], "--server and --from-id exclude each other"),
-        (["0", "--server", "127.0.0.1:1", "--damaged"], "--damaged needs a STORE"),
+        (["0", "--store", "STORE", "--from-id"], "--from-id takes no SOURCE"),
         (["0", "--from-id", "--index-slots", "5"], "cannot be used with a server"),
+        (["0", "--from-id", "--as", "key"], "--as does not apply"),
+        (["--from-id"], "and behind it a TEXT"),
         (["STORE", "0", "--index-slots", "5"], "give both or neither"),
         (["STORE", "0", "--state-dir", "STORE"], "inside the store"),
         (["STORE", "0", "--state-dir", "/proc/none/state"], "--state-dir /proc/none/state: cannot be written to"),
-        (["STORE", ""], "an ID is empty"),
     ],
 )
 def test_wrong_usage_is_code_2(g1_store: Path, arguments: list[str], says: str) -> None:
-    outcome = rocketlens("view", *(argument.replace("STORE", str(g1_store)) for argument in arguments))
+    outcome = rocketlens("find", *(argument.replace("STORE", str(g1_store)) for argument in arguments))
     assert (outcome.code, outcome.output) == (2, b"")
     assert says in outcome.errors
 
 
 def test_what_is_no_store_is_code_3(tmp_path: Path) -> None:
-    outcome = rocketlens("view", tmp_path, "0")
+    outcome = rocketlens("find", tmp_path, "0")
     assert (outcome.code, outcome.output) == (3, b"")
     assert outcome.errors.startswith(f"rocketlens: {tmp_path} is no store that can be served: ")
     assert len(outcome.errors.splitlines()) == 1
@@ -220,48 +209,47 @@ class TestBodies:
 
     def test_the_body_goes_to_stdout_or_a_file_as_consumers_get_it(self, store: Path, tmp_path: Path) -> None:
         for key, body in (("U1", b"\x00\xff body"), ("U2", gzip.compress("订单".encode("gbk"), mtime=0))):
-            outcome = rocketlens("view", store, key, "--body", "-")
+            outcome = rocketlens("find", store, key, "--as", "unique-key", "--body", "-")
             assert (outcome.code, outcome.output, outcome.errors) == (0, body, "")
-            written = rocketlens("view", store, key, "--body", tmp_path / key)
+            written = rocketlens("find", store, key, "--as", "unique-key", "--body", tmp_path / key)
             assert (written.code, written.output, (tmp_path / key).read_bytes()) == (0, b"", body)
             assert written.errors == f"rocketlens: {len(body)} bytes written to {tmp_path / key}\n"
 
     def test_a_server_gives_the_same_bytes(self, g1_store: Path, server: Endpoint) -> None:
-        assert rocketlens("view", UNIQUE_KEY, "--server", server, "--body", "-").output == b"hot 0"
+        assert rocketlens("find", server, UNIQUE_KEY, "--body", "-").output == b"hot 0"
 
     def test_a_body_that_cannot_be_decompressed_is_written_as_stored_and_that_is_said(self, store: Path) -> None:
-        outcome = rocketlens("view", store, "U4", "--body", "-")
+        outcome = rocketlens("find", store, "U4", "--body", "-")
         assert (outcome.code, outcome.output) == (0, b"no zlib")
         assert "the body is written as it is stored: " in outcome.errors
 
     def test_no_file_is_replaced_and_none_is_made_in_the_store(self, store: Path, tmp_path: Path) -> None:
         (tmp_path / "there").write_bytes(b"before")
-        refused = rocketlens("view", store, "U1", "--body", tmp_path / "there")
+        refused = rocketlens("find", store, "U1", "--body", tmp_path / "there")
         assert (refused.code, (tmp_path / "there").read_bytes()) == (2, b"before")
         assert "exists already: choose another name" in refused.errors
-        inside = rocketlens("view", store, "U1", "--body", store / "body")
+        inside = rocketlens("find", store, "U1", "--body", store / "body")
         assert (inside.code, (store / "body").exists()) == (2, False)
         assert "lies inside the store" in inside.errors
 
     def test_of_several_messages_none_is_written(self, store: Path, tmp_path: Path) -> None:
-        outcome = rocketlens("view", store, "U3", "--body", tmp_path / "file")
+        outcome = rocketlens("find", store, "U3", "--body", tmp_path / "file")
         assert (outcome.code, (tmp_path / "file").exists()) == (2, False)
         assert "expected one message, found 2; name one by its physical offset: " in outcome.errors
 
     def test_where_nothing_is_found_nothing_is_written(self, store: Path, tmp_path: Path) -> None:
-        outcome = rocketlens("view", store, "nobody", "--body", tmp_path / "file")
+        outcome = rocketlens("find", store, "nobody", "--body", tmp_path / "file")
         assert (outcome.code, (tmp_path / "file").exists()) == (1, False)
 
     @pytest.mark.parametrize("options", [["--json"], ["--format", "msgpack"], ["--charset", "gbk"]])
     def test_options_that_contradict_it_are_refused(self, store: Path, options: list[str]) -> None:
-        outcome = rocketlens("view", store, "U1", "--body", "-", *options)
+        outcome = rocketlens("find", store, "U1", "--body", "-", *options)
         assert (outcome.code, outcome.output) == (2, b"")
 
     def test_every_command_that_shows_bodies_takes_a_charset(self, store: Path, tmp_path: Path) -> None:
         (tmp_path / "keys").write_text("U2\n")
         for arguments in (
-            ("view", store, "U2", "--json"),
-            ("query", store, "--topic", "T", "--unique-key", "U2", "--json"),
+            ("find", store, "U2", "--topic", "T", "--as", "unique-key", "--json"),
             ("search", store, "--contains", "订单", "--json"),
             ("lookup", store, tmp_path / "keys"),
             ("find", store, "U2", "--json"),
@@ -275,5 +263,5 @@ class TestBodies:
         assert followed.messages[1]["body"] == "订单"
         (event, *_) = rocketlens("life", store, "--unique-key", "U2", "--json", "--charset", "gbk").messages
         assert event["message"]["body"] == "订单"
-        refused = rocketlens("view", store, "U2", "--charset", "klingon")
+        refused = rocketlens("find", store, "U2", "--charset", "klingon")
         assert (refused.code, "'klingon' is no charset" in refused.errors) == (2, True)
