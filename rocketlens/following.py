@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from protocol.errors import BeingSearched
@@ -10,6 +10,7 @@ from protocol.message import Message, decode_message
 from rocketlens.arguments import MOST_PULLED, Subscription, filter_of, pulled
 
 if TYPE_CHECKING:
+    from storage.filter.base import MessageFilter
     from storage.store.message_store import MessageStore
 
 POLL_SECONDS: Final = 0.015
@@ -27,6 +28,11 @@ class StoreFollowing:
     topic: str
     places: dict[int, int]
     wanted: Subscription
+    filter: "MessageFilter" = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Compile the filter once, for all queues and looks."""
+        self.filter = filter_of(self.wanted)
 
     def pieces(self) -> Iterator[list[Message]]:
         """The messages as they come, in the order in which they were stored as far as they come together; endless.
@@ -52,11 +58,10 @@ class StoreFollowing:
         """What came to a queue since it was last read."""
         from storage.query.get_message import TRANSFER_BYTES, get_message
 
-        stages = filter_of(self.wanted)
         while True:
             place, queues = self.places.get(queue_id, 0), self.store.queues
             try:
-                result = get_message(queues, self.topic, queue_id, place, MOST_PULLED, TRANSFER_BYTES, stages)
+                result = get_message(queues, self.topic, queue_id, place, MOST_PULLED, TRANSFER_BYTES, self.filter)
             except BeingSearched:  # damaged units: the next look gets what was found instead
                 return
             yield from pulled(map(decode_message, result.records), self.topic, place, self.wanted)[0]

@@ -1,5 +1,6 @@
 """What the documents tell a reader to type works, and what they point at is there."""
 
+import ast
 import itertools
 import os
 import re
@@ -30,6 +31,7 @@ FENCED = re.compile(r"^```(\w*)$(.*?)^```$", re.M | re.S)
 TYPED = re.compile(r"^ {4,8}(?:\$ )?((?:\w+=\S+ )*(?:\S*/)?(?:make|rocketlens|docker|mqadmin) .+)$", re.M)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 START_SECONDS = 180
+PACKAGES = ("protocol", "storage", "broker", "spark_jobs", "rocketlens")
 
 
 def typed_commands(document: Path) -> list[list[str]]:
@@ -48,6 +50,25 @@ def our_commands(document: Path) -> list[list[str]]:
     """The arguments of every line of a document that calls a command of `rocketlens`."""
     ours = [words[1:] for words in typed_commands(document) if Path(words[0]).name == "rocketlens"]
     return [arguments for arguments in ours if not arguments[0].startswith("-")]
+
+
+def test_every_text_that_stands_alone_says_what_the_line_before_it_is() -> None:
+    """One behind another, or behind what is no name, documents nothing, or something that is gone."""
+    strays, texts = [], 0
+    for path in sorted(path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py*") if path.suffix != ".pyc"):
+        if path.suffix not in (".py", ".pyi"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            body = getattr(node, "body", None)
+            for before, each in zip([None, *body], body, strict=False) if isinstance(body, list) else ():
+                is_text = isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
+                if not (is_text and isinstance(each.value.value, str)):
+                    continue
+                texts += 1
+                if not isinstance(before, ast.Assign | ast.AnnAssign | None):
+                    strays.append(f"{path.relative_to(ROOT)}:{each.lineno}")
+    assert strays == []
+    assert texts > 1000
 
 
 def test_the_readme_is_read_line_by_line() -> None:

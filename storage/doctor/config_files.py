@@ -61,6 +61,7 @@ def check_config(store: OpenedStore) -> list[Finding]:
         found = f"{counted(len(unknown), 'topic has', 'topics have')} queues but no entry: {shown}"
         meaning = "deleted topics, or light queues; they are served as they are"
         findings.add(Kind.CONFIG, Severity.INFO, directory / "topics.json", found, meaning, "no fix is needed")
+    _check_filters(store, findings)
     _check_offsets(store, findings)
     return findings.listed()
 
@@ -77,6 +78,20 @@ def _add_missing(store: OpenedStore, findings: Findings) -> None:
         remedy = f"no fix is needed to read the store; before a broker starts on it, {remedy}"
     severity = Severity.WARNING if waiting or is_a_brokers else Severity.INFO
     findings.add(Kind.CONFIG, severity, store.layout.config, "is missing", meaning, remedy)
+
+
+def _check_filters(store: OpenedStore, findings: Findings) -> None:
+    """Saved filters that a broker's start throws away: all of them, if one has no bits in bitmaps (filters §4)."""
+    saved = [each for groups in store.config.filters.values() for each in groups.values()]
+    without = sum(each.bloom_filter_data is None for each in saved)
+    if without:
+        found = f"{counted(without, 'filter')} of {len(saved)} without bloomFilterData, as a broker 5.5.1 saves them"
+        meaning = (
+            "a broker that starts throws all saved filters away, and refuses pulls by them until their groups' next "
+            "heartbeats; here they are read"
+        )
+        path = store.layout.config / "consumerFilter.json"
+        findings.add(Kind.CONFIG, Severity.INFO, path, found, meaning, "no fix is needed")
 
 
 def _remedy(store: OpenedStore, path: Path) -> str:

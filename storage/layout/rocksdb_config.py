@@ -126,7 +126,8 @@ def read_offsets(database: Path) -> Table:
         rows = _read(database)["default"]
         version = _versions(rows).get(_CONSUMER, {})
         consumer, pull = _offsets(database, rows, _CONSUMER), _offsets(database, rows, _PULL)
-        return {"offsetTable": consumer, "pullOffsetTable": pull, "dataVersion": version}
+        tables: Table = {"offsetTable": consumer, "dataVersion": version}
+        return {**tables, "pullOffsetTable": pull} if pull else tables
     families = _read(database)
     entries = _entries(database, families["default"])
     tables = {name: value.get("offsetTable") if isinstance(value, dict) else value for name, value in entries.items()}

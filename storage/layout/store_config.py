@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, Self, TypeVar
+from typing import Annotated, Any, Final, Generic, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -174,11 +174,25 @@ class ConsumerFilter(msgspec.Struct, frozen=True, rename="camel"):
     bloom_filter_data: BloomFilterData | None = None
 
 
+class Release(NamedTuple):
+    """A release of RocketMQ as tools print it, and its number in `MQVersion`."""
+
+    name: str
+    number: int
+
+
+LAST_WITHOUT_ATTRIBUTES: Final = Release("V4_9_8", 409)
+LAST_WITH_PULL_OFFSETS: Final = Release("V5_5_0", 513)
+NEWEST: Final = Release("V5_5_1", 515)
+"""The newest release that our answers were compared with."""
+
+
 class TopicTable(msgspec.Struct, frozen=True):
-    """What `topics.json` holds."""
+    """What `topics.json` holds; `lacks_attributes`: it has topics, and of none the attributes, as from 5.0 on."""
 
     topics: dict[str, TopicConfig]
     version: DataVersion
+    lacks_attributes: bool = False
 
 
 class GroupTable(msgspec.Struct, frozen=True):
@@ -190,11 +204,15 @@ class GroupTable(msgspec.Struct, frozen=True):
 
 
 class OffsetTables(msgspec.Struct, frozen=True):
-    """What `consumerOffset.json` holds, or the file that a broker with light queues keeps: by `topic@group`."""
+    """What `consumerOffset.json` holds, or the file that a broker with light queues keeps: by `topic@group`.
+
+    `has_pull`: it has a table of the offsets of pulls, as up to 5.5.0.
+    """
 
     consumer: dict[str, dict[int, int]]
     pull: dict[str, dict[int, int]]
     version: DataVersion
+    has_pull: bool = False
 
 
 Content = TypeVar("Content")
@@ -279,6 +297,15 @@ class StoreConfig(msgspec.Struct, frozen=True):
         return any(source is not None and (source.unknown is not None or source.left_out) for source in sources)
 
     @property
+    def release(self) -> Release:
+        """The newest release that leaves such files: none is named in a store."""
+        topics, offsets = self.sources.get(TOPICS), (self.sources.get(OFFSETS), self.sources.get(LIGHT_OFFSETS))
+        if topics is not None and topics.content.lacks_attributes:
+            return LAST_WITHOUT_ATTRIBUTES
+        has_pull = any(source is not None and source.content.has_pull for source in offsets)
+        return LAST_WITH_PULL_OFFSETS if has_pull else NEWEST
+
+    @property
     def broadcast_offsets(self) -> dict[str, dict[int, int]]:
         """The least offsets of clients that broadcast, by the keys that the broker gave them; they are no group's."""
         source = self.sources.get(OFFSETS)
@@ -342,7 +369,8 @@ class StoreConfig(msgspec.Struct, frozen=True):
 
 
 def _topics(file: "_File") -> TopicTable:
-    return TopicTable(file.entries("topicConfigTable", TopicConfig, "topicName"), file.version())
+    topics = file.entries("topicConfigTable", TopicConfig, "topicName")
+    return TopicTable(topics, file.version(), bool(topics) and not file.has_member("topicConfigTable", "attributes"))
 
 
 def _groups(file: "_File") -> GroupTable:
@@ -353,13 +381,13 @@ def _groups(file: "_File") -> GroupTable:
 
 def _offsets(file: "_File") -> OffsetTables:
     consumer, pull = file.values("offsetTable", QueueOffsets), file.values("pullOffsetTable", QueueOffsets)
-    return OffsetTables(consumer, pull, file.version())
+    return OffsetTables(consumer, pull, file.version(), file.has("pullOffsetTable"))
 
 
 def _offsets_with_light(file: "_File") -> OffsetTables:
     """The offsets that a broker with light queues keeps: of all its groups, not only those of light queues."""
     consumer, pull = file.values("offsetTable", QueueOffsets), file.values("pullOffsetTable", QueueOffsets)
-    return OffsetTables(consumer | file.light_offsets(), pull, DataVersion())
+    return OffsetTables(consumer | file.light_offsets(), pull, DataVersion(), file.has("pullOffsetTable"))
 
 
 def _delay_offsets(file: "_File") -> dict[int, int]:
@@ -526,6 +554,14 @@ class _File:
     def version(self) -> DataVersion:
         """The table's version, zeros where there is none."""
         return self._convert(self._content.get("dataVersion", {}), DataVersion, "dataVersion") or DataVersion()
+
+    def has(self, table: str) -> bool:
+        """Whether it has a table, if only an empty one."""
+        return table in self._content
+
+    def has_member(self, table: str, member: str) -> bool:
+        """Whether any entry of a table has a member."""
+        return any(isinstance(value, dict) and member in value for value in self._table(table).values())
 
     def entries(self, table: str, kind: type[Decoded], name_field: str) -> dict[str, Decoded]:
         """A table of objects by name; the key counts as the name where an object does not say its own."""

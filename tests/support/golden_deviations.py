@@ -219,6 +219,8 @@ def process_facts(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
         assert body["mappingDataVersion"].keys() == {"counter", "stateVersion", "timestamp"}
         return _json_answer(recorded, body)
     table, own_table = body["table"], own["table"]
+    # As the recorded broker says of itself, unless its files say nothing of it, as where they are in RocksDB.
+    assert own_table["brokerVersionDesc"] in (table["brokerVersionDesc"], "V5_5_1")
     for name in [name for name in table if not STORE_FACTS.fullmatch(name)]:
         if PATH_FACTS.fullmatch(name):
             del table[name]
@@ -229,7 +231,7 @@ def process_facts(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
     table["getTransferedTps"] = own_table["getTransferredTps"]
     # What they, and exporters, know the version by; the broker that was recorded gave its name alone.
     table["brokerVersion"] = own_table["brokerVersion"]
-    assert (table["brokerVersion"], table["brokerVersionDesc"]) == ("515", "V5_5_1")
+    assert (table["brokerVersion"], table["brokerVersionDesc"]) in (("513", "V5_5_0"), ("515", "V5_5_1"))
     for name in ("rocketlensBitmapEvaluations", "rocketlensBitmapEvaluationsSkipped"):
         table[name] = own_table[name]
         assert table[name] == "0"

@@ -23,8 +23,6 @@ from storage.layout.store_config import DELAY_OFFSETS
 from storage.store.file_sizes import file_sizes
 from storage.store.topic_catalog import READ_ONLY_PERM, find_topic
 
-"""The topic to which clients send their traces, if the broker made it (traceTopicEnable)."""
-
 NOTHING_A_SECOND = "0.0 0.0 0.0"
 """Rates of 0 per second over 10, 60 and 600 seconds."""
 
@@ -49,10 +47,6 @@ DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 BROKER_COUNTS = frozenset({"BROKER_PUT_NUMS", "BROKER_GET_NUMS"})
 """Statistics of a whole broker, under the name of its cluster; the Prometheus exporter for RocketMQ asks for them."""
 
-VERSION, VERSION_NUMBER = "V5_5_1", 515
-"""The newest release that our answers were compared with. The version in our headers is an older one: clients conclude
-from it which requests are supported, and a newer one means features that we do not have (`protocol.codes`)."""
-
 
 class BrokerAdminProcessor:
     """Answers requests for figures and configuration of this server, in a broker's form."""
@@ -73,12 +67,14 @@ class BrokerAdminProcessor:
         disk = shutil.disk_usage(self._store.layout.root)
         evaluations = self._service.subscriptions.evaluations
         ratio = str(disk_ratio(disk.used, disk.free))
+        # That in our headers is another one: clients conclude from it which requests are supported (`protocol.codes`).
+        release = self._store.config.release
         return {
             "bootTimestamp": str(self._service.started_timestamp),
             "brokerActive": "true",
             # Brokers of 5.x no longer send the number, but the exporter fails without it.
-            "brokerVersion": str(VERSION_NUMBER),
-            "brokerVersionDesc": VERSION,
+            "brokerVersion": str(release.number),
+            "brokerVersionDesc": release.name,
             "commitLogDirCapacity": f"Total : {_gibibytes(disk.total)}, Free : {_gibibytes(disk.free)}.",
             "commitLogDiskRatio": ratio,
             "consumeQueueDiskRatio": ratio,

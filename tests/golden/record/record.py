@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "support")]
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "support"), str(HERE.parents[2])]
 
 from golden.record.questions import (  # noqa: E402
     BROKER_PORT,
@@ -128,6 +128,8 @@ TIERED_TOPICS = ("TierTopic", "Tier-old", "Tier-new", "TierDelay")
 LIGHT_QUEUES = PATIENT | {"enableLmq": "true", "enableMultiDispatch": "true"}
 ROCKSDB = LIGHT_QUEUES | {"storeType": "defaultRocksDB", "flushConsumerOffsetInterval": "500"}
 """All queues, topics, groups and offsets in RocksDB, as guides to light queues advise."""
+DOUBLE = LIGHT_QUEUES | {"rocksdbCQDoubleWriteEnable": "true", "combineCQUseRocksdbForLmq": "true"}
+"""All queues in files, and in RocksDB too; light queues in the latter alone."""
 FRAMES = "frames.jsonl.xz"
 VIEWS = "views.jsonl.xz"
 ANSWERS = "answers.jsonl.xz"
@@ -229,8 +231,15 @@ RECORDINGS = (
     Recording(
         "g2-rocksdb-double",
         (Stage(("rocksdb", "double", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), frames=FRAMES),),
-        LIGHT_QUEUES | {"rocksdbCQDoubleWriteEnable": "true", "combineCQUseRocksdbForLmq": "true"},
+        DOUBLE,
         ask=ask_for_offsets,
+    ),
+    Recording(
+        "g2-rocksdb-selective",
+        (Stage(("rocksdb", "selective", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), frames=FRAMES),),
+        DOUBLE | {"rocksdbCQSelectiveDoubleWriteEnable": "true"},
+        ask=ask_for_offsets,
+        version=NEWEST_BROKER_VERSION,
     ),
 )
 

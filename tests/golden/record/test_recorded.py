@@ -19,8 +19,8 @@ G2 = GOLDEN / "g2"
 NO_PERMISSION = 16
 LEDGERS = ("g2-dledger", "g2-dledger-mixed")
 """Stores whose logs are DLedger's, the second one from a place on; its broker was killed."""
-ROCKSDB = ("g2-rocksdb", "g2-rocksdb-killed", "g2-rocksdb-double")
-"""Stores whose queues are in RocksDB, those of the last one in files besides."""
+ROCKSDB = ("g2-rocksdb", "g2-rocksdb-killed", "g2-rocksdb-double", "g2-rocksdb-selective")
+"""Stores whose queues are in RocksDB, those of the last two in files besides."""
 NAMES = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext", *LEDGERS, *ROCKSDB)
 """Stores of which every record was viewed."""
 STORES = (*NAMES, "g2-filters")

@@ -21,7 +21,8 @@ from golden_store import G1
 from growing_store import GrowingStore
 from oracles import Record, read_log
 from rocketlens import connect, following, remote_following
-from rocketlens.arguments import subscription
+from rocketlens.arguments import Subscription, filter_of, subscription
+from storage.filter.base import MessageFilter
 from storage.store import log_follower, refresh
 from storage.store.message_store import MessageStore
 
@@ -215,6 +216,13 @@ def test_what_comes_to_a_store_is_found_in_time(growing: GrowingStore, monkeypat
     for module in (following, log_follower, refresh):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(following, "WATCH_SECONDS", AN_HOUR)
+    compiled: list[Subscription] = []
+
+    def compile_and_count(wanted: Subscription) -> MessageFilter:
+        compiled.append(wanted)
+        return filter_of(wanted)
+
+    monkeypatch.setattr(following, "filter_of", compile_and_count)
     store = MessageStore.open(growing.root)
     pieces = following.StoreFollowing(store, "T", {0: 3}, subscription("x", None)).pieces()
     for number in range(COMING):
@@ -226,6 +234,7 @@ def test_what_comes_to_a_store_is_found_in_time(growing: GrowingStore, monkeypat
         clock.write = write
         assert [message.body for message in next(pieces)] == [f"coming {number}".encode()]
         assert clock.write is None
+    assert len(compiled) == 1, "the filter is compiled once, not for each queue and look"
 
 
 def test_what_comes_to_a_broker_is_found_by_a_pull_that_waits(

@@ -1,5 +1,6 @@
 """The doctor on the files of `config/`."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from doctoring import findings_of, make_store, only
+from golden_frames import parse_java_json
+from golden_store import GOLDEN, unpack
 from protocol.system_topics import SCHEDULE_TOPIC
 from storage.doctor.config_files import OLDER_USED
 from storage.doctor.examine import examine
@@ -76,6 +79,21 @@ def test_topics_without_an_entry_are_good_to_know(tmp_path: Path) -> None:
     writer.close()
     finding = only(tmp_path, "config")
     assert (finding.severity, finding.found) == (Severity.INFO, "1 topic has queues but no entry: T")
+
+
+@pytest.mark.parametrize("has_bits", [True, False])
+def test_filters_that_a_start_throws_away_are_good_to_know(has_bits: bool, tmp_path: Path) -> None:
+    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-filters")
+    path = root / "config" / "consumerFilter.json"
+    saved = parse_java_json(path.read_text())
+    filters = [each for topic in saved["filterDataByTopic"].values() for each in topic["groupFilterData"].values()]
+    assert len(filters) > 3
+    if not has_bits:
+        del filters[0]["bloomFilterData"]  # as a broker 5.5.1 saves all of them by default
+        path.write_text(json.dumps(saved))
+    found = [each for each in findings_of(examine(root), "config") if each.path == str(path)]
+    assert [each.severity for each in found] == [] if has_bits else [Severity.INFO]
+    assert all(f"1 filter of {len(filters)} without bloomFilterData" in each.found for each in found)
 
 
 def test_offsets_within_their_queues_are_as_they_should_be(root: Path) -> None:

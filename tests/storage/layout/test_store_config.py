@@ -42,6 +42,25 @@ def test_the_recorded_topics_are_read_with_all_their_fields(g1_store: Path) -> N
     assert json.loads(msgspec.json.encode(config.topics_version)) == recorded["dataVersion"]
 
 
+@pytest.mark.parametrize(
+    ("name", "release"),
+    [("g1/store", "V5_5_0"), ("g2/g2-queues/store", "V5_5_0"), ("g2/g2-queues-5.5.1/store", "V5_5_1")],
+)
+def test_the_release_of_a_store_is_that_of_the_broker_that_wrote_it(name: str, release: str, tmp_path: Path) -> None:
+    root = unpack(Path(name).name, tmp_path, archives=(GOLDEN / name).parent)
+    assert StoreConfig.load(root).release.name == release
+
+
+def test_topics_without_attributes_are_those_of_a_release_that_knows_none(g1_store: Path, tmp_path: Path) -> None:
+    """`TopicConfig` of 4.9.8 has no such member, and a broker from 5.0 on writes it of every topic."""
+    text = (g1_store / "config" / "topics.json").read_text()
+    assert text.count('"attributes":{},') > 3
+    write(tmp_path, "topics.json", text.replace('"attributes":{},', ""))
+    assert StoreConfig.load(tmp_path).release.name == "V4_9_8"
+    write(tmp_path, "topics.json", text.replace('"attributes":{},', "", 3))
+    assert StoreConfig.load(tmp_path).release.name == "V5_5_1"
+
+
 def test_the_recorded_groups_are_read_with_all_their_fields(g1_store: Path) -> None:
     recorded = parse_java_json((g1_store / "config" / "subscriptionGroup.json").read_text())
     config = StoreConfig.load(g1_store)

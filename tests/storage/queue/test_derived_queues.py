@@ -41,7 +41,17 @@ def opened(root: Path, **options: object) -> MessageStore:
     return MessageStore.open(root, StoreOptions(**options))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["g2-queues", "g2-hosts", "g2-dledger", "g2-dledger-mixed", "g2-rocksdb-double"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "g2-queues",
+        "g2-hosts",
+        "g2-dledger",
+        "g2-dledger-mixed",
+        "g2-rocksdb-double",
+        "g2-rocksdb-selective",
+    ],
+)
 def test_derived_units_are_those_that_a_broker_wrote_into_files(name: str, tmp_path: Path) -> None:
     recorded = GOLDEN / "g2" / name
     levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
