@@ -110,6 +110,11 @@ class Message:
         return self.properties.get(names.UNIQ_KEY)
 
     @property
+    def is_inner(self) -> bool:
+        """Whether the message was taken out of a batch (:meth:`inner_messages`)."""
+        return self.budget is not None
+
+    @property
     def offset_message_id(self) -> str:
         """The id that encodes store host and physical offset: 32 or 56 upper-case hex digits."""
         return encode_message_id(self.store_host, self.physical_offset)

@@ -34,6 +34,10 @@ def never() -> bool:
     return False
 
 
+def unreported(_done: int) -> None:
+    """Take no notice of how far something is."""
+
+
 def time_of(value: Time | None, default: int) -> int:
     """A time in ms since 1970; raises ConfigError."""
     if value is None:

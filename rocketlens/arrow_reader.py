@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 from protocol.errors import ConfigError
 from rocketlens.arguments import Time, check_names, times_of
 from rocketlens.source import Source
-from rocketlens.store import Store, commit_log_directories_of, mask_of_store
+from rocketlens.store import Store
 from storage.columns.wanted import LOWEST
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def _as_of_data_source(
         raise ConfigError(f"{store!r}: expected a store in a directory, or the directory or URL of one")
     options = {"path": str(store.path) if isinstance(store, Store) else fspath(store)}
     if isinstance(store, Store):
-        options["commit_log"] = ",".join(map(str, commit_log_directories_of(store)))
-    rules = (*(mask_of_store(store).rules if isinstance(store, Store) else ()), *more.get("mask", ()))
+        options["commit_log"] = ",".join(map(str, store.commit_log_directories))
+    rules = (*(store.rules if isinstance(store, Store) else ()), *more.get("mask", ()))
     if topic is not None:
         options["topic"] = topic if isinstance(topic, str) else ",".join(topic)
     if columns is not None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
 
@@ -49,6 +50,7 @@ from rocketlens.arguments import (
     pulled,
     subscription,
     text_question,
+    unreported,
 )
 from rocketlens.by_id import at_place
 from rocketlens.source import documented
@@ -58,10 +60,10 @@ from storage.names import did_you_mean, similar_names
 if TYPE_CHECKING:
     import ssl
 
+    from rocketlens.remote_pending import AsyncPending
     from rocketlens.searching import AsyncSearch
     from storage.doctor.examine import Diagnosis
     from storage.life.message_life import MessageLife
-    from storage.life.pending import AsOf, KnownRow
     from storage.search.step import Step
     from storage.space.whole import Space
     from storage.store.extents import QueueExtent
@@ -146,7 +148,7 @@ class AsyncRemoteStore:
     """The messages of brokers, from `rocketlens.connect_async`: an async context manager, for one event loop.
 
     Its methods are those of a :class:`Source`, to be awaited; a search and what follows a topic are iterated over with
-    ``async for``. There is no `pending`, whose lists read the messages.
+    ``async for``, as are the messages of what is pending.
     """
 
     def __init__(self, client: Client, server: Endpoint | None, group: str) -> None:
@@ -341,9 +343,10 @@ class AsyncRemoteStore:
         fields = {"uniqueKey": id_of(unique_key), "topic": topic or "", "traceTopics": ",".join(trace_topics)}
         return await self._of_store("life", fields, decode_life)
 
-    async def waiting(self) -> "tuple[list[KnownRow], AsOf, str | None]":
-        """What waits, without the messages: rows, up to when deliveries are known, and what may be missing."""
+    async def pending(self) -> "AsyncPending":
         from broker.service.store_answers import SentPending, decode_answer
+        from rocketlens.remote_pending import AsyncPending
+        from storage.life.pending import Pending
 
         def decode(data: bytes) -> SentPending:
             return decode_answer(data, SentPending)
@@ -353,15 +356,24 @@ class AsyncRemoteStore:
         while sent.rows:
             sent = await self._of_store("pending", {"behind": str(len(rows))}, decode)
             rows += sent.rows
-        return rows, first.as_of, first.incomplete
+        return AsyncPending(Pending.of_rows(rows, first.as_of, first.incomplete), self._messages_at)
 
-    async def space(self, *, broker_config: str | PathLike[str] | None = None) -> "Space":
+    async def _messages_at(self, places: Sequence[int]) -> list[Message | None]:
+        """The messages at physical offsets of the one broker that there is."""
+        server = self._named_server()
+        found = await self._each(places, lambda place: self._at(server, place, None))
+        return [next(iter(each), None) for each in found]
+
+    async def space(
+        self, *, broker_config: str | PathLike[str] | None = None, report: Callable[[int], None] = unreported
+    ) -> "Space":
         from broker.service.store_answers import decode_answer
+        from storage.space.broker_settings import BrokerSettings, read_broker_settings
         from storage.space.whole import Space
 
-        if broker_config is not None:
-            raise ConfigError("space: over the network a broker's defaults are assumed, leave broker_config out")
-        return await self._of_store("space", {}, lambda data: decode_answer(data, Space))
+        settings = BrokerSettings() if broker_config is None else read_broker_settings(Path(broker_config))
+        fields = {name: str(value) for name, value in settings.said.items()}
+        return await self._of_store("space", fields, lambda data: decode_answer(data, Space), report)
 
     async def doctor(self) -> "Diagnosis":
         from broker.service.store_answers import decode_answer
@@ -447,11 +459,17 @@ class AsyncRemoteStore:
             raise RocketLensError(f"{self!r} is closed")
         return self._open_client
 
-    async def _of_store(self, question: str, fields: dict[str, str], decode: Callable[[bytes], Answer]) -> Answer:
+    async def _of_store(
+        self,
+        question: str,
+        fields: dict[str, str],
+        decode: Callable[[bytes], Answer],
+        report: Callable[[int], None] = unreported,
+    ) -> Answer:
         """Ask a RocketLens server about its whole store; raises ConfigError for other brokers."""
 
         async def ask(endpoint: Endpoint) -> tuple[Endpoint, bytes]:
-            return endpoint, await self._client.ask_store(endpoint, {"question": question, **fields})
+            return endpoint, await self._client.ask_store(endpoint, {"question": question, **fields}, report)
 
         server = self._named_server()
         try:

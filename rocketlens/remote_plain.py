@@ -11,12 +11,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from protocol.errors import RocketLensError
-from protocol.message import Message
 from rocketlens.remote import AsyncRemoteStore, connect_async
 from rocketlens.searching import AsyncSearch, Search
 from rocketlens.source import Source
 
 if TYPE_CHECKING:
+    from rocketlens.remote_pending import AsyncPending
     from storage.life.pending import Pending
     from storage.search.step import Step
 
@@ -86,6 +86,18 @@ def _searched(
     return plain
 
 
+def _listed(
+    ask: Callable[[AsyncRemoteStore], Coroutine[Any, Any, "AsyncPending"]],
+) -> "Callable[[RemoteStore], Pending]":
+    """Make a method that waits for what is pending, and for the messages of each list of it."""
+
+    @_named_like(ask)
+    def plain(self: "RemoteStore", /) -> "Pending":
+        return self._wait(ask(self._remote)).plain(self._wait)
+
+    return plain
+
+
 class RemoteStore(Source):
     """The messages of brokers, from `rocketlens.connect`.
 
@@ -106,21 +118,13 @@ class RemoteStore(Source):
     follow = _iterated(AsyncRemoteStore.follow)
     search = _searched(AsyncRemoteStore.search)
     life = _awaited(AsyncRemoteStore.life)
+    pending = _listed(AsyncRemoteStore.pending)
     space = _awaited(AsyncRemoteStore.space)
     doctor = _awaited(AsyncRemoteStore.doctor)
     topics = _awaited(AsyncRemoteStore.topics)
     queues = _awaited(AsyncRemoteStore.queues)
     info = _awaited(AsyncRemoteStore.info)
     groups = _awaited(AsyncRemoteStore.groups)
-
-    def pending(self) -> "Pending":
-        """As :meth:`Source.pending`; each message of a list is asked for when it comes."""
-        from storage.life.pending import Pending
-
-        return Pending.of_rows(*self._wait(self._remote.waiting()), self._message_at)
-
-    def _message_at(self, physical_offset: int) -> Message | None:
-        return next(iter(self.view(physical_offset)), None)
 
     def close(self) -> None:
         """Close the connections; what another thread waits for ends with an error."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, Unpack
 from protocol.errors import ConfigError
 from protocol.message import Message
 from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic
-from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, never
+from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, never, unreported
 
 if TYPE_CHECKING:
     from rocketlens.searching import Search
@@ -136,11 +136,11 @@ class Source:
 
         `contains` is a text or bytes, `regex` a regular expression, looked for in the `place` ``body`` (decompressed),
         ``properties`` (their values) or ``any``. `json_path` is ``EXPR=VALUE`` over a body of JSON, `where` SQL92 over
-        the properties, `tag` a whole tag, `key` a key or unique key, `key_prefix` the start of one. `born_host` is an
-        address, ``address:port``, a network or a host name, of the client or of the proxy that it used. `size` are the
-        bytes of the body as in ``1k..64k``. `charset` is that of
-        bodies, by default UTF-8; one that is packed by gzip or zstd is looked into unpacked too. `exhaustive` reads the
-        whole log and trusts neither index, queues nor clocks. `should_stop` is asked often, from several threads.
+        the properties, `tag` a subscription to tags (``TagA || TagB``), `key` a key or unique key, `key_prefix` the
+        start of one. `born_host` is an address, ``address:port``, a network or a host name, of the client or of the
+        proxy that it used. `size` are the bytes of the body as in ``1k..64k``. `charset` is that of bodies, by default
+        UTF-8; one that is packed by gzip or zstd is looked into unpacked too. `exhaustive` reads the whole log and
+        trusts neither index, queues nor clocks. `should_stop` is asked often, from several threads.
 
         The search is made while its messages are asked for. Over the network it is one of a `topic`, whose queues are
         pulled to their end, one after the other: all its messages come, but for those stored before `begin`. Raises
@@ -173,11 +173,14 @@ class Source:
         """
         raise self._refusal("pending")
 
-    def space(self, *, broker_config: str | PathLike[str] | None = None) -> "Space":
+    def space(
+        self, *, broker_config: str | PathLike[str] | None = None, report: Callable[[int], None] = unreported
+    ) -> "Space":
         """What takes the disk: messages and bytes by topic, queue, tag, sender and hour, and until when there is room.
 
-        The whole log is read once, without the bodies. `broker_config` is the broker.conf of the store's broker, which
-        says how long it keeps messages; without it a broker's defaults are assumed.
+        The whole log is read once, without the bodies; `report` gets the bytes that are counted so far. `broker_config`
+        is the broker.conf of the store's broker, a file of this machine, which says how long it keeps messages; without
+        it a broker's defaults are assumed.
 
         >>> space = store.space()
         >>> space.messages, [count.names for count in space.topics[:2]]

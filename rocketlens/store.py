@@ -32,6 +32,7 @@ from rocketlens.arguments import (
     pulled,
     subscription,
     text_question,
+    unreported,
 )
 from rocketlens.by_id import find_in_store, find_surely
 from rocketlens.hidden_whole import Hiding
@@ -46,8 +47,11 @@ if TYPE_CHECKING:
     from storage.doctor.examine import Diagnosis
     from storage.life.message_life import MessageLife
     from storage.life.pending import Pending
+    from storage.patterns.mask import BoundedMask
     from storage.query.get_message import GetMessageResult
     from storage.search.criteria import Criteria
+    from storage.search.step import Step
+    from storage.space.tally import Tally
     from storage.space.whole import Space
     from storage.store.extents import QueueExtent
     from storage.store.message_store import MessageStore, QueryAnswer
@@ -73,6 +77,16 @@ class Store(Source):
     def path(self) -> Path:
         """The directory of the store."""
         return self._layout.root
+
+    @property
+    def commit_log_directories(self) -> tuple[Path, ...]:
+        """Where the log lies; nothing where that is `commitlog/` in the store."""
+        return self._arguments.commit_log_directories or ()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules of what is hidden of messages."""
+        return self._mask.rules
 
     def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
         text = id_of(id)
@@ -184,11 +198,25 @@ class Store(Source):
         **options: Unpack[SearchOptions],
     ) -> "Search":
         from rocketlens.searching import Search
+
+        criteria, hiding = replace(criteria_of(topic, options), masked=self._mask.rules), self._hiding()
+        limit, cursor = options.get("limit"), options.get("cursor")
+        return Search(self._steps(criteria, hiding.mask, limit, cursor, should_stop, exhaustive=exhaustive), hiding)
+
+    def _steps(
+        self,
+        criteria: "Criteria",
+        mask: "BoundedMask",
+        limit: int | None,
+        cursor: str | None,
+        should_stop: Callable[[], bool],
+        *,
+        exhaustive: bool,
+    ) -> "Iterator[Step]":
+        """The steps of a search."""
         from storage.search.engine import of_a_topic, search
 
-        criteria = replace(criteria_of(topic, options), masked=self._mask.rules)
-        limit, cursor = options.get("limit"), options.get("cursor")
-        store, hiding = self._opened(with_keys=needs_keys(criteria, exhaustive=exhaustive)), self._hiding()
+        store = self._opened(with_keys=needs_keys(criteria, exhaustive=exhaustive))
         steps = search(
             store,
             criteria,
@@ -196,9 +224,9 @@ class Store(Source):
             cursor=cursor,
             exhaustive=exhaustive,
             should_stop=should_stop,
-            mask=hiding.mask,
+            mask=mask,
         )
-        return Search(of_a_topic(store, topic, steps), hiding)
+        return of_a_topic(store, criteria.topic, steps)
 
     def life(self, unique_key: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
         from storage.life.message_life import find_life
@@ -219,15 +247,22 @@ class Store(Source):
         hiding = self._hiding()
         return Pending(store, mask=hiding.mask, finish=hiding.warn)
 
-    def space(self, *, broker_config: str | PathLike[str] | None = None) -> "Space":
+    def space(
+        self, *, broker_config: str | PathLike[str] | None = None, report: Callable[[int], None] = unreported
+    ) -> "Space":
         from storage.space.broker_settings import BrokerSettings, read_broker_settings
-        from storage.space.measure import measure
         from storage.space.whole import space_of
 
         settings = BrokerSettings() if broker_config is None else read_broker_settings(Path(broker_config))
         store = self._opened(with_keys=False)
         store.refuse_tier("space")
-        return space_of(store.commit_log, measure(store.commit_log), settings, self._mask)
+        return space_of(store.commit_log, self._tally(store, report), settings, self._mask)
+
+    def _tally(self, store: "MessageStore", report: Callable[[int], None]) -> "Tally":
+        """Count the whole log."""
+        from storage.space.measure import measure
+
+        return measure(store.commit_log, report=report)
 
     def doctor(self) -> "Diagnosis":
         from storage.doctor.examine import examine
@@ -235,7 +270,7 @@ class Store(Source):
         self._check_open()
         slots, entries = self._arguments.index_slots, self._arguments.index_entries
         vouched = None if slots is None or entries is None else (slots, entries)
-        return examine(self.path, commit_log_directories_of(self), vouched)
+        return examine(self.path, self.commit_log_directories, vouched)
 
     def topics(self) -> list[Topic]:
         from storage.store.topic_catalog import stored_topic, topic_names
@@ -392,19 +427,9 @@ def message_store_of(
     return found
 
 
-def mask_of_store(store: Store) -> "Mask":
-    """What is hidden of the messages of a store."""
-    return store._mask
-
-
 def needs_keys(criteria: "Criteria", *, exhaustive: bool) -> bool:
     """Whether a search asks the index: one that does not needs no check of it, and no scan for what it lacks."""
     return bool(criteria.topic and criteria.key and not exhaustive)
-
-
-def commit_log_directories_of(store: Store) -> tuple[Path, ...]:
-    """Where the log of a store lies; nothing where that is `commitlog/` in it."""
-    return store._arguments.commit_log_directories or ()
 
 
 def query_store(store: "MessageStore", question: Question, mask: Mask = NO_MASK) -> Messages:

@@ -37,6 +37,7 @@ from storage.patterns.mask import mask_of
 
 if TYPE_CHECKING:
     from rocketlens.searching import Search
+    from spark_jobs.run.engine import EngineOptions
     from spark_jobs.search.searched_store import SearchedStore
     from storage.search.step import Step
 
@@ -52,9 +53,20 @@ class UrlStore(Source):
         ("pull", "follow", "life", "pending", "space", "doctor", "queues", "info", "groups"), FETCHED
     )
 
-    def __init__(self, url: str, storage: str, rules: Iterable[str]) -> None:
-        """Use `rocketlens.open`; `storage` are the options of the file system, as JSON."""
+    def __init__(
+        self,
+        url: str,
+        storage: str,
+        rules: Iterable[str],
+        engine: "EngineOptions | None" = None,
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
+        """Use `rocketlens.open`; `storage` are the options of the file system, as JSON.
+
+        An `engine` is the local one unless another is named; `notify` gets the lines for who waits for a cluster.
+        """
         self._url, self._storage, self._mask = url, storage, mask_of(tuple(rules))
+        self._engine, self._notify = engine, notify
         self._is_closed = False
 
     def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
@@ -125,7 +137,6 @@ class UrlStore(Source):
         **options: Unpack[SearchOptions],
     ) -> "Search":
         from rocketlens.searching import Search
-        from spark_jobs.run.engine import EngineOptions
         from spark_jobs.search.search import search_by_tasks
         from storage.search.matcher import Matcher
 
@@ -138,7 +149,8 @@ class UrlStore(Source):
                 yield from search_by_tasks(
                     searched,
                     criteria,
-                    engine=EngineOptions(),
+                    engine=self._on(),
+                    notify=self._notify,
                     limit=options.get("limit"),
                     cursor=options.get("cursor"),
                     should_stop=should_stop,
@@ -158,6 +170,12 @@ class UrlStore(Source):
 
     def __repr__(self) -> str:
         return f"<UrlStore {self._url}{' (closed)' if self._is_closed else ''}>"
+
+    def _on(self) -> "EngineOptions":
+        """What runs the tasks."""
+        from spark_jobs.run.engine import EngineOptions
+
+        return self._engine or EngineOptions()
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -186,14 +204,13 @@ class UrlStore(Source):
         return [each for each in found if text in (*each.message.keys, each.message.unique_key)]
 
     def _looked_up(self, text: str, topic: str | None, kind: str) -> list[FoundBy]:
-        from spark_jobs.run.engine import EngineOptions
         from spark_jobs.search.look_up import LookupByTasks
         from spark_jobs.search.search import engine_for
         from storage.search.lookup import look_up
 
         with (
             self._opened(None) as searched,
-            engine_for("lookup", EngineOptions(), None, LookupByTasks.__module__) as engine,
+            engine_for("lookup", self._on(), self._notify, LookupByTasks.__module__) as engine,
         ):
             steps = look_up(LookupByTasks(engine, searched, 0), [text], topic=topic, kind=kind)
             return [FoundBy(match.message.detached(), match.kind) for step in steps for match in step.matches]

@@ -94,11 +94,22 @@ def test_every_option_has_help_and_stands_in_the_reference(name: str) -> None:
 
 
 def test_every_command_says_what_it_does() -> None:
-    assert {"serve", "find", "filter", "rebuild all", "compact index", "doctor"} <= set(commands())
+    assert {"serve", "find", "search", "rebuild all", "compact index", "doctor"} <= set(commands())
     for name, command in commands().items():
         assert command.help, name
         outcome = CliRunner().invoke(main, [*name.split(), "--help"])
         assert outcome.exit_code == 0, outcome.output
+
+
+JOBS = {"serve", "rebuild all", "rebuild queues", "rebuild index"}
+"""Commands with more options than two screens show."""
+
+
+@pytest.mark.parametrize("name", [name for name in commands() if name not in JOBS])
+def test_help_fits_two_screens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    outcome = CliRunner().invoke(main, [*name.split(), "--help"], terminal_width=80)
+    assert len(outcome.output.splitlines()) <= 2 * 50
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

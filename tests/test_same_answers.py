@@ -352,6 +352,44 @@ def test_life_and_the_whole_store_are_the_same_over_the_network(served: Served) 
     assert answers["server"] == answers["name server"] == answers["directory"]
 
 
+SUBSCRIPTIONS = (
+    *(("tag", text) for text in ("*", "TagA", "TagA || Aa", "BB", "nobody")),
+    *(("sql", text) for text in ("a > 10", "TAGS IS NULL", "TAGS = 'TagA' OR a IS NULL", "region = 'hz' AND a <= 30")),
+)
+
+
+def consumed(source: Source, topic: str, subscription: dict[str, Any]) -> set[tuple[int, int]]:
+    """Queue id and offset of what a consumer gets of a topic."""
+    got: set[tuple[int, int]] = set()
+    for queue in source.queues(topic):
+        offset = queue.min_offset
+        while offset < queue.max_offset:
+            pulled = source.pull(topic, queue.queue_id, offset, **subscription)
+            got |= {(each.queue_id, each.queue_offset) for each in pulled}
+            offset = max(pulled.next_offset, offset + 1)
+    return got
+
+
+@pytest.mark.parametrize("served", ["g1", "crashed", "batches"], indirect=True)
+@settings(max_examples=12)
+@given(data=st.data())
+def test_what_a_search_explains_as_delivered_is_what_a_consumer_gets(served: Served, data: st.DataObject) -> None:
+    topics = [each.name for each in served.sources["directory"].topics() if not each.name.startswith(("%", "SCHED"))]
+    topic = data.draw(st.sampled_from(sorted({each.topic for each in served.records}.intersection(topics))))
+    tags = [
+        ("tag", each.properties["TAGS"]) for each in served.records if each.topic == topic and "TAGS" in each.properties
+    ]
+    kind, text = data.draw(st.sampled_from([*SUBSCRIPTIONS, *tags]))
+    got = {name: consumed(source, topic, {kind: text}) for name, source in served.sources.items()}
+    option = {"tag": "--tag", "sql": "--where"}[kind]
+    for name, where in served.commands.items():
+        outcome = command("search", *where, "--topic", topic, option, text, "--explain", "--json")
+        delivered = {(each["queueId"], each["queueOffset"]) for each in outcome.messages if each["delivered"]}
+        assert delivered == got["directory"], name
+        assert outcome.code == (0 if delivered else 1)
+    assert got["server"] == got["name server"] == got["directory"]
+
+
 def test_another_broker_is_not_asked_about_its_whole_store() -> None:
     with serving_in_a_thread(service_of(FakeStore()), []) as address, rocketlens.open(str(address)) as remote:
         for ask in (remote.space, remote.doctor, remote.pending, lambda: remote.life("a")):

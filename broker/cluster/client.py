@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
@@ -314,18 +314,24 @@ class Client:
             fields.get("rocketlensIncomplete", ""),
         )
 
-    async def ask_store(self, endpoint: Endpoint, fields: Mapping[str, str]) -> bytes:
+    async def ask_store(
+        self, endpoint: Endpoint, fields: Mapping[str, str], report: Callable[[int], None] = lambda _done: None
+    ) -> bytes:
         """What a RocketLens server answers about its whole store, as :mod:`broker.service.store_answers` encodes it.
 
-        Asks again while the answer is being made. Raises `ResponseError` REQUEST_CODE_NOT_SUPPORTED for other brokers.
+        Asks again while the answer is being made, and `report` gets how far that is. Raises `ResponseError`
+        REQUEST_CODE_NOT_SUPPORTED for other brokers.
         """
         # Few clients ask this, and the others start without what the answers are made of.
         from broker.service.store_answers import UNDER_WAY
 
         while True:
             answer = await self.call(endpoint, OwnRequestCode.ASK_STORE, fields)
-            if UNDER_WAY not in ext_fields_of(answer):
+            done = ext_fields_of(answer).get(UNDER_WAY)
+            if done is None:
                 return bytes(answer.body)
+            if re.fullmatch(r"[0-9]{1,19}", done, re.ASCII):
+                report(int(done))
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def brokers_of(self, endpoint: Endpoint, topic: str) -> dict[str, Endpoint] | None:

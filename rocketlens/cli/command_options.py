@@ -95,7 +95,7 @@ def storage_option_where(url: str, flag: str = "--storage-options", name: str = 
         default="",
         callback=checked(_checked_storage),
         metavar="JSON",
-        help=f'Options of the file system if {url}, such as {{"anon": true}}.',
+        help=f'For the file system, if {url}: {{"anon": true}}.',
     )
 
 
@@ -276,14 +276,15 @@ def engine_options_where(auto: str) -> Callable[[Command], Command]:
             type=click.Choice(ENGINES),
             default=AUTO,
             show_default=True,
-            help="What runs the tasks: processes of this machine, one a core, or Spark. auto is Spark with --master or "
+            metavar="NAME",
+            help="What runs the tasks: local, processes of this machine, or spark. auto is spark with --master or "
             f"--conf, and under spark-submit; else {auto}.",
         ),
         click.option(
             "--master",
             default="",
             metavar="URL",
-            help="Spark master, such as spark://host:7077. [default: local[*], with --engine spark]",
+            help="Spark master: spark://host:7077. [default: local[*]]",
         ),
         click.option(
             "--conf",
@@ -291,7 +292,7 @@ def engine_options_where(auto: str) -> Callable[[Command], Command]:
             multiple=True,
             callback=_settings,
             metavar="KEY=VALUE",
-            help="A property of Spark, such as spark.executor.memory=8g; repeatable.",
+            help="A Spark property: spark.executor.memory=8g; repeatable.",
         ),
     )
 

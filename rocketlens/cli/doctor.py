@@ -1,13 +1,14 @@
 """`rocketlens doctor`; `spark_jobs/doctor_store.py` is the same for spark-submit."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
-from rocketlens.cli.command_options import doctor_options, job_options, store_argument
+from rocketlens.cli.command_options import DIRECTORY, doctor_options, job_options, store_argument
 from rocketlens.cli.command_run import (
     DEEP_TASKS,
     check_places,
@@ -16,11 +17,16 @@ from rocketlens.cli.command_run import (
     refuse_tier,
     run_job,
 )
+from rocketlens.cli.errors import say
 from rocketlens.cli.grouped_command import GroupedCommand
+from rocketlens.cli.opening import address_in
+from rocketlens.cli.options import is_typed
+from rocketlens.cli.server_options import NO_SERVER_ARGUMENTS, ServerArguments, server_options
 from rocketlens.cli.time_options import timezone_option
 from spark_jobs.places.file_systems import is_url, local_path
 
 if TYPE_CHECKING:  # a usage error must not wait for what examines a store
+    from broker.endpoint import Endpoint
     from spark_jobs.doctor.deep_request import DeepDetails
     from spark_jobs.run.report import Report
     from storage.doctor.examine import Examination
@@ -34,21 +40,23 @@ if TYPE_CHECKING:  # a usage error must not wait for what examines a store
     help="As --deep, but only what came since the last reading that found nothing wrong, and the whole of index files "
     "with entries of it; how far that was is kept in the user's state directory.",
 )
-@store_argument
+@click.argument("store", type=DIRECTORY, metavar="SOURCE")
 @doctor_options
 @timezone_option
 @job_options
+@server_options
 def doctor(deep: bool, since_last: bool, **options: Any) -> None:
-    """Say what is wrong with the store in STORE: where it is, what it means, and how to fix it.
+    """Say what is wrong with the store of SOURCE: where it is, what it means, and how to fix it.
 
     This takes seconds: it looks at files, ends and checkpoints, at every index file, and at samples of messages and
     queue units. A picture shows which parts of the log exist, are in queues, and are in the index. The store is only
-    read, and a broker may be running on it.
+    read, and a broker may be running on it. SOURCE may be the HOST:PORT of a RocketLens server, which looks at its own;
+    the lines that it prints are for its machine.
 
     With --deep every record is read, and every queue unit and index entry is compared with what follows from the
-    records. STORE may then be a URL such as s3://bucket/store, of which nothing else is looked at.
+    records. SOURCE may then be a URL such as s3://bucket/store, of which nothing else is looked at.
 
-    Exit code 0: nothing is wrong. 4: something is wrong. 3: STORE is not a store that can be read.
+    Exit code 0: nothing is wrong. 4: something is wrong. 3: SOURCE is not a store that can be read.
     """
     _run(deep=deep or since_last, since_last=since_last, **options)
 
@@ -64,11 +72,22 @@ def verify_store(**options: Any) -> None:
 
 
 def _run(
-    *, store: str, deep: bool, as_json: bool, index_slots: int | None, index_entries: int | None, **options: Any
+    *,
+    store: str,
+    deep: bool,
+    as_json: bool,
+    index_slots: int | None,
+    index_entries: int | None,
+    server_arguments: ServerArguments = NO_SERVER_ARGUMENTS,
+    **options: Any,
 ) -> None:
     if (index_slots is None) != (index_entries is None):
         raise click.UsageError("--index-slots and --index-entries: give both or neither")
     store = local_path(store)
+    server = None if os.path.exists(store) or is_url(store) else address_in(store)
+    if server is not None:
+        _ask(server, server_arguments, as_json=as_json)
+    server_arguments.refuse()
     if is_url(store) and (not deep or options["since_last"]):
         raise click.UsageError(f"{store} is a URL: only --deep reads a store there, and all of it")
     if deep:
@@ -78,18 +97,37 @@ def _run(
     examination = None if is_url(store) else _examine(store, options["commit_log_directories"], vouched)
     from rocketlens.cli.show_diagnosis import Shown  # a usage error does not wait for it
 
-    shown = Shown(store, examination, as_json=as_json)
+    shown = Shown(store, None if examination is None else examination.diagnosis, as_json=as_json)
     if deep:
         shown.begin()
     if deep and (examination is None or examination.store is not None):
         try:
             report = run_job(read_deeply, as_json=as_json, goes_on=False, tasks=DEEP_TASKS, store=store, **options)
-            shown.join(cast("Report[DeepDetails]", report))
+            shown.join(cast("Report[DeepDetails]", report), examination)
         except BaseException as error:
             # Whatever ends the reading, what was found before it is said.
             shown.end(error.code if isinstance(error, SystemExit) else 1)
             raise
     sys.exit(shown.end())
+
+
+def _ask(server: "Endpoint", arguments: ServerArguments, *, as_json: bool) -> NoReturn:
+    """Have a server look at its store, show what it found, and end with the exit code."""
+    typed = [each for each in click.get_current_context().params if is_typed(each)]
+    others = [each for each in typed if each not in ("store", "as_json", *ServerArguments.__struct_fields__)]
+    if others:
+        raise click.UsageError(
+            f"--deep, and options of a STORE, are not for a server: {server} has a quick look at its own"
+        )
+    arguments.check()
+    from rocketlens.cli.show_diagnosis import Shown
+
+    with ending_with_a_line(goes_on=False):
+        with arguments.connect(server) as opened:
+            shown = Shown(str(server), opened.doctor(), as_json=as_json)
+        say(f"looked at by {server}: paths and commands are those of its machine")
+        sys.exit(shown.end())
+    raise AssertionError
 
 
 def _examine(store: str, directories: Sequence[str], vouched: tuple[int, int] | None) -> "Examination":

@@ -10,7 +10,7 @@ GROUPS: Final = {
         "credentials",
     ),
     "Layout of the store": (
-        *("commit_log_directories", "index_slots", "index_entries", "state_directory", "tier", "storage"),
+        *("stores", "commit_log_directories", "index_slots", "index_entries", "state_directory", "tier", "storage"),
         "out_storage",
     ),
     "Masks": ("masked", "mask_files"),

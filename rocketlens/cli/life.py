@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,15 +9,14 @@ import msgspec
 
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import meant_instead, open_store
-from rocketlens.cli.options import DIRECTORY, charset_option, store_options
+from rocketlens.cli.opening import EXPECTED, SourceArguments, meant_instead, source_options
+from rocketlens.cli.options import charset_option
 from rocketlens.cli.output import format_options, print_table, time_text, write_maps
 from rocketlens.cli.time_options import timezone_option
-from rocketlens.opening import StoreArguments
 from storage.amounts import counted
 
 if TYPE_CHECKING:
-    from rocketlens.store import Store
+    from rocketlens.source import Source
     from storage.life.message_life import Event, MessageLife
     from storage.life.verdicts import GroupVerdict
 
@@ -33,8 +31,7 @@ NUMBER_HEADING = "MESSAGE"
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("store", type=DIRECTORY)
-@click.argument("text", required=False, metavar="TEXT")
+@source_options("SOURCE TEXT")
 @click.option("--unique-key", hidden=True)
 @click.option("--topic", help="Topic to which the message was sent; without it every topic is searched.")
 @click.option(
@@ -47,19 +44,16 @@ NUMBER_HEADING = "MESSAGE"
 @charset_option
 @format_options
 @timezone_option
-@store_options
 @plain_errors
 def life(
-    store: Path,
-    text: str | None,
+    source: SourceArguments,
     unique_key: str | None,
     topic: str | None,
     trace_topics: tuple[str, ...],
     output_format: str,
     charset: str | None,
-    store_arguments: StoreArguments,
 ) -> None:
-    """Show everything that happened to the message that TEXT names, in order of time, from the store in STORE.
+    """Show everything that happened to the message that TEXT names, in order of time, from a store or its server.
 
     TEXT is what `find` takes: a unique key, or else an id, an offset, a key or a tag. Where it names several messages,
     the newest is shown, and the others are named on stderr.
@@ -70,9 +64,10 @@ def life(
 
     Exit code 0 if something was found, 1 if not.
     """
+    text = source.one_of(None)
     if (text is None) == (unique_key is None) or not (text or unique_key):
-        raise click.UsageError("expected STORE and one TEXT")
-    with open_store(store, store_arguments) as opened:
+        raise click.UsageError(f"{EXPECTED}, and behind it one TEXT")
+    with source.open() as opened:
         unique_key = unique_key or text or ""
         found = opened.life(unique_key, topic=topic, trace_topics=trace_topics)
         if not found.events and text is not None and (named := _named(opened, text, topic)):
@@ -92,7 +87,7 @@ def life(
     sys.exit(FOUND if found.events else NOT_FOUND)
 
 
-def _named(opened: "Store", text: str, topic: str | None) -> str | None:
+def _named(opened: "Source", text: str, topic: str | None) -> str | None:
     """The unique key of the newest message that a text names, None where there is none; others are named."""
     found = sorted(opened.find(text, topic=topic), key=lambda each: (each.born_timestamp, each.physical_offset))
     keys = list(dict.fromkeys(each.unique_key for each in reversed(found) if each.unique_key))

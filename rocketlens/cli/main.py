@@ -23,7 +23,7 @@ COMMANDS = {
     "doctor": Later("rocketlens.cli.doctor:doctor", "Say what is wrong with a store, and how to fix it."),
     "export": Later("rocketlens.cli.export:export_store", "Write the messages of a store into files."),
     "fetch": Later("rocketlens.cli.fetch:fetch_store", "As `rebuild fetch`.", now="rebuild fetch URL STORE"),
-    "filter": Later("rocketlens.cli.filter:filter_", "List the messages that a consumer with a filter would get."),
+    "filter": Later("rocketlens.cli.filter:filter_", "As `search`.", now="search SOURCE TOPIC --tag EXPRESSION"),
     "find": Later("rocketlens.cli.find:find", "Find the messages that a text names, whatever it is."),
     "groups": Later("rocketlens.cli.groups:groups", "List consumer groups: offsets, and how far they are behind."),
     "info": Later("rocketlens.cli.info:info", "Show which store or broker this is, and how far it reaches."),

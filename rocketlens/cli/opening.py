@@ -11,6 +11,7 @@ import msgspec
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 from rocketlens.cli.command_options import storage_option_where
+from rocketlens.cli.errors import say
 from rocketlens.cli.options import DIRECTORY, gathered, is_typed, store_options
 from rocketlens.cli.server_options import ServerArguments, server_option, server_options
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
@@ -19,6 +20,7 @@ from spark_jobs.places.file_systems import is_url, local_path
 if TYPE_CHECKING:
     from rocketlens.source import Source
     from rocketlens.store import Store
+    from spark_jobs.run.engine import EngineOptions
 
 EXPECTED: Final = "expected one SOURCE: the directory of a store, a URL, or the HOST:PORT of a broker or name server"
 
@@ -42,17 +44,20 @@ def open_store(path: Path, arguments: StoreArguments = NO_ARGUMENTS) -> "Store":
     return Store(path, arguments)
 
 
-def meant_instead(store: "Store", topic: str) -> str:
-    """The end of a sentence that asks for a topic that may be meant instead of one that a store does not have.
+def meant_instead(source: "Source", topic: str) -> str:
+    """The end of a sentence that asks for a topic that may be meant instead of one that a source does not have.
 
-    Empty where the store has it, or none like it.
+    Empty where the source has it, or none like it, and where it does not say which it has.
     """
     # Most commands start without what these need.
-    from rocketlens.store import message_store_of
-    from storage.names import did_you_mean
-    from storage.store.topic_catalog import similar_topics
+    from protocol.errors import RocketLensError
+    from storage.names import did_you_mean, similar_names
 
-    proposed = similar_topics(message_store_of(store, with_keys=False, masks=True), topic)
+    try:
+        names = [each.name for each in source.topics()]
+    except RocketLensError:
+        return ""
+    proposed = [] if topic in names else similar_names(topic, names)
     return f"; {did_you_mean(proposed)}" if proposed else ""
 
 
@@ -104,21 +109,30 @@ class SourceArguments(msgspec.Struct, frozen=True):
         """The directories that are read, where a store is: nothing may be written into them."""
         return self.stores if self.place is None else (Path(local_path(self.place)),)
 
-    def open(self) -> "Source":
-        """Open it. Raises as `open_store`, and a usage error for options that are typed of a source of another kind."""
+    def open(self, engine: "EngineOptions | None" = None) -> "Source":
+        """Open it; with an `engine` that is named its tasks read the log of a store, and search it.
+
+        Raises as `open_store`, and a usage error for options that are typed of a source of another kind.
+        """
+        if engine is not None and not engine.is_named:
+            engine = None
         place = self.place
         if (place is None and not self.stores and self.server is None) or (self.stores and is_typed("server")):
             raise click.UsageError(EXPECTED)
         server = None if place is not None or self.stores else self.server
         if place is not None and not os.path.exists(place):
             if is_url(place):
-                return self._url(place)
+                return self._url(place, engine)
             server = address_in(place)
         if server is not None:
+            if is_typed("engine", "master", "settings"):
+                raise click.UsageError("--engine, --master and --conf are for a STORE, not for a server")
             refuse_store_options(self.store_arguments)
             self.server_arguments.check()
             return self.server_arguments.connect(server)
         self.server_arguments.refuse()
+        if engine is not None:
+            return self._by_tasks(engine)
         stores = [open_store(path, self.store_arguments) for path in self.directories]
         if len(stores) == 1:
             return stores[0]
@@ -134,12 +148,24 @@ class SourceArguments(msgspec.Struct, frozen=True):
         self.server_arguments.check()
         return self.server_arguments.connect(None)
 
-    def _url(self, place: str) -> "Source":
+    def _by_tasks(self, engine: "EngineOptions") -> "Source":
+        from rocketlens.by_tasks import StoreByTasks  # few commands name an engine
+
+        if len(self.directories) > 1:
+            raise ConfigError("--engine, --master and --conf are for one store, and several are named")
+        path, arguments = self.directories[0], self.store_arguments
+        arguments.check(path, SPELLED)
+        _check_spark(engine)
+        return StoreByTasks(path, arguments, engine, say)
+
+    def _url(self, place: str, engine: "EngineOptions | None") -> "Source":
         from rocketlens.url_store import UrlStore  # few stores are behind one
 
         self.server_arguments.refuse()
         refuse_layout(self.store_arguments)
-        return UrlStore(place, self.storage, self.store_arguments.rules)
+        if engine is not None:
+            _check_spark(engine)
+        return UrlStore(place, self.storage, self.store_arguments.rules, engine, say)
 
 
 def source_options(metavar: str = "SOURCE") -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -157,7 +183,7 @@ def source_options(metavar: str = "SOURCE") -> Callable[[Callable[..., None]], C
             multiple=True,
             type=DIRECTORY,
             metavar="DIR",
-            help="The directory of a store, in the place of SOURCE; repeatable, for stores that are asked as one.",
+            help="A store's directory, instead of SOURCE; repeatable.",
         )(command)
         return click.argument("words", nargs=-1, metavar=metavar)(command)
 
@@ -195,6 +221,14 @@ def address_in(place: str) -> Endpoint | None:
         return Endpoint.parse(place)
     except ConfigError:
         return None
+
+
+def _check_spark(engine: "EngineOptions") -> None:
+    """Raise ConfigError where tasks are to run on Spark, and that or Java is missing."""
+    if engine.is_on_spark:
+        from spark_jobs.run.engine import check_spark
+
+        check_spark()
 
 
 def _is_place(text: str) -> bool:

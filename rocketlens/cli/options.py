@@ -160,34 +160,33 @@ _STORE_OPTIONS = (
         "commit_log_directories",
         type=directories,
         metavar="DIR,...",
-        help="The commit log's directories, in the broker's order, if it is not in STORE/commitlog.",
+        help="Directories of the log, in the broker's order, if not STORE/commitlog.",
     ),
     click.option(
         "--index-slots",
         type=click.IntRange(1, 2**31 - 1),
         metavar="N",
-        help="Slots of an index file (maxHashSlotNum), if they cannot be read from the files.",
+        help="Slots of an index file (maxHashSlotNum), if the files do not tell.",
     ),
     click.option(
         "--index-entries",
         type=click.IntRange(1, 2**31 - 1),
         metavar="N",
-        help="Entries of an index file (maxIndexNum), if they cannot be read from the files.",
+        help="Entries of an index file (maxIndexNum), if the files do not tell.",
     ),
     click.option(
         "--state-dir",
         "state_directory",
         type=DIRECTORY,
         metavar="DIR",
-        help="Directory for the results of checks, which make the next start faster; serve also keeps the "
-        "offsets of consumer groups here, and keys that no index file holds. The default is in the "
-        "user's state directory, never in the store.",
+        help="Directory for results of checks, and of serve for offsets of groups and keys that no index file holds. "
+        "[default: in the user's state directory]",
     ),
     click.option(
         "--tier",
         type=DIRECTORY,
         metavar="DIR",
-        help="Directory of the store's tiered files (tieredStoreFilePath): queues begin there and go on in STORE.",
+        help="The tiered files (tieredStoreFilePath): queues begin there and go on in STORE.",
     ),
     click.option(
         "--mask",
@@ -195,8 +194,8 @@ _STORE_OPTIONS = (
         multiple=True,
         callback=lambda _context, _parameter, rules: mask_rules(rules),
         metavar="RULE",
-        help="Show asterisks instead of a field (body, keys, tags, unique_key, hosts, properties.NAME ...), of a "
-        "JSONPath ($.a.b) or of what /REGEX/ matches; repeatable. What is masked cannot be searched.",
+        help="Show asterisks for a field (body, keys, tags, unique_key, hosts, properties.NAME ...), a JSONPath "
+        "($.a.b) or what /REGEX/ matches; repeatable. What is masked cannot be searched.",
     ),
     click.option(
         "--mask-file",

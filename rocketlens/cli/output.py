@@ -291,19 +291,27 @@ def say_what_lacks(found: "Sequence[object]") -> None:
 
 
 def growing_writer(name: str, charset: str | None = None) -> Writer:
-    """As :func:`writer`, for messages of all topics that come in pieces: a table's head comes once.
+    """As :func:`writer`, for messages of all topics that come in pieces."""
+    if name != "table":
+        return writer(name, detailed=False, charset=charset)
+    write_rows = growing_table(GROWING)
+    return lambda messages: write_rows(_growing_row(message, charset) for message in messages)
+
+
+def growing_table(headings: Sequence[str]) -> Callable[[Iterable[Iterable[str | int]]], None]:
+    """What writes a table in pieces: its head comes once, with the first row.
 
     Columns of later pieces are as wide as those of earlier ones, if not wider.
     """
-    if name != "table":
-        return writer(name, detailed=False, charset=charset)
-    widths = [0] * len(GROWING)
+    widths = [0] * len(headings)
 
-    def write_rows(messages: Iterable[Message]) -> None:
-        rows = [[printable(str(cell)) for cell in _growing_row(message, charset)] for message in messages]
-        is_first = not any(widths)
-        widths[:] = [max(map(len, column)) for column in zip(GROWING, map(" ".__mul__, widths), *rows, strict=True)]
-        print_table(GROWING, rows, widths=widths, is_first=is_first)
+    def write_rows(rows: Iterable[Iterable[str | int]]) -> None:
+        cells = [[printable(str(cell)) for cell in row] for row in rows]
+        if cells:
+            is_first = not any(widths)
+            spaces = map(" ".__mul__, widths)
+            widths[:] = [max(map(len, column)) for column in zip(headings, spaces, *cells, strict=True)]
+            print_table(headings, cells, widths=widths, is_first=is_first)
 
     return write_rows
 
@@ -396,7 +404,8 @@ def format_options(command: Callable[..., None]) -> Callable[..., None]:
         "--format",
         "output_format",
         type=click.Choice(FORMATS),
-        help="A table for people, one JSON object on each line, or a stream of msgpack maps. [default: table]",
+        metavar="NAME",
+        help="table for people, json for an object on each line, msgpack for a stream of maps. [default: table]",
     )(with_json)
 
 

@@ -3,21 +3,18 @@
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
 from protocol.errors import ConfigError
-from protocol.printable import printable
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import meant_instead, open_store
-from rocketlens.cli.options import DIRECTORY, gathered, store_options
-from rocketlens.cli.output import format_options, print_table, time_text, write_maps
+from rocketlens.cli.opening import SourceArguments, meant_instead, source_options
+from rocketlens.cli.options import gathered
+from rocketlens.cli.output import format_options, growing_table, print_table, time_text, write_maps
 from rocketlens.cli.time_options import FORMS, timestamp, timezone_option, typed_time
-from rocketlens.opening import StoreArguments
 from storage.amounts import bytes_text, count_text, counted
 from storage.times import LARGEST
 
@@ -55,7 +52,7 @@ class PendingOptions(msgspec.Struct, frozen=True):
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("store", type=DIRECTORY)
+@source_options("SOURCE [TOPIC]")
 @click.option("--topic", help="Only messages that will be delivered to this topic.")
 @click.option("--due-after", type=timestamp, metavar="TIME", help=f"Due at this time or after it: {FORMS}.")
 @click.option("--due-before", type=timestamp, metavar="TIME", help="Due at this time or before it.")
@@ -69,11 +66,10 @@ class PendingOptions(msgspec.Struct, frozen=True):
 )
 @format_options
 @timezone_option
-@store_options
 @gathered(options=PendingOptions)
 @plain_errors
-def pending(store: Path, options: PendingOptions, output_format: str, store_arguments: StoreArguments) -> None:
-    """Show the messages in the store in STORE that wait: for a delay level, for a point in time, to be retried.
+def pending(source: SourceArguments, options: PendingOptions, output_format: str) -> None:
+    """Show the messages of SOURCE that wait: for a delay level, for a point in time, to be retried.
 
     First how many wait for each topic, then the messages, the next one that is due first. What is delivered already is
     known from the broker's own files (config/delayOffset.json, config/timercheck). Cancelled messages are listed too,
@@ -82,8 +78,9 @@ def pending(store: Path, options: PendingOptions, output_format: str, store_argu
 
     Exit code 0 if a message waits, 1 if none does.
     """
+    options = msgspec.structs.replace(options, topic=source.one_of(options.topic))
     window = options.window()
-    with open_store(store, store_arguments) as opened, opened.pending() as found:
+    with source.open() as opened, opened.pending() as found:
         topics = found.topics(window)
         if output_format == "table":
             _show(found, topics, window, options.limit)
@@ -120,18 +117,12 @@ def _as_of(as_of: "AsOf") -> str:
 def _show(found: "Pending", topics: Sequence["PendingTopic"], window: "PendingWindow", limit: int) -> None:
     """Write the counts, and the messages in tables of some rows."""
     print_table(TOPIC_HEADINGS, map(_topic_row, topics))
-    widths: list[int] = []
-    rows = map(_message_row, found.messages(window, limit))
-    while piece := list(itertools.islice(rows, ROWS_AT_ONCE)):
-        is_first = not widths
-        if is_first:
+    rows, write_rows = map(_message_row, found.messages(window, limit)), growing_table(MESSAGE_HEADINGS)
+    pieces = iter(lambda: list(itertools.islice(rows, ROWS_AT_ONCE)), [])
+    for number, piece in enumerate(pieces):
+        if not number:
             print("")
-        cells = [[printable(str(cell)) for cell in row] for row in piece]
-        widths = [
-            max(before, *map(len, column))
-            for before, column in zip(widths or map(len, MESSAGE_HEADINGS), zip(*cells, strict=True), strict=True)
-        ]
-        print_table(MESSAGE_HEADINGS, cells, widths=widths, is_first=is_first)
+        write_rows(piece)
 
 
 def _topic_row(topic: "PendingTopic") -> tuple[str, ...]:

@@ -4,27 +4,31 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 import rocketlens
 from protocol.errors import FilterSyntaxError
+from protocol.message import Message
 from protocol.printable import printable
-from rocketlens.arguments import SearchOptions, criteria_of
-from rocketlens.cli.command_options import optional_engine_options, storage_option, store_argument
+from rocketlens.arguments import SearchOptions
+from rocketlens.cli.command_options import optional_engine_options
 from rocketlens.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import open_store
-from rocketlens.cli.options import charset_option, gathered, limit_option, store_options, where_option
-from rocketlens.cli.output import Writer, format_options, growing_writer
+from rocketlens.cli.opening import SourceArguments, source_options
+from rocketlens.cli.options import charset_option, gathered, limit_option, where_option
+from rocketlens.cli.output import Writer, format_options, growing_table, growing_writer, write_messages
 from rocketlens.cli.search_progress import SearchProgress
-from rocketlens.cli.searched_place import StorePlace, searched_store
 from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
-from rocketlens.opening import StoreArguments
+from spark_jobs.run.engine import EngineOptions
+from storage.amounts import counted
+
+if TYPE_CHECKING:
+    from storage.filter.consumption import Judge
 
 PLACES = ("body", "properties", "any")
 
@@ -47,97 +51,128 @@ class SearchConditions(msgspec.Struct, frozen=True):
     size: str | None
     charset: str | None
 
+    def options(self, extent: "SearchExtent") -> SearchOptions:
+        """The same as keyword arguments of a search."""
+        return SearchOptions(
+            begin=self.begin,
+            end=self.end,
+            contains=None if self.contains is None else os.fsencode(self.contains),  # bytes that may be no UTF-8
+            regex=self.regex,
+            place=self.place,
+            json_path=self.json_path,
+            where=self.where,
+            tag=self.tag,
+            key=self.key,
+            key_prefix=self.key_prefix,
+            born_host=self.born_host,
+            size=self.size,
+            charset=self.charset,
+            limit=extent.maximum,
+            cursor=extent.cursor,
+        )
+
 
 class SearchExtent(msgspec.Struct, frozen=True):
-    """What the options say of how far the search goes, and where."""
+    """What the options say of how far the search goes, and of what is listed."""
 
     maximum: int | None
     cursor: str | None
     exhaustive: bool
+    explain: bool
 
 
 @click.command(cls=GroupedCommand)
-@store_argument
+@source_options("SOURCE [TOPIC]")
 @click.option("--topic", help="Only messages that are stored under this topic.")
 @stored_options(("--from", "--to"), is_optional=True)
-@click.option("--contains", metavar="TEXT", help="The body, decompressed and unpacked, contains this text (see --in).")
-@click.option(
-    "--regex", metavar="RE", help="A Python regular expression matches somewhere in the body's text (see --in)."
-)
+@click.option("--contains", metavar="TEXT", help="The unpacked body contains this text (see --in).")
+@click.option("--regex", metavar="RE", help="A regular expression matches in it (see --in).")
 @click.option(
     "--in",
     "place",
     type=click.Choice(PLACES),
     default="body",
     show_default=True,
-    help="Where --contains and --regex look: in the body, in the values of the properties (including KEYS "
-    "and TAGS), or in both. Headers, topics and the names of properties are not searched.",
+    metavar="PLACE",
+    help="Where --contains and --regex look: in the body, in the values of the properties (also KEYS and TAGS), or in "
+    "any of both.",
 )
 @click.option(
     "--json-path",
     metavar="EXPR=VALUE",
-    help="The body is JSON, and the JSONPath finds the value in it: '$.order.id=4711' finds 4711 and \"4711\".",
+    help="The JSONPath finds the value in a body of JSON: '$.order.id=4711' finds 4711 and \"4711\".",
 )
-@where_option("The properties fulfil this expression", name="where")
-@click.option("--tag", help="The message's whole tag.")
-@click.option("--key", help="One of the business keys, or the unique key. With --topic the index is used.")
-@click.option(
-    "--key-prefix", metavar="P", help="A business key, or the unique key, starts with this; the index cannot be used."
-)
+@where_option("The properties fulfil this expression", name="where", earlier=["--sql"])
+@click.option("--tag", metavar="EXPRESSION", help="A tag subscription: 'TagA || TagB'.")
+@click.option("--key", help="A key or unique key. With a topic the index is used.")
+@click.option("--key-prefix", metavar="P", help="A key or unique key starts so; no index is used.")
 @click.option(
     "--born-host",
     metavar="H",
-    help="The sender, behind a proxy too: an address, address:port, a network like 10.1.0.0/16, a host name.",
+    help="The sender, behind a proxy too: an address, address:port, network (10.1.0.0/16) or host name.",
 )
 @click.option(
     "--size", metavar="RANGE", help="Bytes of the decompressed body: 512, 1k..64k, ..2M or 100.. (k is 1024)."
 )
-@limit_option("Stop after N messages. [default: all]")
-@click.option(
-    "--cursor", metavar="C", help=("Continue an earlier search with the same conditions at the cursor that it printed.")
-)
+@limit_option("Stop after N messages. [default: all]", earlier=["--max"])
+@click.option("--cursor", metavar="C", help="Continue a search with the same conditions at the cursor that it printed.")
 @click.option(
     "--exhaustive",
     is_flag=True,
-    help="Read the whole log, without using the index, the queues or the times.",
+    help="Read the whole log; trust no index, queue or time.",
+)
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="List all that meets the other conditions, and whether a consumer with --tag or --where gets it, and why.",
 )
 @charset_option
-@storage_option
 @optional_engine_options
 @format_options
 @timezone_option
-@store_options
-@gathered(conditions=SearchConditions, extent=SearchExtent, place=StorePlace)
+@gathered(conditions=SearchConditions, extent=SearchExtent, engine=EngineOptions)
 @plain_errors
 def search(
-    place: StorePlace,
+    source: SourceArguments,
     conditions: SearchConditions,
     extent: SearchExtent,
+    engine: EngineOptions,
     output_format: str,
-    store_arguments: StoreArguments,
 ) -> None:
-    """Search the store in STORE for messages by their content; a message must meet all conditions.
+    """List the messages of SOURCE, or of one TOPIC of it, that meet all conditions.
 
-    STORE is a directory, or a URL such as s3://bucket/store, which is searched by an engine, a task for each segment.
+    They are listed as they are found, in the order of the log, of which only that part is read to which index, queues
+    or times lead, otherwise all of it, on all cores. A URL is searched by an engine, a task for each segment. Of a
+    server the queues of TOPIC are pulled.
 
-    Messages are listed as they are found, in the order of the log. If the index, the queues of a topic or the time
-    limit the search, only that part of the log is read; otherwise all of it, on all cores.
+    --tag and --where are judged of each message, also in a batch. With --explain as consumers get them: a broker
+    judges the record, which a batch is, and a client compares tags. What became of a message in each group is said by
+    `rocketlens life`.
 
-    Exit code 0 if something was found, 1 if not, 130 if stopped with Ctrl-C. A report on stderr says how much was
-    searched and what could not be; a search that ended early also prints the cursor to continue with.
+    Exit code 0 if something was found (with --explain: is delivered), 1 if not, 130 if stopped with Ctrl-C. A report on
+    stderr says what was searched and what could not be, and where an early end can be continued.
     """
-    write = growing_writer(output_format, conditions.charset)
+    topic = source.one_of(conditions.topic)
     begin, end = conditions.begin, conditions.end
     check_stored(begin, end)
     try:
-        with stopping() as should_stop, _searching(place, store_arguments, conditions, extent, should_stop) as found:
+        with stopping() as should_stop, source.open(engine) as opened:
+            options = conditions.options(extent)
+            write = growing_writer(output_format, conditions.charset)
+            if extent.explain:
+                judge = _judge(source, topic, conditions, opened)
+                write = ExplainingWriter(judge, output_format, conditions.charset)
+                options |= {"tag": None, "where": None}
+            found = opened.search(topic=topic, exhaustive=extent.exhaustive, should_stop=should_stop, **options)
             _show(found, write)
             was_stopped = should_stop()
     except FilterSyntaxError as error:
         click.echo(f"rocketlens: {printable(str(error))}", err=True)
         sys.exit(USAGE)
-    for note in (*found.notes, found.progress.sentence()):
+    for note in (*_notes(conditions.where), *found.notes, found.progress.sentence()):
         say(note)
+    if isinstance(write, ExplainingWriter):
+        say(write.sentence())
     if found.cursor is not None:
         times = (("--since", begin), ("--until", end))
         # As they were taken: -1h is another time when the search is continued, and so would be another search.
@@ -145,57 +180,62 @@ def search(
         say(f"there may be more: continue with {given}--cursor {found.cursor}")
         if was_stopped:
             sys.exit(STOPPED)
-    sys.exit(FOUND if found.progress.found else NOT_FOUND)
+    count = write.delivered if isinstance(write, ExplainingWriter) else found.progress.found
+    sys.exit(FOUND if count else NOT_FOUND)
 
 
-@contextlib.contextmanager
-def _searching(
-    place: StorePlace,
-    store_arguments: StoreArguments,
-    conditions: SearchConditions,
-    extent: SearchExtent,
-    should_stop: Callable[[], bool],
-) -> Iterator["rocketlens.Search"]:
-    contains = None if conditions.contains is None else os.fsencode(conditions.contains)  # bytes that may be no UTF-8
-    options = SearchOptions(
-        begin=conditions.begin,
-        end=conditions.end,
-        contains=contains,
-        regex=conditions.regex,
-        place=conditions.place,
-        json_path=conditions.json_path,
-        where=conditions.where,
-        tag=conditions.tag,
-        key=conditions.key,
-        key_prefix=conditions.key_prefix,
-        born_host=conditions.born_host,
-        size=conditions.size,
-        charset=conditions.charset,
-        limit=extent.maximum,
-        cursor=extent.cursor,
-    )
-    if not place.needs_engine:
-        store = open_store(place.directory, store_arguments)
-        yield store.search(topic=conditions.topic, exhaustive=extent.exhaustive, should_stop=should_stop, **options)
-        return
-    from rocketlens.searching import Search
-    from rocketlens.store import needs_keys
-    from spark_jobs.search.search import search_by_tasks
+def _notes(where: str | None) -> list[str]:
+    """What is to be said of an expression."""
+    if where is None:
+        return []
+    from storage.filter.sql92 import parse
 
-    criteria = replace(criteria_of(conditions.topic, options), masked=store_arguments.rules)
-    with_keys = needs_keys(criteria, exhaustive=extent.exhaustive)
-    with searched_store(place, store_arguments, conditions.topic, with_keys=with_keys) as searched:
-        steps = search_by_tasks(
-            searched,
-            criteria,
-            engine=place,
-            notify=say,
-            limit=extent.maximum,
-            cursor=extent.cursor,
-            exhaustive=extent.exhaustive,
-            should_stop=should_stop,
-        )
-        yield Search(steps)
+    return list(filter(None, [parse(where).note]))
+
+
+def _judge(
+    source: SourceArguments, topic: str | None, conditions: SearchConditions, opened: "rocketlens.Source"
+) -> "Judge":
+    """What decides for a consumer; raises a usage error for what is no subscription."""
+    from storage.filter.consumption import Judge
+    from storage.filter.hidden import refuse_hidden
+    from storage.patterns.mask import mask_of
+
+    if topic is None or (conditions.tag is None) == (conditions.where is None):
+        raise click.UsageError("--explain needs a TOPIC, and --tag or --where: what a consumer subscribes to")
+    refuse_hidden(mask_of(source.store_arguments.rules), conditions.tag, conditions.where)
+
+    def record_of(message: Message) -> Message | None:
+        return next(iter(opened.view(message.physical_offset)), None)
+
+    return Judge(conditions.tag, conditions.where, record_of)
+
+
+class ExplainingWriter:
+    """Writes messages, for each whether a consumer gets it, and why; and counts those that it gets."""
+
+    def __init__(self, judge: "Judge", output_format: str, charset: str | None) -> None:
+        self._judge, self._format, self._charset = judge, output_format, charset
+        self._write_rows = growing_table(("MESSAGE ID", "QUEUE", "OFFSET", "TAG", "DELIVERED", "WHY"))
+        self.seen = self.delivered = 0
+
+    def __call__(self, messages: Iterable[Message]) -> None:
+        """Write some messages."""
+        judged = [(message, *self._judge.verdict(message)) for message in messages]
+        self.seen += len(judged)
+        self.delivered += sum(delivered for _, delivered, _ in judged)
+        if self._format == "table":
+            self._write_rows(
+                (each.message_id, each.queue_id, each.queue_offset, each.tags or "", "yes" if delivered else "no", why)
+                for each, delivered, why in judged
+            )
+        else:
+            rows = ((message, {"delivered": delivered, "reason": why}) for message, delivered, why in judged)
+            write_messages(self._format, rows, self._charset)
+
+    def sentence(self) -> str:
+        """The outcome in words."""
+        return f"{self.delivered} of {counted(self.seen, 'message')} would be delivered"
 
 
 def _show(found: "rocketlens.Search", write: Writer) -> None:

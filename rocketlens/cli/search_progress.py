@@ -40,6 +40,11 @@ class SearchProgress:
         if self._live is not None:
             self._live.stop()
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether anybody sees the line."""
+        return self._live is not None
+
     def show(self, progress: Progress) -> None:
         """Show how far it is, some times a second."""
         now = time.monotonic()

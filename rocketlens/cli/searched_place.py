@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketlens.cli.opening import open_store, refuse_layout
+from rocketlens.cli.errors import say
+from rocketlens.cli.opening import SPELLED, refuse_layout
 from rocketlens.opening import StoreArguments
 from spark_jobs.places.file_systems import is_url, local_path
 from spark_jobs.run.engine import EngineOptions, check_spark
@@ -52,12 +53,12 @@ def searched_store(
         refuse_layout(arguments)
     if place.is_on_spark:
         check_spark()
-    from rocketlens.store import message_store_of
-    from spark_jobs.search.searched_store import SearchedStore, searched_url
+    from rocketlens.by_tasks import StoreByTasks
+    from spark_jobs.search.searched_store import searched_url
 
     if not place.is_remote:
-        opened = open_store(place.directory, arguments)
-        yield SearchedStore(message_store_of(opened, "a search by an engine", with_keys=with_keys, masks=True))
+        arguments.check(place.directory, SPELLED)
+        yield StoreByTasks(place.directory, arguments, place, say).searched(with_keys=with_keys)
         return
     with searched_url(place.store, place.storage, topic) as searched:
         yield searched

@@ -90,27 +90,27 @@ class ServerArguments(msgspec.Struct, frozen=True):
 NO_SERVER_ARGUMENTS: Final = ServerArguments()
 
 _SERVER_OPTIONS = (
-    click.option("--tls", is_flag=True, help="Connect with TLS; the other --tls options imply this."),
+    click.option("--tls", is_flag=True, help="Connect with TLS; the others imply this."),
     click.option(
         "--tls-ca",
         type=FILE,
         metavar="PEM",
-        help="Authorities of the server's certificate. [default: those that this machine trusts]",
+        help="Authorities. [default: this machine's]",
     ),
     click.option("--tls-cert", type=FILE, metavar="PEM", help="Certificate to present to the server."),
-    click.option("--tls-key", type=FILE, metavar="PEM", help="Its private key. [default: in the certificate's file]"),
+    click.option("--tls-key", type=FILE, metavar="PEM", help="Its private key. [default: in --tls-cert]"),
     click.option("--tls-key-password-file", type=FILE, metavar="FILE", help="File with the key's password."),
     click.option(
         "--tls-no-verify",
         is_flag=True,
-        help="Accept any certificate and name of the server, as RocketMQ's clients do by default.",
+        help="Accept any certificate and name of the server.",
     ),
     click.option(
         "--credentials",
         type=FILE,
         metavar="YAML",
-        help="File with the accessKey and secretKey that sign requests, in the format of RocketMQ's conf/tools.yml. "
-        f"[default: {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} in the environment]",
+        help="File with accessKey and secretKey, as RocketMQ's conf/tools.yml. "
+        f"[default: {ACCESS_KEY_VARIABLE}, {SECRET_KEY_VARIABLE}]",
     ),
 )
 

@@ -43,13 +43,13 @@ STATES: Final = {
 class Shown:
     """The diagnosis of a store as it is printed: for people what is known so far, for programs one object at the end.
 
-    `examination` is None for a store behind a URL, which is read only.
+    `diagnosis` is None for a store behind a URL, which is read only.
     """
 
-    def __init__(self, store: str, examination: Examination | None, *, as_json: bool) -> None:
+    def __init__(self, store: str, diagnosis: Diagnosis | None, *, as_json: bool) -> None:
         """Nothing is printed yet."""
-        self._store, self._examination, self._as_json = store, examination, as_json
-        self._findings: tuple[Finding, ...] = () if examination is None else examination.diagnosis.findings
+        self._store, self._diagnosis, self._as_json = store, diagnosis, as_json
+        self._findings: tuple[Finding, ...] = () if diagnosis is None else diagnosis.findings
         self._report: Report[DeepDetails] | None = None
         self._has_begun = self._is_deep = False
 
@@ -58,15 +58,17 @@ class Shown:
         self._is_deep = True
         self._print_quick()
 
-    def join(self, report: "Report[DeepDetails]") -> None:
-        """Everything was read: put together what is known, and say what is new."""
+    def join(self, report: "Report[DeepDetails]", examination: Examination | None) -> None:
+        """Everything was read: put together what is known, as the `examination` of a directory does, and say what is
+        new.
+        """
         from rocketlens.cli.show_report import report_lines
 
         self._report = report
         before = {finding.identity for finding in self._findings}
         read = report.details.findings
-        if self._examination is not None:
-            self._findings = self._examination.joined(read)
+        if examination is not None:
+            self._findings = examination.joined(read)
         else:
             self._findings = tuple(with_command(each, self._command) for each in read)
         if not self._as_json:
@@ -92,8 +94,8 @@ class Shown:
         return f"{shlex.join(['rocketlens', *name.split(), self._store])} --out DIR"
 
     def _print_quick(self) -> None:
-        if not (self._has_begun or self._as_json) and self._examination is not None:
-            _print_examined(self._examination.diagnosis)
+        if not (self._has_begun or self._as_json) and self._diagnosis is not None:
+            _print_examined(self._diagnosis)
             sys.stdout.flush()
         self._has_begun = True
 
@@ -101,8 +103,8 @@ class Shown:
         import msgspec
 
         fields: dict[str, Any] = {"store": self._store}
-        if self._examination is not None:
-            fields = msgspec.to_builtins(self._examination.diagnosis)
+        if self._diagnosis is not None:
+            fields = msgspec.to_builtins(self._diagnosis)
         fields |= {"findings": msgspec.to_builtins(self._findings), "is_clean": code == 0}
         fields["exit_code"] = code
         if self._is_deep:

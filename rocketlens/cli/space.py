@@ -2,32 +2,30 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from protocol.mask import Mask
 from rocketlens.cli.command_options import engine_options_where
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import open_store
-from rocketlens.cli.options import DIRECTORY, gathered, store_options
+from rocketlens.cli.opening import SourceArguments, source_options
+from rocketlens.cli.options import DIRECTORY, gathered
 from rocketlens.cli.output import format_options, print_table, time_text, write_maps
 from rocketlens.cli.search_progress import SearchProgress
 from rocketlens.cli.time_options import timezone_option
-from rocketlens.opening import StoreArguments
-from spark_jobs.run.engine import EngineOptions, check_spark
+from spark_jobs.run.engine import EngineOptions
 from storage.amounts import bytes_text, count_text, counted, rate_text, share_text
-from storage.space.breakdown import COUNTED_BY, count_fields, counts_of, hides_counts, inexact_counts, name_counts
+from storage.space.breakdown import COUNTED_BY, count_fields
 
 if TYPE_CHECKING:
+    from rocketlens.source import Source
     from storage.space.breakdown import NameCount
     from storage.space.forecast import Forecast
-    from storage.space.tally import Tally
-    from storage.store.message_store import MessageStore
+    from storage.space.whole import Space
 
 KINDS: Final = (*COUNTED_BY, "largest")
 """What messages can be counted by; the largest ones are listed one by one."""
@@ -64,7 +62,6 @@ class SpaceProgress(msgspec.Struct, frozen=True):
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("store", type=DIRECTORY)
 @click.option(
     "--by",
     "kinds",
@@ -90,107 +87,81 @@ class SpaceProgress(msgspec.Struct, frozen=True):
 @engine_options_where("without an engine, by threads of this process")
 @format_options
 @timezone_option
-@store_options
+@source_options()
 @gathered(options=SpaceOptions)
 @plain_errors
-def space(store: Path, options: SpaceOptions, output_format: str, store_arguments: StoreArguments) -> None:
-    """Show what takes the disk in the store in STORE: bytes and messages by topic, queue, tag, sender and hour.
+def space(source: SourceArguments, options: SpaceOptions, output_format: str) -> None:
+    """Show what takes the disk in SOURCE: bytes and messages by topic, queue, tag, sender and hour.
 
     Also the largest messages, how the log grows, and what comes first: that the disk is full, or that the broker
     deletes the oldest messages. The whole log is read once, without the bodies. Bytes are those of whole records.
 
     Exit code 0 if there are messages, 1 if there are none.
     """
-    from rocketlens.store import mask_of_store, message_store_of
-    from storage.space.broker_settings import BrokerSettings, read_broker_settings
-    from storage.space.forecast import make_forecast
-    from storage.space.measure import problems_of
-
-    config = options.broker_config
-    settings = BrokerSettings() if config is None else read_broker_settings(config)
-    with open_store(store, store_arguments) as opened:
-        found, mask = message_store_of(opened, "space", with_keys=False, masks=True), mask_of_store(opened)
-        tally = _measure(found, options)
-        forecast = make_forecast(found.commit_log, tally, settings)
-        kinds = [kind for kind in options.kinds or KINDS if not hides_counts(mask, kind)]
+    source.refuse_rest()
+    with source.open(options) as opened:
+        found = _counted(opened, options)
+        kinds = [kind for kind in options.kinds or KINDS if kind == "largest" or found.counts_by(kind)]
         if output_format == "table":
-            _show(found, tally, forecast, kinds, options.top, mask)
+            _show(opened, found, kinds, options.top)
         else:
-            write_maps(output_format, _maps(found, tally, forecast, kinds, options.top, mask))
-        for problem in (*problems_of(found.commit_log, tally), *inexact_counts(tally)):
+            write_maps(output_format, _maps(opened, found, kinds, options.top))
+        for problem in found.notes:
             say(problem)
-    sys.exit(FOUND if tally.messages else NOT_FOUND)
+    sys.exit(FOUND if found.messages else NOT_FOUND)
 
 
-def _measure(store: "MessageStore", options: SpaceOptions) -> "Tally":
+def _counted(opened: "Source", options: SpaceOptions) -> "Space":
     """Count, and show on a terminal how far that is."""
-    from storage.space.measure import TallyAll, measure
-
-    started = time.monotonic()
-    total = sum(segment.end - segment.base_offset for segment in store.commit_log.segments)
-    tally_all: TallyAll | None = None
-    if options.is_named:
-        tally_all = _by_tasks(options)
     with SearchProgress() as progress:
+        if not progress.is_shown:
+            return opened.space(broker_config=options.broker_config)
+        started, log = time.monotonic(), opened.info()
 
         def report(done: int) -> None:
-            progress.show(SpaceProgress(done, total, time.monotonic() - started))
+            progress.show(SpaceProgress(done, log.end_offset - log.min_offset, time.monotonic() - started))
 
-        return measure(store.commit_log, tally_all, report)
-
-
-def _by_tasks(options: SpaceOptions) -> "Callable[[Sequence[Any]], Iterator[Tally]]":
-    if options.is_on_spark:
-        check_spark()
-    from functools import partial
-
-    from spark_jobs.search.space import tally_by_tasks
-
-    return partial(tally_by_tasks, engine=options, notify=say)
+        return opened.space(broker_config=options.broker_config, report=report)
 
 
-def _show(
-    store: "MessageStore", tally: "Tally", forecast: "Forecast | None", kinds: Sequence[str], top: int, mask: Mask
-) -> None:
-    times = f", stored {time_text(tally.oldest)} to {time_text(tally.newest)}" if tally.messages else ""
-    click.echo(f"{counted(tally.messages, 'message')}, {bytes_text(tally.size)}{times}")
+def _show(opened: "Source", found: "Space", kinds: Sequence[str], top: int) -> None:
+    first, last = found.oldest_timestamp, found.newest_timestamp
+    times = "" if first is None or last is None else f", stored {time_text(first)} to {time_text(last)}"
+    click.echo(f"{counted(found.messages, 'message')}, {bytes_text(found.size)}{times}")
     for kind in KINDS:
         if kind not in kinds:
             continue
         click.echo("")
         if kind == "largest":
-            print_table(("BYTES", "PHYSICAL", "TOPIC", "MESSAGE ID", "STORED"), _largest_rows(store, tally, top, mask))
+            print_table(("BYTES", "PHYSICAL", "TOPIC", "MESSAGE ID", "STORED"), _largest_rows(opened, found, top))
             continue
-        number = len(counts_of(tally, kind))
+        rows = found.counts_by(kind)
         heading = (*HEADINGS[kind], "BYTES", "SHARE", "MESSAGES")
-        print_table(heading, [_cells(kind, row, tally) for row in name_counts(tally, kind, top)])
-        if number > top:
-            click.echo(f"… and {count_text(number - top)} more")
-    if forecast is not None:
+        print_table(heading, [_cells(kind, row, found) for row in rows[:top]])
+        if len(rows) > top:
+            click.echo(f"… and {count_text(len(rows) - top)} more")
+    if found.forecast is not None:
         click.echo("")
-        for line in _forecast_lines(forecast):
+        for line in _forecast_lines(found.forecast):
             click.echo(line)
 
 
-def _cells(kind: str, row: "NameCount", tally: "Tally") -> tuple[str | int, ...]:
+def _cells(kind: str, row: "NameCount", found: "Space") -> tuple[str | int, ...]:
     shown = (time_text(int(name)) if kind == "hour" and name is not None else name for name in row.names)
-    share = f"{100 * row.size / tally.size:.1f} %"
+    share = f"{100 * row.size / found.size:.1f} %"
     return (*("-" if name is None else name for name in shown), bytes_text(row.size), share, count_text(row.messages))
 
 
-def _largest_rows(store: "MessageStore", tally: "Tally", top: int, mask: Mask) -> Iterator[tuple[str | int, ...]]:
-    for each in _largest(store, tally, top, mask):
+def _largest_rows(opened: "Source", found: "Space", top: int) -> Iterator[tuple[str | int, ...]]:
+    for each in _largest(opened, found, top):
         stored = "" if each["storeTimestamp"] is None else time_text(each["storeTimestamp"])
         size = bytes_text(each["bytes"])
         yield size, each["physicalOffset"], each["topic"] or "(damaged)", each["messageId"] or "", stored
 
 
-def _largest(store: "MessageStore", tally: "Tally", top: int, mask: Mask) -> Iterator[dict[str, Any]]:
-    from protocol.message import decode_message
-
-    for size, offset in tally.largest_messages(top):
-        record = store.record_at(offset)
-        message = None if record is None else mask.message(decode_message(record, physical_offset=offset))
+def _largest(opened: "Source", found: "Space", top: int) -> Iterator[dict[str, Any]]:
+    for size, offset in found.largest[:top]:
+        message = next(iter(opened.view(offset)), None)
         yield {
             "bytes": size,
             "physicalOffset": offset,
@@ -225,23 +196,21 @@ def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
         yield f"a log of {kept} takes {bytes_text(forecast.kept_size)} at this growth: {first}"
 
 
-def _maps(
-    store: "MessageStore", tally: "Tally", forecast: "Forecast | None", kinds: Sequence[str], top: int, mask: Mask
-) -> Iterator[dict[str, Any]]:
+def _maps(opened: "Source", found: "Space", kinds: Sequence[str], top: int) -> Iterator[dict[str, Any]]:
     """One map of the whole, one for each name, for each of the largest messages, and one of a forecast."""
     yield {
         "kind": "total",
-        "messages": tally.messages,
-        "bytes": tally.size,
-        "oldestTimestamp": tally.oldest if tally.messages else None,
-        "newestTimestamp": tally.newest if tally.messages else None,
-        "damagedPlaces": tally.damaged_places,
-        "damagedBytes": tally.damaged_bytes,
+        "messages": found.messages,
+        "bytes": found.size,
+        "oldestTimestamp": found.oldest_timestamp,
+        "newestTimestamp": found.newest_timestamp,
+        "damagedPlaces": found.damaged_places,
+        "damagedBytes": found.damaged_bytes,
     }
     for kind in kinds:
         if kind == "largest":
-            yield from ({"kind": "largest", **each} for each in _largest(store, tally, top, mask))
+            yield from ({"kind": "largest", **each} for each in _largest(opened, found, top))
             continue
-        yield from ({"kind": kind, **count_fields(kind, row)} for row in name_counts(tally, kind, top))
-    if forecast is not None:
-        yield {"kind": "forecast", **forecast.fields()}
+        yield from ({"kind": kind, **count_fields(kind, row)} for row in found.counts_by(kind)[:top])
+    if found.forecast is not None:
+        yield {"kind": "forecast", **found.forecast.fields()}

@@ -70,7 +70,7 @@ def timezone_option(command: Command) -> Command:
         envvar=TIMEZONE_VARIABLE,
         show_envvar=True,
         metavar="ZONE",
-        help="Time zone of the times that are given and shown: Asia/Shanghai, +08:00, UTC. [default: this machine's]",
+        help="Zone of times given and shown: Asia/Shanghai, +08:00, UTC. [default: this machine's]",
     )(command)
 
 

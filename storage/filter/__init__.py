@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("base", "bloom", "explanation", "expression", "hidden", "retry", "sql92", "tag")
+DOOR: Final = ("base", "bloom", "consumption", "explanation", "expression", "hidden", "retry", "sql92", "tag")

@@ -24,7 +24,7 @@ import contextlib
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -126,8 +126,14 @@ _Row: TypeAlias = tuple[int, int, str, int | None, int, int, str | None, bool, s
 """A row of the table of what waits, in the order of its columns."""
 
 
-_Listed: TypeAlias = tuple[int, int, int, str, int | None, int, str, str | None]
+ListedRow: TypeAlias = tuple[int, int, int, str, int | None, int, str, str | None]
 """Due time, physical offset, number, topic, level, rolls, state and owner, as a list has them."""
+
+MessagesAt: TypeAlias = Callable[[Sequence[int]], list[Message | None]]
+"""The messages at physical offsets, in their order; None where there is none."""
+
+LISTED_AT_ONCE: Final = 32
+"""Messages of a list that are asked for together."""
 
 Place: TypeAlias = tuple[int, int, int]
 """Where a list goes on: due time, physical offset and number of a message."""
@@ -251,7 +257,7 @@ class Pending:
         """
         self._report, self._read_count = report, 0
         self._store, self._mask, self._finish = store, mask, finish
-        self._message_at: Callable[[int], Message | None] = self._message_in_store
+        self._messages_at: MessagesAt = self._messages_in_store
         self._open()
         self._lost: list[str] = []
         self._checked = 0
@@ -272,20 +278,24 @@ class Pending:
         rows: Iterable[KnownRow],
         as_of: AsOf,
         incomplete: str | None,
-        message_at: Callable[[int], Message | None],
     ) -> "Pending":
-        """What :meth:`rows` of another one gave; `message_at` gives the message at a physical offset, if it is there.
+        """What :meth:`rows` of another one gave, without the messages.
 
         Raises RocketLensError where the temporary database cannot be written.
         """
         self = cls.__new__(cls)
         self.as_of, self.incomplete = as_of, incomplete
-        self._message_at, self._mask, self._finish = message_at, NO_MASK, lambda: None
+        self._mask, self._finish = NO_MASK, lambda: None
         self._open()
         with _database_errors():
             self._database.executescript(_TABLES)
             self._database.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, NULL, 0, ?, ?)", rows)
             self._database.execute(_INDEX)
+        return self
+
+    def asking(self, messages_at: MessagesAt) -> Self:
+        """This one, whose lists get their messages so."""
+        self._messages_at = messages_at
         return self
 
     def _open(self) -> None:
@@ -324,11 +334,23 @@ class Pending:
 
     def messages(self, window: PendingWindow = EVERYTHING, limit: int = -1) -> Iterator[PendingMessage]:
         """The messages, the next one that is due first; at most `limit` of them unless that is negative."""
-        with _database_errors():
-            for row in self._rows(window, limit, BEGINNING):
-                if (message := self._message(row)) is not None:
-                    yield message
+        for rows in self.listed(window, limit):
+            yield from self.joined(rows, self._messages_at([row[1] for row in rows]))
         self._finish()
+
+    def listed(self, window: PendingWindow = EVERYTHING, limit: int = -1) -> Iterator[list[ListedRow]]:
+        """The rows of a list, some at once, for who gets their messages elsewhere; the second of each is its place."""
+        with _database_errors():
+            rows = self._rows(window, limit, BEGINNING)
+            while some := rows.fetchmany(LISTED_AT_ONCE):
+                yield some
+
+    def joined(self, rows: Sequence[ListedRow], messages: Sequence[Message | None]) -> Iterator[PendingMessage]:
+        """Rows with their messages; one whose record was deleted meanwhile, with its segment, is left out."""
+        for (due, _, _, topic, level, rolls, state, group), message in zip(rows, messages, strict=True):
+            if message is not None:
+                shown = self._mask.message(message)
+                yield PendingMessage(PendingState(state), due, topic, level, rolls, shown, group)
 
     def page(
         self, window: PendingWindow, limit: int, behind: Place = BEGINNING
@@ -340,25 +362,20 @@ class Pending:
         """
         with _database_errors():
             rows = self._rows(window, limit, behind).fetchall()
-        found = [message for message in map(self._message, rows) if message is not None]
+        found = list(self.joined(rows, self._messages_at([row[1] for row in rows])))
         return found, rows[-1][:3] if rows and len(rows) == limit else None
 
     def _rows(self, window: PendingWindow, limit: int, behind: Place) -> sqlite3.Cursor:
-        """A list, as :data:`_Listed`."""
+        """A list, as :data:`ListedRow`."""
         asked = (window.due_after, window.due_before, _storable(window.topic), limit, *behind)
         return self._database.execute(_LIST, asked)
 
-    def _message(self, row: _Listed) -> PendingMessage | None:
-        """The message of a row of a list; None where its record was deleted meanwhile, with its segment."""
-        due, physical, _, topic, level, rolls, state, group = row
-        message = self._message_at(physical)
-        if message is None:
-            return None
-        return PendingMessage(PendingState(state), due, topic, level, rolls, self._mask.message(message), group)
-
-    def _message_in_store(self, physical_offset: int) -> Message | None:
-        record = self._store.record_at(physical_offset)
-        return None if record is None else decode_message(record, physical_offset=physical_offset).detached()
+    def _messages_in_store(self, places: Sequence[int]) -> list[Message | None]:
+        records = ((place, self._store.record_at(place)) for place in places)
+        return [
+            None if record is None else decode_message(record, physical_offset=place).detached()
+            for place, record in records
+        ]
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from protocol.java_hash import java_hash
 from storage.filter.sql92 import parse
 from storage.filter.sql92.form import All, Compared, OneOf
 from storage.filter.sql92.node import PartKind, Type
+from storage.filter.tag import parse_tag_expression
 from storage.patterns.mask import mask_of
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.unit_struct import FILLER_SIZE
@@ -100,7 +101,8 @@ def required_tags(criteria: Criteria) -> tuple[str, ...] | None:
     FilterSyntaxError.
     """
     if criteria.tag is not None:
-        return (criteria.tag,)
+        tags = parse_tag_expression(criteria.tag)
+        return None if tags.matches_everything else tuple(sorted(tags.tags))
     if mask_of(criteria.masked).changes:
         return None  # an expression is judged by tags as they are shown
     waiting = [] if criteria.where is None else [parse(criteria.where).root]

@@ -37,10 +37,11 @@ class Criteria:
     ``topic`` is the one that a message is stored under, or a light one that it is in. ``begin_timestamp`` ≤ store time
     ≤ ``end_timestamp`` in ms.
     ``contains`` are bytes (of a text its UTF-8), ``regex`` a Python regular expression over the text of a body or of
-    one property value, bytes that are no UTF-8 being U+FFFD; ``place`` says where both are looked for. ``json_path``
-    is ``EXPR=VALUE`` (:mod:`storage.patterns.json_path`), ``where`` SQL92 over the properties. ``tag`` is compared
-    whole; ``key`` is one of the business keys or the unique key, ``key_prefix`` the start of one. ``born_host`` is an
-    address, with a port or without, or a network (``10.1.0.0/16``). Sizes are bytes of the decompressed body.
+    one property value, bytes that are no UTF-8 being U+FFFD; ``place`` says where both are looked for. ``json_path`` is
+    ``EXPR=VALUE`` (:mod:`storage.patterns.json_path`), ``where`` SQL92 over the properties. ``tag`` is a tag
+    subscription (``TagA || TagB``), of which tags are compared whole; ``key`` is one of the business keys or the unique
+    key, ``key_prefix`` the start of one. ``born_host`` is an address, with a port or without, or a network
+    (``10.1.0.0/16``). Sizes are bytes of the decompressed body.
 
     A body that an application has packed (:mod:`protocol.body_content`) is looked into both as it is and unpacked; its
     size is that of the packed one. ``charset`` is that of the bodies' text, None for UTF-8.

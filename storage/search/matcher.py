@@ -13,8 +13,10 @@ from protocol.message import Message, decode_message
 from protocol.message_layout import INT, MINIMUM_SIZE, SYS_FLAG_POSITION, fixed_struct
 from protocol.sys_flag import SysFlag, has_inner_messages
 from protocol.system_topics import LIGHT_PREFIX, light_queue_offset
+from storage.filter.explanation import is_tagged_so
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
+from storage.filter.tag import parse_tag_expression
 from storage.patterns.condition import PatternCondition
 from storage.patterns.mask import BoundedMask, mask_of
 from storage.patterns.processes import PatternLimit, Stop
@@ -32,8 +34,8 @@ class Matcher:
     """Decides about records; shared by threads, and made anew in another process. Checks the criteria when it is made.
 
     Raises ConfigError for a regular expression, a JSONPath, a charset or a host that is none, and for a condition that
-    is empty or no text (an argument whose bytes are no UTF-8); FilterSyntaxError for what is no SQL92. Making it and
-    deciding raise PatternsStopped where ``should_stop`` while a pattern is compiled or run.
+    is empty or no text (an argument whose bytes are no UTF-8); FilterSyntaxError for what is no SQL92 or names no tag.
+    Making it and deciding raise PatternsStopped where ``should_stop`` while a pattern is compiled or run.
     """
 
     def __init__(self, criteria: Criteria, should_stop: Stop = lambda: False, mask: BoundedMask | None = None) -> None:
@@ -44,6 +46,7 @@ class Matcher:
         self.mask = (mask or mask_of(criteria.masked)).for_one_run(should_stop)
         _refuse_hidden(criteria)
         self.charset = None if criteria.charset is None else charset_of(criteria.charset)
+        self.tags = None if criteria.tag is None else parse_tag_expression(criteria.tag)
         self._text = None if self.charset is None else _text_of(criteria.contains)
         regex, json_path = criteria.regex, criteria.json_path
         self.regex = None if regex is None else PatternCondition("regex", regex, self.charset, should_stop)
@@ -129,7 +132,7 @@ class Matcher:
 
     def _has_names(self, message: Message) -> bool:
         criteria = self.criteria
-        if criteria.tag is not None and message.tags != criteria.tag:
+        if self.tags is not None and not is_tagged_so(self.tags, message.tags):
             return False
         if criteria.key is not None and criteria.key != message.unique_key and criteria.key not in message.keys:
             return False
@@ -224,7 +227,8 @@ def _refuse_hidden(criteria: Criteria) -> None:
     if criteria.json_path is not None or criteria.minimum_size or criteria.maximum_size is not None:
         mask.refuse(BODY)
     if criteria.tag is not None:
-        mask.refuse_value("tags", criteria.tag)
+        for tag in parse_tag_expression(criteria.tag).tags:
+            mask.refuse_value("tags", tag)
     for key in (criteria.key, criteria.key_prefix):
         if key is not None:
             mask.refuse_value("keys", key)

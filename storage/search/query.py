@@ -56,7 +56,7 @@ def query_of(matcher: Matcher) -> kernel.SearchQuery:
     return kernel.SearchQuery(
         # The messages of a light queue bear other topics.
         topic=None if criteria.topic is None or criteria.topic.startswith(LIGHT_PREFIX) else _text(criteria.topic),
-        tag=_text(criteria.tag),
+        tag=_tag(matcher),
         key=_text(criteria.key or criteria.key_prefix),
         key_is_start=criteria.key is None,
         times=(criteria.begin_timestamp, criteria.end_timestamp),
@@ -72,6 +72,12 @@ def query_of(matcher: Matcher) -> kernel.SearchQuery:
         needles=[(needle.data, needle.first, needle.second) for needle in map(Needle.of, needles)],
         packings=[decoder.magic for decoder in DECODERS],
     )
+
+
+def _tag(matcher: Matcher) -> bytes | None:
+    """The one tag that messages must have, as they have it; None where there are several."""
+    tags = matcher.tags
+    return None if tags is None or tags.matches_everything or len(tags.tags) != 1 else _text(next(iter(tags.tags)))
 
 
 def _text(text: str | None) -> bytes | None:

@@ -4,6 +4,7 @@ A name ends at the first `=`, `:` or white space; escapes and lines that go on a
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,12 +31,30 @@ class BrokerSettings:
     most_used: int = DEFAULT_MOST_USED
     assumed: frozenset[str] = frozenset(_LONGEST)
 
+    @property
+    def said(self) -> dict[str, int]:
+        """The settings that are not assumed, by their names in a broker.conf."""
+        values = {RESERVED: self.reserved_hours, MOST_USED: self.most_used}
+        return {name: value for name, value in values.items() if name not in self.assumed}
+
+
+def settings_of(said: Mapping[str, int]) -> BrokerSettings:
+    """What a broker makes of the settings that are said; it counts a share below 10 % as 10 %, one above 95 % as 95 %.
+
+    Raises ConfigError for a number that is too large.
+    """
+    for name, value in said.items():
+        if not 0 <= value <= _LONGEST[name]:
+            raise ConfigError(f"{name} is {value}, expected a number up to {_LONGEST[name]}")
+    most_used = min(max(said.get(MOST_USED, DEFAULT_MOST_USED), 10), 95)
+    reserved = said.get(RESERVED, DEFAULT_RESERVED_HOURS)
+    return BrokerSettings(reserved, most_used, frozenset(_LONGEST) - said.keys())
+
 
 def read_broker_settings(path: Path) -> BrokerSettings:
     """The settings in a broker.conf; what it does not say is a broker's default.
 
-    A broker counts a share below 10 % as 10 %, and one above 95 % as 95 %. Raises ConfigError for a value that is no
-    number, and StoreError where the file cannot be read.
+    Raises ConfigError for a value that is no number, and StoreError where the file cannot be read.
     """
     text = read_piece(path, 0, LONGEST_FILE).decode("utf-8", "replace")
     found: dict[str, int] = {}
@@ -46,6 +65,4 @@ def read_broker_settings(path: Path) -> BrokerSettings:
         if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) > _LONGEST[name]:
             raise ConfigError(f"{path}: {name} is {quote(value)}, expected a number up to {_LONGEST[name]}")
         found[name] = int(value)
-    most_used = min(max(found.get(MOST_USED, DEFAULT_MOST_USED), 10), 95)
-    reserved = found.get(RESERVED, DEFAULT_RESERVED_HOURS)
-    return BrokerSettings(reserved, most_used, frozenset(_LONGEST) - found.keys())
+    return settings_of(found)

@@ -33,6 +33,23 @@ class Space:
     """How the log grows, and until when there is room; None for a log without segments."""
     notes: tuple[str, ...] = ()
     """Sentences: what could not be counted, and which counts are not exact."""
+    oldest_timestamp: int | None = None
+    """When the messages were stored: the first time of all, in ms, and the last; None for no messages."""
+    newest_timestamp: int | None = None
+    damaged_places: int = 0
+    """Places of the log without an intact record, and the bytes in them, which are not counted."""
+    damaged_bytes: int = 0
+
+    def counts_by(self, kind: str) -> tuple[NameCount, ...]:
+        """The counts by one of :data:`storage.space.breakdown.COUNTED_BY`; none where a mask hides what they say."""
+        by_kind = {
+            "topic": self.topics,
+            "queue": self.queues,
+            "tag": self.tags,
+            "host": self.hosts,
+            "hour": self.hours,
+        }
+        return by_kind[kind]
 
 
 def space_of(log: CommitLog, tally: Tally, settings: BrokerSettings, mask: Mask = NO_MASK) -> Space:
@@ -48,4 +65,8 @@ def space_of(log: CommitLog, tally: Tally, settings: BrokerSettings, mask: Mask 
         largest=tuple(tally.largest_messages(MOST_LARGEST)),
         forecast=make_forecast(log, tally, settings),
         notes=(*problems_of(log, tally), *inexact_counts(tally)),
+        oldest_timestamp=tally.oldest if tally.messages else None,
+        newest_timestamp=tally.newest if tally.messages else None,
+        damaged_places=tally.damaged_places,
+        damaged_bytes=tally.damaged_bytes,
     )

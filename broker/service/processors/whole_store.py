@@ -25,6 +25,8 @@ from storage.files.waiting import Lookup, Wait
 
 if TYPE_CHECKING:
     from storage.life.pending import Pending
+    from storage.log.commit_log import CommitLog
+    from storage.space.tally import Tally
 
 ROWS_AT_ONCE: Final = 50_000
 
@@ -35,7 +37,8 @@ LISTED_SECONDS: Final = 600.0
 class AskStoreRequestHeader(RequestHeader, frozen=True):
     """ASK_STORE: `question` is life, pending, space or doctor; the others narrow a life, or are where a list goes on.
 
-    `trace_topics` are separated by commas.
+    `trace_topics` are separated by commas. `file_reserved_time` and `disk_max_used_space_ratio` are a broker's settings
+    for a forecast of space; -1 for those that nobody said.
     """
 
     question: str
@@ -43,6 +46,8 @@ class AskStoreRequestHeader(RequestHeader, frozen=True):
     topic: str = ""
     trace_topics: str = ""
     behind: I64 = 0
+    file_reserved_time: I64 = -1
+    disk_max_used_space_ratio: I64 = -1
 
 
 class WholeStoreProcessor:
@@ -55,8 +60,8 @@ class WholeStoreProcessor:
         self._questions: dict[str, Callable[[AskStoreRequestHeader], Response]] = {
             "life": self._life,
             "pending": self._pending,
-            "space": partial(self._whole, _space),
-            "doctor": partial(self._whole, _diagnosis),
+            "space": self._space,
+            "doctor": self._doctor,
         }
 
     @handles(OwnRequestCode.ASK_STORE, AskStoreRequestHeader)
@@ -96,12 +101,25 @@ class WholeStoreProcessor:
             rows = found.rows(header.behind, ROWS_AT_ONCE)
         return Response(body=encode_answer(SentPending(found.as_of, found.incomplete, rows)))
 
-    def _whole(self, work: "Callable[[BrokerService, Report], object]", header: AskStoreRequestHeader) -> Response:
+    def _space(self, header: AskStoreRequestHeader) -> Response:
+        from broker.service.store_answers import encode_answer
+        from storage.space.broker_settings import MOST_USED, RESERVED, settings_of
+        from storage.space.whole import space_of
+
+        said = {RESERVED: header.file_reserved_time, MOST_USED: header.disk_max_used_space_ratio}
+        settings = settings_of({name: value for name, value in said.items() if value >= 0})
+        self._service.store.refuse_tier("space")
+        # Counted once for all who ask; the forecast is made with the settings of each.
+        found = self._done("space", partial(_counted, self._service), KEPT_SECONDS)
+        if isinstance(found, Response):
+            return found
+        log, tally = found
+        return Response(body=encode_answer(space_of(log, tally, settings)))
+
+    def _doctor(self, _header: AskStoreRequestHeader) -> Response:
         from broker.service.store_answers import encode_answer
 
-        if header.question == "space":
-            self._service.store.refuse_tier("space")
-        found = self._done(header.question, partial(work, self._service), KEPT_SECONDS)
+        found = self._done("doctor", partial(_diagnosis, self._service), KEPT_SECONDS)
         return found if isinstance(found, Response) else Response(body=encode_answer(found))
 
     def _done(self, question: str, work: Callable[[Report], Any], maximum_age: float) -> Any:
@@ -122,15 +140,14 @@ def _waiting(service: BrokerService, report: Report) -> "Pending":
     return Pending(service.store, report)
 
 
-def _space(service: BrokerService, report: Report) -> object:
-    from storage.space.broker_settings import BrokerSettings
+def _counted(service: BrokerService, report: Report) -> "tuple[CommitLog, Tally]":
+    """The log of this moment, and all that was counted of it."""
     from storage.space.measure import in_threads, measure
-    from storage.space.whole import space_of
 
     log = service.store.commit_log
     # Half of the cores stay with other clients.
     tally_all = partial(in_threads, threads=max((os.cpu_count() or 2) // 2, 1), check=lambda: report(0))
-    return space_of(log, measure(log, tally_all, report), BrokerSettings())
+    return log, measure(log, tally_all, report)
 
 
 def _diagnosis(service: BrokerService, report: Report) -> object:

@@ -61,6 +61,4 @@ def _by_tag(text: str) -> Choice:
 def _by_expression(text: str) -> Choice:
     expression = parse(text)
     stages = ExpressionFilter(expression)
-    unread = expression.text[expression.end :].strip()
-    note = f"text behind the expression is ignored, as by brokers: {unread}" if unread else None
-    return Choice(stages, lambda message: stages.matches_commit_log(message.properties_bytes), note)
+    return Choice(stages, lambda message: stages.matches_commit_log(message.properties_bytes), expression.note or None)

@@ -29,7 +29,7 @@ class Expression:
     """A parsed expression; equal to another of the same text, and shared by threads.
 
     `program` is what kernels evaluate. `root` is the tree of conditions, to explain decisions by; behind `end` the text
-    is unread.
+    is not read.
     """
 
     text: str
@@ -45,6 +45,12 @@ class Expression:
         nothing but `names`.
         """
         return self.program.evaluate(properties)
+
+    @property
+    def note(self) -> str:
+        """A sentence about the text that is not read; empty where all is."""
+        unread = self.text[self.end :].strip()
+        return f"text behind the expression is ignored, as by brokers: {unread}" if unread else ""
 
     def delivers(self, properties: bytes | memoryview) -> bool:
         """Whether a message with this block of properties is delivered."""

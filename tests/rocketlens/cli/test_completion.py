@@ -108,7 +108,7 @@ def test_bash_understands_it() -> None:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("f", ["filter", "find"]),
+        ("f", ["find"]),
         ("rebuild ", ["all", "clean", "fetch", "index", "queues"]),
         ("find --sto", ["--storage-options", "--store"]),
         ("query --format j", ["json"]),

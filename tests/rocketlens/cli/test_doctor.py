@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import rocketlens
 from protocol.message_layout import locate
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 
@@ -203,3 +205,29 @@ def test_what_is_alike_in_a_thousand_queues_is_one_block(tmp_path: Path) -> None
         "valid",
         f"        fix: rm {writer.root}/checkpoint && rocketlens rebuild all {writer.root}",
     ]
+
+
+@pytest.mark.parametrize("deep", [(), ("--json",)])
+def test_a_server_looks_at_its_own_store(g1_crashed_store: Path, deep: tuple[str, ...]) -> None:
+    with serving_in_a_thread(service_of(MessageStore.open(g1_crashed_store))) as address:
+        outcome, here = rocketlens("doctor", address, *deep), rocketlens("doctor", g1_crashed_store, *deep)
+    assert outcome.code == here.code == 4
+    assert outcome.errors == f"rocketlens: looked at by {address}: paths and commands are those of its machine\n"
+    if deep:
+        reports = [json.loads(each.output) | {"seconds": 0} for each in (outcome, here)]
+        assert reports[0] == reports[1]
+    else:
+        assert outcome.text.splitlines()[1:] == here.text.splitlines()[1:]
+
+
+def test_what_a_server_is_not_asked_is_wrong_usage() -> None:
+    with serving_in_a_thread(service_of(FakeStore()), []) as address:
+        for options, says in (
+            (("--deep",), "are not for a server"),
+            (("--index-slots", 5, "--index-entries", 5), "are not for a server"),
+            (("--tls-key", "k"), "need --tls-cert"),
+            ((), "doctor: of all brokers a RocketLens server alone answers it"),
+        ):
+            outcome = rocketlens("doctor", address, *options)
+            assert (outcome.code, outcome.output) == (2, b"")
+            assert says in outcome.errors

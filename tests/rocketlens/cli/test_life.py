@@ -143,7 +143,7 @@ def test_no_key_is_refused(g1_store: Path) -> None:
     for arguments in ((), ("",), ("a", "--unique-key", "b")):
         outcome = rocketlens("life", g1_store, *arguments)
         assert outcome.code == 2
-        assert "expected STORE and one TEXT" in outcome.errors
+        assert "and behind it one TEXT" in outcome.errors
 
 
 def test_nothing_found_says_where_was_looked(g1_store: Path) -> None:

@@ -15,7 +15,6 @@ TOPIC, UNIQUE_KEY, KEY = ROW[1], ROW[4], ROW[7]
 
 COMMANDS: dict[str, tuple[object, ...]] = {
     "doctor": (),
-    "filter": ("--topic", TOPIC, "--tag", "*", "--limit", 3),
     "find": (KEY,),
     "groups": (),
     "info": (),
@@ -28,7 +27,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "topics": (),
 }
 """Questions that g1 answers, and what is asked of it."""
-SHOWING_MESSAGES = {"filter", "find", "life", "lookup", "search", "tail"}
+SHOWING_MESSAGES = {"find", "life", "lookup", "search", "tail"}
 SIZES = ("--index-slots", 97, "--index-entries", 150)
 """Of g1, as its README says."""
 

@@ -18,6 +18,7 @@ from broker_harness import service_of, serving_in_a_thread
 from protocol.codes import OwnRequestCode, ResponseCode
 from protocol.errors import ProtocolError, StoreError
 from storage.store.message_store import MessageStore
+from store_writer import START_TIMESTAMP, StoreWriter
 
 KEYS = {"access_key": READER, "secret_key": READER_SECRET}
 
@@ -50,6 +51,61 @@ def test_only_an_administrator_is_answered(g1_store: Path, tmp_path: Path) -> No
             with pytest.raises(rocketlens.ResponseError) as caught:
                 ask()
             assert caught.value.code == ResponseCode.NO_PERMISSION
+
+
+def test_a_forecast_is_made_with_the_settings_of_who_asks(address: Endpoint, g1_store: Path, tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("fileReservedTime=24\ndiskMaxUsedSpaceRatio=99\n")
+    with rocketlens.open(str(address)) as remote, rocketlens.open(g1_store) as store:
+        for config in (tmp_path / "broker.conf", None):
+            forecasts = [source.space(broker_config=config).forecast for source in (remote, store)]
+            assert forecasts[0] is not None
+            assert forecasts[1] is not None
+            assert forecasts[0].settings == forecasts[1].settings
+            assert (forecasts[0].settings.reserved_hours, forecasts[0].settings.most_used) == (
+                (72, 75) if config is None else (24, 95)
+            )
+            assert forecasts[0].expiry_timestamp == forecasts[1].expiry_timestamp
+
+
+def test_a_setting_that_cannot_be_is_refused(address: Endpoint) -> None:
+    async def ask() -> ResponseError:
+        async with Client() as client:
+            with pytest.raises(ResponseError) as caught:
+                await client.call(
+                    address, OwnRequestCode.ASK_STORE, {"question": "space", "diskMaxUsedSpaceRatio": "101"}
+                )
+            return caught.value
+
+    assert asyncio.run(ask()).code == ResponseCode.INVALID_PARAMETER
+
+
+def test_what_waits_is_listed_asynchronously_too(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number in range(70):  # more than are asked for at once
+        due = {"TIMER_OUT_MS": str(START_TIMESTAMP + 3_600_000 + number), "REAL_TOPIC": "B"}
+        writer.append("rmq_sys_wheel_timer", properties=due, unique_key=f"K{number}")
+    writer.close()
+
+    async def ask(endpoint: Endpoint) -> tuple[object, ...]:
+        async with (
+            rocketlens.connect_async(str(endpoint)) as remote,
+            await remote.pending() as pending,
+        ):
+            listed = [each async for each in pending.messages()]
+            first = [each async for each in pending.messages(limit=3)]
+            return pending.topics(), pending.as_of, pending.incomplete, listed, first
+
+    with (
+        serving_in_a_thread(service_of(MessageStore.open(writer.root))) as endpoint,
+        rocketlens.open(writer.root) as store,
+        rocketlens.open(str(endpoint)) as remote,
+    ):
+        answer = asyncio.run(ask(endpoint))
+        for source in (store, remote):
+            with source.pending() as pending:
+                listed = list(pending.messages())
+                assert answer == (pending.topics(), pending.as_of, pending.incomplete, listed, listed[:3])
+    assert [each.message.unique_key for each in listed] == [f"K{number}" for number in range(70)]
 
 
 def test_a_client_asks_again_until_the_work_is_done(address: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:

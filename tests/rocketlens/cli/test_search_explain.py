@@ -1,4 +1,4 @@
-"""`rocketlens filter`: what a consumer with a filter would get, and why not the rest."""
+"""`rocketlens search --tag`, `--where` and `--explain`: what a consumer with a filter gets, and why not the rest."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from store_writer import StoreWriter
 
 
 def run(store: Path, *arguments: object, topic: str = "TopicTest") -> Outcome:
-    return rocketlens("filter", store, "--topic", topic, *arguments)
+    return rocketlens("search", store, topic, *arguments)
 
 
 def consumed(name: str, topic: str = "TopicTest") -> set[str]:
@@ -46,20 +46,24 @@ def test_it_lists_what_recorded_consumers_received(arguments: tuple[str, ...], f
     outcome = run(g1_store, *arguments, "--json")
     assert outcome.code == 0
     assert sorted(ids(outcome)) == sorted(consumed(file))
-    places = [(message["queueId"], message["queueOffset"]) for message in outcome.messages]
-    assert places == sorted(places)
+    explained = run(g1_store, *arguments, "--explain", "--json").messages
+    assert len(explained) == 52
+    assert {each["messageId"] for each in explained if each["delivered"]} == consumed(file)
 
 
 def test_how_much_would_be_delivered_stands_on_stderr(g1_store: Path) -> None:
-    outcome = run(g1_store, "--tag", "TagD", "--json")
-    assert outcome.errors == "rocketlens: 40 of 52 messages of TopicTest would be delivered\n"
-    assert len(outcome.messages) == 40
+    outcome = run(g1_store, "--tag", "TagD", "--explain", "--json")
+    assert outcome.errors.endswith("rocketlens: 40 of 52 messages would be delivered\n")
+    assert len(outcome.messages) == 52
 
 
-def test_a_limit_cuts_the_list_and_not_the_count(g1_store: Path) -> None:
-    outcome = run(g1_store, "--tag", "TagD", "--json", "--limit", "3")
-    assert len(outcome.messages) == 3
-    assert "40 of 52 messages of TopicTest would be delivered; the first 3 are listed" in outcome.errors
+def test_other_conditions_narrow_what_is_explained(g1_store: Path) -> None:
+    outcome = run(g1_store, "--tag", "TagD", "--explain", "--json", "--contains", "hot 1", "--limit", "3")
+    assert [(message["body"], message["delivered"]) for message in outcome.messages] == [
+        ("hot 1", True),
+        ("hot 10", True),
+        ("hot 11", True),
+    ]
 
 
 def test_a_tag_of_equal_hash_is_not_delivered_since_clients_compare_the_tag(odd: Path) -> None:
@@ -70,7 +74,9 @@ def test_a_tag_of_equal_hash_is_not_delivered_since_clients_compare_the_tag(odd:
 def test_nothing_delivered_is_exit_code_1(odd: Path) -> None:
     outcome = run(odd, "--tag", "Never", topic="T")
     assert (outcome.code, outcome.output) == (1, b"")
-    assert "0 of 5 messages of T" in outcome.errors
+    outcome = run(odd, "--tag", "Never", "--explain", "--json", topic="T")
+    assert (outcome.code, len(outcome.messages)) == (1, 5)
+    assert "0 of 5 messages would be delivered" in outcome.errors
 
 
 def test_each_message_is_explained_by_its_tag(odd: Path) -> None:
@@ -126,13 +132,25 @@ def test_what_a_broker_does_not_read_of_an_expression_is_said(g1_store: Path) ->
     assert "anything goes" in outcome.errors
 
 
+def test_the_earlier_name_of_the_command_answers_alike(g1_store: Path) -> None:
+    for options in (("--tag", "TagA || Aa"), ("--where", "a > 10", "--explain")):
+        earlier = rocketlens("filter", g1_store, "--topic", "TopicTest", *options, "--json")
+        now = run(g1_store, *options, "--json")
+        assert (earlier.code, earlier.output) == (now.code, now.output)
+    assert rocketlens("search", g1_store, "--tag", "TagA", "--explain").code == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "exactly one of --tag and --where"),
-        (("--tag", "A", "--where", "a = 1"), "exactly one of --tag and --where"),
+        (("--explain",), "--explain needs a TOPIC, and --tag or --where"),
+        (("--explain", "--tag", "A", "--where", "a = 1"), "--explain needs a TOPIC, and --tag or --where"),
+        (("--explain", "--tag", "||"), "no tag between the separators"),
+        (("--explain", "--where", "a >"), "found the end"),
         (("--tag", "||"), "no tag between the separators"),
         (("--where", ""), "found the end"),
+        (("--explain", "--tag", "TagA", "--mask", "tags"), "tags"),
+        (("--explain", "--where", "a > 5", "--mask", "properties.a"), "properties.a"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], words: str, g1_store: Path) -> None:
@@ -143,6 +161,6 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], words: str, g1_s
 
 def test_a_topic_that_is_nowhere_is_exit_code_1_and_a_store_that_is_none_3(g1_store: Path, tmp_path: Path) -> None:
     outcome = run(g1_store, "--tag", "A", topic="NoSuchTopic")
-    assert (outcome.code, outcome.errors) == (1, "rocketlens: the store has no queue of topic NoSuchTopic\n")
+    assert (outcome.code, outcome.errors) == (1, "rocketlens: there is no topic NoSuchTopic\n")
     assert "did you mean TopicTest" in run(g1_store, "--tag", "A", topic="TopicTets").errors
     assert run(tmp_path, "--tag", "A").code == 3
