@@ -457,7 +457,9 @@ def test_the_end_of_a_topic_is_the_same_and_whole(served: Served) -> None:
         ]
         assert sorted(listed) == sorted(key for _, key in pulled)
         everything = ("--topic", topic.name, "--tag", "*", "--json")
-        assert named(command("filter", *served.commands["command"], *everything)) == pulled
+        searched = named(command("search", *served.commands["command"], *everything))
+        # What a tier and the log both have is at another place in each.
+        assert sorted(key for _, key in searched) == sorted(key for _, key in pulled)
         if topic.name.startswith("%LMQ%"):
             for source in served.sources.values():
                 found = [(each.physical_offset, each.unique_key or "") for each in source.search(topic=topic.name)]
