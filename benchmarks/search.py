@@ -77,7 +77,7 @@ def grep(files: Sequence[Path], text: str) -> int:
 
 def searches(plan: StorePlan) -> dict[str, Any]:
     """Criteria by name: few messages meet them, and each is of another kind."""
-    from storage.search import Criteria, SearchPlace
+    from storage.search.criteria import Criteria, SearchPlace
 
     rare = order_key(plan.parameters.count * 2 // 3)
     return {
@@ -93,7 +93,7 @@ def searches(plan: StorePlan) -> dict[str, Any]:
 
 def measure_searches(store: Path, plan: StorePlan, rounds: int) -> list[Run]:
     """Every search on one core and the first on all, beside grep, in turns; the first round warms up."""
-    from storage.search import search
+    from storage.search.engine import search
     from storage.store.message_store import MessageStore, StoreOptions
 
     opened = MessageStore.open(store, StoreOptions(scan_budget=0, check_budget=0))

@@ -13,6 +13,7 @@ from protocol.errors import RocketLensError, StoreError
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message
 from protocol.question import PAGE, KeyKind, Question, Reading, parts_of
+from protocol.system_topics import Stage, stage_of
 from rocketlens.answers import FoundMessages, Group, Info, Listed, Messages, PulledMessages, Topic, found_messages
 from rocketlens.arguments import (
     MOST_FOUND,
@@ -129,7 +130,6 @@ class Store(Source):
             self._check_open()
             if found := find_surely(self._layout, question.text, topic, kind):
                 return FoundMessages(self._shown(found).messages, kinds=(kind,), readings=(Reading(kind, 1),))
-        from storage.life.transactions import outcomes
         from storage.search.find import Finder, FindPlace
         from storage.store.key_search import notes_of_topics
         from storage.store.topic_catalog import topic_names
@@ -140,7 +140,11 @@ class Store(Source):
         finder.look_at_offset()
         finder.go_on(FindPlace())
         hiding.warn()
-        ends = outcomes(store, (each.message for each in finder.found))
+        ends: dict[int, str] = {}
+        if halves := [each.message for each in finder.found if stage_of(each.message.topic) is Stage.HALF]:
+            from storage.life.transactions import outcomes  # few are halves of transactions
+
+            ends = outcomes(store, halves)
         return found_messages(
             question,
             names,

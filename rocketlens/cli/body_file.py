@@ -11,7 +11,6 @@ from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
 from rocketlens.cli.errors import say
 from storage.amounts import counted
-from storage.files.own_directories import HeldDirectory, new_file
 
 MOST_NAMED: Final = 5
 """Messages that are named where one is expected."""
@@ -54,6 +53,8 @@ def write_body(messages: Sequence[Message], to: str) -> None:
         sys.stdout.buffer.write(body)
         sys.stdout.buffer.flush()
         return
+    from storage.files.own_directories import HeldDirectory, new_file  # few write a file
+
     try:
         with HeldDirectory.open(Path(to).parent) as held, new_file(held.path / Path(to).name) as file:
             file.write(body)

@@ -8,11 +8,6 @@ See :func:`storage.search.engine.search`; the conditions are in :class:`~storage
 
 from typing import Final
 
-from storage.search.criteria import Criteria, SearchPlace
-from storage.search.engine import search
-from storage.search.progress import ProgressReport
-from storage.search.step import Step
-
 DOOR: Final = (
     "chunk",
     "criteria",
@@ -27,5 +22,3 @@ DOOR: Final = (
     "step",
     "wanted_entries",
 )
-
-__all__ = ["Criteria", "ProgressReport", "SearchPlace", "Step", "search"]

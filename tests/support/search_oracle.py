@@ -18,7 +18,7 @@ import zstandard
 
 import where_oracle
 from oracles import Record, decode_java, parse_properties, split_keys
-from storage.search import Criteria, SearchPlace
+from storage.search.criteria import Criteria, SearchPlace
 
 Hit = tuple[int, int]
 """Where a message is: its record's physical offset, and its queue offset."""

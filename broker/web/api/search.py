@@ -20,7 +20,8 @@ from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.message import Message
-from storage.search import Criteria, SearchPlace, search
+from storage.search.criteria import Criteria, SearchPlace
+from storage.search.engine import search
 from storage.search.step import Step
 
 LEAST_MILLISECONDS: Final = 200

@@ -24,7 +24,7 @@ import sys
 from rocketlens.cli.main import main
 
 def tell():
-    print("loaded", *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+    print("loaded", *sorted(sys.modules), file=sys.stderr)
 
 try:
     main()
@@ -35,13 +35,18 @@ finally:
 
 def loaded(*arguments: object) -> set[str]:
     """The heavy modules that are loaded when a command ends with what it was asked for."""
+    return HEAVY & {name.partition(".")[0] for name in modules_of(*arguments)}
+
+
+def modules_of(*arguments: object) -> set[str]:
+    """All modules that are loaded when a command ends with what it was asked for."""
     outcome = subprocess.run(
         [sys.executable, "-c", MODULES, *map(str, arguments)], capture_output=True, text=True, check=False
     )
     assert outcome.returncode == 0, outcome.stderr
     last = outcome.stderr.splitlines()[-1].split()
     assert last[0] == "loaded"
-    return HEAVY & set(last[1:])
+    return set(last[1:])
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -57,6 +62,21 @@ def test_what_is_an_offset_alone_loads_a_table_at_most(g1_store: Path) -> None:
     for text, kind in (("0", "physical-offset"), (OFFSET_ID, "offset-id")):
         assert loaded("find", g1_store, text, "--as", kind, "--json") == set()
     assert loaded("find", g1_store, "0", "--as", "physical-offset") == TABLES
+
+
+def test_what_is_found_loads_nothing_that_looks_into_messages_or_writes_files(g1_store: Path) -> None:
+    found = modules_of("find", g1_store, UNIQUE_KEY, "--json")
+    assert "storage.search.find" in found
+    unneeded = ("storage.search.engine", "storage.filter", "storage.life.transactions", "storage.life.message_life")
+    unneeded += (
+        "storage.doctor",
+        "storage.space",
+        "storage.columns",
+        "spark_jobs.search",
+        "broker.cluster",
+        "broker.net",
+    )
+    assert [name for name in sorted(found) if name.startswith(unneeded)] == []
 
 
 @pytest.mark.parametrize(

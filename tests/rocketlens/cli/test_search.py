@@ -15,7 +15,8 @@ from command_line import rocketlens
 from oracles import read_log
 from rocketlens.cli.search import stopping
 from rocketlens.cli.search_progress import SearchProgress
-from storage.search import Criteria, ProgressReport, SearchPlace
+from storage.search.criteria import Criteria, SearchPlace
+from storage.search.progress import ProgressReport
 from store_writer import START_TIMESTAMP, StoreWriter
 
 HOT = 40

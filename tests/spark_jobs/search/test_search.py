@@ -6,7 +6,8 @@ from job_engines import JobEngine
 from spark_jobs.run.engine import EngineOptions
 from spark_jobs.search.search import search_by_tasks
 from spark_jobs.search.searched_store import SearchedStore
-from storage.search import Criteria, SearchPlace, search
+from storage.search.criteria import Criteria, SearchPlace
+from storage.search.engine import search
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 

@@ -27,7 +27,10 @@ from spark_jobs.search import searched_segment, waves
 from spark_jobs.search.search import search_by_tasks
 from spark_jobs.search.searched_store import SearchedStore, searched_url
 from storage.layout.dledger import uncommitted_problem
-from storage.search import Criteria, Step, by_queue, by_time, plan, search
+from storage.search import by_queue, by_time, plan
+from storage.search.criteria import Criteria
+from storage.search.engine import search
+from storage.search.step import Step
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 from verifying import upload

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from damage_cases import SEGMENT, Place, record_places, write_store
 from damage_oracle import intact
-from storage.search import Criteria, search
 from storage.search import criteria as criteria_module
 from storage.search import plan as planning
+from storage.search.criteria import Criteria
+from storage.search.engine import search
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 

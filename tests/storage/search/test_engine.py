@@ -21,10 +21,11 @@ from oracles import read_log
 from protocol.errors import ConfigError
 from search_oracle import Hit
 from storage.patterns.pattern_process import PATIENCE
-from storage.search import Criteria, SearchPlace, Step, search
 from storage.search import plan as planning
-from storage.search.engine import search_in_threads
+from storage.search.criteria import Criteria, SearchPlace
+from storage.search.engine import search, search_in_threads
 from storage.search.query import ONE_SPELLING
+from storage.search.step import Step
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans

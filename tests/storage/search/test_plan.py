@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 import search_oracle
 from oracles import read_log
 from search_oracle import Hit
-from storage.search import Criteria, by_queue, by_time, search
+from storage.search import by_queue, by_time
 from storage.search import plan as planning
 from storage.search.by_queue import required_tags
+from storage.search.criteria import Criteria
+from storage.search.engine import search
 from storage.search.plan import make_plan
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
