@@ -1,8 +1,9 @@
 """A command whose help begins with the options that it is used with, and then lists others by what they are for."""
 
-from typing import Final
+from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 GROUPS: Final = {
     "Connection": (
@@ -19,8 +20,24 @@ GROUPS: Final = {
 """The parameters of options that many commands have and few calls need, by the titles under which help lists them."""
 
 
+NAMING: Final = frozenset({"words", "topic", "topics", "trace_topics", "group"})
+"""Parameters whose values are names that lie in a source, or the source itself."""
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from rocketlens.cli.complete_names import complete  # only a shell asks
+
+    return complete(context, parameter, incomplete)
+
+
 class GroupedCommand(click.Command):
-    """A command with titles in the list of its options."""
+    """A command with titles in the list of its options, of which shells complete topics and groups too."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for each in self.params:
+            if each.name in NAMING:
+                each._custom_shell_complete = _complete  # click's own argument of this name, for all commands at once
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the options of the command itself, then those of each group."""
