@@ -57,6 +57,7 @@ class KnownPull:
         cls,
         kind: PullKind,
         file: FileView,
+        position: int,
         file_first: int,
         file_stop: int,
         first: int,
@@ -70,9 +71,10 @@ class KnownPull:
     ) -> KnownPull:
         """Make a pull that begins at a queue offset from `first` up to `stop`.
 
-        The file has units `file_first` to `file_stop` from its start. Up to `scan` units are scanned; `cost` is that of
-        one unit, in sixteenths of a step along an index's chain. Up to `messages` and `record_bytes` are returned. The
-        numbers of the header are the next offset and the opaque. Raises ValueError where these do not fit together.
+        The file has units `file_first` to `file_stop`, the first at a position. Up to `scan` units are scanned; `cost`
+        is that of one unit, in sixteenths of a step along an index's chain. Up to `messages` and `record_bytes` are
+        returned. The numbers of the header are the next offset and the opaque. Raises ValueError where these do not fit
+        together.
         """
 
 @final

@@ -128,14 +128,14 @@ cdef class KnownPull:
     """What the ordinary way found out for pulls of a kind: it holds as long as the snapshot and the groups do."""
 
     def __cinit__(
-        self, PullKind kind not None, FileView file not None, int64_t file_first, int64_t file_stop, int64_t first,
-        int64_t stop, int64_t scan, int64_t messages, int64_t record_bytes, Choice choice not None, int64_t cost,
+        self, PullKind kind not None, FileView file not None, int64_t position, int64_t file_first, int64_t file_stop,
+        int64_t first, int64_t stop, int64_t scan, int64_t messages, int64_t record_bytes, Choice choice not None, int64_t cost,
         ResponseTemplate template not None,
     ):
         self.kind, self.choice, self.template, self.cost = kind, choice, template, cost
         self.first, self.stop, self._file = first, stop, file
         self.scan, self.messages, self.record_bytes = scan, messages, record_bytes
-        view_units(&self.queue, file, 0, file_first, file_stop, kind.queue_id, kind._texts[0])
+        view_units(&self.queue, file, position, file_first, file_stop, kind.queue_id, kind._texts[0])
         if not file_first <= first <= stop <= file_stop:
             raise ValueError(f"queue offsets {first} to {stop} of {file_first} to {file_stop}")
         if template.numbers != 2:

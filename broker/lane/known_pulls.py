@@ -25,7 +25,6 @@ from storage.files.waiting import Lookup, begin
 from storage.kernels.pulls import BY_EXPRESSION, BY_TAG, EVERYTHING
 from storage.query.get_message import PATIENT_SCAN, PATIENT_STEPS, GetMessageStatus, returned_bytes, scanned_units
 from storage.queue.consume_queue import ConsumeQueue
-from storage.queue.derived_queue import DerivedQueue
 from storage.store.message_store import Snapshot
 
 KEPT = 256
@@ -128,8 +127,6 @@ class KnownPulls:
         queue = yield from snapshot.queues.queue_lookup(header.topic, header.queue_id)
         if not isinstance(queue, ConsumeQueue) or queue.log is not snapshot.commit_log:
             return
-        if isinstance(queue, DerivedQueue):  # the kernel takes a file for one queue's alone
-            return
         place = queue.place(header.queue_offset, UNBOUNDED)
         scan = scanned_units(limits_of(header, self._service.options)[0], queue.unit_size)
         if place is None or scan > PATIENT_SCAN or pull.choice.cost * scan > PATIENT_STEPS:
@@ -157,11 +154,12 @@ class KnownPulls:
 
         None for one that starts at a unit which the kernel may not believe, beside a file that leads elsewhere.
         """
-        file, _, count = place
+        file, position, count = place
         header, choice = pull.header, pull.choice
         messages, record_bytes = limits_of(header, self._service.options)
         run = header.queue_offset >> RUN_SHIFT << RUN_SHIFT
-        file_first = header.queue_offset - queue.units_before(header.queue_offset)
+        before = queue.units_before(header.queue_offset)
+        file_first = header.queue_offset - before
         # The kernel sees no unit in front of the first one of a file, nor behind the last.
         first = file_first + int((yield from queue.starts_out_of_order(file_first)))
         end = header.queue_offset + count
@@ -172,6 +170,7 @@ class KnownPulls:
         return kernel.KnownPull(
             _kind_of(pull.code, header),
             file,
+            position - before * queue.unit_size,
             file_first,
             end,
             start,

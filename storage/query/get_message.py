@@ -19,7 +19,6 @@ from storage.filter.base import CHOICE_OF_EVERYTHING, MessageFilter
 from storage.filter.expression import ExpressionFilter
 from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Choice, pull
 from storage.log.commit_log import CommitLog
-from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue, is_implausible
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 from storage.queue.found_entries import tags_code_of
@@ -27,7 +26,6 @@ from storage.queue.queue import Queue, Unit
 from storage.queue.queue_holes import QueueHole
 from storage.queue.queue_record import batch_in
 from storage.queue.queue_store import QueueStore
-from storage.queue.tiered_queue import TieredQueue
 from storage.queue.unit_struct import FILLER
 
 LARGEST_FILTER_SCAN: Final = 16_000
@@ -114,15 +112,11 @@ def get_message_lookup(
     outside = _outside(queue_offset, minimum, end)
     if outside is not None:
         return GetMessageResult(*outside, minimum, end, [])
-    part: ConsumeQueue | BatchConsumeQueue
-    if isinstance(queue, TieredQueue):
-        first, behind = queue.lost
-        if first <= queue_offset < behind:
-            lost = Lost(behind - queue_offset, queue_offset, behind)
-            return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, behind, minimum, end, [], lost)
-        part = queue.part_at(queue_offset)
-    else:
-        part = queue
+    part = queue.source_at(queue_offset)
+    if part is None:
+        behind = next(each.stop for each in queue.parts if queue_offset < each.stop)
+        lost = Lost(behind - queue_offset, queue_offset, behind)
+        return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, behind, minimum, end, [], lost)
     stop = queue_offset + scanned_units(max_messages, part.unit_size)
     if min(stop, end) - queue_offset > PATIENT_SCAN:
         yield long_scan(f"a pull of {max_messages} messages")

@@ -6,7 +6,6 @@ DOOR: Final = (
     "batch_consume_queue",
     "consume_queue",
     "consume_queue_ext",
-    "derived_queue",
     "derived_queues",
     "found_entries",
     "queue",
@@ -16,7 +15,6 @@ DOOR: Final = (
     "queue_record",
     "queue_store",
     "tier",
-    "tiered_queue",
     "unit_runs",
     "unit_struct",
 )

@@ -31,7 +31,7 @@ from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.mend_batches import UnitFields, doubtful_units, mend_units
-from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, TimeBoundary, Unit
+from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, QueuePart, TimeBoundary, Unit
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import find_end
 from storage.queue.queue_files import QueueFiles, UnitBlocks
@@ -135,6 +135,15 @@ class BatchConsumeQueue(NamedQueue):
         finish(self.measured())
         finish(self._check_first())
         return sorted(self._checked.mended)
+
+    @property
+    def parts(self) -> tuple[QueuePart]:
+        """The queue as its only part."""
+        return (QueuePart(self.min_offset, self.max_offset, self),)
+
+    def source_at(self, _: int) -> "BatchConsumeQueue":
+        """Return the queue itself: it has no other part."""
+        return self
 
     def newest_physical_offset(self) -> Lookup[int]:
         """Return the physical offset in the last unit, −1 for a queue without units."""

@@ -28,7 +28,7 @@ from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
-from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary, Unit
+from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, QueuePart, TimeBoundary, Unit
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import end_behind, find_end
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
@@ -71,8 +71,9 @@ class ConsumeQueue(NamedQueue):
         open_files: OpenFiles,
         memory: QueueMemory | None = None,
         holes: QueueHoles | None = None,
+        bounds: tuple[int, int] | None = None,
     ) -> None:
-        """`directory` has the files, or is what they were listed as."""
+        """`directory` has the files, or is what they were listed as; `bounds` are minimum and end if they are known."""
         self.name = name
         self._commit_log = commit_log
         self._open_files = open_files
@@ -84,7 +85,7 @@ class ConsumeQueue(NamedQueue):
             self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None
-        self._bounds: tuple[int, int] | None = None
+        self._bounds = bounds
         self.holes = QueueHoles() if holes is None else holes
 
     @property
@@ -106,6 +107,15 @@ class ConsumeQueue(NamedQueue):
         """Find out where the queue begins and ends; return the queue."""
         if self._bounds is None:
             yield from self._measure()
+        return self
+
+    @property
+    def parts(self) -> tuple[QueuePart]:
+        """The queue as its only part."""
+        return (QueuePart(self.min_offset, self.max_offset, self),)
+
+    def source_at(self, _: int) -> "ConsumeQueue":
+        """Return the queue itself: it has no other part."""
         return self
 
     def newest_physical_offset(self) -> Lookup[int]:

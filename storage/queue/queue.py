@@ -1,10 +1,12 @@
 """The interface of all queues of a topic, whichever format their units have on disk.
 
 A queue is the list of a topic's messages in one of its queue ids: pointers into the commit log, numbered by queue
-offset. Queues are snapshots: their beginning and end are found once, when first asked for (store-format §5.3, §6.6).
+offset. It is made of parts: mostly of one, of several where a tier has its older messages, and of what nobody has
+between two of them. Queues are snapshots: their beginning and end are found once, when first asked for (store-format
+§5.3, §6.6).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
@@ -13,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.files.waiting import Lookup
+from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue_holes import QueueHole
 from storage.queue.queue_record import QueueName
@@ -88,6 +91,15 @@ class Queue(Protocol):
     @property
     def has_batches(self) -> bool:
         """Whether a record of the queue may contain several messages."""
+        ...
+
+    @property
+    def parts(self) -> Sequence["QueuePart"]:
+        """The parts of the queue, in order, from `min_offset` to `max_offset`."""
+        ...
+
+    def source_at(self, queue_offset: int) -> "SourceQueue | None":
+        """Return what reads the part with a queue offset, also of one outside of the queue; None in a gap."""
         ...
 
     @property
@@ -176,3 +188,21 @@ class Queue(Protocol):
     ) -> Lookup[npt.NDArray[np.int64]]:
         """`offsets_with_tag` as a look-up."""
         ...
+
+
+class SourceQueue(Queue, Protocol):
+    """A queue whose units all lead into one log: a whole queue, or what reads a part of one."""
+
+    @property
+    def log(self) -> CommitLog:
+        """The log that the units point into."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePart:
+    """Queue offsets from `first` up to `stop`, which `queue` reads; it may reach further. None: no log has them."""
+
+    first: int
+    stop: int
+    queue: SourceQueue | None

@@ -10,7 +10,7 @@ zeros are read only where the file system has no holes.
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -44,7 +44,7 @@ UNITS_OF_BATCHES: Final = "units"
 class QueueFile:
     """One file: `start` is the byte offset in the stream of its first byte; `size` is in bytes of whole units.
 
-    Or a part of a larger file, which lies there from `position` on.
+    Or a part of a larger file, which lies there from `position` on and is mapped as `held`.
     """
 
     path: str
@@ -52,6 +52,7 @@ class QueueFile:
     start: int
     size: int
     position: int = 0
+    held: MappedFile | None = field(default=None, compare=False)
 
     @property
     def end(self) -> int:
@@ -68,14 +69,14 @@ class QueueFiles:
 
     __slots__ = ("_directory", "_open_files", "_starts", "_unit_size", "files")
 
-    def __init__(self, directory: Path, unit_size: int, open_files: OpenFiles) -> None:
+    def __init__(
+        self, directory: Path, unit_size: int, open_files: OpenFiles, held: Iterable[QueueFile] | None = None
+    ) -> None:
+        """List a directory; with `held` there is none, but parts of files that are mapped and never change."""
         self._open_files = open_files
-        self._take(directory, unit_size, _list_files(directory, unit_size))
-
-    def _take(self, directory: Path, unit_size: int, files: Iterable[QueueFile]) -> None:
         self._directory = directory
         self._unit_size = unit_size
-        self.files = tuple(files)
+        self.files = _list_files(directory, unit_size) if held is None else tuple(held)
         self._starts = [file.start for file in self.files]
 
     @property
@@ -168,6 +169,8 @@ class QueueFiles:
     def map_of(self, number: int) -> MappedFile:
         """The map of one file by its number."""
         file = self.files[number]
+        if file.held is not None:
+            return file.held
         opened = self._open_files.get(file.path, file.inode)
         # Only a tier's files grow; they may have done so between the map and this list.
         return opened if opened.size >= file.size else self._open_files.reopened(file.path, file.inode)

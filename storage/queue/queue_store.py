@@ -28,19 +28,19 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONS
 from storage.log.commit_log import CommitLog
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
-from storage.queue.derived_queue import DerivedQueue, parts_of
 from storage.queue.derived_queues import SCANNED_AT_ONCE, DerivedQueues
+from storage.queue.derived_units import derived_queue
+from storage.queue.joined_queue import JoinedQueue, OtherTier, join
 from storage.queue.queue import Queue
 from storage.queue.queue_growth import REMEMBERED, KnownQueues, QueueMemory
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import QueueName, queue_place
 from storage.queue.tier import TIER_QUEUES, Tier
-from storage.queue.tiered_queue import OtherTier, TieredQueue, join
 from storage.queue.unlisted_queues import UnlistedQueues
 
 __all__ = ["Queue", "QueueStore"]
 
-AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue | TieredQueue
+AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue | JoinedQueue
 
 QUEUE_LIMIT: Final = 8192
 """Most queues that are kept open; each takes about a kilobyte."""
@@ -136,13 +136,11 @@ class QueueStore:
         None for a queue that has nothing there, and for no queue. Waits for the disk; raises BeingSearched where a unit
         is damaged.
         """
-        if isinstance(queue, TieredQueue):
-            part, seam = queue.tier, queue.seam
-            place = part.message_in_log(seam) if seam < part.max_offset else None
-            return part, part.log.end if place is None else place
-        if isinstance(queue, ConsumeQueue) and self.is_in_tier(queue):
-            return queue, queue.log.end
-        return None
+        part = None if queue is None or self.tier is None else queue.parts[0]
+        if part is None or not isinstance(part.queue, ConsumeQueue) or not self.is_in_tier(part.queue):
+            return None
+        place = part.queue.message_in_log(part.stop) if part.stop < part.queue.max_offset else None
+        return part.queue, part.queue.log.end if place is None else place
 
     @property
     def tier_problems(self) -> list[str]:
@@ -331,11 +329,10 @@ class QueueStore:
         if not self.knows(topic, queue_id) or self.derived_is_behind:
             return False
         queue = self.queue(topic, queue_id)
-        if isinstance(queue, TieredQueue):
-            queue = queue.local
-        if isinstance(queue, ConsumeQueue):  # its units are found by their queue offsets, in the queue's range or not
-            return queue.log is self._commit_log and queue.points_at(queue_offset, physical_offset)
-        entry = None if queue is None else queue.entry_at(queue_offset)
+        own = queue.own if isinstance(queue, JoinedQueue) else queue
+        if isinstance(own, ConsumeQueue):  # its units are found by their queue offsets, in the queue's range or not
+            return own.log is self._commit_log and own.points_at(queue_offset, physical_offset)
+        entry = None if own is None else own.entry_at(queue_offset)
         return entry is not None and entry.physical_offset == physical_offset
 
     def _is_found(self, topic: str) -> bool:
@@ -436,15 +433,9 @@ class QueueStore:
             memory = self._memory_of(0, topic, queue_id)
             queues.append(ConsumeQueue(name, plain, extension, self._commit_log, self._open_files, memory, self.holes))
         if not queues and self.derived is not None and queue_id in self.derived.queue_ids(topic):
-            queues.append(self._derived_queue(name, self.derived))
+            finish(self.derived.read_lookup(self._commit_log))
+            queues.append(derived_queue(self.derived, name, self._commit_log, self.holes))
         return queues
-
-    def _derived_queue(self, name: QueueName, derived: DerivedQueues) -> DerivedQueue:
-        finish(derived.read_lookup(self._commit_log))
-        parts, end = parts_of(derived.state.runs, name, self._commit_log)
-        return DerivedQueue(
-            name, parts, end or derived.ended_at(name.topic_bytes, name.queue_id), self._commit_log, self.holes
-        )
 
     def _memory_of(self, kind: int, topic: str, queue_id: int) -> QueueMemory:
         """Return what is known of a plain queue (0) or one of batches (1), and the function that keeps new results."""

@@ -33,8 +33,7 @@ from protocol.errors import StoreError
 from protocol.message import Message, decode_message
 from storage.log.absence import explain_absence
 from storage.queue.found_entries import LOST, found_entries
-from storage.queue.queue import ConsumeQueueEntry
-from storage.queue.tiered_queue import OwnQueue
+from storage.queue.queue import ConsumeQueueEntry, SourceQueue
 
 AT_ONCE: Final = 64
 """Units of one queue that are read together from its end back."""
@@ -194,7 +193,7 @@ def _apart(record: Message, part: SpanPart) -> list[Message]:
     return [each for each in messages if part.first <= each.queue_offset < part.end]
 
 
-def _read(queue: OwnQueue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:
+def _read(queue: SourceQueue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:
     """The message of an entry, and what is wrong with its record."""
     log, physical_offset = queue.log, entry.physical_offset
     record, damage = log.record_at(physical_offset), None

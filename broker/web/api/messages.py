@@ -16,7 +16,6 @@ from protocol.message import Message
 from protocol.sys_flag import has_inner_messages
 from protocol.system_topics import Stage, stage_of
 from storage.patterns.processes import PatternLimit
-from storage.queue.tiered_queue import TieredQueue
 from storage.search.find import message_at, message_in_log
 from storage.store.extents import lag_of
 
@@ -179,8 +178,9 @@ def queue_message(context: RequestContext, question: QueueMessageQuestion) -> Me
     if physical_offset is None:
         reach = f"it has {queue.min_offset} to {queue.max_offset - 1}" if queue.max_offset else "it is empty"
         raise not_found(f"queue {question.queue_id} has no message {question.queue_offset}: {reach}", "queueOffset")
-    log = queue.log_at(question.queue_offset) if isinstance(queue, TieredQueue) else queue.log
-    found, damage = message_in_log(log, physical_offset)
+    source = queue.source_at(question.queue_offset)
+    assert source is not None  # no message lies in a gap
+    found, damage = message_in_log(source.log, physical_offset)
     if found is None:
         raise not_found(f"no message there: {damage}", "queueOffset")
     context.require_message(found)

@@ -13,8 +13,7 @@ from typing import Final
 from broker.web.api.endpoint import LARGEST
 from broker.web.api.errors import ApiError, not_found
 from broker.web.api.request_context import RequestContext
-from storage.queue.queue import Queue
-from storage.queue.tiered_queue import OwnQueue, TieredQueue
+from storage.queue.queue import Queue, SourceQueue
 from storage.store.topic_catalog import queues_of_topic
 
 MOST_QUEUES: Final = 1024
@@ -45,7 +44,7 @@ class SpanPart:
     `base` and a physical offset in that log are the place of a message among all that are browsed together.
     """
 
-    queue: OwnQueue
+    queue: SourceQueue
     first: int
     end: int
     base: int = 0
@@ -58,15 +57,11 @@ def parts_of(context: RequestContext, spans: list[Span]) -> list[SpanPart]:
     """
     found: list[SpanPart] = []
     for span in spans:
-        queue = span.queue
-        if isinstance(queue, TieredQueue):
-            stop = min(queue.seam, queue.tier.max_offset, span.end)
-            found.append(SpanPart(queue.tier, span.first, max(stop, span.first), -TIER_DISTANCE))
-            found.append(SpanPart(queue.local, max(span.first, min(queue.seam, span.end)), span.end))
-        else:
-            assert isinstance(queue, OwnQueue)
-            base = -TIER_DISTANCE if context.store.queues.is_in_tier(queue) else 0
-            found.append(SpanPart(queue, span.first, span.end, base))
+        for part in span.queue.parts:
+            if part.queue is not None:
+                first = max(span.first, part.first)
+                base = -TIER_DISTANCE if context.store.queues.is_in_tier(part.queue) else 0
+                found.append(SpanPart(part.queue, first, max(first, min(span.end, part.stop)), base))
     if len(spans) > 1 and any(part.base and part.first < part.end for part in found):
         text = "older messages of the topic are in a tier, where each queue has a log of its own: name one queue"
         raise ApiError(400, "several_logs", text, "queueId")

@@ -16,7 +16,9 @@ def known_pull(
 ) -> KnownPull:
     kind = PullKind(RequestCode.PULL_MESSAGE, topic, b"G", b"*", None, 0, 32, None, 0, 0)
     file = HeldFile(bytes(UNIT_BYTES * UNITS))
-    return KnownPull(kind, file, 0, units, first, stop, 32, 32, 1 << 20, Choice(EVERYTHING), 0, template_with(numbers))
+    return KnownPull(
+        kind, file, 0, 0, units, first, stop, 32, 32, 1 << 20, Choice(EVERYTHING), 0, template_with(numbers)
+    )
 
 
 @pytest.mark.parametrize(("most", "slots"), [(0, 4), (4, 4), (5, 4), (1, 3), (1, 6)])

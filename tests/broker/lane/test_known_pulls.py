@@ -41,6 +41,7 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.errors import StoreError
 from protocol.frame import FrameDecoder
+from rocksdb_stores import with_rocksdb_queues
 from storage.files.waiting import Lookup, Wait
 from storage.kernels.pulls import EVERYTHING, Choice
 from storage.queue.consume_queue import ConsumeQueue
@@ -126,6 +127,7 @@ STORES: dict[str, tuple[Callable[[StoreWriter], None], dict[str, object]]] = {
     "with extensions": (with_extensions, {"segment_size": 1 << 20, "ext_bit_map": b"\xff"}),
     "expired": (expired, {"segment_size": 1 << 20, "queue_file_size": 4_000}),
     "batches": (batches, {"segment_size": 1 << 20}),
+    "derived": (plain, {"segment_size": 1 << 20}),
 }
 TAKEN_AT_LEAST = {"with extensions": EXAMPLES // 20, "batches": EXAMPLES // 20}
 """Fewer than elsewhere: batches, and tags in an extension, are for the ordinary way."""
@@ -141,6 +143,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[B
         writer = StoreWriter(tmp_path_factory.mktemp("store") / "store", **options)  # type: ignore[arg-type]
         write(writer)
         writer.close()
+        if name == "derived":  # all queues lie in one file, one behind the other
+            with_rocksdb_queues(writer.root)
         service = service_of(MessageStore.open(writer.root))
         queues = [(topic, number, queue.max_offset) for topic in ("TopicTest", "Grüße") for number in (0, 1)
                   if (queue := service.store.queues.queue(topic, number)) is not None]  # fmt: skip
@@ -326,7 +330,7 @@ def test_a_row_keeps_its_file_until_it_is_released() -> None:
     kind = kernel.PullKind(RequestCode.PULL_MESSAGE, b"T", b"G", b"*", None, 0, 32, None, 0, 0)
     choice, template = Choice(EVERYTHING), template_with(2)
     known = kernel.KnownPulls(1, 4)
-    known.add(kernel.KnownPull(kind, file, 0, 100, 0, 100, 32, 32, 1 << 20, choice, 0, template), 0)
+    known.add(kernel.KnownPull(kind, file, 0, 0, 100, 0, 100, 32, 32, 1 << 20, choice, 0, template), 0)
     held = weakref.ref(file)
     del file
     gc.collect()

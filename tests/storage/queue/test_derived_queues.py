@@ -17,8 +17,8 @@ from storage.log.commit_log import CommitLog
 from storage.query.get_message import get_message
 from storage.queue import derived_queues as module
 from storage.queue.consume_queue import ConsumeQueue
-from storage.queue.derived_queue import DerivedQueue
 from storage.queue.derived_queues import DerivedQueues
+from storage.queue.derived_units import DERIVED
 from storage.queue.queue_store import QueueStore
 from storage.store import upkeep
 from storage.store.message_store import MessageStore, StoreOptions
@@ -125,7 +125,8 @@ def test_a_pull_hands_out_what_the_files_would(tmp_path: Path) -> None:
     assert pulls(store) == written
     assert any("RocksDB" in problem and "derived from the log" in problem for problem in store.problems)
     queue = store.queues.queue("T0", 0)
-    assert isinstance(queue, DerivedQueue)
+    assert isinstance(queue, ConsumeQueue)
+    assert queue.files.directory == DERIVED
 
 
 def test_of_a_store_that_is_written_twice_only_light_queues_are_derived(tmp_path: Path) -> None:
@@ -137,8 +138,10 @@ def test_of_a_store_that_is_written_twice_only_light_queues_are_derived(tmp_path
     queues = MessageStore.open(tmp_path).queues
     assert queues.derived is not None
     assert sorted(queues.derived.topics()) == []  # nothing was read for the files
-    assert not isinstance(queues.queue("T0", 0), DerivedQueue)
-    assert isinstance(queues.queue("%LMQ%a", 0), DerivedQueue)
+    written, light = queues.queue("T0", 0), queues.queue("%LMQ%a", 0)
+    assert isinstance(written, ConsumeQueue)
+    assert isinstance(light, ConsumeQueue)
+    assert (written.files.directory == DERIVED, light.files.directory == DERIVED) == (False, True)
     assert units_of(queues) == expected
 
 

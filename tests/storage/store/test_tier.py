@@ -20,9 +20,9 @@ from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.layout.tier_layout import TierLayout, recognise_tier
 from storage.query.get_message import GetMessageStatus, get_message
 from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.joined_queue import JoinedQueue
 from storage.queue.queue import TimeBoundary
 from storage.queue.tier import Tier
-from storage.queue.tiered_queue import TieredQueue
 from storage.store.message_store import MessageStore, StoreOptions
 from storage.store.store_state import StoreIdentity
 from store_writer import StoreWriter, Written
@@ -118,10 +118,12 @@ def test_a_queue_goes_on_from_the_tier_into_the_log_without_a_seam(tiered: Tiere
     store = tiered.open()
     assert store.problems == []
     queue = store.queues.queue("T", queue_id)
-    assert isinstance(queue, TieredQueue)
+    assert isinstance(queue, JoinedQueue)
     assert (queue.min_offset, queue.max_offset) == (0, MESSAGES)
-    assert 0 < queue.seam <= EXPIRED < IN_TIER
-    for start in (0, 1, queue.seam - 1, queue.seam, queue.seam + 1, IN_TIER - 1, IN_TIER, MESSAGES - 1):
+    seam = queue.parts[-1].first
+    assert [(part.first, part.stop) for part in queue.parts] == [(0, seam), (seam, MESSAGES)]
+    assert 0 < seam <= EXPIRED < IN_TIER
+    for start in (0, 1, seam - 1, seam, seam + 1, IN_TIER - 1, IN_TIER, MESSAGES - 1):
         assert bodies(pull_all(store, queue_id, start=start)) == expected(tiered, queue_id, start, MESSAGES)
 
 
@@ -262,8 +264,8 @@ def test_a_log_of_dledgers_goes_on_from_its_tier(tmp_path: Path) -> None:
     store = tiered.open()
     for queue_id in (0, 1):
         queue = store.queues.queue("T", queue_id)
-        assert isinstance(queue, TieredQueue)
-        assert 0 < queue.seam <= EXPIRED
+        assert isinstance(queue, JoinedQueue)
+        assert 0 < queue.parts[-1].first <= EXPIRED
         assert bodies(pull_all(store, queue_id)) == expected(tiered, queue_id, 0, MESSAGES)
     assert found_offsets(store, "U0000", KeyKind.UNIQUE) == [(0, 0)]
     assert found_offsets(store, f"U{MESSAGES * 2 - 1:04d}", KeyKind.UNIQUE) == [(1, MESSAGES - 1)]
@@ -302,16 +304,21 @@ def test_a_tier_that_begins_later_and_a_log_that_begins_later_still_leave_what_t
     write_tier(tmp_path / "tier", tiered.written[0][20:40])
     store = MessageStore.open(tiered.store, StoreOptions(tier=tmp_path / "tier", keeps_state=False))
     queue = store.queues.queue("T", 0)
-    assert isinstance(queue, TieredQueue)
+    assert isinstance(queue, JoinedQueue)
     assert (queue.min_offset, queue.max_offset) == (20, MESSAGES)
-    assert queue.lost == (40, queue.seam)
-    assert queue.seam > 40
+    seam = queue.parts[-1].first
+    assert seam > 40
+    assert [(part.first, part.stop, part.queue is None) for part in queue.parts] == [
+        (20, 40, False),
+        (40, seam, True),
+        (seam, MESSAGES, False),
+    ]
     result = get_message(store.queues, "T", 0, 40, 32, 1 << 20)
     assert result.status is GetMessageStatus.MESSAGE_WAS_REMOVING
     assert result.lost is not None
-    assert result.lost.count == queue.seam - 40
+    assert result.lost.count == seam - 40
     found = bodies(pull_all(store, 0, start=20))
-    assert found == expected(tiered, 0, 20, 40) + expected(tiered, 0, queue.seam, MESSAGES)
+    assert found == expected(tiered, 0, 20, 40) + expected(tiered, 0, seam, MESSAGES)
 
 
 def test_the_tier_of_another_store_is_left_out_and_named(tmp_path: Path, tiered: Tiered) -> None:

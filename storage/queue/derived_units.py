@@ -1,4 +1,4 @@
-"""One queue whose units were derived from the log: a plain queue whose files are parts of larger ones."""
+"""The units of one queue among those that were derived from the log, as the parts of a plain queue's files."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -8,72 +8,38 @@ from typing import Final
 from protocol.system_topics import DEAD_LETTER_PREFIX
 from storage.files.mapped_file import MappedFile
 from storage.files.open_files import OpenFiles
-from storage.files.waiting import Lookup
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.derived_queues import DerivedQueues
 from storage.queue.queue_files import QueueFile, QueueFiles
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import QueueName, queue_place
 from storage.queue.unit_runs import Extent, UnitRun, key_of
 from storage.queue.unit_struct import UNIT
 
+DERIVED: Final = Path("derived from the log")
+"""The name of such files in messages, instead of a directory."""
+
 _NO_FILES: Final = OpenFiles(1)  # their maps belong to the runs
 
 
-class DerivedFiles(QueueFiles):
-    """Parts of the files of runs, as one stream of units; they never change."""
+def derived_queue(derived: DerivedQueues, name: QueueName, log: CommitLog, holes: QueueHoles) -> ConsumeQueue:
+    """A queue of the units that runs hold of it, as far as a log goes, which must have been read to its end.
 
-    __slots__ = ("_maps",)
-
-    def __init__(self, parts: Sequence[tuple[MappedFile, Extent]]) -> None:
-        self._maps = [file for file, _ in parts]
-        files = [
-            QueueFile(
-                str(file.path), file.identity.inode, part.first * UNIT.size, part.units * UNIT.size, part.position
-            )
-            for file, part in parts
-        ]
-        self._take(Path("derived from the log"), UNIT.size, files)
-
-    def renewed(self) -> "DerivedFiles":
-        """These files: others belong to another queue."""
-        return self
-
-    def has_successor(self) -> bool:
-        """Whether there is a file behind the last one: never."""
-        return False
-
-    def map_of(self, number: int) -> MappedFile:
-        """The map of the run that a part belongs to."""
-        return self._maps[number]
-
-
-class DerivedQueue(ConsumeQueue):
-    """A queue of the units that runs hold of it, as far as a log goes; its beginning and end follow from them.
-
-    Every unit was made of an intact record, so that none of them has to be judged.
+    Every unit was made of an intact record, so that none has to be judged: they say where the queue begins and ends.
     """
-
-    __slots__ = ("_end",)
-
-    def __init__(
-        self, name: QueueName, parts: Sequence[tuple[MappedFile, Extent]], end: int, log: CommitLog, holes: QueueHoles
-    ) -> None:
-        """`end` is the queue offset of the next message where there is no part."""
-        super().__init__(name, DerivedFiles(parts), None, log, _NO_FILES, None, holes)
-        self._end = end
-
-    def _measure(self) -> Lookup[tuple[int, int]]:
-        files = self._files.files
-        if files:
-            self._bounds = files[0].start // UNIT.size, files[-1].end // UNIT.size
-        else:
-            self._bounds = self._end, self._end
-        return self._bounds
-        yield  # it is a look-up, though one that never waits
+    extents, end = extents_of(derived.state.runs, name, log)
+    parts = [
+        QueueFile(str(file.path), file.identity.inode, first * UNIT.size, units * UNIT.size, position, file)
+        for file, (first, units, position) in extents
+    ]
+    end = end or derived.ended_at(name.topic_bytes, name.queue_id)
+    bounds = (parts[0].start // UNIT.size, parts[-1].end // UNIT.size) if parts else (end, end)
+    files = QueueFiles(DERIVED, UNIT.size, _NO_FILES, parts)
+    return ConsumeQueue(name, files, None, log, _NO_FILES, None, holes, bounds)
 
 
-def parts_of(runs: Sequence[UnitRun], name: QueueName, log: CommitLog) -> tuple[list[tuple[MappedFile, Extent]], int]:
+def extents_of(runs: Sequence[UnitRun], name: QueueName, log: CommitLog) -> tuple[list[tuple[MappedFile, Extent]], int]:
     """The units of a queue of messages that a log has, and the queue offset behind the last one that it had.
 
     Where queue offsets begin anew, because the topic was deleted and made again, only the later units count, as with a
