@@ -1,8 +1,9 @@
 """What an application put into a body: bytes that it packed by itself, and text in a charset of its choice.
 
-A body that a client compressed (sysFlag) is decompressed before (:mod:`protocol.compression`). What is looked at here
-is what consumers get: it may be gzip or zstd all the same, and then an application has packed it. It is recognised by
-its first bytes and unpacked, within a budget, for it may be a bomb.
+A body that a client compressed (sysFlag) is decompressed first (:mod:`protocol.compression`); where it is not what the
+flag says, it is read as what it is: brokers until 2025 stored plain bodies under the flag when they put a half message
+back (PR 9954), 4.x at each check of one. What is looked at then may be packed all the same, by an application, or a
+client that compressed it twice. It is recognised by its first bytes and unpacked, within a budget: it may be a bomb.
 
 To read one more packing, add one line to `DECODERS`: the bytes it begins with, and its codec. Views, lists, searches,
 the HTTP API and the export take it from there.
@@ -16,8 +17,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from protocol.compression import DECOMPRESSED_LIMIT, Budget, Codec, decode
+from protocol.compression import DECOMPRESSED_LIMIT, Budget, Codec, decode, decompress
 from protocol.errors import ConfigError, CorruptRecord
+from protocol.message_layout import RECORD
+from protocol.sys_flag import SysFlag, compression_type
 
 MOST_PACKINGS: Final = 3
 """A packed body may hold another one, so many times."""
@@ -36,6 +39,25 @@ TEXT_PIECE: Final = 256 * 1024
 _NO_CHARSETS: Final = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "utf_7"})
 """Codecs that are no charsets of a text; some of them take a time that grows with the square of its length."""
 
+MOST_LOOKED_AT: Final = 1024
+"""Bytes by which it is guessed of what charset a text is."""
+
+LEAST_FREQUENT: Final = 0.7
+"""The share of frequent characters that a text of a charset has at least."""
+
+LIKELY: Final = {
+    # Characters of two bytes, of which the frequent ones are a group: signs and those of the first level.
+    "gbk": re.compile(rb"([\xa1-\xa3\xb0-\xd7][\xa1-\xfe])|[\x80-\xff].?", re.DOTALL),
+    "big5": re.compile(rb"([\xa1-\xc6][\x40-\x7e\xa1-\xfe])|[\x80-\xff].?", re.DOTALL),
+    "shift_jis": re.compile(
+        rb"(\x81[\x40-\xac]|\x82[\x4f-\xf1]|\x83[\x40-\x96]|[\x88-\x97][\x40-\xfc])|[\xa1-\xdf]|[\x80-\xff].?",
+        re.DOTALL,
+    ),
+}
+"""Charsets of texts that are often met, by what finds their characters that are no ASCII."""
+
+_COMPRESSED: Final = int(SysFlag.COMPRESSED)
+
 _CONTROLS: Final = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Control characters that no text contains. NUL, which ends texts and fields of programs in C, is not among them."""
 
@@ -44,10 +66,14 @@ _MOST_NULS: Final = 3
 
 
 class Decoder(NamedTuple):
-    """One packing: the bytes that it begins with, and how it is unpacked."""
+    """One packing: the bytes that it begins with, and how it is unpacked.
+
+    Where these bytes may begin a text too, it is not `sure`: what cannot be unpacked is something else then.
+    """
 
     magic: bytes
     codec: Codec
+    is_sure: bool = True
 
     @property
     def name(self) -> str:
@@ -58,12 +84,56 @@ class Decoder(NamedTuple):
 class Content(NamedTuple):
     """What is in a body. `packings` are the names of what was undone, the outermost first.
 
-    `error` says why something that looks packed could not be unpacked; `data` is then as far as it could be.
+    `error` says why something that looks packed could not be unpacked; `data` is then as far as it could be. `note`
+    says that it is not compressed as its message's flag says.
     """
 
     data: bytes | memoryview
     packings: tuple[str, ...] = ()
     error: str | None = None
+    note: str | None = None
+
+
+def consumed(stored: bytes | memoryview, sys_flag: int, budget: Budget, physical_offset: int | None = None) -> Content:
+    """A stored body, decompressed as its flag says, or as it is where it is something else: packed, a text, deflate.
+
+    Nothing is unpacked yet, but for deflate without a frame. Raises `CorruptRecord` for a body that is neither what the
+    flag says nor one of these, and beyond the budget.
+    """
+    if not sys_flag & _COMPRESSED or not len(stored):
+        return Content(stored)
+    kind = compression_type(sys_flag)
+    try:
+        if kind is None:
+            raise CorruptRecord(
+                RECORD, physical_offset, expected="0 to 3", found=sys_flag >> 8 & 7, what="compression type"
+            )
+        return Content(decompress(stored, kind, budget=budget))
+    except CorruptRecord as error:
+        if budget.is_spent:
+            raise
+        flagged = "an unknown compression" if kind is None else Codec[kind.name].value
+        content = _mislabelled(stored, budget)
+        if content is None:
+            raise error from None
+        return content._replace(note=f"sysFlag says {flagged}, and the body is {content.note}")
+
+
+def _mislabelled(stored: bytes | memoryview, budget: Budget) -> Content | None:
+    """What a body is that is not what its flag says; `note` has its name. None where that cannot be known."""
+    content = unpack(stored, budget=budget)
+    if content.packings:
+        return Content(stored, note=content.packings[0])
+    if content.error is None and is_text(stored):
+        return Content(stored, note="not compressed")
+    try:
+        data = decode(stored, Codec.DEFLATE, budget)
+    except CorruptRecord:
+        return None
+    # Few bytes are no deflate at all: what comes out has to be something.
+    return (
+        Content(data, (Codec.DEFLATE.value,), note=Codec.DEFLATE.value) if decoder_of(data) or is_text(data) else None
+    )
 
 
 def unpack(body: bytes | memoryview, *, limit: int = DECOMPRESSED_LIMIT, budget: Budget | None = None) -> Content:
@@ -80,13 +150,15 @@ def unpack(body: bytes | memoryview, *, limit: int = DECOMPRESSED_LIMIT, budget:
         try:
             content = Content(decode(content.data, decoder.codec, budget), (*content.packings, decoder.name))
         except CorruptRecord as error:
+            if not decoder.is_sure and not budget.is_spent:
+                break
             return content._replace(error=str(error).partition(": ")[2])
     return content
 
 
 def decoder_of(body: bytes | memoryview) -> Decoder | None:
     """The packing that a body looks to be of, by its first bytes."""
-    for decoder in DECODERS:
+    for decoder in _BEGINNING.get(body[0], ()) if len(body) else ():
         if body[: len(decoder.magic)] == decoder.magic:
             return decoder
     return None
@@ -103,6 +175,28 @@ def charset_of(name: str) -> str:
     if found.name.replace("-", "_") in _NO_CHARSETS:
         raise ConfigError(f"{name[:80]!r} is no charset of texts")
     return found.name
+
+
+def is_text(data: bytes | memoryview) -> bool:
+    """Whether bytes are a text, of UTF-8 or of a charset that they look like."""
+    return bool(len(data)) and (text_in(data) is not None or looks_like(data) is not None)
+
+
+def looks_like(data: bytes | memoryview) -> str | None:
+    """The charset of `LIKELY` that bytes look like by their beginning; None for UTF-8, and what is rather no text.
+
+    It is the one of which most characters of two bytes are among the frequent ones.
+    """
+    head = bytes(data[:MOST_LOOKED_AT])
+    if head.isascii() or text_in(head, is_cut=True) is not None:
+        return None
+    best, name = LEAST_FREQUENT, None
+    for charset, pattern in LIKELY.items():
+        found = pattern.findall(head)
+        share = sum(map(bool, found)) / len(found)
+        if share > best and text_in(head, charset, is_cut=len(data) > len(head)) is not None:
+            best, name = share, charset
+    return name
 
 
 def text_in(data: bytes | memoryview, charset: str | None = None, *, is_cut: bool = False) -> str | None:
@@ -181,4 +275,12 @@ def _depth(value: object) -> int:
 DECODERS: Final = (
     Decoder(b"\x1f\x8b\x08", Codec.GZIP),
     Decoder(b"\x28\xb5\x2f\xfd", Codec.ZSTD),
+    Decoder(b"\x04\x22\x4d\x18", Codec.LZ4),
+    # The second byte is by the level of compression.
+    *(Decoder(magic, Codec.ZLIB, is_sure=False) for magic in (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")),
 )
+
+_BEGINNING: Final = {
+    first: tuple(decoder for decoder in DECODERS if decoder.magic[0] == first)
+    for first in {decoder.magic[0] for decoder in DECODERS}
+}

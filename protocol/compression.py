@@ -1,8 +1,8 @@
 """Decode what clients compressed and applications packed, in one pass and within bounds: it may be a bomb.
 
-The formats are a zlib stream (RFC 1950), gzip members (RFC 1952), LZ4 frames and zstd frames (RFC 8878; store-format
-§2.3). As in the Java clients, bytes behind a zlib stream are ignored, members and frames may follow one another, and a
-stream that ends early is an error.
+The formats are a zlib stream (RFC 1950), deflate without its frame (RFC 1951), gzip members (RFC 1952), LZ4 frames and
+zstd frames (RFC 8878; store-format §2.3). As in the Java clients, bytes behind a zlib stream are ignored, members
+and frames may follow one another, and a stream that ends early is an error.
 
 A stream is read through a window, and comes out in pieces of at most `PIECE` bytes, between which other threads run.
 What it may take is counted in a `Budget`: bytes in and out, frames, blocks. Counts are the same on a busy machine; time
@@ -60,6 +60,7 @@ class Codec(Enum):
     """A format that is decoded here; the value is its name for people."""
 
     ZLIB = "zlib"
+    DEFLATE = "deflate"
     GZIP = "gzip"
     LZ4 = "LZ4"
     ZSTD = "zstd"
@@ -80,6 +81,12 @@ class Budget:
     def of_list(cls) -> "Budget":
         """What may be spent on a record in a list, for the beginning of its body alone."""
         return cls(LIST_BYTES, LIST_FRAMES)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether more was asked for than there was."""
+        is_late = 0 < self._until < time.monotonic()
+        return is_late or self._bytes_left < 0 or self._frames > self._most_frames or self._blocks > MOST_BLOCKS
 
     def start(self, what: str) -> None:
         """Begin with one stream, whose name errors have; raises `CorruptRecord` where nothing is left."""
@@ -173,6 +180,10 @@ def _zlib_pieces(view: memoryview, budget: Budget) -> Iterator[bytes]:
     return _in_frames(view, budget, lambda: _zlib_step(zlib.MAX_WBITS), is_one=True)
 
 
+def _deflate_pieces(view: memoryview, budget: Budget) -> Iterator[bytes]:
+    return _in_frames(view, budget, lambda: _zlib_step(-zlib.MAX_WBITS))
+
+
 def _gzip_pieces(view: memoryview, budget: Budget) -> Iterator[bytes]:
     return _in_frames(view, budget, lambda: _zlib_step(16 + zlib.MAX_WBITS))
 
@@ -251,6 +262,7 @@ def _number(view: memoryview, position: int, size: int) -> tuple[int, int]:
 
 _PIECES: Final[dict[Codec, Callable[[memoryview, Budget], Iterator[bytes]]]] = {
     Codec.ZLIB: _zlib_pieces,
+    Codec.DEFLATE: _deflate_pieces,
     Codec.GZIP: _gzip_pieces,
     Codec.LZ4: _lz4_pieces,
     Codec.ZSTD: _zstd_pieces,

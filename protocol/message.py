@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from protocol import properties as names
-from protocol.body_content import Content, unpack
+from protocol.body_content import Content, consumed, unpack
 from protocol.checksum import body_crc, property_crc, verify_property_crc
-from protocol.compression import DECOMPRESSED_LIMIT, Budget, decompress
+from protocol.compression import DECOMPRESSED_LIMIT, Budget
 from protocol.errors import CorruptRecord, StoreError
 from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java
@@ -27,7 +27,7 @@ from protocol.message_layout import (
     V2_MAGIC,
     locate,
 )
-from protocol.sys_flag import COMPRESSION_TYPE_MASK, CompressionType, SysFlag, compression_type, has_inner_messages
+from protocol.sys_flag import COMPRESSION_TYPE_MASK, CompressionType, SysFlag, has_inner_messages
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -146,24 +146,22 @@ class Message:
         """
         budget = budget or self.budget or Budget()
         try:
-            return unpack(self.decoded_body(budget=budget), budget=budget)
+            body = consumed(self.stored_body, self.sys_flag, budget, self.physical_offset)
         except StoreError as error:
             return Content(self.stored_body, error=str(error))
+        content = unpack(body.data, budget=budget)
+        return content._replace(packings=(*body.packings, *content.packings), note=body.note)
 
     def decoded_body(self, limit: int = DECOMPRESSED_LIMIT, *, budget: Budget | None = None) -> bytes | memoryview:
         """The body, decompressed if it is compressed; else `stored_body` itself, which is not copied.
 
-        Raises `CorruptRecord` for an unknown compression, for what cannot be decompressed, and beyond a budget, or one
-        of `limit` bytes.
+        What is not compressed as its flag says is read as what it is (:func:`protocol.body_content.consumed`). Raises
+        `CorruptRecord` for what is nothing known, and beyond a budget, or one of `limit` bytes.
         """
-        if not self.sys_flag & _COMPRESSED or not len(self.stored_body):
+        if not self.sys_flag & _COMPRESSED:
             return self.stored_body
-        kind = compression_type(self.sys_flag)
-        if kind is None:
-            raise CorruptRecord(
-                RECORD, self.physical_offset, expected="0 to 3", found=self.sys_flag >> 8 & 7, what="compression type"
-            )
-        return decompress(self.stored_body, kind, limit=limit, budget=budget or self.budget)
+        budget = budget or self.budget or Budget(limit)
+        return consumed(self.stored_body, self.sys_flag, budget, self.physical_offset).data
 
     def inner_messages(self, limit: int = DECOMPRESSED_LIMIT) -> list["Message"]:
         """The messages inside an inner batch as a Java consumer sees them; for any other message, itself alone.

@@ -49,7 +49,7 @@ class Shop:
         self.plain = append("orders", b'{"id": 1}', keys="A-1 A-2", unique_key="U1", tags="paid", properties={"n": "1"})
         append("orders", "订单".encode("gbk"), keys="A-1", born_timestamp=2**63 - 1, flag=-1, reconsume_times=3)
         append("orders", gzip.compress(b"packed"), keys="A-1", store_host=("2001:db8::1", 10911), sys_flag=0x20)
-        append("orders", b"no zlib", keys="A-1", sys_flag=0x301, properties={"名": "\u2028"})
+        append("orders", b"no zl\xff\x01", keys="A-1", sys_flag=0x301, properties={"名": "\u2028"})
         append("orders", b"", keys="A-1", queue_id=1, prepared_transaction_offset=-1)
         self.damaged = append("orders", b"sound", keys="A-1", body_crc=1)
         append("%RETRY%shop", b"again", unique_key="U1", properties={"RETRY_TOPIC": "orders"}, reconsume_times=1)

@@ -13,12 +13,12 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import click
 import msgspec
 
-from protocol.body_content import indented_json, text_in, unpack
+from protocol.body_content import indented_json, looks_like, text_in, unpack
 from protocol.compression import Budget
 from protocol.errors import StoreError
 from protocol.message import Message
@@ -48,6 +48,11 @@ LONGEST_BODY = 20_000
 PREVIEW_BYTES = 4096
 """Bytes of a body that are looked at for them."""
 
+MOST_LOOKED_AT = 100
+"""Bodies that are no text of which the charset is guessed, until one is found."""
+
+_LOOKED_AT: Final = "rocketlens.charset looked for"
+
 NUMBERS = (
     *("QUEUE", "OFFSET", "PHYSICAL", "QUEUES", "MESSAGES", "BEHIND", "FIRST OFFSET", "END OFFSET", "NEXT OFFSET"),
 )
@@ -67,7 +72,8 @@ UNBOUNDED = 1_000_000
 def message_fields(message: Message) -> Fields:
     """All fields of a message by name, in the order in which they are written; the body as bytes.
 
-    `bodyPackings` is there where something was unpacked, `bodyError` where something could not be.
+    `bodyPackings` is there where something was unpacked, `bodyNote` where the body is not compressed as `sysFlag` says,
+    `bodyError` where something could not be unpacked.
     """
     fields: Fields = {
         "messageId": message.message_id,
@@ -96,6 +102,8 @@ def message_fields(message: Message) -> Fields:
     fields["body"] = bytes(content.data)
     if content.packings:
         fields["bodyPackings"] = list(content.packings)
+    if content.note is not None:
+        fields["bodyNote"] = content.note
     if content.error is not None:
         fields["bodyError"] = content.error
     return fields
@@ -123,6 +131,8 @@ def json_fields(message: Message, charset: str | None = None) -> Fields:
     """
     fields = message_fields(message)
     text = None if "bodyError" in fields else text_in(fields["body"], charset)
+    if text is None:
+        _propose_charset(fields["body"], charset)
     fields["bodyEncoding"] = "base64" if text is None else "text"
     fields["body"] = base64.b64encode(fields["body"]).decode() if text is None else text
     return fields
@@ -424,12 +434,11 @@ def chosen_format(output_format: str | None, as_json: bool) -> str:
 
 def _details(message: Message, charset: str | None) -> list[tuple[str, str]]:
     fields = message_fields(message)
-    body, error = fields.pop("body"), fields.pop("bodyError", None)
+    body, *remarks = (fields.pop(name, None) for name in ("body", "bodyNote", "bodyError"))
     properties = fields.pop("properties")
     rows = [(name, _detail(name, value)) for name, value in fields.items() if value not in (None, [])]
     rows += [(f"property {printable(name)}", value) for name, value in properties.items()]
-    if error:
-        rows.append(("bodyError", error))
+    rows += [(name, text) for name, text in zip(("bodyNote", "bodyError"), remarks, strict=True) if text]
     return [*rows, ("body", _body_for_people(body, charset))]
 
 
@@ -443,11 +452,25 @@ def _detail(name: str, value: Any) -> str:
 
 def _body_for_people(body: bytes, charset: str | None) -> str:
     text = text_in(body, charset)
+    if text is None:
+        _propose_charset(body, charset)
     if text is not None and sys.stdout.isatty():
         text = indented_json(text) or text
     if text is None:
         text = f"{len(body)} bytes that are not text, in base64: {base64.b64encode(body[:LONGEST_BODY]).decode()}"
     return text if len(text) <= LONGEST_BODY else f"{text[:LONGEST_BODY]}… ({len(body)} bytes; --json shows all)"
+
+
+def _propose_charset(body: bytes | memoryview, charset: str | None) -> None:
+    """Print once in a command that a body looks like text of another charset, and the option that reads it."""
+    context = click.get_current_context(silent=True)
+    if context is None or charset is not None or context.meta.get(_LOOKED_AT, 0) >= MOST_LOOKED_AT:
+        return
+    context.meta[_LOOKED_AT] = context.meta.get(_LOOKED_AT, 0) + 1
+    likely = looks_like(body)
+    if likely is not None:
+        context.meta[_LOOKED_AT] = MOST_LOOKED_AT
+        say(f"a body looks like {likely.upper()}: --charset {likely} shows such bodies as text")
 
 
 def _preview(message: Message, charset: str | None) -> str:
@@ -457,6 +480,7 @@ def _preview(message: Message, charset: str | None) -> str:
         return "(cannot be decompressed)"
     text = text_in(memoryview(body)[:PREVIEW_BYTES], charset, is_cut=len(body) > PREVIEW_BYTES)
     if text is None:
+        _propose_charset(body, charset)
         return f"({len(body)} bytes, not text)"
     line = " ".join(text.split())
     return line if len(line) <= BODY_PREVIEW else f"{line[: BODY_PREVIEW - 1]}…"

@@ -44,7 +44,8 @@ from storage.queue.queue_store import directories
 
 VERSION: Final = 1
 REPORTED: Final = (
-    frozenset({"problems", "more_problems", "unreadable", "hidden_whole", "log_bytes", "objects"}) | BOOKKEEPING
+    frozenset({"problems", "more_problems", "unreadable", "mislabelled", "hidden_whole", "log_bytes", "objects"})
+    | BOOKKEEPING
 )
 """Fields of a part that the report needs and the manifest does not have."""
 
@@ -185,7 +186,10 @@ def _finish(
         damages=list(_damages(problems)),
         more_damages=more,
         notes=[
-            *_notes(request, found, records, sum(part.get("unreadable", 0) for part in parts)),
+            *_notes(request, found, records),
+            *_notes_of_bodies(
+                sum(part.get("unreadable", 0) for part in parts), sum(part.get("mislabelled", 0) for part in parts)
+            ),
             *hidden_notes(hidden),
         ],
     )
@@ -198,14 +202,21 @@ def _extent(found: LogRanges) -> dict[str, object]:
     return {"tier": {"broker": found.tier.broker_name, "queues": len({each.queue for each in found.ranges})}}
 
 
-def _notes(request: ExportRequest, found: LogRanges, records: int, unreadable: int) -> Iterator[str]:
+def _notes_of_bodies(unreadable: int, mislabelled: int) -> Iterator[str]:
+    """Sentences about bodies that are not what they should be."""
+    if unreadable:
+        bodies = counted(unreadable, "body is", "bodies are")
+        yield f"{bodies} left out or as sent: what is in them cannot be decompressed or unpacked, or is too much"
+    if mislabelled:
+        bodies = counted(mislabelled, "body is", "bodies are")
+        yield f"{bodies} not compressed as the sysFlag says, and written as what they are"
+
+
+def _notes(request: ExportRequest, found: LogRanges, records: int) -> Iterator[str]:
     """Sentences about what is left out of a result, or why it is empty: no message matched, or a topic is unknown."""
     what = "log" if found.tier is None else "tier"
     if not records:
         yield f"no message of the {what} matches"
-    if unreadable:
-        bodies = counted(unreadable, "body is", "bodies are")
-        yield f"{bodies} left out or as sent: what is in them cannot be decompressed or unpacked, or is too much"
     # Behind a URL, and beside a log that lies alone, no topics are known.
     known = _topics(Path(request.store)) if found.tier is None else found.tier.topics()
     which = "store" if found.tier is None else "tier"

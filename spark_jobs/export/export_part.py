@@ -82,6 +82,7 @@ class ExportedPart(AttemptRecord):
     problems: list[PartProblem]
     more_problems: int
     unreadable: int
+    mislabelled: int
 
 
 def export_part(task: ExportTask) -> ExportedPart:
@@ -181,6 +182,7 @@ def _write(task: ExportTask, file: HashedFile, notify: Notify) -> ExportedPart:
         "problems": problems,
         "more_problems": max(len(reader.problems) - MOST_PROBLEMS, 0),
         "unreadable": reader.unreadable,
+        "mislabelled": reader.mislabelled,
     }
     if task.range.queue:
         part["queue"] = task.range.queue

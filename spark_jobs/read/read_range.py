@@ -32,8 +32,8 @@ Part = TypeVar("Part")
 class RangeReader:
     """One stretch, read once; afterwards `problems` says what of it is damaged, and `messages` how many there were.
 
-    Of these, `unreadable` have a body that could not be decompressed or unpacked. `end` is the physical offset behind
-    what was read.
+    Of these, `unreadable` have a body that could not be decompressed or unpacked, `mislabelled` one that is not what
+    its sysFlag says. `end` is the physical offset behind what was read.
 
     With `fails_fast` damage is raised instead, as CorruptRecord, where it is come to. `content` is what becomes of
     bodies, None: nothing.
@@ -52,7 +52,7 @@ class RangeReader:
         self._range, self._wanted, self._fails_fast, self._content = range_, wanted, fails_fast, content
         self._names = tuple(columns)
         self.problems: list[Problem] = []
-        self.messages = self.unreadable = 0
+        self.messages = self.unreadable = self.mislabelled = 0
         self.end = range_.base_offset + range_.start
 
     def read(self) -> Iterator[Columns]:
@@ -75,6 +75,7 @@ class RangeReader:
                         self._check_bodies(columns)
                         self.messages += columns.count
                         self.unreadable += columns.unreadable
+                        self.mislabelled += columns.mislabelled
                         yield part, columns
             self._check(reader.damage)
             self.end = range_.base_offset + (reader.position if range_.is_last else range_.stop)

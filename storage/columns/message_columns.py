@@ -28,9 +28,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from protocol.compression import Budget, decompress
+from protocol.body_content import consumed
+from protocol.compression import Budget
 from protocol.errors import CorruptRecord
-from protocol.sys_flag import SysFlag, compression_type
+from protocol.sys_flag import SysFlag
 from storage.columns.body_content import BodyContent
 from storage.columns.names import KINDS, PROPERTIES_OF, ColumnKind
 from storage.columns.properties import Properties
@@ -84,13 +85,17 @@ _NAMED: Final[dict[str, Callable[[TextPlaces], Column]]] = {
 
 
 class Columns(dict[str, Column]):
-    """Columns by name, all of them `count` long; `unreadable` bodies could not be decompressed or unpacked."""
+    """Columns by name, all of them `count` long.
 
-    def __init__(self, count: int, columns: dict[str, Column], unreadable: int = 0) -> None:
+    `unreadable` bodies could not be decompressed or unpacked, `mislabelled` ones are not what their sysFlag says.
+    """
+
+    def __init__(self, count: int, columns: dict[str, Column], unreadable: int = 0, mislabelled: int = 0) -> None:
         """`columns` in the order wanted."""
         super().__init__(columns)
         self.count = count
         self.unreadable = unreadable
+        self.mislabelled = mislabelled
 
 
 def needs_names(names: Sequence[str]) -> bool:
@@ -115,13 +120,15 @@ def gather(rows: MessageRows, names: Sequence[str], content: BodyContent | None 
     start, held = 0, 0
     bodies: dict[int, bytes] = {}
     errors: dict[int, bytes] = {}
-    unreadable = 0
+    unreadable = mislabelled = 0
     for row in to_make:
         budget = Budget()
         try:
-            body = _decompress(rows, row, int(flags[row]), budget) if is_compressed[row] else _stored(rows, row)
+            found = consumed(_stored(rows, row), int(flags[row]), budget)
+            body = bytes(found.data)
             made, is_whole = (body, True) if content is None else content.of(body, budget)
             unreadable += not is_whole
+            mislabelled += found.note is not None
             if made is not body or is_compressed[row]:
                 bodies[row - start] = made
                 held += len(made)
@@ -129,10 +136,10 @@ def gather(rows: MessageRows, names: Sequence[str], content: BodyContent | None 
             errors[row - start] = str(error).partition(": ")[2].encode()
             unreadable += 1
         if held > MOST_BODY_BYTES:
-            yield _gather(rows.slice(start, row + 1), names, bodies, errors, unreadable)
-            start, held, bodies, errors, unreadable = row + 1, 0, {}, {}, 0
+            yield _gather(rows.slice(start, row + 1), names, bodies, errors, (unreadable, mislabelled))
+            start, held, bodies, errors, unreadable, mislabelled = row + 1, 0, {}, {}, 0, 0
     if start < len(rows):
-        yield _gather(rows.slice(start, len(rows)), names, bodies, errors, unreadable)
+        yield _gather(rows.slice(start, len(rows)), names, bodies, errors, (unreadable, mislabelled))
 
 
 def _gather(
@@ -140,7 +147,7 @@ def _gather(
     names: Sequence[str],
     bodies: dict[int, bytes],
     errors: dict[int, bytes],
-    unreadable: int = 0,
+    counts: tuple[int, int] = (0, 0),
 ) -> Columns:
     columns: dict[str, Column] = {}
     properties = _properties(rows) if "properties" in names else None
@@ -158,7 +165,7 @@ def _gather(
             columns[name] = properties.maps()
         else:
             columns[name] = _GATHER[name](rows)
-    return Columns(len(rows), columns, unreadable)
+    return Columns(len(rows), columns, *counts)
 
 
 def numbers_of(rows: MessageRows, name: str) -> Numbers:
@@ -207,14 +214,6 @@ _GATHER: Final[dict[str, Callable[[MessageRows], Column]]] = {
 
 def _stored(rows: MessageRows, row: int) -> bytes:
     return bytes_at(rows.region, int(rows.table["body"][row]), int(rows.table["body_length"][row]))
-
-
-def _decompress(rows: MessageRows, row: int, flags: int, budget: Budget) -> bytes:
-    stored = _stored(rows, row)
-    kind = compression_type(flags)
-    if kind is None:
-        raise CorruptRecord("body", expected="0 to 3", found=flags >> 8 & 7, what="compression type")
-    return decompress(stored, kind, budget=budget)
 
 
 def _bodies(rows: MessageRows, bodies: dict[int, bytes], errors: dict[int, bytes]) -> Texts:

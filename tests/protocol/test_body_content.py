@@ -5,9 +5,10 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 
+import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bombs import bombs
@@ -15,27 +16,33 @@ from protocol.body_content import (
     DECODERS,
     MOST_INDENTED,
     TEXT_PIECE,
+    Content,
     characters_in,
     charset_of,
+    consumed,
     indented_json,
+    is_text,
+    looks_like,
     text_in,
     text_with_replacements,
     unpack,
 )
 from protocol.compression import MOST_FRAMES, Budget, Codec
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, CorruptRecord
 from strategies import damaged
 
 MEGABYTE = 1024 * 1024
 PACKINGS: list[tuple[str, Callable[[bytes], bytes]]] = [
     ("gzip", gzip.compress),
     ("zstd", zstandard.ZstdCompressor().compress),
+    ("LZ4", lz4.frame.compress),
+    ("zlib", zlib.compress),
 ]
 each_packing = pytest.mark.parametrize(("name", "pack"), PACKINGS)
 
 
 def test_every_decoder_is_tried_here() -> None:
-    assert [decoder.name for decoder in DECODERS] == [name for name, _ in PACKINGS]
+    assert list(dict.fromkeys(decoder.name for decoder in DECODERS)) == [name for name, _ in PACKINGS]
 
 
 @each_packing
@@ -43,18 +50,20 @@ def test_every_decoder_is_tried_here() -> None:
 def test_what_was_packed_comes_back(name: str, pack: Callable[[bytes], bytes], size: int) -> None:
     body = b"0123456789 body " * (size // 16) + b"x" * (size % 16)
     for data in (pack(body), memoryview(pack(body))):
-        assert unpack(data, limit=max(size, 1)) == (body, (name,), None)
+        assert unpack(data, limit=max(size, 1)) == Content(body, (name,), None)
 
 
-@each_packing
+@pytest.mark.parametrize(("name", "pack"), [each for each in PACKINGS if each[0] != "zlib"])
 def test_members_one_behind_the_other_are_one_body(name: str, pack: Callable[[bytes], bytes]) -> None:
-    assert unpack(pack(b"one, ") + pack(b"") + pack(b"two")) == (b"one, two", (name,), None)
+    assert unpack(pack(b"one, ") + pack(b"") + pack(b"two")) == Content(b"one, two", (name,), None)
 
 
 def test_packings_in_packings_are_undone_three_times_at_most() -> None:
     inner = gzip.compress(b"text")
-    assert unpack(zstandard.compress(inner)) == (b"text", ("zstd", "gzip"), None)
-    assert unpack(gzip.compress(zstandard.compress(gzip.compress(inner)))) == (inner, ("gzip", "zstd", "gzip"), None)
+    assert unpack(zstandard.compress(inner)) == Content(b"text", ("zstd", "gzip"), None)
+    assert unpack(gzip.compress(zstandard.compress(gzip.compress(inner)))) == Content(
+        inner, ("gzip", "zstd", "gzip"), None
+    )
 
 
 @pytest.mark.parametrize("body", [b"", b"text", b"\x1f", b"\x1f\x8b", b"(\xb5/", b"\x1f\x8b\x07" + bytes(30)])
@@ -70,7 +79,8 @@ def test_a_cut_body_stays_as_it_is_and_the_reason_is_given(name: str, pack: Call
     for size in range(4, len(data)):
         content = unpack(data[:size])
         assert (content.data, content.packings) == (data[:size], ())
-        assert "expected a complete stream" in (content.error or "")
+        # What begins like zlib and is none may be a text.
+        assert "expected a complete stream" in (content.error or "") or (name == "zlib" and content.error is None)
 
 
 def test_bytes_behind_a_gzip_stream_are_not_lost() -> None:
@@ -92,7 +102,7 @@ def test_a_bomb_fills_no_memory(name: str, pack: Callable[[bytes], bytes]) -> No
         assert peak < 6 * MEGABYTE
 
 
-@each_packing
+@pytest.mark.parametrize(("name", "pack"), [each for each in PACKINGS if each[0] != "zlib"])
 def test_very_many_small_frames_are_refused_by_their_number(name: str, pack: Callable[[bytes], bytes]) -> None:
     frame = pack(b"x")
     assert unpack(frame * MOST_FRAMES).data == b"x" * MOST_FRAMES
@@ -175,10 +185,99 @@ def test_what_is_no_json_or_would_grow_too_much_is_not_indented(text: str) -> No
     assert indented_json(text) is None
 
 
-def test_zlib_alone_is_no_packing() -> None:
-    """Its two first bytes begin too many other bodies."""
-    data = zlib.compress(b"body")
-    assert unpack(data).data == data
+@pytest.mark.parametrize("level", range(10))
+def test_zlib_is_unpacked_and_a_text_that_begins_like_it_stays_one(level: int) -> None:
+    data = zlib.compress(b"body " * 9, level)
+    assert unpack(data) == Content(b"body " * 9, ("zlib",))
+    text = data[:2] + b"2 + y^2 = z^2"
+    assert unpack(text) == Content(text)
+
+
+def test_a_bomb_of_zlib_is_named_as_one() -> None:
+    content = unpack(zlib.compress(bytes(5 * MEGABYTE)), limit=4 * MEGABYTE)
+    assert content.packings == ()
+    assert "zlib body more, expected at most" in (content.error or "")
+
+
+FLAGS = {"zlib": 0x301, "zlib of old": 0x1, "LZ4": 0x101, "zstd": 0x201, "unknown": 0x501}
+DEFLATED = ("deflate", lambda data: zlib.compress(data, wbits=-zlib.MAX_WBITS))
+
+
+@given(
+    st.text('{}:,"0123456789 aé订单\n', min_size=1).map(str.encode),
+    st.sampled_from(list(FLAGS)),
+    st.lists(st.sampled_from(PACKINGS), max_size=2),
+    st.sampled_from([("", bytes), DEFLATED]),
+)
+def test_a_body_under_any_flag_is_what_it_is(
+    text: bytes,
+    flag: str,
+    inner: list[tuple[str, Callable[[bytes], bytes]]],
+    outermost: tuple[str, Callable[[bytes], bytes]],
+) -> None:
+    """Text, in packings or without, under a flag of another compression, or of the one that it has."""
+    body, packings = text, []
+    for name, pack in (*inner, outermost):
+        if name:
+            body, packings = pack(body), [name, *packings]
+    assume(packings[:1] != ["deflate"] or not is_text(body))  # a few bytes may be both
+    stored = consumed(body, FLAGS[flag], Budget())
+    content = unpack(stored.data)
+    is_flagged = bool(packings) and packings[0] == flag.partition(" ")[0]
+    assert content.data == text
+    assert [*stored.packings, *content.packings] == packings[is_flagged:]
+    assert (stored.note is None) is is_flagged
+
+
+@pytest.mark.parametrize("flag", FLAGS.values())
+def test_bytes_that_are_nothing_are_no_body_under_a_flag(flag: int) -> None:
+    for body in (
+        b"\x00\xff\x01\x02",
+        bytes(range(256)),
+        zlib.compress(bytes(range(99)))[:80],
+        b"\x03\x00",
+        b"\xff" * 40,
+    ):
+        with pytest.raises(CorruptRecord):
+            consumed(body, flag, Budget())
+
+
+def test_a_bomb_under_a_wrong_flag_costs_no_more_than_its_budget() -> None:
+    for pack in (zlib.compress, DEFLATED[1], gzip.compress, zstandard.compress, lz4.frame.compress):
+        for flag in FLAGS.values():
+            budget = Budget(MEGABYTE)
+            with pytest.raises(CorruptRecord):
+                consumed(pack(bytes(2 * MEGABYTE)), flag, budget)
+
+
+SENTENCES = {
+    "gbk": "订单已付款，请尽快发货；客户要求明天上午送到，否则取消。",
+    "big5": "訂單已付款，請儘快出貨；客戶要求明天上午送到，否則取消。",
+    "shift_jis": "ご注文ありがとうございます。明日の午前中にお届けします。",
+}
+
+
+@pytest.mark.parametrize("charset", SENTENCES)
+@given(data=st.data())
+def test_a_text_of_a_charset_looks_like_it(charset: str, data: st.DataObject) -> None:
+    sentence = SENTENCES[charset]
+    start = data.draw(st.integers(0, 8))
+    text = data.draw(st.sampled_from(["", '{"note":"', "id=4711 "])) + sentence[start : start + 16] + "\n"
+    assert looks_like(text.encode(charset)) == charset
+    long = (text * 1000).encode(charset)
+    assert looks_like(long[: data.draw(st.integers(500, len(long)))]) in (charset, None)
+    assert looks_like(text.encode()) is None
+
+
+@given(st.binary())
+def test_what_looks_like_a_charset_is_a_text_of_it_and_none_of_utf_8(data: bytes) -> None:
+    charset = looks_like(data)
+    assert charset is None or (text_in(data, charset) is not None and text_in(data) is None)
+
+
+@pytest.mark.parametrize("text", ["déjà vu au café", "Größe für die Straße", "привет, мир"])
+def test_texts_of_one_byte_a_character_look_like_none(text: str) -> None:
+    assert looks_like(text.encode("koi8-r" if "п" in text else "latin-1")) is None
 
 
 CHARSETS = ["utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc_kr", "latin-1", "utf-16", "utf-16-le", "utf-32"]

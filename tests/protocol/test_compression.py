@@ -131,6 +131,8 @@ def plainly(codec: Codec, data: bytes) -> bytes:
     match codec:
         case Codec.ZLIB:
             return zlib.decompress(data)
+        case Codec.DEFLATE:
+            return zlib.decompress(data, -zlib.MAX_WBITS)
         case Codec.GZIP:
             return gzip.decompress(data)
         case Codec.LZ4:

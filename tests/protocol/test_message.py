@@ -220,7 +220,7 @@ def test_bodies_are_decompressed_as_the_flag_says(compress: object, sys_flag: in
 
 def test_an_unknown_compression_is_an_error_and_an_empty_body_is_none() -> None:
     with pytest.raises(CorruptRecord, match="compression type 5, expected 0 to 3"):
-        decode_message(record_of(sys_flag=0x501)).decoded_body()
+        decode_message(record_of(sys_flag=0x501, body=b"\0\xff\1")).decoded_body()
     assert decode_message(record_of(sys_flag=0x501, body=b"")).decoded_body() == b""
     assert decode_message(record_of(sys_flag=0x500)).decoded_body() == b"hello"
 

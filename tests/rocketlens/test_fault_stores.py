@@ -3,6 +3,7 @@
 What is true of each is in its README: it comes from RocketMQ's own code and the records written, not from RocketLens.
 """
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import rocketlens
 from command_line import rocketlens as command
 from golden_store import CASES, unpack
+from store_writer import StoreWriter
 from web_questions import ApiOf
 
 
@@ -102,3 +104,81 @@ def test_bodies_with_such_numbers_are_shown_as_json(case: Path) -> None:
     shown = [api.ask("/message", offset=each["physicalOffset"]).json for each in found]
     assert len(shown) == 8
     assert {each["bodyKind"] for each in shown if "NaN" not in each["body"]} == {"json"}
+
+
+@in_case("B14-compressed-twice")
+def test_bodies_that_were_packed_otherwise_than_they_say_are_found_and_shown_as_text(case: Path) -> None:
+    found = {each["keys"][0]: each for each in command("search", case, "--contains", "4711", "--json").messages}
+    packings = {key: each["bodyPackings"] for key, each in found.items()}
+    assert packings == {
+        "twice": ["zlib"], "plainflag": ["zlib"], "c3gzip": ["gzip"], "c4raw": ["deflate"], "plaingzip": ["gzip"],
+    }  # fmt: skip
+    assert all(each["body"].startswith('{"order":4711,') for each in found.values())
+    assert {key for key, each in found.items() if "bodyNote" in each} == {"c3gzip", "c4raw"}
+    assert found["c3gzip"]["bodyNote"] == "sysFlag says zlib, and the body is gzip"
+    api = ApiOf(case)
+    assert len(api.ask("/search", contains="4711").json["messages"]) == len(found)
+    shown = {key: api.ask("/message", offset=each["physicalOffset"]).json for key, each in found.items()}
+    assert {key: each["bodyPackings"] for key, each in shown.items()} == packings
+    assert {each["bodyKind"] for each in shown.values()} == {"json"}
+    assert shown["c4raw"]["bodyNote"] == "sysFlag says zlib, and the body is deflate"
+    with rocketlens.open(case) as store:
+        assert {message.keys[0] for message in store.search(contains="4711")} == set(found)
+
+
+@in_case("A5-flag-says-compressed")
+def test_plain_bodies_under_the_flag_of_a_compression_are_read_as_they_are(case: Path) -> None:
+    outcome = command("search", case, "--contains", "471", "--json")
+    found = {each["keys"][0]: each for each in outcome.messages}
+    assert list(found) == ["k0", "k1", "k2", "k3", "k4"]
+    assert [each["body"].rstrip() for each in found.values()] == [
+        f'{{"order":471{number}}}' for number in (1, 2, 3, 4, 5)
+    ]
+    notes = [each.get("bodyNote") for each in found.values()]
+    kinds = ("zlib", "zlib", "LZ4", "zstd")
+    assert notes == [*(f"sysFlag says {kind}, and the body is not compressed" for kind in kinds), None]
+    assert "1 record whose body cannot be decompressed" in outcome.errors  # k5, which is named
+    (odd,) = command("find", case, "k5", "--json").messages
+    assert (odd["bodyEncoding"], "bodyNote" in odd) == ("base64", False)
+    assert odd["bodyError"]
+
+
+@in_case("A5-flag-says-compressed")
+def test_an_export_has_such_bodies_as_they_are_and_says_how_many(case: Path) -> None:
+    out = case.parent / "out"
+    outcome = command("export", case, "--format", "jsonl", "--out", out, "--columns", "keys,body,body_error")
+    assert "4 bodies are not compressed as the sysFlag says, and written as what they are" in outcome.text
+    rows = {
+        row["keys"][0]: row for path in out.glob("part-*") for row in map(json.loads, path.read_text().splitlines())
+    }
+    assert rows["k0"]["body"].rstrip() == '{"order":4711}'
+    assert (rows["k5"]["body"], rows["k0"]["bodyError"]) == (None, None)
+    assert rows["k5"]["bodyError"]
+
+
+@pytest.mark.parametrize("charset", ["gbk", "big5", "shift_jis"])
+def test_a_body_of_another_charset_is_said_once_with_the_option_that_reads_it(charset: str, tmp_path: Path) -> None:
+    text = {
+        "gbk": "订单已付款，请尽快发货",
+        "big5": "訂單已付款，請儘快出貨",
+        "shift_jis": "ご注文ありがとうございます",
+    }[charset]
+    writer = StoreWriter(tmp_path / "store")
+    for number in range(3):
+        writer.append("T", text.encode(charset), keys=f"k{number}", unique_key=f"U{number}")
+    writer.close()
+    hint = f"a body looks like {charset.upper()}: --charset {charset} shows such bodies as text"
+    for arguments in (
+        ("find", writer.root, "k1"),
+        ("find", writer.root, "k1", "--full"),
+        ("find", writer.root, "k1", "--json"),
+        ("search", writer.root),
+        ("tail", writer.root, "T"),
+    ):
+        assert command(*arguments).errors.count(hint) == 1, arguments
+        read = command(*arguments, "--charset", charset)
+        assert "looks like" not in read.errors
+        assert text in read.text
+    shown = ApiOf(writer.root).ask("/message", offset=0).json
+    assert (shown["bodyKind"], shown["bodyLooksLike"]) == ("binary", charset)
+    assert ApiOf(writer.root).ask("/message", offset=0, charset=charset).json["bodyLooksLike"] is None

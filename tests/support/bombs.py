@@ -12,6 +12,7 @@ from protocol.compression import Codec
 
 PACK: dict[Codec, Callable[[bytes], bytes]] = {
     Codec.ZLIB: zlib.compress,
+    Codec.DEFLATE: lambda data: zlib.compress(data, wbits=-zlib.MAX_WBITS),
     Codec.GZIP: lambda data: gzip.compress(data, mtime=0),
     Codec.LZ4: lz4.frame.compress,
     Codec.ZSTD: zstandard.compress,
@@ -47,7 +48,12 @@ def many_repeats(count: int) -> bytes:
 
 def many_stored_blocks(count: int) -> bytes:
     """A zlib stream of empty stored blocks of five bytes each."""
-    return b"\x78\x01" + b"\x00\x00\x00\xff\xff" * count + b"\x01\x00\x00\xff\xff" + b"\x00\x00\x00\x01"
+    return b"\x78\x01" + many_bare_blocks(count) + b"\x00\x00\x00\x01"
+
+
+def many_bare_blocks(count: int) -> bytes:
+    """The same without the frame of zlib."""
+    return b"\x00\x00\x00\xff\xff" * count + b"\x01\x00\x00\xff\xff"
 
 
 def long_runs(codec: Codec, size: int) -> bytes:
@@ -68,6 +74,8 @@ def bombs(draw: st.DrawFn, most_units: int = 400_000, most_run: int = 80 << 20) 
         kinds += [lambda count: many_blocks(count + 1), lambda count: many_repeats(count % 2000 + 1)]
     if codec is Codec.ZLIB:
         kinds.append(many_stored_blocks)
+    if codec is Codec.DEFLATE:
+        kinds.append(many_bare_blocks)
     data = draw(st.sampled_from(kinds))(draw(st.integers(0, most_units)))
     for outer in draw(st.lists(st.sampled_from(list(Codec)), max_size=3)):
         codec, data = outer, PACK[outer](data)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.errors import bad_parameter
-from protocol.body_content import MOST_INDENTED, UTF_8, characters_in, charset_of, indented_json, text_in
+from protocol.body_content import MOST_INDENTED, UTF_8, characters_in, charset_of, indented_json, looks_like, text_in
 from protocol.compression import Budget
 from protocol.errors import ConfigError
 from protocol.message import Message
@@ -28,7 +28,8 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
     `kind` is empty, json, text (of the charset asked for, without control characters but a few NULs), binary or
     unreadable. `text` are its first `shown` bytes; of what is no text, or none of UTF-8, `base64` are they too.
     `formatted` is JSON indented, where it is short enough. `size` is in bytes: of what is there where that cannot be
-    decompressed or unpacked, for the reason in `error`.
+    decompressed or unpacked, for the reason in `error`. `note` says that it is not compressed as sysFlag says,
+    `looks_like` of which charset a body seems to be that is no text of the one asked for.
     """
 
     kind: str
@@ -40,6 +41,8 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
     text: str | None = None
     base64: str | None = None
     formatted: str | None = None
+    looks_like: str | None = None
+    note: str | None = None
     error: str | None = None
 
 
@@ -53,16 +56,17 @@ def checked_charset(name: str | None) -> str | None:
 
 def body_of(message: Message, most: int, charset: str | None = None) -> Body:
     """The first `most` bytes of a message's body; what kind it is of, they say, or a beginning that is longer."""
-    data, packings, error = message.content()
+    data, packings, error, note = message.content()
     size = len(data)
     body = Body(
         kind="empty", size=size, stored_size=len(message.stored_body), compression=compression_of(message), shown=0,
-        packings=list(packings), error=error,
+        packings=list(packings), note=note, error=error,
     )  # fmt: skip
     head = bytes(data[: max(most, MOST_INDENTED)])
     text = None if error is not None else text_in(head, charset, is_cut=size > len(head))
     if error is not None or (size and text is None):
         shown = head[:most]
+        body.looks_like = looks_like(head)
         body.kind = "binary" if error is None else "unreadable"
         body.base64, body.shown = base64.b64encode(shown).decode(), len(shown)
     elif size:

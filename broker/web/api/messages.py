@@ -73,6 +73,8 @@ class WrittenBody(msgspec.Struct, rename="camel", kw_only=True):
     body_packings: list[str]
     body_bytes: str | None = None
     body_formatted: str | None = None
+    body_looks_like: str | None = None
+    body_note: str | None = None
     body_error: str | None = None
 
 
@@ -307,6 +309,8 @@ def _written(body: Body) -> dict[str, Any]:  # the fields of a `WrittenBody`
         "body_packings": body.packings,
         "body_bytes": None if is_base64 else body.base64,
         "body_formatted": body.formatted,
+        "body_looks_like": body.looks_like,
+        "body_note": body.note,
         "body_error": body.error,
     }
 

@@ -17,7 +17,8 @@ export function bodyOf(message) {
   return {
     kind: message.bodyKind, size: message.bodySize, storedSize: message.bodyStoredSize, shown: message.bodyShown,
     compression: message.bodyCompression, packings: message.bodyPackings, formatted: message.bodyFormatted,
-    error: message.bodyError, text: isText && message.bodyKind !== "empty" ? message.body : null,
+    looksLike: message.bodyLooksLike, note: message.bodyNote, error: message.bodyError,
+    text: isText && message.bodyKind !== "empty" ? message.body : null,
     base64: isText ? message.bodyBytes : message.body,
   };
 }
@@ -53,7 +54,9 @@ export function bodyPanel(first, place, context) {
     }, name)));
     if (isFocused) tabs.querySelector("[aria-selected=true]").focus();
     clear(size, described(body));
-    clear(shown, body.error ? notice(`It cannot be decompressed or unpacked: ${body.error}. This is what is there instead.`, "error") : null, content(body, form));
+    clear(shown, body.error ? notice(`It cannot be decompressed or unpacked: ${body.error}. This is what is there instead.`, "error") : null,
+      body.note ? notice(`${body.note}.`) : null,
+      body.looksLike ? notice(`It looks like ${body.looksLike.toUpperCase()}: choose that charset above to read it.`) : null, content(body, form));
     const isCut = body.shown < body.size;
     clear(tools,
       isCut ? el("span", { class: "muted" }, `The first ${bytes(body.shown)} of ${bytes(body.size)} are shown.`) : null,

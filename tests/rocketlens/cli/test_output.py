@@ -107,8 +107,8 @@ def test_a_compressed_body_is_decompressed() -> None:
 
 
 def test_a_body_that_cannot_be_decompressed_is_given_as_stored_with_the_reason() -> None:
-    fields = as_json(message(b"no zlib", sys_flag=SysFlag.COMPRESSED))
-    assert (fields["body"], fields["bodyEncoding"]) == (base64.b64encode(b"no zlib").decode(), "base64")
+    fields = as_json(message(b"no zl\xff\x01", sys_flag=SysFlag.COMPRESSED))
+    assert (fields["body"], fields["bodyEncoding"]) == (base64.b64encode(b"no zl\xff\x01").decode(), "base64")
     assert "zlib" in str(fields["bodyError"])
 
 

@@ -209,7 +209,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer.append("T", "订单".encode())
     writer.append("T", gzip.compress(text, mtime=0)[:-1])
     writer.append("T", b"")
-    writer.append("T", b"no zlib", sys_flag=1)
+    writer.append("T", b"no zl\xff\x01", sys_flag=1)
     writer.close()
     return writer.root
 

@@ -24,7 +24,7 @@ def test_a_batch_is_valid_and_holds_what_the_log_does(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     writer.append("T", b"x", tags="A", keys="k l", unique_key="u", properties={"a": "b"})
     writer.append("Ü", b"", sys_flag=1, born_host=("2001:db8::1", 9))
-    writer.append("T", b"no stream", sys_flag=1)
+    writer.append("T", b"no stre\xff\x01", sys_flag=1)
     writer.close()
     (batch,) = batches(tmp_path, arrow_schema(tuple(KINDS)))
     batch.validate(full=True)

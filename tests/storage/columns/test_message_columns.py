@@ -40,8 +40,8 @@ def test_only_the_columns_asked_for_are_made(tmp_path: Path) -> None:
 def test_a_body_that_cannot_be_decompressed_is_missing_and_says_why(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     writer.append("T", zlib.compress(b"good"), sys_flag=COMPRESSED)
-    writer.append("T", b"no stream", sys_flag=COMPRESSED)
-    writer.append("T", b"odd", sys_flag=COMPRESSED | 0x700)
+    writer.append("T", b"no stream\xff\1", sys_flag=COMPRESSED)
+    writer.append("T", b"odd\xff\1", sys_flag=COMPRESSED | 0x700)
     writer.append("T", b"plain")
     writer.append("T", b"", sys_flag=COMPRESSED)
     writer.close()
@@ -60,7 +60,7 @@ def test_bodies_that_decompress_to_very_much_end_a_block(tmp_path: Path, monkeyp
         compressed = size > 100
         body = bytes(size)
         writer.append("T", zlib.compress(body) if compressed else body, sys_flag=COMPRESSED if compressed else 0)
-    writer.append("T", b"bad", sys_flag=COMPRESSED)
+    writer.append("T", b"bad\xff\1", sys_flag=COMPRESSED)
     writer.close()
     rows = read_log_rows(tmp_path / "commitlog")
     assert [len(row["body"]) for row in rows[:-1]] == sizes

@@ -111,7 +111,7 @@ class TestBodies:
 
     def test_a_body_that_cannot_be_decompressed_is_told_of(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path)
-        writer.append("T", b"no stream", sys_flag=1)
+        writer.append("T", b"no stre\xff\x01", sys_flag=1)
         writer.close()
         (last,) = [step for step in search(MessageStore.open(tmp_path, LAZY), Criteria(contains=b"x")) if step.is_last]
         assert f"1 record {UNREADABLE}, is left out: 0" in last.notes
