@@ -14,6 +14,7 @@ from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message
 from protocol.question import PAGE, KeyKind, Question, Reading, parts_of
 from protocol.system_topics import Stage, stage_of
+from rocketlens.absent_properties import note_of_some
 from rocketlens.answers import FoundMessages, Group, Info, Listed, Messages, PulledMessages, Topic, found_messages
 from rocketlens.arguments import (
     MOST_FOUND,
@@ -178,6 +179,9 @@ class Store(Source):
         if result.lost is not None:
             notes = (*notes, str(result.lost))
         reason = "" if messages else _why_nothing_pulled(result, topic, queue_id, offset)
+        if sql is not None and reason:
+            first = get_message(queues, topic, queue_id, offset, maximum, TRANSFER_BYTES)
+            reason = "; ".join(filter(None, (reason, note_of_some(map(decode_message, first.records), sql))))
         offsets = result.next_begin_offset, result.min_offset, result.max_offset
         hiding = self._hiding()
         shown = tuple(map(hiding.mask.message, messages))

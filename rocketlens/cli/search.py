@@ -15,6 +15,7 @@ import rocketlens
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message
 from protocol.printable import printable
+from rocketlens.absent_properties import note_of_properties
 from rocketlens.arguments import SearchOptions
 from rocketlens.cli.command_options import optional_engine_options
 from rocketlens.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
@@ -166,11 +167,15 @@ def search(
             found = opened.search(topic=topic, exhaustive=extent.exhaustive, should_stop=should_stop, **options)
             _show(found, write)
             was_stopped = should_stop()
+            count = write.delivered if isinstance(write, ExplainingWriter) else found.progress.found
+            asks = topic is not None and conditions.where is not None and not (count or was_stopped)
+            why = note_of_properties(opened, topic or "", conditions.where or "") if asks else ""
     except FilterSyntaxError as error:
         click.echo(f"rocketlens: {printable(str(error))}", err=True)
         sys.exit(USAGE)
-    for note in (*_notes(conditions.where), *found.notes, found.progress.sentence()):
-        say(note)
+    for note in (*_notes(conditions.where), *found.notes, why, found.progress.sentence()):
+        if note:
+            say(note)
     if isinstance(write, ExplainingWriter):
         say(write.sentence())
     if found.cursor is not None:
@@ -180,7 +185,6 @@ def search(
         say(f"there may be more: continue with {given}--cursor {found.cursor}")
         if was_stopped:
             sys.exit(STOPPED)
-    count = write.delivered if isinstance(write, ExplainingWriter) else found.progress.found
     sys.exit(FOUND if count else NOT_FOUND)
 
 

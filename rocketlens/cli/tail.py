@@ -11,6 +11,7 @@ from protocol.errors import FilterSyntaxError
 from protocol.message import Message
 from protocol.printable import printable
 from protocol.system_topics import queue_offset_in
+from rocketlens.absent_properties import note_of_properties
 from rocketlens.arguments import MOST_PULLED
 from rocketlens.cli.errors import FOUND, NOT_FOUND, USAGE, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
@@ -123,6 +124,8 @@ def _newest(opened: "Source", wanted: TailArguments) -> tuple[list[Message], dic
     if not found and wanted.count:
         what = "passes the filter" if wanted.tag is not None or wanted.sql is not None else "is there"
         say(f"no message of topic {wanted.topic} {what}")
+        if wanted.sql is not None and (note := note_of_properties(opened, wanted.topic, wanted.sql)):
+            say(note)
     return newest, {queue.queue_id: queue.max_offset for queue in queues}
 
 

@@ -4,9 +4,15 @@ from pathlib import Path
 
 import msgpack
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import G1
+from rocketlens import absent_properties
+from rocketlens import open as opened
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 
@@ -164,3 +170,40 @@ def test_a_topic_that_is_nowhere_is_exit_code_1_and_a_store_that_is_none_3(g1_st
     assert (outcome.code, outcome.errors) == (1, "rocketlens: there is no topic NoSuchTopic\n")
     assert "did you mean TopicTest" in run(g1_store, "--tag", "A", topic="TopicTets").errors
     assert run(tmp_path, "--tag", "A").code == 3
+
+
+# --- properties that are nowhere --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sets(st.sampled_from(["a", "us", "region", "TAGS"]), min_size=1))
+def test_where_nothing_passes_properties_that_no_message_has_are_named(odd: Path, names: set[str]) -> None:
+    """By all commands that take an expression, of a directory and of a server, and by no other word than these."""
+    where = " AND ".join(f"{name} = 'nowhere'" for name in sorted(names))
+    missing = sorted(names - {"a", "TAGS"})
+    said = f"no message of topic T has {'property' if len(missing) == 1 else 'properties'} {', '.join(missing)}\n"
+    with serving_in_a_thread(service_of(MessageStore.open(odd))) as server:
+        outcomes = [
+            run(odd, "--where", where, topic="T"),
+            run(odd, "--explain", "--where", where, topic="T"),
+            rocketlens("search", server, "T", "--where", where),
+            rocketlens("tail", odd, "T", "--where", where),
+            rocketlens("tail", server, "T", "--where", where),
+        ]
+    for outcome in outcomes:
+        assert outcome.code == 1
+        assert (said in outcome.errors) == bool(missing)
+        assert ("has propert" in outcome.errors) == bool(missing)
+    reason = opened(odd).pull("T", 0, 0, sql=where).reason
+    assert ("none of the first 4 messages there has propert" in reason) == bool(missing)
+
+
+def test_of_a_long_topic_the_newest_messages_are_looked_at_and_that_is_said(
+    odd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(absent_properties, "MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(absent_properties, "LEAST_OF_QUEUE", 2)
+    assert (
+        "none of 3 messages of topic T that were looked at has property us"
+        in run(odd, "--where", "us = 'x'", topic="T").errors
+    )
