@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -44,6 +45,26 @@ CLOSED = "closed"
 """The state of a store of which a part cannot be opened; nothing else is said of it."""
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+
+Advise = Callable[[OpenedStore, NextStart | None, Iterable[Finding]], list[Finding]]
+"""Exchanges the advice of findings by what the others are."""
+
+
+def _of_store(advise: Callable[[OpenedStore, Iterable[Finding]], list[Finding]]) -> Advise:
+    return lambda store, _start, findings: advise(store, findings)
+
+
+ADVICE_STEPS: Final[tuple[Advise, ...]] = (
+    safe_advice,  # what a start would lose is advised against first: whatever comes after knows the rescue by its line
+    _of_store(without_repeated_advice),  # before rebuilds are joined: one that was done is known by its own command
+    _of_store(one_advice),  # before what is in a rebuild's way is put into its line, of which there is only one then
+    _of_store(way_cleared),  # before the rescue takes the place of such lines, which move things
+    _of_store(only_rescue),  # before starts are advised against, since what that exchanges must not be exchanged again
+    _of_store(kept_as_it_is),  # the last to say which command it is
+    _of_store(into_links),  # how the command is typed where parts lie elsewhere: it ends the line no more
+    _of_store(typed_by_whom),  # by whom the whole line is typed, which nothing may look into any more
+)
+"""The steps in which advice is chosen; each says why it stands where it does."""
 
 STEPS = ("the log", "the log's end", "index files", "what the index covers", "what queues cover", "everything else")
 """What an examination does, one after the other; the names are for people."""
@@ -151,9 +172,9 @@ def _queue_of(finding: Finding) -> tuple[str, ...]:
 
 def _advised(store: OpenedStore, next_start: NextStart | None, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings with advice that is safe and not in vain, the worst first."""
-    advised = one_advice(store, without_repeated_advice(store, safe_advice(store, next_start, findings)))
-    advised = into_links(store, kept_as_it_is(store, only_rescue(store, way_cleared(store, advised))))
-    return _sorted(typed_by_whom(store, advised))
+    for step in ADVICE_STEPS:
+        findings = step(store, next_start, findings)
+    return _sorted(findings)
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
