@@ -243,6 +243,27 @@ def test_what_the_readme_shows_is_what_its_commands_print(demo: Demo) -> None:
         assert [row.rstrip() for row in printed] == expected.splitlines(), line
 
 
+def test_the_server_of_the_demo_says_what_the_readme_shows_of_its_store(demo: Demo) -> None:
+    match = re.search(r"on (127\.0\.0\.1:\d+)$", demo.printed, re.M)
+    assert match is not None
+    asked = [words[1:] for words in typed_commands(ROOT / "README.md") if "127.0.0.1:10911" in words[1:3]]
+    ours = [arguments for arguments in asked if arguments[0] in commands()]
+    assert [arguments[0] for arguments in ours] == ["life"]
+    for arguments in ours:
+        outcomes = [
+            demo.run(
+                [
+                    str(Path(sys.executable).with_name("rocketlens")),
+                    *(place if "10911" in word else word for word in arguments),
+                ]
+            )
+            for place in (match[1], ".demo/g1")
+        ]
+        assert outcomes[0].stdout == outcomes[1].stdout
+        assert outcomes[0].stderr == outcomes[1].stderr
+        assert outcomes[0].returncode == 0
+
+
 def test_a_second_demo_on_the_same_port_is_refused_in_one_line(demo: Demo) -> None:
     match = re.search(r"on 127\.0\.0\.1:(\d+)$", demo.printed, re.M)
     assert match is not None

@@ -27,6 +27,7 @@ from protocol.errors import (
     is_out_of_room,
 )
 from protocol.printable import one_line
+from rocketlens.cli.opening import refuse_servers
 from spark_jobs.build.exchange_names import FILES, SHUFFLE
 from spark_jobs.places.file_systems import has_scheme, is_url, local_path
 from spark_jobs.run.engine import check_spark
@@ -301,12 +302,13 @@ def _room(error: Exception, place: str, *, goes_on: bool) -> str:
 
 
 def check_places(options: JobOptions) -> None:
-    """Raise ConfigError where something would be written into a store that must stay as it is.
+    """Raise ConfigError where something would be written into a store that must stay as it is, and for a server.
 
     Also for a URL where a path belongs: everywhere but for the store of a job that has options of a file system, and
     for --out of jobs that have options for its file system.
     """
     store, target = options["store"], options.get("out") or ""
+    refuse_servers(store)
     is_remote = "storage" in options and is_url(store)
     is_sent = "out_storage" in options and has_scheme(target)
     builds = "drop_backup" in options

@@ -11,6 +11,7 @@ from protocol.errors import ConfigError
 from protocol.printable import printable
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
+from rocketlens.cli.opening import refuse_servers
 from rocketlens.cli.options import DIRECTORY
 from rocketlens.cli.output import print_table
 from storage.amounts import counted
@@ -47,6 +48,7 @@ def diff(a: Path, b: Path, work: Path | None, as_json: bool) -> None:
 
     Exit code 0: both stores hold the same messages. 1: they do not.
     """
+    refuse_servers(str(a), str(b))
     check_outside((a, b), {"--work": work})
     if work is not None and not is_writable(work):
         raise ConfigError(f"--work {work}: cannot be written to")

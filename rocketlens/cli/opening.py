@@ -215,6 +215,13 @@ def refuse_layout(arguments: StoreArguments) -> None:
         raise ConfigError(f"{name} and a STORE that is a URL cannot be combined")
 
 
+def refuse_servers(*places: str) -> None:
+    """Raise ConfigError for the address of a server, where a command reads the files of a store."""
+    for place in places:
+        if not os.path.exists(place) and address_in(place) is not None:
+            raise ConfigError(f"{place} is a server, and the files of a store are read here: name its directory")
+
+
 def address_in(place: str) -> Endpoint | None:
     """The address that a text is, of a server; None where it is none."""
     try:

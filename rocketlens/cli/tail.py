@@ -15,12 +15,11 @@ from rocketlens.absent_properties import note_of_properties
 from rocketlens.arguments import MOST_PULLED
 from rocketlens.cli.errors import FOUND, NOT_FOUND, USAGE, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, source_options
+from rocketlens.cli.opening import SourceArguments, meant_instead, source_options
 from rocketlens.cli.options import RenamedOption, charset_option, gathered, where_option
 from rocketlens.cli.output import Writer, format_options, growing_writer
 from rocketlens.cli.time_options import timezone_option
 from storage.amounts import count_text
-from storage.names import did_you_mean, similar_names
 
 if TYPE_CHECKING:  # most commands start without it
     from rocketlens.source import Source
@@ -104,9 +103,7 @@ def _newest(opened: "Source", wanted: TailArguments) -> tuple[list[Message], dic
     """
     queues = opened.queues(wanted.topic)
     if not queues:
-        names = [each.name for each in opened.topics()]
-        meant = did_you_mean([] if wanted.topic in names else similar_names(wanted.topic, names))
-        say("; ".join(filter(None, (f"there is no topic {wanted.topic}", meant))))
+        say(f"there is no topic {wanted.topic}{meant_instead(opened, wanted.topic)}")
         sys.exit(NOT_FOUND)
     found: list[Message] = []
     is_cut = False

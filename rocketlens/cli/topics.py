@@ -9,10 +9,10 @@ import click
 import rocketlens
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, source_options
+from rocketlens.cli.opening import SourceArguments, meant_instead, source_options
 from rocketlens.cli.output import format_options, optional_time, print_table, say_what_lacks, write_maps
 from rocketlens.cli.time_options import timezone_option
-from storage.names import did_you_mean, names_holding, similar_names
+from storage.names import names_holding
 
 if TYPE_CHECKING:
     from rocketlens.answers import Topic
@@ -65,9 +65,8 @@ def _list_queues(opened: "Source", topic: str, output_format: str) -> None:
     queues = opened.queues(topic)
     if not queues:
         names = [each.name for each in opened.topics()]
-        meant = did_you_mean([] if topic in names else similar_names(topic, names))
         what = f"topic {topic} has no queue" if topic in names else f"there is no topic {topic}"
-        say("; ".join(filter(None, (what, meant))))
+        say(f"{what}{meant_instead(opened, topic)}")
         sys.exit(NOT_FOUND)
     say_what_lacks(queues)
     if output_format == "table":

@@ -174,3 +174,27 @@ def test_a_topic_and_a_group_may_stand_behind_the_source(g1_store: Path) -> None
     )
     assert behind.output == by_option.output
     assert rocketlens("groups", g1_store, "CG_FAIL") == rocketlens("groups", g1_store, "--group", "CG_FAIL")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("diff", NOBODY, "STORE"),
+        ("diff", "STORE", NOBODY),
+        ("export", NOBODY, "--out", "OUT", "--format", "csv"),
+        *(("rebuild", kind, NOBODY, "--out", "OUT") for kind in ("all", "index", "queues")),
+        *((command, NOBODY, "--out", "OUT") for command in ("convert", "rescue")),
+        ("compact", "index", NOBODY, "--out", "OUT"),
+    ],
+    ids=" ".join,
+)
+def test_what_reads_the_files_of_a_store_says_so_of_a_server(
+    arguments: tuple[str, ...], g1_store: Path, tmp_path: Path
+) -> None:
+    places = {"STORE": str(g1_store), "OUT": str(tmp_path / "out")}
+    outcome = rocketlens(*(places.get(each, each) for each in arguments))
+    assert (outcome.code, outcome.output) == (2, b"")
+    assert outcome.errors.endswith(
+        f"rocketlens: {NOBODY} is a server, and the files of a store are read here: name its directory\n"
+    )
+    assert not (tmp_path / "out").exists()
