@@ -85,8 +85,8 @@ def parse_time(text: str, zone: tzinfo | None = None, now: int | None = None) ->
 
 
 def is_relative(text: str) -> bool:
-    """Whether a text has the form of a time that is another one each day: `-1h`, `yesterday 14:00`, `now`."""
-    return bool(text) and bool(_FROM_NOW.fullmatch(text) or _DAY.fullmatch(text))
+    """Whether a text has the form of a time that is another one each day: `-1h`, `yesterday 14:00`, `14:00`, `now`."""
+    return bool(text) and any(form.fullmatch(text) for form in (_FROM_NOW, _DAY, _CLOCK))
 
 
 def to_timestamp(moment: datetime, zone: tzinfo | None = None) -> int:

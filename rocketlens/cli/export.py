@@ -21,7 +21,7 @@ from rocketlens.cli.command_options import (
 )
 from rocketlens.cli.command_run import JobOptions, run_command, run_command_every
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.time_options import check_stored, chosen_zone, stored_options, timezone_option
+from rocketlens.cli.time_options import check_stored, chosen_zone, stored_options, timezone_option, typed_time
 from spark_jobs.export.export_place import COMPRESSIONS, check_place
 from spark_jobs.places.file_systems import has_scheme
 from spark_jobs.places.place_names import FORMAT_NAMES
@@ -42,6 +42,9 @@ TABLE_OPTIONS: Final = {
     "name": "--table",
 }
 """Options that only tables have, by their parameters."""
+
+CSV_OPTIONS: Final = {"excel": "--excel", "keep_formulas": "--keep-formulas"}
+"""Options that only CSV has."""
 
 LIBRARIES: Final = {
     "parquet": ("pyarrow",),
@@ -122,6 +125,11 @@ def _check_options(options: JobOptions) -> None:
         if importlib.util.find_spec(library) is None:
             extra = options["format"]
             raise ConfigError(f"--format {extra} needs {library}: pip install 'rocketlens[{extra}]'")
+    for name, flag in CSV_OPTIONS.items():
+        if options.get(name) and options["format"] != "csv":
+            raise ConfigError(f"{flag} is for --format csv")
+    if options.get("excel") and options.get("keep_formulas"):
+        raise ConfigError("--excel and --keep-formulas cannot be combined: a spreadsheet would run them")
     if not libraries and options["compression"] != COMPRESSIONS[0]:
         raise ConfigError(f"--compression {options['compression']} is for --format parquet")
 
@@ -259,6 +267,10 @@ def _where(text: str) -> str:
                    "uri=sqlite:///FILE, token=..., catalog=NAME; repeatable. [default: DIR/catalog.db]")  # fmt: skip
 @click.option("--table", "name", default="", metavar="NAMESPACE.NAME",
               help="What the catalog calls an Iceberg table. [default: rocketmq.messages]")  # fmt: skip
+@click.option("--excel", is_flag=True, help="Write CSV for a spreadsheet: with a byte-order mark, and times as ISO "
+              "8601 in UTC.")  # fmt: skip
+@click.option("--keep-formulas", is_flag=True, help="Write CSV for programs: without the apostrophe before texts that "
+              "a spreadsheet would take for formulas.")  # fmt: skip
 @click.option("--unpack", is_flag=True, help="Write bodies that an application packed with gzip or zstd unpacked.")
 @click.option(
     "--charset",
@@ -309,6 +321,16 @@ def export_store(**options: Any) -> None:
         raise click.UsageError("--metrics is for --every")
     if every is not None and not given["since_last"]:
         raise click.UsageError("--every needs --since-last: each run but the first finds a table that is there")
+    for name, flag in CSV_OPTIONS.items():
+        if options.pop(name):
+            raise click.UsageError(f"{flag} is for --out")
+    since, until = options["begin"], options["end"]
+    if until is not None and is_relative(typed_time("end", until)):
+        raise click.UsageError(
+            f"--until {typed_time('end', until)} is another time in each run, and a table's rows have one bound: "
+            "leave it out, or give a fixed time"
+        )
+    options["begin_moves"] = since is not None and is_relative(typed_time("begin", since))
     options |= {"out": table} | {name: value for name, value in given.items() if value is not None}
     if every is not None:
         run_command_every(append, every, metrics, tasks=APPEND_TASKS, check=check_append, **options)

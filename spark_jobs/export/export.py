@@ -129,7 +129,7 @@ def _task(range_: LogRange, request: ExportRequest, wanted: Wanted, names: tuple
         wanted=wanted,
         columns=names,
         format=request.format,
-        compression=request.compression,
+        style=request.style,
         masked=request.masked,
         content=request.content,
     )

@@ -4,9 +4,13 @@ Parquet and CSV are named by the columns, JSON lines and msgpack as messages are
 (docs/message.schema.json). In JSON and CSV a body is text where it is text, else base64, and what stands behind it,
 `bodyEncoding` or `body_encoding`, says which; times are ms. In CSV keys are joined by blanks and properties are a JSON
 object; what is not there is an empty field. In Parquet times are timestamps of ms, in msgpack bodies are bytes.
+
+In CSV a text that a spreadsheet would take for a formula has an apostrophe before it, as on the page (save.js), unless
+the style is `EXACT`; with `EXCEL` the file begins with a byte-order mark, and times are ISO 8601 in UTC.
 """
 
 import base64
+import codecs
 import csv
 import io
 from collections.abc import Callable, Sequence
@@ -16,7 +20,14 @@ import msgspec
 
 from protocol.body_content import text_in
 from storage.columns.message_columns import Columns, MessageRow, python_rows
-from storage.columns.names import JSON_NAMES
+from storage.columns.names import JSON_NAMES, KINDS, ColumnKind
+from storage.times import format_timestamp
+
+EXACT: Final = "exact"
+EXCEL: Final = "excel"
+"""Styles of CSV; any other word is the style for programs and persons alike."""
+
+_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 TEXT: Final = "utf-8"
 BASE64: Final = "base64"
@@ -134,15 +145,27 @@ class LinesPart(_Direct):
 class CsvPart(_Direct):
     """A header, then a line a message, more where a body has line ends."""
 
-    def __init__(self, file: IO[bytes], names: Sequence[str], _compression: str) -> None:
+    def __init__(self, file: IO[bytes], names: Sequence[str], style: str) -> None:
         self._file = file
         self._names = csv_names(names)
+        self._times = {name for name in names if KINDS[name] is ColumnKind.TIME} if style == EXCEL else set()
+        self._is_exact = style == EXACT
+        if style == EXCEL:
+            file.write(codecs.BOM_UTF8)
         self._write_rows([self._names])
 
     def write(self, columns: Columns) -> None:
         """Write the messages of one block."""
         rows = (with_text(row) for row in python_rows(columns))
-        self._write_rows([[_field(row[name]) for name in self._names] for row in rows])
+        self._write_rows([[self._field(row, name) for name in self._names] for row in rows])
+
+    def _field(self, row: MessageRow, name: str) -> Any:
+        value = row[name]
+        if name in self._times:
+            return None if value is None else format_timestamp(value)
+        text = _field(value)
+        is_text = isinstance(text, str) and not (name == "body" and row["body_encoding"] == BASE64)
+        return without_formula(text) if is_text and not self._is_exact else text
 
     def _write_rows(self, rows: list[list[Any]]) -> None:
         text = io.StringIO()
@@ -171,7 +194,13 @@ FORMATS: Final[dict[str, Callable[[IO[bytes], Sequence[str], str], PartWriter]]]
     "csv": CsvPart,
     "msgpack": MsgpackPart,
 }
-"""By the name that is also the ending of their files; made of the file, the names of columns, and Parquet's codec."""
+"""By the name that is also the ending of their files; made of file, column names, and Parquet's codec or CSV's style.
+"""
+
+
+def without_formula(text: str) -> str:
+    """A text as no spreadsheet takes it for a formula: what a message holds is never run."""
+    return f"'{text}" if text.startswith(_FORMULAS) else text
 
 
 def csv_names(names: Sequence[str]) -> list[str]:

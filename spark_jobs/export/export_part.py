@@ -41,7 +41,7 @@ class ExportTask(msgspec.Struct, frozen=True):
     wanted: Wanted
     columns: tuple[str, ...]
     format: str
-    compression: str
+    style: str
     masked: tuple[str, ...]
     content: BodyContent | None = None
     placed: PlacedRun | None = None
@@ -159,7 +159,7 @@ def _write(task: ExportTask, file: HashedFile, notify: Notify) -> ExportedPart:
     mask = read_mask(task.masked) if task.masked else None
     reader = RangeReader(task.range, task.wanted, read if mask is None else mask.reading(read), content=task.content)
     first, last = -1, -1
-    writer = FORMATS[task.format](cast(Any, file), task.columns, task.compression)
+    writer = FORMATS[task.format](cast(Any, file), task.columns, task.style)
     for columns in reader.read():
         offsets = cast(Any, columns["physical_offset"])
         first, last = int(offsets[0]) if first < 0 else first, int(offsets[-1])

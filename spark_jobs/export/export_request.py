@@ -3,6 +3,7 @@
 import msgspec
 
 from protocol.errors import ConfigError
+from spark_jobs.export.export_formats import EXACT, EXCEL
 from spark_jobs.export.export_place import COMPRESSIONS
 from spark_jobs.run.engine import EngineOptions
 from spark_jobs.run.report import Details
@@ -39,10 +40,21 @@ class MessageRequest(EngineOptions, frozen=True, kw_only=True):
 
 
 class ExportRequest(MessageRequest, frozen=True, kw_only=True):
-    """Options of an export; `out` is a directory or a URL."""
+    """Options of an export; `out` is a directory or a URL.
+
+    CSV is written for a spreadsheet with `excel`, and its texts as they are with `keep_formulas`.
+    """
 
     out: str
     fresh: bool = False
+    excel: bool = False
+    keep_formulas: bool = False
+
+    @property
+    def style(self) -> str:
+        """How the format's files are written: Parquet's codec, or the style of CSV."""
+        styles = {EXCEL: self.excel, EXACT: self.keep_formulas}
+        return next((style for style, is_wanted in styles.items() if is_wanted), self.compression)
 
     @property
     def wanted(self) -> Wanted:

@@ -256,7 +256,8 @@ class _Run:
 def shape_of(request: TableRequest, last: TableCommit | None) -> TableShape:
     """What the rows are from this run on; raises ConfigError where they would not be those of the table.
 
-    Columns may come, and none may go. A release with more columns than the one before it adds them by itself.
+    A begin that moves stays where the first run began. Columns may come, and none may go. A release with more columns
+    than the one before it adds them by itself.
     """
     asked = request.shape
     if last is None:
@@ -266,6 +267,8 @@ def shape_of(request: TableRequest, last: TableCommit | None) -> TableShape:
             f"--to {request.table}: there is a table already: --since-last appends what came since, or choose another"
         )
     known = last.shape
+    if request.begin_moves and known.begin is not None:
+        asked = msgspec.structs.replace(asked, begin=known.begin)
     for name in TableShape.__struct_fields__:
         if name != "columns" and getattr(asked, name) != getattr(known, name):
             said = [str(msgspec.to_builtins(getattr(each, name))) for each in (known, asked)]

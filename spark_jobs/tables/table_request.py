@@ -14,7 +14,8 @@ class TableRequest(MessageRequest, frozen=True, kw_only=True):
 
     `catalog` are the properties of an Iceberg catalog, `name` is the table's in it. `compact_bytes` are the bytes of a
     file that small ones are put together to, 0 where they stay; `drop_before` is a day or `7d`, as
-    :func:`spark_jobs.tables.days.parse_day` reads it.
+    :func:`spark_jobs.tables.days.parse_day` reads it. `begin_moves` says that `begin` was given as a time that is
+    another one in each run (`-1h`): that of the first run counts.
     """
 
     table: str
@@ -24,6 +25,7 @@ class TableRequest(MessageRequest, frozen=True, kw_only=True):
     name: str = ""
     compact_bytes: int = 0
     drop_before: str = ""
+    begin_moves: bool = False
 
     def __post_init__(self) -> None:
         """Raise ConfigError for a column, a format, a partition or an engine that is none."""

@@ -3,7 +3,9 @@
 What is true of each is in its README: it comes from RocketMQ's own code and the records written, not from RocketLens.
 """
 
+import codecs
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -182,3 +184,50 @@ def test_a_body_of_another_charset_is_said_once_with_the_option_that_reads_it(ch
     shown = ApiOf(writer.root).ask("/message", offset=0).json
     assert (shown["bodyKind"], shown["bodyLooksLike"]) == ("binary", charset)
     assert ApiOf(writer.root).ask("/message", offset=0, charset=charset).json["bodyLooksLike"] is None
+
+
+@in_case("A6-csv")
+def test_no_text_of_an_exported_table_is_a_formula_and_a_spreadsheet_is_told_the_charset(case: Path) -> None:
+    def exported(*options: str) -> bytes:
+        out = case.parent / "_".join(("out", *options))
+        outcome = command(
+            "export", case, "--format", "csv", "--out", out, "--columns", "keys,body,store_timestamp", *options
+        )
+        assert outcome.code == 0, outcome.errors
+        (part,) = out.glob("part-*")
+        return part.read_bytes()
+
+    plain, excel, exact = exported(), exported("--excel"), exported("--keep-formulas")
+    assert plain.startswith(b"keys,body,body_encoding,store_timestamp\r\n")
+    assert "'=1+1,订单 已付款,utf-8,".encode() in plain
+    assert excel.startswith(codecs.BOM_UTF8)
+    assert "'=1+1,订单 已付款,utf-8,20".encode() in excel
+    times = [row.rsplit(b",", 1)[1] for row in plain.splitlines()[1:]]
+    shown = [row.rsplit(b",", 1)[1].decode() for row in excel.splitlines()[1:]]
+    assert [f"{datetime.fromtimestamp(int(each) / 1000, UTC):%FT%T}" for each in times] == [each[:19] for each in shown]
+    assert "\r\n=1+1,订单 已付款".encode() in exact
+
+
+@in_case("A6-csv")
+def test_options_of_csv_are_for_files_of_it(case: Path) -> None:
+    for options in (("--format", "jsonl", "--out", "x"), ("--format", "csv", "--to", "x")):
+        for flag in ("--excel", "--keep-formulas"):
+            assert f"{flag} is for" in command("export", case, *options, flag).errors
+    both = command("export", case, "--format", "csv", "--out", "x", "--excel", "--keep-formulas")
+    assert "cannot be combined" in both.errors
+
+
+def test_a_table_that_began_some_time_ago_goes_on_from_there(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    now = time.time_ns() // 1_000_000
+    writer.append("T", b"old", store_timestamp=now - 2 * 3_600_000)
+    writer.append("T", b"new", store_timestamp=now)
+    writer.close()
+    table = tmp_path / "table"
+    to = ("export", writer.root, "--format", "jsonl", "--to", table, "--since-last", "--since")
+    assert command(*to, "-1h").code == 0
+    assert command(*to, "-1s").code == 0
+    assert "the table was made with begin" in command(*to, "2024-05-31").errors
+    rows = [json.loads(line) for path in table.glob("data/part-*") for line in path.read_text().splitlines()]
+    assert [row["body"] for row in rows] == ["new"]
+    assert "--until -1m is another time in each run" in command(*to, "-1h", "--until", "-1m").errors

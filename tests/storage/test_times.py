@@ -251,7 +251,7 @@ def test_any_text_is_a_time_or_refused(text: str) -> None:
 
 
 def test_only_what_is_another_time_each_day_is_relative() -> None:
-    assert all(map(is_relative, ("now", "-1h", "today", "yesterday 14:00", "tomorrow")))
+    assert all(map(is_relative, ("now", "-1h", "today", "yesterday 14:00", "tomorrow", "14:00", "9:30 UTC")))
     assert not any(map(is_relative, ("", "-", "2024-05-31", "1717144200000", "-5", "/a/-1h", "yesterdays", "./today")))
 
 

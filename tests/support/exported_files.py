@@ -61,6 +61,7 @@ COLUMNS = {name: column for column, name in JSON_NAMES.items()} | {"bodyEncoding
 def read_csv(data: bytes) -> Iterator[Row]:
     csv.field_size_limit(1 << 24)
     for fields in csv.DictReader(io.StringIO(data.decode(), newline="")):
+        fields = {name: _plain(text) for name, text in fields.items()}
         row: Row = dict(fields)
         for name, text in fields.items():
             if name in ("keys", "properties"):
@@ -70,6 +71,11 @@ def read_csv(data: bytes) -> Iterator[Row]:
             elif not text and name != "body":
                 row[name] = None
         yield with_bytes(row)
+
+
+def _plain(text: str) -> str:
+    """A field without the apostrophe that keeps spreadsheets from running it."""
+    return text[1:] if text[:1] == "'" and text[1:2] in tuple("=+-@\t\r") else text
 
 
 TEXTS = ("topic", "store_host", "born_host", "unique_key", "tags", "body", "body_encoding", "body_error")

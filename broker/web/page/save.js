@@ -19,14 +19,14 @@ export function keep(blob, name) {
   setTimeout(() => URL.revokeObjectURL(place), 10_000);
 }
 
-// RFC 4180, a column for each field that any line has. A text that a spreadsheet would take for a formula gets an
+// RFC 4180 behind a byte-order mark, without which spreadsheets take it for text of their own charset; a column for each field that any line has. A text that a spreadsheet would take for a formula gets an
 // apostrophe before it: what a message holds is never run.
 function csv(lines) {
   const names = [...new Set(lines.flatMap((line) => Object.keys(line)))];
-  return `${[names, ...lines.map((line) => names.map((name) => line[name]))].map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
+  return `\ufeff${[names, ...lines.map((line) => names.map((name) => line[name]))].map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
 }
 
-function cell(value) {
+export function cell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number" || typeof value === "boolean") return String(value);
   const text = Array.isArray(value) ? value.join(" ") : typeof value === "object" ? JSON.stringify(value) : value;

@@ -13,12 +13,14 @@ from selenium.webdriver.common.keys import Keys
 
 from broker_harness import service_of
 from page_server import serving_page
+from spark_jobs.export.export_formats import without_formula
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_browser import Browser
 
 CATCH = """
-    URL.createObjectURL = (blob) => { blob.text().then((text) => { window.savedText = text; }); return '#'; };
+    URL.createObjectURL = (blob) => { blob.arrayBuffer().then((data) => {
+      window.savedText = new TextDecoder('utf-8', {ignoreBOM: true}).decode(data); }); return '#'; };
     HTMLAnchorElement.prototype.click = function () { window.savedAs = this.download; };
 """
 
@@ -100,13 +102,21 @@ def test_a_list_is_saved_as_json_as_the_api_gave_it_and_as_csv_that_runs_nothing
             messages: list[dict[str, Any]] = json.load(answer)["messages"]
         assert len(messages) == 3
         assert json.loads(saved("JSON")) == messages
-        rows = list(csv.DictReader(io.StringIO(saved("CSV"), newline="")))
+        sheet = saved("CSV")
+        assert sheet.startswith("\ufeff")
+        rows = list(csv.DictReader(io.StringIO(sheet[1:], newline="")))
         assert [row["keys"] for row in rows] == ["'=1+1", "'+31", "plain"]
         assert [row["tags"] for row in rows] == ["'-tag"] * 3
         previews = [each["preview"] for each in messages]
         assert [row["preview"] for row in rows] == [previews[0], f"'{previews[1]}", previews[2]]
         for name in ("physicalOffset", "queueOffset", "storeTimestamp", "offsetMessageId"):
             assert [row[name] for row in rows] == [str(each[name]) for each in messages]
+        script = """
+            const [texts, done] = arguments;
+            import('/page/save.js').then((save) => done(texts.map((text) => save.cell(text))));"""
+        texts = [first + rest for first in "=+-@\t' a7{订" for rest in ("", "1+1", "SUM")]
+        cells = lone.driver.execute_async_script(script, texts)
+        assert cells == [without_formula(text) for text in texts]  # what an export has
         lone.open("topics")
         lone.see(".topics .count", "3")
         lone.run(CATCH)
