@@ -223,7 +223,7 @@ def look_at(
         *check_segments(store),
         *log_end,
         *check_queues(store),
-        *check_queue_reach(store, queue_reach, next_start),
+        *check_queue_reach(store, samples, queue_reach, next_start),
         *check_index_files(store, measured),
         *check_index_reach(store, index_reach),
         *check_clock(store, samples),

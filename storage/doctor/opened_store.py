@@ -16,6 +16,7 @@ from storage.log.commit_log import CommitLog
 from storage.queue.queue_place import has_another
 from storage.queue.queue_store import QueueStore
 from storage.store.snapshot import StoreOptions, derived_queues
+from storage.store.stale_tail import without_stale_tail
 from storage.store.store_state import StoreState, read_store_state
 
 
@@ -38,10 +39,12 @@ class OpenedStore:
     ) -> "OpenedStore":
         """Open a directory; `vouched` are slots and entries of index files. NotAStore, or StoreError without a log."""
         layout = recognise_store(root, commit_log_directories)
+        state = read_store_state(root)
         commit_log = CommitLog.open(layout.commit_log_directories, is_left_over=partial(has_another, root))
+        commit_log = without_stale_tail(commit_log, layout, state)
         return cls(
             layout=layout,
-            state=read_store_state(root),
+            state=state,
             commit_log=commit_log,
             queues=QueueStore(root, commit_log, derived=derived_queues(layout, commit_log, StoreOptions())),
             index=IndexSet.open(layout.index, commit_log, vouched, StateCache(None)),

@@ -14,6 +14,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from protocol.errors import StoreError
 from storage.files.mapped_file import FileIdentity, MappedFile, lacks_means, open_read_only, segment_offset
@@ -27,6 +28,12 @@ from storage.log.segment_list import boundaries, list_segments, reaches_beyond
 
 MOST_DAMAGE_TOLD = 5
 """Most places of damage that are reported one by one."""
+
+
+LEFT_OVER: Final = (
+    "there are intact records that no queue has, and that are older than those in front of them, left over from a log "
+    "that was cut"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,8 @@ class CommitLog:
         self.more_damage = more_damage
         self.is_left_over = is_left_over
         self._file_problems = tuple(problems)
+        self.stale_from: int | None = None
+        """Where records begin that are left over behind a running broker's end, None where none are known."""
         self.minimum = segments[0].base_offset if segments else 0
         self.end = segments[-1].end if segments else 0
         self._bases = [segment.base_offset for segment in segments]
@@ -122,6 +131,8 @@ class CommitLog:
     def problems(self) -> tuple[str, ...]:
         """Everything that is missing, foreign or damaged, as sentences."""
         told = (*self._file_problems, *self.damage_told)
+        if self.stale_from is not None:
+            told += (f"behind physical offset {self.stale_from} {LEFT_OVER}: they are not served",)
         if self.torn_end is None:
             return told
         end = f"no intact record starts at {self.end}: the log ends there, what lies behind is not served"
@@ -141,12 +152,25 @@ class CommitLog:
         """
         if len(segments) != len(self.segments) or segments[-1].file is not self.segments[-1].file:
             about = self._file_problems, self.unreadable, None, self.damage, self.is_left_over, self.more_damage
-            return CommitLog(segments, *about)
+            longer = CommitLog(segments, *about)
+            longer.stale_from = self.stale_from
+            return longer
         grown = copy(self)  # the objects that were made for each segment are shared
         grown.segments, grown.torn_end, grown.end = tuple(segments), None, segments[-1].end
         grown.damage += damage
         grown.view = self.view.grown(segments[-1].valid_length)
         return grown
+
+    def ending_at(self, physical_offset: int) -> "CommitLog":
+        """Return this log without the records of its last segment from a physical offset on, which are left over."""
+        last = self.segments[-1]
+        segments = [*self.segments[:-1], replace(last, valid_length=physical_offset - last.base_offset)]
+        damage = tuple(each for each in self.damage if each.stop <= physical_offset)
+        log = CommitLog(
+            segments, self._file_problems, self.unreadable, None, damage, self.is_left_over, self.more_damage
+        )
+        log.stale_from = physical_offset
+        return log
 
     def torn(self) -> "CommitLog":
         """Return this log with a torn end, because the bytes after its end will not become a record any more."""
@@ -173,7 +197,9 @@ class CommitLog:
             return self
         _report_adjacency([(segment.base_offset, segment.file) for segment in kept], problems)
         about = self.unreadable, self.torn_end, self.damage, self.is_left_over, self.more_damage
-        return CommitLog(kept, problems, *about)
+        log = CommitLog(kept, problems, *about)
+        log.stale_from = self.stale_from
+        return log
 
     def record_lookup(self, physical_offset: int, size: int) -> Lookup[memoryview | None]:
         """Return ``size`` unchecked bytes at a physical offset; None if they are not in one segment's valid part."""

@@ -8,6 +8,7 @@ DOOR: Final = (
     "key_search",
     "message_store",
     "snapshot",
+    "stale_tail",
     "state_place",
     "store_state",
     "topic_catalog",

@@ -84,7 +84,8 @@ class LogFollower:
         self._log, self._unsettled, self._damage = log, None, None
         self._place = place = place_behind(log, self._directories)
         # An intact record came since that log was opened; what is none may have old ones behind it.
-        has_old = place is not None and not (place.has_nothing() or place.file.is_cut() or place.is_intact())
+        is_written = place is not None and not (place.has_nothing() or place.file.is_cut())
+        has_old = place is not None and is_written and (log.stale_from is not None or not place.is_intact())
         self._old = OldBytes.behind(place) if place is not None and has_old else None
         if self._passed is not None and self._passed.physical_offset == log.end:  # cut there: what was there is known
             self._old = self._passed
@@ -189,7 +190,7 @@ class LogFollower:
 
     def _step(self, finds: Finds, place: RecordPlace, limit: int, judge: "_Judge") -> tuple[int, int]:
         """Walk over whole records of one segment; why that ended, and where."""
-        if self._old is not None and judge.patient:
+        if self._old is not None and (judge.patient or finds.log.stale_from is not None):
             return self._step_over_new(finds, self._old, place, limit, judge)
         walk = self._walk_intact(place, limit)
         reached, reason, last = walk.position, walk.reason, walk.last
@@ -249,7 +250,7 @@ class LogFollower:
         while len(run) < LONGEST_RUN and at.position - place.position < limit:
             walk = self._walk_intact(at, ONE_RECORD)
             reached, reason = walk.position, walk.reason
-            if reached == at.position or old.lay_at(at, reached):
+            if reached == at.position or (old.lay_at(at, reached) and not self._has_come(finds.log, at, walk, judge)):
                 break
             if walk.records:
                 run.append((walk.last, reached))
@@ -261,10 +262,16 @@ class LogFollower:
         ends = dict(run)
         waiting = self._unsettled.physical_offset - place.base_offset if self._unsettled is not None else -1
         start = waiting if waiting in ends else run[-1][0]
-        if not self._has_settled(place, start, ends[start], judge.now):
+        if judge.patient and not self._has_settled(place, start, ends[start], judge.now):
             return kernel.AT_NOTHING, place.position
         finds.accept(place, ends[start], start, [position for position, _ in run if position <= start])
         return kernel.AT_NOTHING, ends[start]
+
+    def _has_come(self, log: CommitLog, place: RecordPlace, walk: kernel.Appended, judge: "_Judge") -> bool:
+        """Whether a queue has the record that was walked over, which was taken for an old one since none had it."""
+        if log.stale_from is None or not walk.records:
+            return False
+        return judge.is_dispatched(place.file.view[walk.last : walk.position], place.base_offset + walk.last)
 
     # ------------------------------------------------------------------ damage
 

@@ -30,6 +30,7 @@ from storage.store.kept_entries import KeptEntries
 from storage.store.kept_units import KeptUnits
 from storage.store.log_follower import LogFollower
 from storage.store.log_growth import LogGrowth
+from storage.store.stale_tail import without_stale_tail
 from storage.store.store_state import StoreIdentity, StoreState, infer_identity, read_store_state
 
 UNBOUNDED = 2**62
@@ -108,7 +109,9 @@ def open_snapshot(
     layout = recognise_with_tier(root, options.commit_log_directories, options.tier)
     cache = StateCache.load(options.state_directory)
     is_left_over = partial(has_another, layout.root)
+    state = read_store_state(layout.root)
     commit_log = CommitLog.open(layout.commit_log_directories, None, cache.known_ends(), is_left_over, cut_at)
+    commit_log = without_stale_tail(commit_log, layout, state)
     tier = None if layout.tier is None else Tier(layout.tier)
     config = StoreConfig.load(layout.root)
     identity = infer_identity(config, commit_log, layout.tier)
@@ -125,7 +128,7 @@ def open_snapshot(
         cache.save(options.new_state_directory(identity) if is_long else None)
     snapshot = Snapshot(
         layout=layout,
-        state=read_store_state(layout.root),
+        state=state,
         config=config,
         commit_log=commit_log,
         queues=QueueStore(
@@ -195,7 +198,7 @@ def with_all_growth(snapshot: Snapshot, follower: LogFollower) -> Snapshot:
 
     Raises LogRewritten.
     """
-    while (growth := follower.look(snapshot.commit_log, lambda *_: True, patient=False)) is not None:
+    while (growth := follower.look(snapshot.commit_log, snapshot.queues.has_unit_of, patient=False)) is not None:
         snapshot = with_growth(snapshot, growth)
     return snapshot
 

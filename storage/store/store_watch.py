@@ -27,6 +27,7 @@ from storage.queue.queue_store import QueueStore
 from storage.queue.tier import Tier
 from storage.ranges import Ranges
 from storage.store.snapshot import Change, Snapshot, StoreOptions, derived, derived_queues
+from storage.store.stale_tail import without_stale_tail
 from storage.store.store_state import read_store_state
 
 YOUNG_NS = 1_000_000_000
@@ -99,7 +100,10 @@ class StoreWatch:
             if current.index is not snapshot.index:  # the store was opened anew meanwhile
                 self._states.clear()
                 return None
-            log = current.commit_log.relisted(layout.commit_log_directories) if log_changed else current.commit_log
+            log = current.commit_log
+            if log_changed:
+                log = log.relisted(layout.commit_log_directories)
+                log = log if log is current.commit_log else without_stale_tail(log, layout, state)
             if same and index.is_as(current.index) and not queues_changed and log is current.commit_log:
                 return None
             is_other = queues_changed or log is not current.commit_log

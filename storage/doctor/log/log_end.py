@@ -14,6 +14,7 @@ from storage.doctor.words import Words, damaged_record
 from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes
 from storage.layout.dledger import CHECKPOINT, uncommitted_from
+from storage.log.commit_log import LEFT_OVER
 from storage.log.damaged_ranges import DamagedRange, find_damaged_ranges, reason_of
 from storage.log.segment_end import code_at
 from storage.log.segment_list import list_segments
@@ -106,6 +107,12 @@ def _check_committed(store: OpenedStore, findings: Findings) -> None:
 def _check_torn_end(store: OpenedStore, findings: Findings) -> None:
     """Report bytes that are behind the end of the log."""
     log = store.commit_log
+    if log.stale_from is not None:
+        last = log.segments[-1]
+        position = log.stale_from - last.base_offset
+        at = FoundAt(last.file.path, position=position, physical_offset=log.stale_from)
+        meaning = "the running broker writes over them; one that is started here anew would take them for messages"
+        findings.add(Kind.TORN_END, Severity.INFO, at, LEFT_OVER, meaning, "nothing while a broker runs")
     if log.torn_end is None:
         return
     torn, last = log.torn_end, log.segments[-1]

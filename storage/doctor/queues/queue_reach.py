@@ -21,6 +21,7 @@ from storage.doctor.next_start import NextStart
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
 from storage.log.commit_log import CommitLog
+from storage.log.segment_end import TOLERATED_MS
 from storage.queue.queue_files import LOOKED_FOR
 from storage.ranges import Ranges, merge
 
@@ -28,6 +29,13 @@ MOST_SOUGHT: Final = 200
 """Messages without a unit in their place that are looked for at other places of their queues."""
 
 
+OF_ANOTHER_HISTORY: Final = (
+    "they may be left over from another history, where a replica cut its log and wrote on: a broker that starts here "
+    "takes them for new messages"
+)
+COMPARE: Final = (
+    "no command decides this: before a broker starts, compare the store with that of another replica (rocketlens diff)"
+)
 MOST_NAMED: Final = 20
 """Queues that are named in one finding."""
 
@@ -83,7 +91,9 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
     return QueueReach(max(held, default=store.commit_log.minimum), missing, missing_light, displaced)
 
 
-def check_queue_reach(store: OpenedStore, reach: QueueReach, start: NextStart | None) -> list[Finding]:
+def check_queue_reach(
+    store: OpenedStore, samples: Sequence[Sample], reach: QueueReach, start: NextStart | None
+) -> list[Finding]:
     """Report messages without a unit, behind the end of dispatch and before it; `start` is the next one, foretold.
 
     It clears a lag where it puts messages into queues from there on.
@@ -94,13 +104,20 @@ def check_queue_reach(store: OpenedStore, reach: QueueReach, start: NextStart | 
     behind = [sample for sample in reach.missing if sample.physical_offset >= reach.end]
     if behind:
         lag = store.commit_log.end - reach.end
+        found = f"no queue has the last {lag} bytes of the log, from message {behind[0].physical_offset} on"
+        meaning = "these messages are found by offset and key, but nobody can consume them before a broker starts here"
+        remedy = _remedy_of_lag(store, behind[0], start)
+        step = _step_back(samples, behind[0])
+        if step > TOLERATED_MS and not store.state.is_live:
+            found += f", which were stored {step} ms before the one in front of them"
+            meaning, remedy = OF_ANOTHER_HISTORY, COMPARE
         findings.add(
             Kind.LAG,
             Severity.INFO if store.state.is_live else Severity.WARNING,
             FoundAt(store.layout.consume_queue, _named(behind), physical_offset=behind[0].physical_offset),
-            f"no queue has the last {lag} bytes of the log, from message {behind[0].physical_offset} on",
-            "these messages are found by offset and key, but nobody can consume them before a broker starts here",
-            _remedy_of_lag(store, behind[0], start),
+            found,
+            meaning,
+            remedy,
             known=Known.LOOKED_AT,
         )
     before = [sample for sample in (*reach.missing, *reach.missing_light) if sample.physical_offset < reach.end]
@@ -137,6 +154,12 @@ def _report_missing(store: OpenedStore, findings: Findings, first: Sample, queue
     path = store.layout.consume_queue / first.topic / str(first.queue_id)
     at = FoundAt(path, physical_offset=first.physical_offset)
     findings.add(Kind.MISSING_UNIT, severity, at, found, meaning, store.command(QUEUES))
+
+
+def _step_back(samples: Sequence[Sample], first: Sample) -> int:
+    """By how many ms a message was stored before the newest of those in front of it."""
+    before = (each.store_timestamp for each in samples if each.physical_offset < first.physical_offset)
+    return max(before, default=first.store_timestamp) - first.store_timestamp
 
 
 def _named(samples: Sequence[Sample]) -> str:
