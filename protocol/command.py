@@ -1,7 +1,8 @@
 """Commands: one request or response of the remoting protocol, its header decoded, its own fields still raw.
 
-A header of either form is read by compiled code, which leaves the fields of `extFields` texts; `decode_header` turns
-them into the typed header of one request code, once the dispatcher knows which. Source: remoting-protocol §1.2–1.4, §7.
+A header of either form is read by compiled code, which leaves the fields of `extFields` where they lie; `decode_header`
+makes the typed header of one request code of them, once the dispatcher knows which. Source: remoting-protocol §1.2–1.4,
+§7.
 """
 
 from collections.abc import Mapping
@@ -9,13 +10,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from protocol.binary_header import decode_binary_header
 from protocol.codes import VERSION_5_3_3, LanguageCode, SerializeType
 from protocol.errors import BadCommand, BadHeader
 from protocol.frame import Frame
-from protocol.header_fields import boolean_fields, header_from_texts
+from protocol.header_fields import header_from_texts, plan_of
 from protocol.java_hash import decode_java
-from protocol.kernels.commands import read_json_header
+from protocol.kernels.commands import Fields, read_header
 from protocol.kernels.responses import encode_head
 
 Header = TypeVar("Header", bound=msgspec.Struct)
@@ -25,7 +25,7 @@ ONEWAY_FLAG: Final = 2
 
 
 class Command(msgspec.Struct, gc=False):
-    """A decoded command; `ext_fields` are for `ext_fields_of` and `decode_header`.
+    """A decoded command; `ext_fields` are for `ext_fields_of`, `ext_field_of` and `decode_header`.
 
     `language` is what the peer calls itself: a name, an ordinal, or None. `serialize_type` is the form the header came
     in, which is the form of the answer; `body` is empty when there is none. Fields that are no JSON object are kept as
@@ -38,7 +38,7 @@ class Command(msgspec.Struct, gc=False):
     version: int = 0
     language: str | int | None = None
     remark: str | None = None
-    ext_fields: dict[str, str] | bytes = msgspec.field(default_factory=dict)
+    ext_fields: Fields | dict[str, str] | bytes = msgspec.field(default_factory=dict)
     serialize_type: int = 0
     body: bytes = b""
 
@@ -76,16 +76,16 @@ def decode_command(frame: Frame) -> Command:
     serialize_type, header, body = frame
     # Compared as plain ints: to look up an enum's member costs a tenth of all this.
     if serialize_type == 0:
-        return read_json_header(header, body, Command)
+        return read_header(header, False, body, Command)
     if serialize_type == 1:
-        return Command(*decode_binary_header(header), serialize_type=1, body=body)
+        return read_header(header, True, body, Command)
     raise BadCommand(f"serialize type {serialize_type}, expected 0 (JSON) or 1 (ROCKETMQ)", _opaque_of(header))
 
 
 def _opaque_of(header: bytes) -> int:
     """The opaque of a header that should be JSON, as far as it can be read; else 0."""
     try:
-        return read_json_header(header, b"", Command).opaque
+        return read_header(header, False, b"", Command).opaque
     except BadCommand as error:
         return error.opaque
 
@@ -97,29 +97,28 @@ decode_response = decode_command
 def decode_header(command: Command, header_type: type[Header]) -> Header:
     """Convert a command's own fields to `header_type`; fields it does not know are ignored.
 
-    Every text that Java converts is converted to the same value; integers may also be written `1.0` or `1e3`. Raises
-    `BadHeader` naming a field that is missing, or one that is malformed, with its value.
+    Every text that Java converts is converted to the same value. Raises `BadHeader` naming a field that is missing, or
+    one that is malformed, with its value.
     """
-    try:
-        header = _convert(command.ext_fields, header_type, strict=False)
-    except msgspec.ValidationError:
-        return header_from_texts(header_type, ext_fields_of(command))
-    # msgspec takes "1" for true as well, Java does not.
-    for attribute, name in boolean_fields(header_type):
-        if getattr(header, attribute) and ext_fields_of(command).get(name, "true") != "true":
-            return header_from_texts(header_type, ext_fields_of(command))
-    return header
-
-
-_convert: Final = msgspec.convert
+    fields = command.ext_fields
+    header: Header | None = fields.header(plan_of(header_type)) if isinstance(fields, Fields) else None
+    return header_from_texts(header_type, ext_fields_of(command)) if header is None else header
 
 
 def ext_fields_of(command: Command) -> dict[str, str]:
     """All of a command's own fields as texts; raises `BadHeader` when they are no JSON object."""
     fields = command.ext_fields
+    if isinstance(fields, Fields):
+        return fields.texts()
     if isinstance(fields, dict):
         return fields
     raise BadHeader("extFields", decode_java(fields[:200]), "is no JSON object")
+
+
+def ext_field_of(command: Command, name: bytes) -> str | None:
+    """One of a command's own fields as a text, None where it has none; raises `BadHeader` as `ext_fields_of`."""
+    fields = command.ext_fields
+    return fields.text(name) if isinstance(fields, Fields) else ext_fields_of(command).get(name.decode())
 
 
 def encode_response(command: Command, response: Response) -> bytes:

@@ -1,8 +1,7 @@
 """Header fields as Java converts them: the lenient, slower way, and the errors that name a field and its value.
 
-Java clients send every header field as a JSON string, which msgspec converts in one pass. Whatever that pass refuses
-comes here: numbers and booleans from Node and C++ clients where a text is wanted, texts Java would convert otherwise,
-bytes that are no UTF-8, and what is wrong. Source: remoting-protocol §1.2, §7 and Java's RemotingCommand.
+Compiled code takes fields as Java's clients write them, by a plan. What it leaves comes here: texts that Java converts
+otherwise, fields of odd names, and what is wrong. Source: remoting-protocol §1.2, §7 and Java's RemotingCommand.
 """
 
 import re
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar, Union,
 import msgspec
 
 from protocol.errors import BadHeader
+from protocol.kernels.commands import HeaderPlan
 
 I32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """Java's int."""
@@ -59,10 +59,16 @@ def header_from_texts(header_type: type[Header], texts: Mapping[str, str]) -> He
 
 
 @cache
-def boolean_fields(header_type: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """Attribute and wire name of each field of a header type that is a boolean."""
-    fields = msgspec.structs.fields(header_type)
-    return tuple((field.name, field.encode_name) for field in fields if bool in (field.type, *get_args(field.type)))
+def plan_of(header_type: type[msgspec.Struct]) -> HeaderPlan:
+    """How compiled code makes a header of fields that are as Java's clients write them."""
+    kinds: dict[object, str] = {_i32: "i32", _i64: "i64", _text: "", _boolean: "boolean"}
+    return HeaderPlan(
+        header_type,
+        [
+            (plan.wire_name, kinds.get(plan.convert, "other"), plan.is_required, field.default)
+            for plan, field in zip(field_plans(header_type), msgspec.structs.fields(header_type), strict=True)
+        ],
+    )
 
 
 @cache

@@ -7,8 +7,9 @@ from struct import Struct
 
 import pytest
 
+import header_oracle
 from layouts import tiles_of
-from protocol import binary_header, message_id, message_layout
+from protocol import message_id, message_layout
 from protocol.frame import PREFIX
 from storage.index import index_file
 from storage.layout import checkpoint, dledger, rocksdb_config, timer_check, timer_log
@@ -95,7 +96,7 @@ TABLES_OF_BYTES = [
     ("other-formats", "5", 0, timer_log.TIMER_UNIT),
     ("other-formats", "5", 1, timer_check.TIMER_CHECK),
     ("remoting-protocol", "1.1", 0, PREFIX),
-    ("remoting-protocol", "1.3", 0, binary_header.FIXED),
+    ("remoting-protocol", "1.3", 0, header_oracle.FIXED),
     ("remoting-protocol", "8.1", 0, message_id.V4_MESSAGE_ID),
 ]
 

@@ -331,7 +331,7 @@ cdef class Lane:
             Py_XDECREF(output.answers)
 
 
-cdef int read_ahead(Lane lane, int64_t most, int *count) noexcept:
+cdef int read_ahead(Lane lane, int64_t most, int *count) except -1:
     """Read the requests of up to so many frames, and how many they are; why they are no more."""
     cdef const uint8_t *at = lane._at
     cdef int64_t left, size, header

@@ -1,6 +1,6 @@
 """The header of a request read where it lies: see requests.pyx."""
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from protocol.kernels.memory cimport Text
 
@@ -13,11 +13,7 @@ cpdef enum:
 
 
 cdef struct Request:
-    uint64_t seen  # A bit for each name that was met.
     int64_t code
-    int64_t flag
-    int64_t version
-    int64_t opaque
     Text opaque_digits  # As they were sent, to be sent back.
     Text topic  # Starts at NULL where there is none; so do subscription and type.
     # Of a view, and of a key query.
@@ -40,7 +36,6 @@ cdef struct Request:
     int64_t sys_flag
     int64_t commit_offset
     int64_t sub_version
-    int64_t ignored
 
 
-cdef bint read_request(const uint8_t *at, const uint8_t *stop, Request *request) noexcept nogil
+cdef bint read_request(const uint8_t *at, const uint8_t *stop, Request *request) except -1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from broker.config import DEFAULT_MILLISECONDS
 from broker.metrics.metrics_rows import ASKED_ANOTHER, COLD, EVENT_LOOP, LONG_CHAIN, PARSING, POOL_QUEUE, REASONS, SCAN
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, ext_fields_of
+from protocol.command import Command, ext_field_of
 from protocol.errors import ProtocolError
 from storage.amounts import counted
 from storage.files.waiting import Wait, WaitKind
@@ -179,9 +179,8 @@ def result_name(result: int) -> str:
 def _names(command: Command) -> tuple[str | None, str | None]:
     """Topic and group that a request names, as far as it can be read."""
     with contextlib.suppress(ProtocolError):
-        fields = ext_fields_of(command)
-        group = fields.get("consumerGroup") or fields.get("group")
-        return _printable(fields.get("topic")), _printable(group)
+        group = ext_field_of(command, b"consumerGroup") or ext_field_of(command, b"group")
+        return _printable(ext_field_of(command, b"topic")), _printable(group)
     return None, None
 
 

@@ -23,6 +23,7 @@ cdef enum Kind:
     A_NULL
     AN_OBJECT
     AN_ARRAY
+    A_RAW_TEXT  # of a binary header, of any bytes
 
 cdef enum:
     DEEPEST = 1000  # The most levels of nested objects and arrays.

@@ -152,7 +152,7 @@ cdef int put_text(Writer *writer, object text) except -1:
 cdef int put_binary_header(
     Writer *writer, int64_t code, int64_t flag, int64_t opaque, object remark, dict fields, int64_t version
 ) except -1:
-    """Write a header in the form of protocol.binary_header, with language JAVA."""
+    """Write a header as heads.pyx reads it, with language JAVA."""
     cdef int64_t fields_at
     cdef Py_ssize_t length
     cdef const char *content

@@ -1,13 +1,41 @@
 """The binary header against bytes of RocketMQSerializable 5.5.0, recorded headers, and all ways lengths can lie."""
 
+from typing import NamedTuple
+
 import pytest
 
-from protocol.binary_header import BinaryHeader, decode_binary_header
+from protocol.command import decode_command, ext_fields_of
 from protocol.errors import BadCommand
 from protocol.kernels.responses import encode_head
 from recorded_headers import recorded_frames
 
 VERSION = 479
+
+
+class BinaryHeader(NamedTuple):
+    """What a binary header says."""
+
+    code: int
+    flag: int
+    opaque: int
+    version: int
+    language: str | int | None
+    remark: str | None
+    ext_fields: dict[str, str]
+
+
+def decode_binary_header(data: bytes) -> BinaryHeader:
+    command = decode_command((1, data, b""))
+    assert command.serialize_type == 1
+    return BinaryHeader(
+        command.code,
+        command.flag,
+        command.opaque,
+        command.version,
+        command.language,
+        command.remark,
+        ext_fields_of(command),
+    )
 
 
 def encode_binary_header(header: BinaryHeader) -> bytes:

@@ -73,6 +73,10 @@ def _replaced(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+FIXED = struct.Struct(">hbhiii")
+"""How a binary header begins: code, language, version, opaque, flag, length of the remark."""
+
+
 def written_header(
     serialize_type: int, code: int, flag: int, opaque: int, remark: str | None, fields: dict[str, str] | None
 ) -> bytes:
@@ -90,5 +94,5 @@ def written_header(
         struct.pack(">h", len(name.encode())) + name.encode() + struct.pack(">i", len(text.encode())) + text.encode()
         for name, text in (fields or {}).items()
     )
-    fixed = struct.pack(">hbhiii", code, 0, 479, opaque, flag, len(texts))
+    fixed = FIXED.pack(code, 0, 479, opaque, flag, len(texts))
     return fixed + texts + struct.pack(">i", len(pairs)) + pairs

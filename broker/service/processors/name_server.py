@@ -14,7 +14,7 @@ from broker.service.long_work import leave_to_a_thread
 from broker.service.served_brokers import ServedBrokers
 from protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData, encode_json
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Response, ext_fields_of
+from protocol.command import Response, ext_field_of
 from protocol.headers import (
     EmptyRequestHeader,
     GetKVConfigRequestHeader,
@@ -77,7 +77,7 @@ class NameServerProcessor:
     @handles(RequestCode.GET_BROKER_MEMBER_GROUP, EmptyRequestHeader)
     def get_broker_member_group(self, _header: EmptyRequestHeader, request: Request) -> Response:
         """The brokers with a name: the served one that has it, else this one."""
-        name = ext_fields_of(request.command).get("brokerName")
+        name = ext_field_of(request.command, b"brokerName")
         services = [service for service in self._brokers.services if service.broker_name == name]
         group = self._broker(services[0] if services else self._service, request)
         return Response(body=encode_json({"brokerMemberGroup": group}))

@@ -18,7 +18,7 @@ import msgspec
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Request, handles
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, Response, ext_fields_of
+from protocol.command import Command, Response, ext_field_of
 from protocol.errors import BadHeader
 from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
 from protocol.message import HostAddress, decode_message, with_store_host, without_property
@@ -193,9 +193,8 @@ def _is_called(record: bytes | memoryview, topic: str, command: Command) -> bool
 
 def _in_namespace(topic: str, command: Command) -> str | None:
     """The topic with its namespace, for a client that has the server add it; None for other clients."""
-    fields = ext_fields_of(command)
-    namespace = fields.get("ns")
-    if not namespace or fields.get("nsd", "").lower() != "true" or topic.startswith(f"{namespace}%"):
+    namespace = ext_field_of(command, b"ns")
+    if not namespace or (ext_field_of(command, b"nsd") or "").lower() != "true" or topic.startswith(f"{namespace}%"):
         return None
     return f"{namespace}%{topic}"
 
@@ -268,7 +267,7 @@ def disclose(cursor: int | None, incomplete: str | None) -> dict[str, str]:
 
 def wants_copies(command: Command) -> bool:
     """Whether a request asks for copies too."""
-    return ext_fields_of(command).get("rocketlensCopies", "").lower() == "true"
+    return (ext_field_of(command, b"rocketlensCopies") or "").lower() == "true"
 
 
 def _remark(disclosures: dict[str, str]) -> str:

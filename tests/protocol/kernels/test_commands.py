@@ -2,6 +2,8 @@
 
 import random
 import tracemalloc
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -9,10 +11,18 @@ from hypothesis import strategies as st
 
 from changed_headers import HEADERS, PIECES, changed
 from guarded_memory import Guarded
-from header_oracle import read_header
-from protocol.command import Command, decode_command, ext_fields_of
+from header_oracle import read_header as read_by_other
+from header_oracle import written_header
+from protocol.command import Command, decode_command, decode_header, ext_field_of, ext_fields_of
 from protocol.errors import BadCommand, BadHeader
-from protocol.kernels.commands import read_json_header
+from protocol.header_fields import field_plans, header_from_texts
+from protocol.headers import (
+    PullMessageRequestHeader,
+    QueryMessageRequestHeader,
+    SearchOffsetRequestHeader,
+    ViewMessageRequestHeader,
+)
+from protocol.kernels.commands import read_header
 
 EXAMPLES = 60_000
 VALUES = (
@@ -66,7 +76,7 @@ def read(header: bytes) -> tuple[object, ...] | None:
         command = decode_command((0, header, b""))
     except BadCommand:
         return None
-    fields = command.ext_fields if isinstance(command.ext_fields, dict) else None
+    fields = None if isinstance(command.ext_fields, bytes) else ext_fields_of(command)
     return (
         *(command.code, command.flag, command.opaque, command.version, command.language, command.remark),
         fields,
@@ -83,9 +93,38 @@ def test_changed_headers_say_what_another_reader_finds() -> None:
     for _ in range(EXAMPLES):
         header = changed(generator, generator.choice(sources))
         found = read(header)
-        assert found == read_header(header), header
+        assert found == read_by_other(header), header
         read_ones += found is not None
     assert EXAMPLES // 10 < read_ones < EXAMPLES
+
+
+TYPED = (QueryMessageRequestHeader, ViewMessageRequestHeader, PullMessageRequestHeader, SearchOffsetRequestHeader)
+TYPED_NAMES = (*(field.wire_name.encode() for kind in TYPED for field in field_plans(kind)), b"to\\u0070ic", b"x")
+
+
+def _header(make: Callable[[], object]) -> object:
+    try:
+        return make()
+    except BadHeader as error:
+        return str(error)
+
+
+def test_a_typed_header_is_that_of_the_texts_whatever_they_are() -> None:
+    generator, made = random.Random(15), 0
+    for _ in range(EXAMPLES):
+        kind = generator.choice(TYPED)
+        needed = [field.wire_name.encode() for field in field_plans(kind) if field.is_required]
+        pairs = [(name, b'"7"') for name in needed if generator.random() < 0.98]
+        pairs += [(generator.choice(TYPED_NAMES), generator.choice(VALUES)) for _ in range(generator.randrange(4))]
+        generator.shuffle(pairs)
+        command = request_with(b"{%b}" % b",".join(b'"%b":%b' % pair for pair in pairs))
+        texts = ext_fields_of(request_with(b"{%b}" % b",".join(b'"%b":%b' % pair for pair in pairs)))
+        expected = _header(partial(header_from_texts, kind, texts))
+        assert _header(partial(decode_header, command, kind)) == expected, pairs
+        for name, _ in pairs:
+            assert ext_field_of(command, name) == texts.get(name.decode())
+        made += isinstance(expected, kind)
+    assert made > EXAMPLES // 10
 
 
 def test_members_of_all_kinds_say_what_another_reader_finds() -> None:
@@ -100,7 +139,7 @@ def test_members_of_all_kinds_say_what_another_reader_finds() -> None:
         members = [b'"%b"%b' % (name, _value(generator, name)) for name in names]
         header = b"{%b}" % generator.choice((b",", b" , ", b",\n\t")).join(members)
         found = read(header)
-        assert found == read_header(header), header
+        assert found == read_by_other(header), header
         read_ones += found is not None
     assert read_ones > EXAMPLES // 10
 
@@ -121,7 +160,23 @@ def test_nothing_is_read_behind_the_end_of_a_header() -> None:
         header = changed(generator, header[:3000]) if number % 3 else header[:3000]
         header = header[: generator.randrange(len(header) + 1)] if number % 2 else header
         try:
-            read_json_header(guarded.put(header), b"", Command)
+            read_header(guarded.put(header), False, b"", Command)
+            read_ones += 1
+        except BadCommand:
+            pass
+    assert read_ones > 1_000
+
+
+def test_nothing_is_read_behind_the_end_of_a_binary_header() -> None:
+    generator, guarded, read_ones = random.Random(14), Guarded(4096), 0
+    for _ in range(EXAMPLES // 2):
+        fields = {f"k{number}": "v" * generator.randrange(9) for number in range(generator.randrange(4))}
+        header = bytearray(written_header(1, 33, 0, 5, generator.choice((None, "r", "ü")), fields))
+        for _ in range(generator.randrange(3)):
+            header[generator.randrange(len(header))] = generator.choice((0, 1, 2, 9, 255))
+        end = generator.choice((len(header), generator.randrange(len(header) + 1)))
+        try:
+            read_header(guarded.put(bytes(header[:end])), True, b"", Command)
             read_ones += 1
         except BadCommand:
             pass
