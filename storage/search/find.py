@@ -30,6 +30,7 @@ from protocol.question import (
 from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog
 from storage.query.search_report import SearchReport, summed
+from storage.search.origin_copies import copies_of, names_as_origin, say_copies
 from storage.store.message_store import MessageStore
 
 
@@ -85,13 +86,28 @@ class Finder:
     def _at(self, kind: str, physical_offset: int, message_id: MessageId | None) -> Reading:
         message, damage = message_at(self._store, physical_offset)
         if message is None:
-            return Reading(kind, note=f"no message there: {damage}")
+            copies = self._copies_of(self._question.text) if message_id is not None else []
+            self.found += [FoundBy(copy, kind, None) for copy in copies]
+            self._places.update(copy.physical_offset for copy in copies)
+            named = f"; copies of it: {say_copies(copies)}" if copies else ""
+            return Reading(kind, len(copies), f"no message there: {damage}{named}")
         if (refusal := self._refusal(message)) is not None:
             return Reading(kind, note=refusal)
         if elsewhere := other_topic(message, self._question.topic):
             return Reading(kind, note=elsewhere)
         self.found.append(FoundBy(self._mask.message(message), kind, damage))
         return Reading(kind, 1, "" if "store_host" in self._mask.fields else other_host(message, message_id))
+
+    def _copies_of(self, message_id: str) -> list[Message]:
+        """The copies of a message that is gone that may be shown, by what is shown of them."""
+        shown: list[Message] = []
+        for message in copies_of(self._store, message_id, self._is_time_up):
+            if len(shown) >= self._question.maximum:
+                break
+            if self._refusal(message) is None and not other_topic(message, self._question.topic):
+                masked = self._mask.message(message)
+                shown += [masked] if names_as_origin(masked, message_id) else []
+        return shown
 
     def go_on(self, place: FindPlace) -> None:
         """Look the text up as a key and as a tag, from a place on, until there is no room or no time."""
