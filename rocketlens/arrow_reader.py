@@ -12,6 +12,7 @@ from rocketlens.arguments import Time, check_names, times_of
 from rocketlens.source import Source
 from rocketlens.store import Store
 from storage.columns.wanted import LOWEST
+from storage.extras import install_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,7 +70,7 @@ def arrow(
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise ConfigError("rocketlens.arrow needs pyarrow: pip install 'rocketlens[parquet]'") from error
+        raise ConfigError(f"rocketlens.arrow needs pyarrow: {install_line('parquet')}") from error
 
     from spark_jobs.read.absent_topics import refuse_absent_topics
     from spark_jobs.read.arrow_columns import arrow_schema

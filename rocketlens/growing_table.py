@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from protocol.errors import ConfigError
 from rocketlens.arguments import check_names
+from storage.extras import install_line
 from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def append_batches(
         from spark_jobs.tables.append import run_append
         from spark_jobs.tables.table_request import TableRequest
     except ImportError as error:
-        raise ConfigError("rocketlens.append_batches needs pyarrow: pip install 'rocketlens[spark]'") from error
+        raise ConfigError(f"rocketlens.append_batches needs pyarrow: {install_line('spark')}") from error
 
     check_names(options, TableOptions)
     places = [local_path(fspath(place)) for place in (store, table)]

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from protocol.errors import ConfigError
+from storage.extras import install_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ def spark(session: "SparkSession | None" = None) -> "SparkSession":
 
         from spark_jobs.read.data_source import register
     except ImportError as error:
-        raise ConfigError("rocketlens.spark needs pyspark: pip install 'rocketlens[spark]'") from error
+        raise ConfigError(f"rocketlens.spark needs pyspark: {install_line('spark')}") from error
     session = session or SparkSession.getActiveSession()
     if session is None:
         raise ConfigError("no Spark session runs: start one and pass it to rocketlens.spark")

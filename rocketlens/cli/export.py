@@ -28,6 +28,7 @@ from spark_jobs.places.place_names import FORMAT_NAMES
 from spark_jobs.tables.days import parse_day, parse_pause
 from spark_jobs.tables.table_names import DELTA, ICEBERG, PARTITIONS, TABLE_FORMATS
 from storage.columns.names import check_names
+from storage.extras import install_line
 from storage.patterns.mask import mask_of
 from storage.times import is_relative, parse_time
 
@@ -124,7 +125,7 @@ def _check_options(options: JobOptions) -> None:
     for library in libraries:
         if importlib.util.find_spec(library) is None:
             extra = options["format"]
-            raise ConfigError(f"--format {extra} needs {library}: pip install 'rocketlens[{extra}]'")
+            raise ConfigError(f"--format {extra} needs {library}: {install_line(extra)}")
     for name, flag in CSV_OPTIONS.items():
         if options.get(name) and options["format"] != "csv":
             raise ConfigError(f"{flag} is for --format csv")

@@ -23,6 +23,7 @@ from rocketlens.cli.search import stopping
 from rocketlens.cli.search_progress import SearchProgress
 from rocketlens.cli.searched_place import StorePlace, searched_store
 from rocketlens.opening import StoreArguments
+from storage.extras import install_line
 from storage.files.attempt_names import attempt_name
 from storage.files.own_directories import HeldDirectory, new_file
 from storage.files.write_guard import check_outside
@@ -235,7 +236,7 @@ def _rows(output_format: str, path: Path | None) -> Rows:
 
         return ParquetRows(path)
     except ImportError as error:
-        raise ConfigError("--format parquet needs pyarrow: pip install 'rocketlens[parquet]'") from error
+        raise ConfigError(f"--format parquet needs pyarrow: {install_line('parquet')}") from error
     except OSError as error:
         if path is not None:
             with contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from protocol.errors import ConfigError, StoreError
 from protocol.redaction import keep_secrets
+from storage.extras import install_line
 
 TIMES: Final = (
     "LastModified",
@@ -21,6 +22,10 @@ TIMES: Final = (
 
 _STATES: Final = ("ETag", "etag", "generation", *TIMES)
 """What they say of a file that changes with its content; the first one that there is counts."""
+
+
+EXTRAS: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "hdfs": "hdfs"}
+"""What is to be installed for a scheme, by the name of the extra."""
 
 
 def has_scheme(path: str) -> bool:
@@ -55,16 +60,22 @@ def file_system(url: str, storage: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs  # comes with the extra, and only URLs need it
     except ImportError as error:
-        raise ConfigError("a URL needs fsspec: pip install 'rocketlens[s3]', or [gs], or [hdfs]") from error
+        raise ConfigError(f"a URL needs fsspec: {_to_install(url)}") from error
     options = json.loads(storage or "{}")
     keep_secrets(options)
     try:
         system, inner = url_to_fs(url, **options)
-    except (ImportError, ValueError, TypeError) as error:
+    except ImportError as error:
+        raise ConfigError(f"{url}: {error}: {_to_install(url)}") from error
+    except (ValueError, TypeError) as error:
         raise ConfigError(f"{url}: {error}") from error
     except OSError as error:  # some connect at once
         raise StoreError(url, what=f"cannot be reached: {said(error)}") from error
     return system, str(inner)
+
+
+def _to_install(url: str) -> str:
+    return install_line(EXTRAS.get(urlsplit(url).scheme, "spark"))
 
 
 def check_storage(text: str) -> str:

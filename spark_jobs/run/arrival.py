@@ -71,7 +71,7 @@ def arrive(version: str, sender: str, packed: bytes) -> Any:
         reason = " ".join(str(error).split())
         raise ImportError(
             f"{CANNOT_RUN}Spark's worker on {platform.node()} ({this_python()}) does not load what comes "
-            f"from {sender}: {reason}; install `rocketlens[spark]` there"
+            f"from {sender}: {reason}; install requirements-spark.lock there, and RocketLens"
         ) from None
     if len(sys.modules) > known:
         gc.freeze()
@@ -100,7 +100,7 @@ def have_packages_found(version: str) -> None:
     except ImportError:
         raise ImportError(
             f"{CANNOT_RUN}Spark's worker on {platform.node()} ({this_python()}) does not have it; "
-            "install `rocketlens[spark]` there"
+            "install requirements-spark.lock there, and RocketLens"
         ) from None
     origins.require_own_packages()
 

@@ -19,6 +19,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.run.engine_names import AUTO, SUBMITTED, uses_spark
+from storage.extras import install_line
 
 if TYPE_CHECKING:  # what a command does not run on is not loaded
     from spark_jobs.run.local_engine import LocalEngine
@@ -120,7 +121,7 @@ def opened_engine(
 def check_spark() -> None:
     """Raise ConfigError where Spark or Java is missing."""
     if importlib.util.find_spec("pyspark") is None:
-        raise ConfigError("this needs Spark: pip install 'rocketlens[spark]'")
+        raise ConfigError(f"this needs Spark: {install_line('spark')}")
     if find_java() is None:
         home = os.environ.get("JAVA_HOME")
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is none in PATH"

@@ -153,8 +153,9 @@ def run_job(context: "SparkContext", name: str, job: Callable[[], Result]) -> Re
             raise SparkFailed(found[1]) from None
         if found := _OTHER_PYTHON.search(text):
             raise SparkFailed(
-                f"{CANNOT_RUN}Spark's workers have Python {found[1]}, this command has {found[2]}; install "
-                f"`rocketlens[spark]` for {found[2]} there, and name that Python by --conf spark.pyspark.python=PATH"
+                f"{CANNOT_RUN}Spark's workers have Python {found[1]}, this command has {found[2]}; "
+                f"install requirements-spark.lock for {found[2]} there, and name that Python by "
+                "--conf spark.pyspark.python=PATH"
             ) from None
         if _CRASHED in text:
             raise SparkFailed(

@@ -10,6 +10,7 @@ from storage.amounts import counted
 from storage.doctor.finding import Finding, Findings, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.rescue_line import rescue_line
+from storage.extras import install_line
 from storage.layout.rocksdb_config import EXTRA
 from storage.layout.store_config import read_object
 from storage.layout.unread_parts import ORDER_INFO, REQUEST_MODE, TOPIC_MAPPING
@@ -46,7 +47,12 @@ def check_config(store: OpenedStore) -> list[Finding]:
         if lacks_reader and not os.path.isfile(path):
             found = problem.removeprefix(path).lstrip(":, ")
             findings.add(
-                Kind.NOT_COMPARED, Severity.INFO, path, found, "a broker reads it, and nothing is wrong", EXTRA
+                Kind.NOT_COMPARED,
+                Severity.INFO,
+                path,
+                found,
+                "a broker reads it, and nothing is wrong",
+                install_line(EXTRA),
             )
             continue
         is_older = f"{os.path.basename(path)}.bak is used instead" in " ".join(store.config.problems)

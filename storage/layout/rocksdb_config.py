@@ -32,12 +32,13 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.errors import RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
+from storage.extras import install_line
 from storage.files.mapped_file import FileIdentity, cannot_be_seen, list_directory
 
 if TYPE_CHECKING:
     from rocksdict import RdictIter
 
-EXTRA: Final = "pip install 'rocketlens[rocksdb]'"
+EXTRA: Final = "rocksdb"
 """What makes databases readable."""
 
 ALL_TABLES: Final = "rdb"
@@ -230,7 +231,7 @@ def _read(database: Path) -> dict[str, dict[bytes, bytes]]:
         # An optional extra, needed for no other store.
         from rocksdict import AccessType, Options, Rdict
     except ImportError:
-        what = f"is a RocksDB, which is read where the extra is installed: {EXTRA}"
+        what = f"is a RocksDB, which is read where a library is installed: {install_line(EXTRA)}"
         raise NoReader(database, what=what) from None
     names = [name for name, _ in _files(database)]
     if "CURRENT" not in names:

@@ -23,6 +23,7 @@ import msgspec
 from protocol.errors import ProtocolError, RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
 from protocol.offset_keys import is_broadcast_key, offset_key, split_offset_key
+from storage.extras import install_line
 from storage.files.mapped_file import FileIdentity, read_small_file
 from storage.layout.rocksdb_config import (
     EXTRA,
@@ -256,7 +257,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
     @property
     def lacks_reader(self) -> bool:
         """Whether tables are in RocksDB, and nothing is there that reads it."""
-        return any(EXTRA in problem for problem in self.problems)
+        return any(install_line(EXTRA) in problem for problem in self.problems)
 
     def notes_of_topics(self, topics: Iterable[str]) -> list[str]:
         """Sentences about what is not read of some topics."""
@@ -439,7 +440,7 @@ def _problems_of(directory: Path) -> list[str]:
         database_of(directory, table, directory / name) is not None for name, (table, _) in _DATABASES.items()
     ):
         said = "topics are those of the log, groups and how far they have come are not known"
-        problems.append(f"{directory} is kept in RocksDB, which is read with {EXTRA}; without it {said}")
+        problems.append(f"{directory} is kept in RocksDB, which is read with {install_line(EXTRA)}; without it {said}")
     return problems
 
 

@@ -17,6 +17,7 @@ from spark_jobs.read.log_ranges import find_ranges
 from spark_jobs.read.read_range import RangeReader
 from storage.columns.names import KINDS
 from storage.columns.wanted import Wanted
+from storage.extras import install_line
 from store_writer import StoreWriter
 
 
@@ -135,7 +136,7 @@ def test_what_is_not_installed_is_named(call: str, package: str, extra: str) -> 
     code = f"import sys; sys.modules[{package!r}] = None; import rocketlens; rocketlens.{call}"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     said = ended.stderr.splitlines()[-1]
-    assert said.endswith(f"needs {package}: pip install 'rocketlens[{extra}]'")
+    assert said.endswith(f"needs {package}: {install_line(extra)}")
 
 
 def test_spark_without_a_session_says_so() -> None:

@@ -19,6 +19,7 @@ from spark_jobs.export.export_request import ExportDetails, ExportRequest
 from spark_jobs.places.place_names import WORK
 from spark_jobs.run.report import Damage, Report
 from spark_jobs.tables.table_request import TableDetails, TableRequest
+from storage.extras import install_line
 from store_writer import StoreWriter
 
 OPTIONS = {
@@ -210,7 +211,7 @@ class TestTable:
         monkeypatch.setattr("rocketlens.cli.export.importlib.util.find_spec", lambda _name: None)
         outcome = rocketlens("export", tmp_path / "none", "--format", format_, "--to", tmp_path / "table")
         assert outcome.code == 2
-        assert f"pip install 'rocketlens[{format_}]'" in outcome.errors
+        assert install_line(format_) in outcome.errors
         assert requests == []
 
     @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ class TestTable:
         )
         outcome = rocketlens("export", tmp_path / "none", "--format", format_, "--to", tmp_path / "table")
         assert outcome.code == 2
-        assert f"needs {missing}: pip install 'rocketlens[{extra}]'" in outcome.errors
+        assert f"needs {missing}: {install_line(extra)}" in outcome.errors
         assert requests == []
 
     @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.report import Damage, Details, Report
+from storage.extras import install_line
 
 ROOT = Path(__file__).parents[3]
 
@@ -258,7 +259,7 @@ def test_store_and_output_may_both_be_urls_but_not_one_inside_the_other(job: Sta
 def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     outcome = rocketlens("rebuild", "all", "/store", "--engine", "spark")
-    assert (outcome.code, outcome.errors) == (2, "rocketlens: this needs Spark: pip install 'rocketlens[spark]'\n")
+    assert (outcome.code, outcome.errors) == (2, f"rocketlens: this needs Spark: {install_line('spark')}\n")
 
 
 def test_without_java_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from spark_jobs.commands.run import run_convert, run_rebuild
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
+from storage.extras import install_line
 from storage.layout.store_config import StoreConfig
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -87,8 +88,8 @@ def test_without_the_extra_it_refuses_unless_it_is_to_go_without(
     with pytest.raises(ConfigError) as refused:
         rebuild(recorded["g2-rocksdb"], tmp_path / "out")
     said = str(refused.value)
-    assert said.startswith(f"{recorded['g2-rocksdb']}/config/topics: is a RocksDB, which is read where the extra is")
-    assert "pip install 'rocketlens[rocksdb]'; with --without-config queues are made without" in said
+    assert said.startswith(f"{recorded['g2-rocksdb']}/config/topics: is a RocksDB, which is read where a library is")
+    assert f"{install_line('rocksdb')}; with --without-config queues are made without" in said
     assert "\n" not in said
     assert not (tmp_path / "out").exists()
     report = rebuild(recorded["g2-rocksdb"], tmp_path / "out", without_config=True)

@@ -105,7 +105,10 @@ def test_what_it_imports_is_no_garbage_to_look_at_behind_each_task(executor: Exe
 
 
 def test_without_our_packages_the_sentence_says_to_install_them(executor: Executor) -> None:
-    assert f"({this_python()}) does not have it; install `rocketlens[spark]` there" in executor.sentence()
+    assert (
+        f"({this_python()}) does not have it; install requirements-spark.lock there, and RocketLens"
+        in executor.sentence()
+    )
 
 
 def of_another_processor(kernels: Path) -> None:
@@ -135,14 +138,16 @@ def test_compiled_modules_that_do_not_fit_are_named_with_what_to_install(
     change(executor.packages / "storage" / "kernels")
     sentence = executor.sentence()
     assert f"({this_python()}) does not load what comes from {this_python()}: " in sentence
-    assert sentence.endswith("; install `rocketlens[spark]` there")
+    assert sentence.endswith("; install requirements-spark.lock there, and RocketLens")
     assert "storage" in sentence or "libc.so.9" in sentence
 
 
 def test_a_package_that_ours_need_and_that_is_missing_is_named(tmp_path: Path) -> None:
     executor = Executor(python_without_rocketlens(tmp_path / "venv", "msgspec"), tmp_path)
     executor.is_sent()
-    assert executor.sentence(probe).endswith(": No module named 'msgspec'; install `rocketlens[spark]` there")
+    assert executor.sentence(probe).endswith(
+        ": No module named 'msgspec'; install requirements-spark.lock there, and RocketLens"
+    )
 
 
 class TestWhereItIsInstalled:

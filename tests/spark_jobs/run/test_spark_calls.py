@@ -108,8 +108,8 @@ def test_workers_of_another_python_are_named_with_what_to_install(spark: "SparkC
     with pytest.raises(SparkFailed) as caught:
         run_tasks(spark, "differ", [1], differ)
     assert str(caught.value) == (
-        "RocketLens cannot run: Spark's workers have Python 3.12, this command has 3.11; install `rocketlens[spark]` "
-        "for 3.11 there, and name that Python by --conf spark.pyspark.python=PATH"
+        "RocketLens cannot run: Spark's workers have Python 3.12, this command has 3.11; "
+        "install requirements-spark.lock for 3.11 there, and name that Python by --conf spark.pyspark.python=PATH"
     )
 
 

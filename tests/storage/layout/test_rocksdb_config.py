@@ -3,6 +3,7 @@
 import json
 import lzma
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from golden_store import GOLDEN, unpack
 from protocol.errors import StoreError
 from read_only import reachable_directory
 from rights import as_user
+from storage.extras import install_line
 from storage.layout.store_config import GROUPS, OFFSETS, TOPICS, StoreConfig
 
 G2 = GOLDEN / "g2"
@@ -85,7 +87,7 @@ def test_without_the_extra_offsets_are_unknown_topics_are_the_logs_and_it_is_sai
 ) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     config = StoreConfig.load(stores[name])
-    with pytest.raises(StoreError, match=r"pip install 'rocketlens\[rocksdb\]'"):
+    with pytest.raises(StoreError, match=re.escape(install_line("rocksdb"))):
         config.refuse_unknown_offsets()
     config.refuse_unknown(TOPICS)
     assert config.is_unknown(GROUPS)

@@ -1,0 +1,64 @@
+"""What is printed where a part of RocketLens lacks a library can be typed as it is."""
+
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from storage import extras
+from storage.extras import install_line, packages_of
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+EXTRAS = sorted(set(PROJECT["optional-dependencies"]) - {"test", "dev"})
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_a_line_names_the_packages_of_an_extra_and_not_the_distribution(extra: str) -> None:
+    program, verb, *packages = shlex.split(install_line(extra))
+    assert (program, verb) == ("pip", "install")
+    assert packages == PROJECT["optional-dependencies"][extra]
+    assert "rocketlens" not in install_line(extra)
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_installed_distribution_names_the_same(extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no pyproject.toml beside a wheel's packages; the order of versions is another one in its metadata."""
+    monkeypatch.setattr(extras, "_SOURCES", tmp_path)
+    found = packages_of.__wrapped__(extra)
+    expected = [Requirement(each) for each in PROJECT["optional-dependencies"][extra]]
+    assert sorted(map(Requirement, found), key=str) == sorted(expected, key=str)
+
+
+def test_without_both_the_lock_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "_SOURCES", tmp_path)
+    monkeypatch.setattr(metadata, "requires", lambda _name: None)
+    assert packages_of.__wrapped__("spark") == ()
+    monkeypatch.setattr(extras, "packages_of", lambda _extra: ())
+    assert install_line("spark") == "pip install -r requirements-spark.lock"
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_a_line_is_taken_by_pip_as_it_is_typed(extra: str, tmp_path: Path) -> None:
+    """In this environment, which has all of it: nothing is fetched, and each package is found to be of the versions."""
+    program, *rest = shlex.split(install_line(extra))
+    assert program == "pip"
+    typed = [sys.executable, "-m", "pip", *rest, "--dry-run", "--no-index", "--no-deps"]
+    ended = subprocess.run(typed, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("Requirement already satisfied") == len(rest) - 1
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_a_line_finds_its_packages_in_a_fresh_environment(extra: str, tmp_path: Path) -> None:
+    """By the index that pip is set up for, and with all that they need."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "fresh"], check=True)
+    _, *rest = shlex.split(install_line(extra))
+    typed = [tmp_path / "fresh" / "bin" / "pip", *rest, "--dry-run", "--quiet"]
+    ended = subprocess.run(typed, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
