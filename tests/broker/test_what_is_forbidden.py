@@ -123,7 +123,7 @@ def commands(store: SecretStore, keys_file: Path) -> Iterator[tuple[str, ...]]:
     yield "search", "--key-prefix", "order"
     yield "search", "--where", "card IS NOT NULL"
     yield "search", "--size", "1..99999"
-    yield "filter", "--topic", TOPIC, "--tag", "*", "--explain"
+    yield "search", "--topic", TOPIC, "--tag", "*", "--explain"
     yield "lookup", str(keys_file)
     yield from (("life", "--unique-key", key) for key in ("U0", "T0", "N0", "T1"))
     yield ("pending",)

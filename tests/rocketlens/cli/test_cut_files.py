@@ -68,8 +68,7 @@ as zeros and faults nowhere."""
 
 COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "find": (("TagA",), (LOG, INDEX)),
-    "filter": (("--topic", "TopicTest", "--tag", "TagA"), KINDS),
-    "search": (("--topic", "TopicTest", "--contains", "x"), KINDS),
+    "search": (("--topic", "TopicTest", "--tag", "TagA", "--contains", "x"), KINDS),
     "life": (("--unique-key", "FD000000000000000000000000000002708C30946E09687211CE0017"), (LOG, INDEX)),
     "tail": (("--topic", "TopicTest"), KINDS),
     "topics": ((), KINDS),

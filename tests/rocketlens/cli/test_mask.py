@@ -26,9 +26,9 @@ COMMANDS = [
     *(("find", f"U-{FIRST}", "--as", "unique-key", "--topic", "T"), ("find", f"U-{FIRST}"), ("find", f"T{FIRST}")),
     *(("life", "--unique-key", f"U-{FIRST}"), ("life", "--unique-key", "U0"), ("lookup", "KEYS"), ("pending",)),
     *(("tail", "--topic", "T"), ("tail", "--topic", "B"), ("tail", "--topic", "T", "--tag", f"A || T{FIRST}")),
-    *(("tail", "--topic", "T", "--where", f"to <> '{FIRST}'"), ("filter", "--topic", "T", "--tag", "*")),
-    *(("filter", "--topic", "T", "--tag", "A", "--explain"), ("filter", "--topic", "B", "--tag", "*")),
-    *(("filter", "--topic", "T", "--where", f"NOT to = '{FIRST}'", "--explain"), ("search",), ("space", "--by", "tag")),
+    *(("tail", "--topic", "T", "--where", f"to <> '{FIRST}'"), ("search", "--topic", "T", "--tag", "*")),
+    *(("search", "--topic", "T", "--tag", "A", "--explain"), ("search", "--topic", "B", "--tag", "*")),
+    *(("search", "--topic", "T", "--where", f"NOT to = '{FIRST}'", "--explain"), ("search",), ("space", "--by", "tag")),
     *(("search", "--contains", FIRST), ("search", "--contains", FIRST, "--in", "any"), ("search", "--key", FIRST)),
     *(("search", "--regex", f"^(?!.*{FIRST})"), ("search", "--regex", f"{FIRST}", "--in", "properties")),
     *(
@@ -124,7 +124,7 @@ def test_a_place_in_json_is_hidden_and_the_rest_is_found(stores: list[StoreWrite
         (("find", "U0", "--as", "unique-key"), "unique_key"),
         (("life", "--unique-key", "U0"), "properties"),
         (("lookup", "KEYS"), "keys"),
-        (("filter", "--topic", "T", "--tag", "A"), "tags"),
+        (("search", "--topic", "T", "--tag", "A"), "tags"),
         (("tail", "--topic", "T", "--where", "to = 'x'"), "properties.to"),
     ],
 )

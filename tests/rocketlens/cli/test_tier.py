@@ -44,9 +44,9 @@ def test_a_unique_key_and_a_key_find_what_only_the_tier_has(store: Path, is_alon
 
 
 @pytest.mark.parametrize("is_alone", [False, True])
-def test_filter_lists_the_messages_of_both_parts(store: Path, is_alone: bool) -> None:
+def test_an_expression_finds_the_messages_of_both_parts(store: Path, is_alone: bool) -> None:
     options = ("--topic", "TierTopic", "--where", "a > 10 AND a <= 30", "--json")
-    found = rocketlens("filter", *places(store, is_alone), *options)
+    found = rocketlens("search", *places(store, is_alone), *options)
     assert found.code == 0, found.errors
     assert sorted(int(message["properties"]["a"]) for message in found.messages) == sorted(
         [*range(11, 31), *range(11, 30)]

@@ -20,7 +20,6 @@ TOPIC = ("--topic", "TopicTest")
 COMMANDS = {
     "find": ("STORE", UNIQUE_KEY),
     "search": ("STORE", *TOPIC, "--key", UNIQUE_KEY),
-    "filter": ("STORE", *TOPIC, "--tag", "TagD", "--limit", "1"),
     "tail": ("STORE", *TOPIC, "-n", "1"),
     "life": ("STORE", "--unique-key", UNIQUE_KEY),
     "topics": ("STORE", *TOPIC),
