@@ -23,7 +23,10 @@ Admit: TypeAlias = Callable[[Request], None]
 
 DIRECTORY: Final = Path(__file__).with_name("page")
 
-VIEWS: Final = ("/", "/find", "/message", "/topics", "/topic", "/tail", "/search", "/pending", "/space", "/health")
+VIEWS: Final = (
+    *("/", "/find", "/message", "/topics", "/topic", "/tail", "/search", "/groups", "/dead-letters", "/pending"),
+    *("/space", "/health"),
+)
 
 ICON: Final = "/favicon.ico"
 """Where a browser looks for an icon of what is no page, such as an answer of the API in a tab of its own.

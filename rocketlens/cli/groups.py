@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,7 +13,7 @@ from rocketlens.cli.opening import SourceArguments, source_options
 from rocketlens.cli.output import format_options, print_table, say_what_lacks, write_maps
 from storage.amounts import counted
 from storage.names import did_you_mean, similar_names
-from storage.store.extents import lag_of
+from storage.store.group_progress import QueueProgress, TopicProgress, topic_progress
 
 if TYPE_CHECKING:  # most commands start without it
     from rocketlens.source import Source
@@ -22,46 +22,6 @@ GROUP_HEADINGS: Final = ("GROUP", "TOPIC", "QUEUES", "BEHIND")
 QUEUE_HEADINGS: Final = ("GROUP", "TOPIC", "QUEUE", "NEXT OFFSET", "END OFFSET", "BEHIND")
 POPPED_HEADING: Final = "POPPED"
 """Behind the others where a group has messages that it popped and did not acknowledge."""
-
-
-class QueueProgress(NamedTuple):
-    """How far a group has come in a queue: where it reads next, and where the queue ends, None if that is not known."""
-
-    queue_id: int
-    next_offset: int
-    end_offset: int | None
-    popped: int | None = None
-    """Messages of the queue that the group popped and did not acknowledge; None where that is not known."""
-
-    @property
-    def lag(self) -> int | None:
-        """How many messages it has not consumed, None if that is not known: also where it is ahead of the queue."""
-        return lag_of(self.next_offset, self.end_offset)
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether it has consumed more than there is: files of the queue are lost, or its offset is wrong."""
-        return self.end_offset is not None and self.next_offset > self.end_offset
-
-
-class TopicProgress(NamedTuple):
-    """How far a group has come in a topic; a group that has committed nothing has no topic."""
-
-    group: str
-    topic: str | None
-    queues: tuple[QueueProgress, ...] = ()
-
-    @property
-    def lag(self) -> int | None:
-        """How many messages of the topic it has not consumed, None if that of a queue is not known."""
-        each = [queue.lag for queue in self.queues]
-        return None if None in each else sum(lag for lag in each if lag is not None)
-
-    @property
-    def popped(self) -> int | None:
-        """How many messages of the topic it popped and did not acknowledge, None if that is not known."""
-        each = [queue.popped for queue in self.queues]
-        return None if not each or None in each else sum(count for count in each if count is not None)
 
 
 @click.command(cls=GroupedCommand)
@@ -117,7 +77,7 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
                     f"{queue.next_offset} next, and the queue ends at {queue.end_offset}; files of it may be lost"
                 )
     if output_format != "table":
-        write_maps(output_format, map(_map, rows))
+        write_maps(output_format, (row.as_map() for row in rows))
     elif group is None:
         _print(GROUP_HEADINGS, ((_row(row), row.popped) for row in rows))
     else:
@@ -138,13 +98,7 @@ def _progress(
         except rocketlens.Error:  # the offsets are known even so
             ends[topic] = {}
     popped = None if group.popped is None else group.popped.get(topic, {})
-    queues = (
-        QueueProgress(
-            queue_id, next_offset, ends[topic].get(queue_id), None if popped is None else popped.get(queue_id, 0)
-        )
-        for queue_id, next_offset in sorted(group.offsets[topic].items())
-    )
-    return TopicProgress(group.name, topic, tuple(queues))
+    return topic_progress(group.name, topic, group.offsets[topic], ends[topic], popped)
 
 
 def _nothing(group: str | None, topic: str | None, names: list[str], topics: set[str]) -> str:
@@ -182,18 +136,3 @@ def _row(progress: TopicProgress) -> tuple[str | int, ...]:
 
 def _number(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
-
-
-def _map(progress: TopicProgress) -> dict[str, Any]:
-    queues = [
-        {
-            "queueId": each.queue_id,
-            "nextOffset": each.next_offset,
-            "endOffset": each.end_offset,
-            "lag": each.lag,
-            "popped": each.popped,
-        }
-        for each in progress.queues
-    ]
-    topic = {"group": progress.group, "topic": progress.topic, "lag": progress.lag, "popped": progress.popped}
-    return topic | {"queues": queues}

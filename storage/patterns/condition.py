@@ -45,8 +45,20 @@ class PatternCondition:
 
         Raises PatternLimit where it does not come to an end with all of them.
         """
+        return self._asked(bodies, texts).matches
+
+    def spans(self, texts: Sequence[str]) -> list[tuple[int, int] | None]:
+        """Find where a regular expression matches each of some texts first, in characters; None where nowhere.
+
+        Raises PatternLimit where it does not come to an end with all of them.
+        """
+        return self._asked((), texts, wants_spans=True).spans
+
+    def _asked(
+        self, bodies: Sequence[bytes | memoryview], texts: Sequence[str], *, wants_spans: bool = False
+    ) -> MatchAnswer:
         if not bodies and not texts:
-            return []
+            return MatchAnswer([])
         question = MatchQuestion(
             kind=self._kind,
             condition=self._condition,
@@ -54,6 +66,7 @@ class PatternCondition:
             bodies=list(map(bytes, bodies)),
             texts=[text.encode(errors=SURROGATES) for text in texts],
             is_brief=self._slow >= PATIENCE,
+            wants_spans=wants_spans,
         )
         try:
             answer = PROCESSES.ask(question, MatchAnswer, self._should_stop)
@@ -61,4 +74,4 @@ class PatternCondition:
             self._slow += 1
             raise
         self._slow += answer.is_slow
-        return answer.matches
+        return answer

@@ -78,7 +78,10 @@ class CheckQuestion(msgspec.Struct, tag=True, frozen=True):
 
 
 class MatchQuestion(msgspec.Struct, tag=True, frozen=True):
-    """Which of some bodies, of a charset, and of some texts, in UTF-8, meet a condition."""
+    """Which of some bodies, of a charset, and of some texts, in UTF-8, meet a condition.
+
+    With `wants_spans`, which is for regular expressions, also where each is matched first.
+    """
 
     kind: Kind
     condition: str
@@ -86,6 +89,7 @@ class MatchQuestion(msgspec.Struct, tag=True, frozen=True):
     bodies: list[bytes]
     texts: list[bytes]
     is_brief: bool = False
+    wants_spans: bool = False
 
 
 Question: TypeAlias = MaskQuestion | CheckQuestion | MatchQuestion
@@ -107,10 +111,11 @@ class CheckAnswer(msgspec.Struct, frozen=True):
 
 
 class MatchAnswer(msgspec.Struct, frozen=True):
-    """For each body, then for each text, whether it meets the condition."""
+    """For each body, then for each text, whether it meets the condition; and from where to where, in characters."""
 
     matches: list[bool]
     is_slow: bool = False
+    spans: list[tuple[int, int] | None] = []
 
 
 Answer: TypeAlias = MaskAnswer | CheckAnswer | MatchAnswer
@@ -243,4 +248,6 @@ def _matched(condition: re.Pattern[str] | JsonCondition, question: MatchQuestion
         *(text_with_replacements(body, question.charset) for body in question.bodies),
         *(str(text, errors=SURROGATES) for text in question.texts),
     )
-    return MatchAnswer([condition.search(text) is not None for text in texts])
+    found = [condition.search(text) for text in texts]
+    spans = [None if each is None else each.span() for each in found] if question.wants_spans else []
+    return MatchAnswer([each is not None for each in found], spans=spans)

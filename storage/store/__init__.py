@@ -5,6 +5,7 @@ from typing import Final
 DOOR: Final = (
     "extents",
     "file_sizes",
+    "group_progress",
     "key_search",
     "message_store",
     "snapshot",

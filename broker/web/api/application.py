@@ -30,6 +30,14 @@ from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse
 from broker.web.api.endpoint import ApiEndpoint, Awaited, Parameters
 from broker.web.api.errors import ApiError, ClientGone, not_found, refusal_of
 from broker.web.api.find import FindAnswer, FindQuestion, find
+from broker.web.api.groups import (
+    DeadLettersAnswer,
+    DeadLettersQuestion,
+    GroupsAnswer,
+    GroupsQuestion,
+    dead_letters,
+    groups,
+)
 from broker.web.api.health import Examinations, HealthAnswer, HealthQuestion
 from broker.web.api.histogram import HistogramAnswer, HistogramQuestion, histogram
 from broker.web.api.life import LifeAnswer, LifeQuestion, message_life
@@ -123,6 +131,8 @@ class Api:
             ApiEndpoint("/queue/message", QueueMessageQuestion, MessageAnswer, queue_message, shown_message),
             ApiEndpoint("/topics", TopicsQuestion, TopicsAnswer, topics),
             ApiEndpoint("/topic", TopicQuestion, TopicAnswer, topic),
+            ApiEndpoint("/groups", GroupsQuestion, GroupsAnswer, groups),
+            ApiEndpoint("/dead-letters", DeadLettersQuestion, DeadLettersAnswer, dead_letters),
             ApiEndpoint("/messages", BrowseQuestion, BrowseAnswer, browse, shown_lines),
             ApiEndpoint("/tail", TailQuestion, TailAnswer, tail, shown_lines, growth_questions),
             ApiEndpoint("/histogram", HistogramQuestion, HistogramAnswer, histogram),

@@ -91,6 +91,12 @@ def compression_of(message: Message) -> str | None:
     return "unknown" if kind is None else kind.name.lower()
 
 
+def text_of(message: Message, charset: str | None = None) -> str | None:
+    """A body whole as text; None for what is no text, or too long to look into."""
+    content = message.content(Budget.of_list())
+    return None if content.error is not None else text_in(content.data, charset)
+
+
 def preview_of(message: Message, charset: str | None = None) -> str | None:
     """The beginning of a body on one line; None for what is no text, or too long to look into."""
     content = message.content(Budget.of_list())

@@ -8,9 +8,10 @@ time is over, and its cursor is the physical offset where the next one goes on.
 from collections.abc import Iterator
 from dataclasses import replace
 from heapq import heapify, heappop, heapreplace
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.cursors import decode_cursor, encode_cursor
@@ -47,12 +48,14 @@ class BrowseQuestion(TimedParameters):
 
     topic: Topic
     queue_id: QueueId | None = None
-    offset: Offset | None = None
+    offset: Annotated[Offset, Meta(description="Of one queue: the queue offset to begin at.")] | None = None
     begin: Time = 0
     end: Time = LARGEST
     tag: Tag | None = None
     sql: Sql | None = None
-    order: Literal["oldest", "newest"] = "oldest"
+    order: Annotated[
+        Literal["oldest", "newest"], Meta(description="newest: from the last message between the times back.")
+    ] = "oldest"
     limit: Limit = 50
     milliseconds: Milliseconds = 1000
     cursor: Cursor | None = None

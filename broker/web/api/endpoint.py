@@ -17,12 +17,25 @@ from storage.times import parse_time, parse_zone
 LARGEST: Final = 2**63 - 1
 
 Offset: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST)]
+PhysicalOffset: TypeAlias = Annotated[
+    int, Meta(ge=0, le=LARGEST, description="Physical offset at which the record starts in the log.")
+]
+QueueOffset: TypeAlias = Annotated[
+    int, Meta(ge=0, le=LARGEST, description="Number of the message in its queue, from 0 on.")
+]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=200, description="Maximum number of entries in this answer.")]
 Milliseconds: TypeAlias = Annotated[
     int, Meta(ge=1, le=10_000, description="After this time the server answers with what is done by then.")
 ]
-Topic: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
-QueueId: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Topic: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=255, description="Name of the topic that messages are stored under.")
+]
+QueueId: TypeAlias = Annotated[
+    int, Meta(ge=0, le=2**31 - 1, description="Id of one queue of the topic; by default all of them.")
+]
+MaximumAge: TypeAlias = Annotated[
+    int, Meta(ge=0, le=3600, description="Seconds: an outcome that is older is not answered, but made anew.")
+]
 Time: TypeAlias = Annotated[
     int,
     Meta(

@@ -32,7 +32,9 @@ LONGEST: Final = 4096
 class FindQuestion(TimedParameters):
     """What to find, in one topic or in all; stored between two times, which unique keys do not mind."""
 
-    text: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
+    text: Annotated[
+        str, Meta(min_length=1, max_length=LONGEST, description="Any id, physical offset, key, unique key or tag.")
+    ]
     topic: Topic | None = None
     begin: Time = 0
     end: Time = LARGEST

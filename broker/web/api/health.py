@@ -7,13 +7,12 @@ by itself when no client has asked for a while: closing the page stops it.
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Meta
 
 from broker.service.kept_work import KEPT_SECONDS, KeptWorks
-from broker.web.api.endpoint import Parameters
+from broker.web.api.endpoint import MaximumAge, Parameters
 from broker.web.api.request_context import RequestContext
 from storage.doctor.examine import STEPS, Diagnosis, examine
 from storage.ranges import subtract
@@ -22,7 +21,7 @@ from storage.ranges import subtract
 class HealthQuestion(Parameters):
     """`maximumAge`: an outcome that is older, in seconds, is not answered; the store is examined anew."""
 
-    maximum_age: Annotated[int, Meta(ge=0, le=3600)] = int(KEPT_SECONDS)
+    maximum_age: MaximumAge = int(KEPT_SECONDS)
 
 
 class FindingLine(msgspec.Struct, rename="camel", kw_only=True):

@@ -40,7 +40,7 @@ class HistogramQuestion(TimedParameters):
     queue_id: QueueId | None = None
     begin: Time | None = None
     end: Time | None = None
-    buckets: Annotated[int, Meta(ge=1, le=400)] = 80
+    buckets: Annotated[int, Meta(ge=1, le=400, description="Maximum number of buckets; their width is round.")] = 80
     milliseconds: Milliseconds = 1000
     cursor: Cursor | None = None
 

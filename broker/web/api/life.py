@@ -19,7 +19,9 @@ from storage.life.message_life import Event
 class LifeQuestion(Parameters):
     """`topic` is the one that the message was sent to; without it every topic is searched."""
 
-    unique_key: Annotated[str, Meta(min_length=1, max_length=4096)]
+    unique_key: Annotated[
+        str, Meta(min_length=1, max_length=4096, description="The id that the client made when it sent the message.")
+    ]
     topic: Topic | None = None
 
 

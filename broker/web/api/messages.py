@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from broker.web.api.bodies import Body, Charset, body_of, checked_charset, preview_of
-from broker.web.api.endpoint import Offset, Parameters, QueueId, Topic
+from broker.web.api.endpoint import Parameters, PhysicalOffset, QueueOffset, Topic
 from broker.web.api.errors import not_found
 from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError, StoreError
@@ -29,6 +29,9 @@ MOST_INNER: Final = 64
 
 LONGEST: Final = 1000
 """Characters of keys and tag in a list."""
+
+BodyLimit: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_SHOWN, description="Number of bytes of the body to return.")]
+OneQueueId: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1, description="Id of the queue of the topic.")]
 
 
 class MessageLine(msgspec.Struct, rename="camel", kw_only=True):
@@ -55,6 +58,7 @@ class MessageLine(msgspec.Struct, rename="camel", kw_only=True):
     found_by: str | None = None
     damage: str | None = None
     outcome: str | None = None
+    match: list[str] | None = None
 
 
 class WrittenBody(msgspec.Struct, rename="camel", kw_only=True):
@@ -138,8 +142,8 @@ class MessageAnswer(WrittenBody, rename="camel", kw_only=True):
 class MessageQuestion(Parameters):
     """`offset` is the physical offset of the record."""
 
-    offset: Offset
-    body_limit: Annotated[int, Meta(ge=0, le=MOST_SHOWN, description="Number of bytes of the body to return.")] = SHOWN
+    offset: PhysicalOffset
+    body_limit: BodyLimit = SHOWN
     charset: Charset | None = None
 
 
@@ -147,17 +151,19 @@ class QueueMessageQuestion(Parameters):
     """A message by its number in a queue."""
 
     topic: Topic
-    queue_id: QueueId
-    queue_offset: Offset
-    body_limit: Annotated[int, Meta(ge=0, le=MOST_SHOWN)] = SHOWN
+    queue_id: OneQueueId
+    queue_offset: QueueOffset
+    body_limit: BodyLimit = SHOWN
     charset: Charset | None = None
 
 
 class BodyQuestion(Parameters):
     """`offset` is the physical offset of the record. `unpacked`: what an application packed, as `Body` shows it."""
 
-    offset: Offset
-    unpacked: bool = False
+    offset: PhysicalOffset
+    unpacked: Annotated[
+        bool, Meta(description="Undo what an application packed too, such as gzip; else the body as it was sent.")
+    ] = False
 
 
 def message(context: RequestContext, question: MessageQuestion) -> MessageAnswer:

@@ -85,10 +85,13 @@ def _parameters(endpoint: ApiEndpoint) -> list[Part]:
     _, components = msgspec.json.schema_components([endpoint.question], ref_template=TEMPLATE)
     schema = components[name]
     required = schema.get("required", [])
-    return [
-        {"name": field, "in": "query", "required": field in required, "schema": _plain(property_schema)}
-        for field, property_schema in schema["properties"].items()
-    ]
+    return [_parameter(field, _plain(each), field in required) for field, each in schema["properties"].items()]
+
+
+def _parameter(name: str, schema: Part, is_required: bool) -> Part:
+    """A query parameter; what its type says of itself is said of the parameter, where documentation shows it."""
+    about = schema.pop("description", "")
+    return {"name": name, "in": "query", "description": about, "required": is_required, "schema": schema}
 
 
 def _plain(schema: Part) -> Part:
@@ -97,4 +100,4 @@ def _plain(schema: Part) -> Part:
     if choices:
         rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
         return {**rest, **choices[0]}
-    return schema
+    return dict(schema)

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from broker.service.kept_work import KEPT_SECONDS, WAITED_SECONDS, KeptWorks, Report
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedParameters, Topic
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, MaximumAge, Time, TimedParameters, Topic
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from storage.life.pending import BEGINNING, Pending, PendingMessage, PendingTopic, PendingWindow
@@ -38,7 +38,7 @@ class PendingQuestion(TimedParameters):
     due_before: Time = LARGEST
     limit: Limit = 50
     cursor: Cursor | None = None
-    maximum_age: Annotated[int, Meta(ge=0, le=3600)] = int(KEPT_SECONDS)
+    maximum_age: MaximumAge = int(KEPT_SECONDS)
 
 
 class PendingTopicLine(msgspec.Struct, rename="camel", kw_only=True):

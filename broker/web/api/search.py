@@ -16,6 +16,7 @@ from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedParameters, Topic
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
+from broker.web.api.match import matches_in
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError, FilterSyntaxError
@@ -42,19 +43,28 @@ class SearchQuestion(TimedParameters):
     topic: Topic | None = None
     begin: Time = 0
     end: Time = LARGEST
-    contains: Text | None = None
-    regex: Text | None = None
-    place: Literal["body", "properties", "any"] = "body"
-    json_path: Text | None = None
+    contains: Annotated[Text, Meta(description="A text that the message holds, as it is.")] | None = None
+    regex: Annotated[Text, Meta(description="A regular expression of Python's that matches anywhere.")] | None = None
+    place: Annotated[
+        Literal["body", "properties", "any"],
+        Meta(description="Where text and regular expression are looked for: body, values of properties, or both."),
+    ] = "body"
+    json_path: Annotated[Text, Meta(description="A JSONPath, or JSONPath=value, in bodies of JSON.")] | None = None
     where: Sql | None = None
-    tag: Text | None = None
-    key: Text | None = None
-    key_prefix: Text | None = None
-    born_host: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    tag: Annotated[Text, Meta(description="The tag of the message.")] | None = None
+    key: Annotated[Text, Meta(description="One of its keys, or its unique key.")] | None = None
+    key_prefix: Annotated[Text, Meta(description="How one of its keys, or its unique key, begins.")] | None = None
+    born_host: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=100, description="Address or network of its sender: 10.1.2.3, 10.1.0.0/16."),
+        ]
+        | None
+    ) = None
     minimum_size: Size = 0
     maximum_size: Size | None = None
     charset: Charset | None = None
-    exhaustive: bool = False
+    exhaustive: Annotated[bool, Meta(description="Read the whole log, trusting neither queues nor clocks.")] = False
     limit: Limit = 50
     milliseconds: Milliseconds = 1500
     cursor: Cursor | None = None
@@ -81,7 +91,9 @@ class SearchQuestion(TimedParameters):
 
 
 class SearchAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """Messages ascending by physical offset. `searched_bytes` of `total_bytes` of log are done, with those before.
+    """Messages ascending by physical offset, each with its `match`: the text before it, itself, and that behind it.
+
+    `searched_bytes` of `total_bytes` of log are done, with those before.
 
     `sentence` says it all for people, `notes` what was searched how, what could not be, and that messages may have been
     left out that this account may not read. A cursor is there while there is more to search; it belongs to the times
@@ -153,8 +165,14 @@ def _answer(context: RequestContext, found: list[Message], last: Step, question:
     if context.account is not None and not context.account.is_unbounded:
         # Said whether there were any or not: a count would say what is in messages that may not be read.
         notes = (*notes, "messages that this account may not read are left out")
+    shown = [context.mask.message(message) for message in seen]
+    place = SearchPlace(question.place)
+    matches = matches_in(shown, question.contains, question.regex, place, encoding, context.gone.is_set)
+    lines = [line_of(message, charset=encoding) for message in shown]
+    for line, match in zip(lines, matches, strict=True):
+        line.match = match
     return SearchAnswer(
-        messages=[line_of(context.mask.message(message), charset=encoding) for message in seen],
+        messages=lines,
         begin=question.begin,
         end=None if question.end == LARGEST else question.end,
         searched_bytes=progress.searched_bytes,

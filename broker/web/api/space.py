@@ -45,7 +45,9 @@ class SpaceQuestion(Parameters):
     """
 
     limit: Limit = 10
-    maximum_age: Annotated[int, Meta(ge=0, le=OLDEST_SECONDS)] = KEPT_SECONDS
+    maximum_age: Annotated[
+        int, Meta(ge=0, le=OLDEST_SECONDS, description="Seconds: what was counted longer ago is counted anew.")
+    ] = KEPT_SECONDS
 
 
 class SpaceLine(msgspec.Struct, rename="camel", kw_only=True):

@@ -1,7 +1,7 @@
 """Topics, their queues, and the groups that consume them."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -12,8 +12,16 @@ from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Parameters, Top
 from broker.web.api.request_context import RequestContext
 from protocol.errors import BeingSearched, RocketLensError, StoreError
 from protocol.system_topics import kind_of
-from storage.store.extents import lag_of, queue_extent
+from storage.amounts import counted
+from storage.store.extents import queue_extent
+from storage.store.group_progress import TopicProgress, topic_progress
 from storage.store.topic_catalog import queues_of_topic
+
+NOT_ASKED: Final = "messages and lastTimestamp are null because they were not asked for: counts=true counts them"
+NO_TIME: Final = (
+    "messages and lastTimestamp of {} are null because there was no time to count them within {} ms: ask again, since "
+    "queues that were opened once are counted faster"
+)
 
 MOST_OFFSETS: Final = 256
 """Queues of a topic for which a group's next offset is listed."""
@@ -22,30 +30,37 @@ MOST_OFFSETS: Final = 256
 class TopicsQuestion(Parameters):
     """Topics whose name holds a text; with `counts`, how many messages each has, as far as there is time to count."""
 
-    contains: Annotated[str, Meta(max_length=255)] = ""
-    counts: bool = False
+    contains: Annotated[str, Meta(max_length=255, description="Topics whose name holds this text, in any case.")] = ""
+    counts: Annotated[
+        bool, Meta(description="Count messages, and say when the last was stored; without it both are null.")
+    ] = False
     limit: Limit = 100
     milliseconds: Milliseconds = 1000
     cursor: Cursor | None = None
 
 
 class TopicLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A topic in a list; numbers are None where they were not asked for, or there was no time."""
+    """A topic in a list; numbers are null where `messages_note` of the answer, or its own `problem`, says why."""
 
     topic: str
     kind: str
     queues: int | None
     messages: int | None = None
     last_timestamp: int | None = None
+    problem: str | None = None
 
 
 class TopicsAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """Topics by name; `total` of them have such a name. `notes` say what of them is not read."""
+    """Topics by name; `total` of them have such a name. `notes` say what of them is not read.
+
+    `messages_note` says why messages of some are not counted.
+    """
 
     topics: list[TopicLine]
     total: int
     cursor: str | None
     notes: list[str] = []
+    messages_note: str | None = None
 
 
 class TopicQuestion(Parameters):
@@ -56,9 +71,9 @@ class TopicQuestion(Parameters):
 
     topic: Topic
     milliseconds: Milliseconds = 1000
-    limit: Annotated[int, Meta(ge=1, le=2048)] = 256
+    limit: Annotated[int, Meta(ge=1, le=2048, description="Maximum number of queues in this answer.")] = 256
     cursor: Cursor | None = None
-    groups_limit: Annotated[int, Meta(ge=1, le=500)] = 100
+    groups_limit: Annotated[int, Meta(ge=1, le=500, description="Maximum number of groups in this answer.")] = 100
     groups_cursor: Cursor | None = None
 
 
@@ -116,16 +131,20 @@ def topics(context: RequestContext, question: TopicsQuestion) -> TopicsAnswer:
     left = names if after is None else [name for name in names if name > after]
     page = left[: question.limit]
     lines = [TopicLine(topic=name, kind=kind_of(name), queues=_queue_count(context, name)) for name in page]
+    messages_note = NOT_ASKED if lines else None
     if question.counts:
         for line in lines:
             if context.is_time_up:
                 break
             _count(context, line)
+        late = sum(line.messages is None and line.problem is None for line in lines)
+        messages_note = NO_TIME.format(counted(late, "topic"), question.milliseconds) if late else None
     return TopicsAnswer(
         topics=lines,
         total=len(names),
         cursor=encode_cursor(page[-1]) if len(left) > len(page) else None,
         notes=context.store.config.notes_of_topics(page),
+        messages_note=messages_note,
     )
 
 
@@ -190,17 +209,25 @@ def _queue_count(context: RequestContext, topic: str) -> int | None:
 
 
 def _count(context: RequestContext, line: TopicLine) -> None:
-    """Put in how many messages a topic has, and when the last was stored."""
-    messages, last = 0, -1
+    """Put in how many messages a topic has, and when the last was stored; or why that is not known."""
     try:
-        for queue in context.store.queues.queues_of(line.topic):
-            context.check()
-            messages += queue.max_offset - queue.min_offset
-            if queue.max_offset > queue.min_offset:
-                last = max(last, queue.store_timestamp_at(queue.max_offset - 1))
-    except (StoreError, BeingSearched):
-        return
-    line.messages, line.last_timestamp = messages, last if last >= 0 else None
+        line.messages, line.last_timestamp = count_messages(context, line.topic)
+    except (StoreError, BeingSearched) as error:
+        line.problem = str(error)
+
+
+def count_messages(context: RequestContext, topic: str) -> tuple[int, int | None]:
+    """Count the messages of a topic; also when the last was stored (ms), None without any.
+
+    Raises StoreError where a queue cannot be read, BeingSearched where its messages are being searched for.
+    """
+    messages, last = 0, -1
+    for queue in context.store.queues.queues_of(topic):
+        context.check()
+        messages += queue.max_offset - queue.min_offset
+        if queue.max_offset > queue.min_offset:
+            last = max(last, queue.store_timestamp_at(queue.max_offset - 1))
+    return messages, last if last >= 0 else None
 
 
 def _queue_line(context: RequestContext, topic: str, queue_id: int) -> QueueLine:
@@ -217,20 +244,28 @@ def _queue_line(context: RequestContext, topic: str, queue_id: int) -> QueueLine
 
 
 def _group_line(context: RequestContext, group: str, topic: str) -> GroupLine:
-    context.check()
-    lag: int | None = 0
-    offsets: dict[int, int] = {}
     try:
-        offsets = context.service.offsets.offsets_of(group, topic)
-        for queue_id, offset in offsets.items():
-            queue = context.store.queues.queue(topic, queue_id)
-            of_queue = lag_of(offset, 0 if queue is None else queue.max_offset)
-            lag = None if lag is None or of_queue is None else lag + of_queue
-    except RocketLensError:  # without one of them it would look smaller than it is
-        lag = None
+        progress, is_known = group_progress(context, group, topic), True
+    except RocketLensError:
+        progress, is_known = TopicProgress(group, topic), False
+    queues = progress.queues
     return GroupLine(
         group=group,
-        lag=lag,
-        next_offsets={str(each): offsets[each] for each in sorted(offsets)[:MOST_OFFSETS]},
-        offsets_left_out=max(len(offsets) - MOST_OFFSETS, 0),
+        lag=progress.lag if is_known else None,
+        next_offsets={str(each.queue_id): each.next_offset for each in queues[:MOST_OFFSETS]},
+        offsets_left_out=max(len(queues) - MOST_OFFSETS, 0),
     )
+
+
+def group_progress(
+    context: RequestContext, group: str, topic: str, popped: Mapping[int, int] | None = None
+) -> TopicProgress:
+    """Return how far a group has come in a topic, with what it popped, by queue id. Raises RocketLensError."""
+    offsets = context.service.offsets.offsets_of(group, topic)
+    ends: dict[int, int] = {}
+    for queue_id in offsets:
+        context.check()
+        with contextlib.suppress(StoreError, BeingSearched):  # its end is not known, and so neither is the lag
+            queue = context.store.queues.queue(topic, queue_id)
+            ends[queue_id] = 0 if queue is None else queue.max_offset
+    return topic_progress(group, topic, offsets, ends, popped)

@@ -28,6 +28,8 @@ const VIEWS = {
     contains: text, regex: text, jsonPath: text, where: text, topic: text, tag: text, key: text, keyPrefix: text, bornHost: text,
     begin: moment, end: moment, minimumSize: whole, maximumSize: whole, place: oneOf("body", "properties", "any"),
   },
+  groups: { contains: text, behind: oneOf("1") },
+  "dead-letters": { contains: text },
   pending: { topic: text, dueAfter: moment, dueBefore: moment },
   space: { more: oneOf("1") },
   health: { over: oneOf("time") },

@@ -32,6 +32,8 @@ register("message", later("view_message.js", "messageView"));
 register("topic", later("view_topic.js", "topicView"));
 register("tail", later("view_tail.js", "tailView"));
 register("search", later("view_search.js", "searchView"));
+register("groups", later("view_groups.js", "groupsView"));
+register("dead-letters", later("view_groups.js", "deadLettersView"));
 register("pending", later("view_pending.js", "pendingView"));
 register("space", later("view_space.js", "spaceView"));
 register("health", later("view_health.js", "healthView"));

@@ -91,10 +91,13 @@ export class MessageList {
       el("td", { class: "body" },
         message.damage ? el("span", { class: "chip error", title: message.damage }, "damaged") : null,
         note.map((text) => el("span", { class: "chip quiet" }, text)),
-        message.preview === null ? el("span", { class: "muted" }, "no text") : foreign(message.preview)),
+        message.match ? matched(message.match) : message.preview === null ? el("span", { class: "muted" }, "no text") : foreign(message.preview)),
       el("td", { class: "size" }, bytes(message.totalSize)));
   }
 }
+
+// What a search looked for, marked, with the text around it.
+const matched = ([before, match, behind]) => [foreign(before), el("mark", {}, foreign(match)), foreign(behind)];
 
 // The whole line opens the message, unless text in it was selected or something in it was meant.
 function rowClicked(event) {

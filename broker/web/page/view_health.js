@@ -80,7 +80,7 @@ function findings(list) {
       finding.physicalOffset !== null ? link("message", { offset: finding.physicalOffset }, " look there") : null),
     el("p", {}, foreign(finding.found)),
     finding.meaning ? el("p", {}, el("b", {}, "Means: "), foreign(finding.meaning)) : null,
-    finding.remedy ? el("p", {}, el("b", {}, "Mends it: "), remedy(finding.remedy)) : null)));
+    finding.severity === "info" ? null : el("p", {}, el("b", {}, "Mends it: "), remedy(finding.remedy)))));
 }
 
 // A command, alone or behind what there is to say of it, is one that can be copied.

@@ -79,11 +79,12 @@ function groupsPanel(message) {
       const chip = verdict ? el("span", { class: `chip ${verdict.isCertain ? KINDS[verdict.ending] : "quiet"}` }, `${verdict.text}${comesBack(verdict.untilTimestamp)}`)
         : el("span", { class: `chip ${group.hasPassed ? "quiet" : "warning"}` }, group.hasPassed ? "its offset is behind it" : "not yet");
       return el("tr", {}, el("td", {}, foreign(group.group)), el("td", {}, chip),
-        el("td", { class: "number" }, number(group.nextOffset)), el("td", { class: "number" }, group.lag === null ? "not known" : number(group.lag)));
+        el("td", { class: "number", "data-name": "reads next" }, number(group.nextOffset)),
+        el("td", { class: "number", "data-name": "behind by" }, group.lag === null ? "not known" : number(group.lag)));
     });
     clear(shown,
       rows.length
-        ? el("table", {}, el("thead", {}, el("tr", {}, ["Group", "This message", "Reads next", "Behind by"].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), el("tbody", {}, rows))
+        ? el("table", { class: "stacked" }, el("thead", {}, el("tr", {}, ["Group", "This message", "Reads next", "Behind by"].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), el("tbody", {}, rows))
         : el("p", { class: "muted" }, message.groupsProblem ? foreign(message.groupsProblem) : "No group that you may see has committed an offset in this queue."),
       reason ? el("p", { class: "muted" }, "Whether a group failed and tried again is not known: ", foreign(reason)) : null);
   }

@@ -90,7 +90,7 @@ function form(parameters, problem) {
 function topicTable(list, parameters) {
   if (!list.length) return null;
   const names = ["Topic", "Waiting", "Overdue", "Cancelled", "Rolled", "Popped", "Bytes", "Next due", "Last due"];
-  return el("table", { class: "topics" }, el("thead", {}, el("tr", {}, names.map((text, at) => el("th", { scope: "col", class: at ? "number" : null }, text)))),
+  return el("table", { class: "topics stacked" }, el("thead", {}, el("tr", {}, names.map((text, at) => el("th", { scope: "col", class: at ? "number" : null }, text)))),
     el("tbody", {}, list.map((topic) => el("tr", {},
       el("td", {}, link("pending", { ...parameters, topic: topic.topic }, foreign(topic.topic))),
       [topic.waiting, topic.overdue, topic.cancelled, topic.rolled, topic.popped].map((count, at) => el("td", { class: "number", "data-name": names[at + 1].toLowerCase() }, number(count))),

@@ -13,7 +13,7 @@ export async function topicsView(parameters, context) {
   const count = el("span", { class: "muted", role: "status" });
   const matter = el("div");
   const body = el("tbody");
-  const table = el("table", { class: "topics" }, el("thead", {}, el("tr", {}, ["Topic", "Kind", "Queues", "Messages", `Last stored (${zone()})`].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), body);
+  const table = el("table", { class: "topics stacked" }, el("thead", {}, el("tr", {}, ["Topic", "Kind", "Queues", "Messages", `Last stored (${zone()})`].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), body);
   const more = el("button", { type: "button", class: "more", onclick: guarded(() => page()) }, "More");
   const save = saveButtons("topics", () => [...lines.values()]);
   const lines = new Map(); // the topics that are shown, by name, as the API gave them

@@ -8,7 +8,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from broker.web.api.request_context import RequestContext
 from golden_store import G1
+from protocol.errors import StoreError
+from storage.queue.queue_store import QueueStore
 from store_writer import StoreWriter
 from web_questions import ApiOf
 
@@ -52,6 +55,38 @@ def test_the_topics_are_what_mqadmin_printed_and_more_that_lie_on_the_disk(api: 
     assert found["TopicTest"]["messages"] == sum(int(row[3]) for row in STATUS)
     assert [found[each]["kind"] for each in ("TopicTest", "%RETRY%CG_FAIL", "TBW102")] == ["normal", "retry", "system"]
     assert {each["topic"] for each in api.get("/topics", contains="Tx")["topics"]} == {"TopicTx"}
+
+
+def test_why_messages_of_a_topic_are_not_counted_is_said(
+    api: ApiOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = api.get("/topics", counts=True, milliseconds=9000)
+    assert counted["messagesNote"] is None
+    assert None not in [each["messages"] for each in counted["topics"]]
+    answer = api.get("/topics")
+    assert {each["messages"] for each in answer["topics"]} == {None}
+    assert "counts=true" in answer["messagesNote"]
+    assert api.get("/topics", contains="nothing named so")["messagesNote"] is None
+    monkeypatch.setattr(RequestContext, "is_time_up", True)
+    hurried = api.get("/topics", counts=True, milliseconds=7)
+    assert {each["messages"] for each in hurried["topics"]} == {None}
+    assert f"of {len(hurried['topics'])} topics are null because there was no time" in hurried["messagesNote"]
+
+
+def test_a_topic_whose_queue_cannot_be_read_says_so(api: ApiOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    queues_of = QueueStore.queues_of
+
+    def refuse(queues: QueueStore, topic: str) -> object:
+        if topic == "BulkTopic":
+            raise StoreError(Path("consumequeue/BulkTopic/0"), what="may not be read")
+        return queues_of(queues, topic)
+
+    monkeypatch.setattr(QueueStore, "queues_of", refuse)
+    answer = api.get("/topics", counts=True, milliseconds=9000)
+    lines = {each["topic"]: each for each in answer["topics"]}
+    assert (lines["TopicTest"]["problem"], lines["BulkTopic"]["messages"]) == (None, None)
+    assert "may not be read" in lines["BulkTopic"]["problem"]
+    assert answer["messagesNote"] is None
 
 
 @pytest.mark.parametrize("order", ["oldest", "newest"])

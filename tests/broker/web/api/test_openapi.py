@@ -13,8 +13,8 @@ from golden_store import unpack
 from web_questions import ApiOf
 
 PATHS = (
-    "/store", "/find", "/message", "/message/body", "/message/life", "/queue/message", "/topics", "/topic", "/messages",
-    "/tail", "/histogram", "/filter", "/search", "/pending", "/space", "/health",
+    "/store", "/find", "/message", "/message/body", "/message/life", "/queue/message", "/topics", "/topic", "/groups",
+    "/dead-letters", "/messages", "/tail", "/histogram", "/filter", "/search", "/pending", "/space", "/health",
 )  # fmt: skip
 
 THERE: dict[str, st.SearchStrategy[Any]] = {
@@ -63,12 +63,15 @@ def test_every_path_is_described_and_every_description_is_whole(described: ApiOf
     assert description["openapi"] == "3.1.0"
     assert tuple(description["paths"]) == PATHS
     parameters: list[tuple[str, Any]] = []
-    for path in description["paths"].values():
+    undescribed: list[tuple[str, str]] = []
+    for name, path in description["paths"].items():
         assert path["get"]["summary"].endswith(".")
+        undescribed += [(name, each["name"]) for each in path["get"]["parameters"] if len(each["description"]) < 10]
         parameters += [(parameter["name"], parameter["schema"]) for parameter in path["get"]["parameters"]]
         assert set(path["get"]["responses"]) == {"200", "400", "401", "403", "404", "405", "503"}
     assert {"topic", "key", "limit", "cursor"} <= {name for name, _ in parameters}
     assert [name for name, schema in parameters if not schema] == []
+    assert undescribed == []
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -52,6 +52,63 @@ def test_an_expression_over_properties_finds_what_a_consumer_received(api: ApiOf
     assert {each["uniqueKey"] for each in answer["messages"]} == {row[4] for row in SQL}
 
 
+LONG = "x" * 500 + " \n before it  order-4711 behind it " + "y" * 500
+
+
+@pytest.fixture(scope="module")
+def matched(tmp_path_factory: pytest.TempPathFactory) -> ApiOf:
+    writer = StoreWriter(tmp_path_factory.mktemp("matched") / "store")
+    writer.append("orders", LONG.encode(), properties={"region": "hz order-12"})
+    writer.append("orders", b"order-4711")
+    writer.append("orders", "Bestellung 4711".encode("utf-16-le"), keys="binary")
+    writer.append("orders", "订单 order-4711".encode("gbk"))
+    writer.close()
+    return ApiOf(writer.root)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ({"contains": "order-4711"}, ["order-4711"] * 2),
+        ({"regex": "order-[0-9]+"}, ["order-4711"] * 2),
+        ({"contains": "order-12", "place": "properties"}, ["order-12"]),
+        ({"regex": "o[a-z]+-12$", "place": "properties"}, ["order-12"]),
+        ({"regex": "order-(12|99)", "place": "any"}, ["order-12"]),
+        ({"contains": "订单", "charset": "gbk"}, ["订单"]),
+        ({"tag": "none", "topic": "orders"}, []),
+    ],
+)
+def test_the_match_is_shown_with_the_text_around_it(
+    matched: ApiOf, conditions: dict[str, str], expected: list[str]
+) -> None:
+    found = [each["match"] for each in matched.get("/search", **conditions)["messages"]]
+    assert [match for _, match, _ in (each for each in found if each is not None)] == expected
+
+
+def test_the_text_around_a_match_is_cut_and_on_one_line(matched: ApiOf) -> None:
+    first, second, *_ = matched.get("/search", contains="order-4711")["messages"]
+    before, match, behind = first["match"]
+    assert (before[0], match, behind[-1]) == ("…", "order-4711", "…")
+    assert before.endswith(" before it ")
+    assert behind.startswith(" behind it y")
+    assert max(map(len, first["match"])) < 100
+    assert second["match"] == ["", "order-4711", ""]
+
+
+def test_a_match_that_a_mask_hides_is_not_shown(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("orders", b'{"card": "4711-0815", "id": "order-4711"}')
+    writer.close()
+    masked = ApiOf(writer.root, masked=("$.card",))
+    (found,) = masked.get("/search", contains="4711")["messages"]
+    assert "0815" not in "".join(found["match"])
+
+
+def test_what_meets_another_condition_shows_no_match(api: ApiOf) -> None:
+    found = api.get("/search", topic="TopicTest", where="a > 10", limit=3)["messages"]
+    assert [each["match"] for each in found] == [None] * 3
+
+
 def test_expressions_that_run_in_a_process_of_their_own_find_the_same(api: ApiOf) -> None:
     answer = api.get("/search", topic="TopicTest", regex="^hot [0-9]$", limit=4)
     assert [each["preview"] for each in answer["messages"]] == ["hot 0", "hot 1", "hot 2", "hot 3"]

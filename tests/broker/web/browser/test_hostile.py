@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.web.page_files import VIEWS
 from broker_harness import service_of
 from page_server import serving_page
 from store_writer import StoreWriter
@@ -136,8 +137,8 @@ def test_hostile_names_are_counted_as_text(browser: Browser) -> None:
 
 
 def test_an_address_that_a_stranger_made_runs_nothing(browser: Browser) -> None:
-    for view in ("find", "topic", "message", "search", "topics", "pending", "space", "health"):
-        attack = ATTACKS["closing"]
+    attack = ATTACKS["closing"]
+    for view in (each.strip("/") for each in VIEWS if each not in ("/", "/tail")):
         browser.open(
             view, text=attack, topic=attack, contains=attack, offset=attack, broker="" if view != "find" else attack
         )
@@ -200,7 +201,8 @@ def test_whatever_a_store_says_no_view_runs_or_fetches_it(one_browser: Browser, 
     with serving_page([service_of(store)]) as origin:
         one_browser.server = origin
         one_browser.complaints()
-        views: list[tuple[str, dict[str, str]]] = [(view, {}) for view in ("", "pending", "space", "health")]
+        plain = ("", "groups", "dead-letters", "pending", "space", "health")
+        views: list[tuple[str, dict[str, str]]] = [(view, {}) for view in plain]
         views += [("topic", {"topic": topic}) for topic in topics]
         views += [("search", {"contains": "<"}), ("find", {"text": "waits"})]
         for view, parameters in views:

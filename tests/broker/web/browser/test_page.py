@@ -1,12 +1,16 @@
 """The page in a real browser, over the recorded store: finding, browsing, health, the keyboard, the colours."""
 
 import re
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from golden_store import G1
+from broker_harness import service_of
+from golden_store import G1, GOLDEN, unpack
+from page_server import serving_page
+from storage.store.message_store import MessageStore
 from web_browser import Browser
 
 PRODUCED = [line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines() if line]
@@ -132,6 +136,56 @@ def test_times_are_typed_as_dates(browser: Browser) -> None:
     begin.send_keys("1795243506300", Keys.ENTER)
     browser.until(lambda: "begin=1795243506300" in browser.place)
     browser.see(".list .end", "7 messages, all there are.")
+
+
+def test_groups_are_listed_with_what_they_have_not_consumed(browser: Browser) -> None:
+    browser.open("groups")
+    row = browser.see("main tbody tr", "CG_TAG")
+    assert "CG_TAG TopicTest 4 44" in row.text.replace("\n", " ")
+    browser.see("main tbody tr", "has committed nothing")
+    browser.click("main .check input")
+    caught_up = "main tbody td.number:not(.warning)[data-name^=not]"
+    browser.until(lambda: "behind=1" in browser.place and not browser.all(caught_up))
+    browser.keep("groups")
+    browser.click("main a.open", "CG_TAG")
+    browser.see("h1", "TopicTest")
+    browser.open("groups", contains="nobody")
+    browser.see("main [role=status]", "No group that you may see.")
+
+
+def test_dead_letters_are_listed_by_group_and_lead_to_their_messages(one_browser: Browser, tmp_path: Path) -> None:
+    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb-selective")
+    with serving_page([service_of(MessageStore.open(root))]) as origin:
+        one_browser.server = origin
+        one_browser.open("")
+        one_browser.press("l")
+        row = one_browser.see("main tbody tr", "CG_FAILS_selective")
+        assert re.search(r"CG_FAILS_selective 1 20\d\d-", row.text.replace("\n", " "))
+        one_browser.keep("dead-letters")
+        one_browser.click("main a.open", "CG_FAILS_selective")
+        one_browser.see("h1", "%DLQ%CG_FAILS_selective")
+        one_browser.see(".list .end", "1 message")
+
+
+def test_a_search_marks_what_it_looked_for(browser: Browser) -> None:
+    browser.open("search", contains="ot 1", topic="TopicTest")
+    assert browser.see(".messages mark", "ot 1").text == "ot 1"
+    assert {"hot 1", "hot 10"} < {each.text for each in browser.all(".messages td.body")}
+    browser.open("search", regex="[a-h]ot 1$", topic="TopicTest")
+    assert browser.see(".messages mark").text == "hot 1"
+
+
+def test_health_of_a_healthy_store_offers_no_repair(one_browser: Browser, tmp_path: Path) -> None:
+    root = unpack("store", tmp_path)
+    topics = root / "config" / "topics.json"
+    topics.write_text(topics.read_text().replace("TopicTx", "TopicGone"))
+    with serving_page([service_of(MessageStore.open(root))]) as origin:
+        one_browser.server = origin
+        one_browser.open("health")
+        one_browser.see(".chip.good", "nothing is wrong")
+        assert one_browser.see(".finding.info", "queues but no entry")
+        assert not one_browser.all(".finding .command")
+        assert "Mends it" not in one_browser.see("main").text
 
 
 def test_health_is_a_picture_with_findings_over_offsets_and_over_time(browser: Browser) -> None:

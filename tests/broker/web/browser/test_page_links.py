@@ -14,7 +14,10 @@ from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_browser import Browser
 
-VIEWS = ("topics", "find", "message", "topic", "search", "pending", "space", "health", "tail")
+VIEWS = (
+    *("topics", "find", "message", "topic", "search", "groups", "dead-letters", "pending", "space", "health"),
+    "tail",
+)
 QUEUES, MESSAGES = 1000, 2000
 
 
