@@ -8,11 +8,12 @@ offset  size  type  field        meaning
 then the header, then the body. Source: remoting-protocol §1.1.
 """
 
+import re
 from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
 
-from protocol.errors import BadFrame, FrameTooLarge
+from protocol.errors import BadFrame, FrameTooLarge, SpeaksHttp
 
 Frame: TypeAlias = tuple[int, bytes, bytes]
 """Serialize type, header bytes, body bytes."""
@@ -21,6 +22,9 @@ PREFIX: Final = Struct(">iI")
 LENGTH_SIZE: Final = 4
 """Bytes of the length field, which does not count itself."""
 HEADER_LENGTH_MASK: Final = 0xFFFFFF
+
+_HTTP: Final = re.compile(rb"(?P<answer>HTTP/)|[A-Z]{3,7} ")
+"""How a request or an answer of HTTP/1.1 begins; as a length, any of these is beyond every limit."""
 
 FRAME_LIMIT: Final = 16 * 1024 * 1024
 """Bytes of a whole frame, length field included, that a Java peer accepts by default."""
@@ -147,7 +151,10 @@ class FrameDecoder:
         """The error for a prefix, which the decoder keeps."""
         header_length = word & HEADER_LENGTH_MASK
         left = length - LENGTH_SIZE
-        if length > self._longest:
+        beginning = PREFIX.pack(length, word)
+        if found := _HTTP.match(beginning):
+            self._error = SpeaksHttp(is_request=found["answer"] is None)
+        elif length > self._longest:
             self._error = FrameTooLarge(length + LENGTH_SIZE, self._limit)
         elif length < LENGTH_SIZE:
             self._error = BadFrame(f"frame length {length}, expected at least {LENGTH_SIZE}")

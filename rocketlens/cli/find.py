@@ -39,6 +39,7 @@ AS: Final = {
 }
 """What a text may be taken for alone, as it is typed, and as answers name it."""
 
+_ID: Final = re.compile(r"[0-9A-Fa-f]{32,}")
 _LIST: Final = re.compile(r"[\[\](),;]")
 
 
@@ -77,11 +78,20 @@ class FindArguments(msgspec.Struct, frozen=True):
     def ask(self, source: "Source", text: str) -> FoundMessages:
         """The messages that a text names; where it names none, those that the words in it name."""
         found = self._ask(source, text)
-        if found or self.from_id or self.kind is not None or len(words := words_of(text)) < 2:
+        if found or self.from_id or self.kind not in (None, "key") or self.cursor is not None:
             return found
-        say(f"{text}: RocketMQ splits KEYS at blanks; looked for each of {', '.join(words)}")
+        words = words_of(text)
+        if len(words) > 1:
+            say(f"{text}: RocketMQ splits KEYS at blanks; looked for each of {', '.join(words)}")
+        else:
+            words = forms_in_list(text)
         each = [self._ask(source, word) for word in words]
-        return together(each) if any(each) else found
+        if not any(each):
+            return found
+        if words == forms_in_list(text):
+            stored = ", ".join(word for word, one in zip(words, each, strict=True) if one)
+            say(f"{text}: is a key only as {stored}: KEYS was a list, which RocketMQ splits at its blanks")
+        return together(each)
 
     def _ask(self, source: "Source", text: str) -> FoundMessages:
         if self.from_id:
@@ -115,6 +125,14 @@ def words_of(text: str) -> list[str]:
     pieces = text.split()
     bare = _LIST.sub(" ", text).split()
     return list(dict.fromkeys((*bare, *pieces))) if len(bare) > 1 or bare != [text] else [text]
+
+
+def forms_in_list(text: str) -> list[str]:
+    """The keys that a text is stored as where KEYS was a list, as Java writes one, and RocketMQ split it at its blanks.
+
+    None for what looks like an id.
+    """
+    return [] if _ID.fullmatch(text) else [f"[{text},", f"{text},", f"{text}]", f"[{text}]"]
 
 
 def together(answers: Sequence[FoundMessages]) -> FoundMessages:

@@ -100,7 +100,7 @@ def test_the_tree_is_the_one_in_the_docstring() -> None:
             ConfigError,
         ),
         ProtocolError: (BadFrame, BadCommand, BadHeader, BadMessageId),
-        BadFrame: (FrameTooLarge,),
+        BadFrame: (FrameTooLarge, SpeaksHttp),
         StoreError: (CorruptRecord, TruncatedFile, NotAStore, PlantedFile),
     }
     for parent, children in tree.items():

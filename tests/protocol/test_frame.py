@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frame_garbage import encode_frame_prefix
-from protocol.errors import BadFrame, FrameTooLarge
+from protocol.errors import BadFrame, FrameTooLarge, SpeaksHttp
 from protocol.frame import FRAME_LIMIT, Frame, FrameDecoder
 
 # Written by RemotingCommand.encode() of 5.5.0.
@@ -30,6 +30,9 @@ CASES: list[tuple[Frame, bytes]] = [
     ((0, b"h" * 70_000, b"b" * 70_000), bytes.fromhex("000222e4 00011170") + b"h" * 70_000 + b"b" * 70_000),
 ]
 
+HTTP_REQUEST = "a request by HTTP, and this is the remoting port: the page has a port of its own, that of --http"
+HTTP_ANSWER = "an answer by HTTP: brokers listen on another port, mostly 10911, and name servers on 9876"
+
 BAD_PREFIXES = [
     ("ffffffff 00000000", BadFrame, "frame length -1, expected at least 4"),
     ("80000000 00000000", BadFrame, "frame length -2147483648, expected at least 4"),
@@ -40,7 +43,18 @@ BAD_PREFIXES = [
     ("00fffffd 00000000", FrameTooLarge, "a frame of 16777217 bytes, more than the limit of 16777216"),
     ("7fffffff 00000000", FrameTooLarge, "a frame of 2147483651 bytes, more than the limit of 16777216"),
     ("16030100 c8010000", FrameTooLarge, "a frame of 369295620 bytes, more than the limit of 16777216"),
-    ("47455420 2f204854", FrameTooLarge, "a frame of 1195725860 bytes, more than the limit of 16777216"),
+    *(
+        (beginning[:8].hex(), SpeaksHttp, HTTP_REQUEST)
+        for beginning in (
+            b"GET / HTTP/1.1",
+            b"POST /api",
+            b"HEAD /metrics",
+            b"OPTIONS * ",
+            b"DELETE /x",
+            b"PRI * HTTP/2.0",
+        )
+    ),
+    (b"HTTP/1.1 400"[:8].hex(), SpeaksHttp, HTTP_ANSWER),
 ]
 
 

@@ -231,3 +231,18 @@ def test_a_table_that_began_some_time_ago_goes_on_from_there(tmp_path: Path) -> 
     rows = [json.loads(line) for path in table.glob("data/part-*") for line in path.read_text().splitlines()]
     assert [row["body"] for row in rows] == ["new"]
     assert "--until -1m is another time in each run" in command(*to, "-1h", "--until", "-1m").errors
+
+
+@in_case("B4-keys-with-blanks")
+def test_keys_that_a_blank_has_split_are_found_by_their_words_and_alone(case: Path) -> None:
+    for arguments in ((), ("--topic", "orders", "--as", "key")):
+        blank = command("find", case, "order 4711", *arguments, "--json")
+        assert [each["body"] for each in blank.messages] == ["blank"]
+        assert "RocketMQ splits KEYS at blanks; looked for each of order, 4711" in blank.errors
+        one = command("find", case, "order-1", *arguments, "--json")
+        assert [each["keys"] for each in one.messages] == [["[order-1,", "order-2]"]]
+        assert "order-1: is a key only as [order-1,: KEYS was a list" in one.errors
+        assert "did you mean" not in one.errors
+    vain = command("find", case, "order-7")
+    assert vain.code == 1
+    assert "a part of a body is found by `search --contains`; keys are compared whole" in vain.errors

@@ -55,6 +55,9 @@ function drawTried(node, counts) {
 }
 
 function nothing(text) {
-  return el("p", { class: "muted" }, "A part of a body is found by a ", link("search", { contains: text }, "search by content"),
-    "; keys are compared whole, and case counts. ", plural(text.length, "character was", "characters were"), " looked for.");
+  const words = text.split(/[\s[\](),;]+/).filter(Boolean);
+  const split = words.length > 1 ? el("p", {}, "RocketMQ splits keys at blanks, so that none holds one. Find each word: ",
+    words.slice(0, 20).flatMap((word, number) => [number ? ", " : "", link("find", { text: word }, word)]), ".") : "";
+  return el("div", {}, split, el("p", { class: "muted" }, "A part of a body is found by a ", link("search", { contains: text }, "search by content"),
+    "; keys are compared whole, and case counts. ", plural(text.length, "character was", "characters were"), " looked for."));
 }

@@ -199,15 +199,21 @@ async def test_a_server_that_hangs_up_is_an_error_and_the_next_call_connects_ane
                 await client.view(endpoint, 0)
 
 
-@pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", encode_frame_prefix(0, 2, 0) + b"[]"])
-async def test_a_server_of_another_protocol_is_an_error_that_says_so(garbage: bytes) -> None:
+@pytest.mark.parametrize(
+    ("garbage", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an answer by HTTP: brokers listen on another port"),
+        (encode_frame_prefix(0, 2, 0) + b"[]", ""),
+    ],
+)
+async def test_a_server_of_another_protocol_is_an_error_that_says_so(garbage: bytes, reason: str) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
         writer.write(garbage)
         await reader.read()
 
     async with talking(talk) as endpoint, Client() as client:
-        with pytest.raises(ClientError, match="does not speak the remoting protocol"):
+        with pytest.raises(ClientError, match=f"does not speak the remoting protocol: {reason}"):
             await client.view(endpoint, 0)
 
 

@@ -1,10 +1,13 @@
 """`rocketlens find`: what a recorded producer, consumer and mqadmin know of a message is enough to find it."""
 
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
@@ -276,6 +279,20 @@ def test_a_key_that_was_stored_from_a_list_is_found_by_the_list(tmp_path: Path) 
     writer.append("orders", keys="[o-1, o-2]")
     writer.close()
     assert len(rocketlens("find", writer.root, "[o-1, o-2]", "--json").messages) == 1
+
+
+@given(st.lists(st.from_regex(r"[A-Za-z0-9-]{3,8}", fullmatch=True), min_size=1, max_size=4, unique=True), st.data())
+@settings(max_examples=10, deadline=None)
+def test_each_key_of_a_list_that_was_stored_is_found_alone(keys: list[str], data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        writer = StoreWriter(Path(directory) / "store")
+        writer.append("orders", b"as a list", keys=f"[{', '.join(keys)}]")
+        writer.close()
+        key = data.draw(st.sampled_from(keys))
+        for arguments in ((), ("--topic", "orders", "--as", "key")):
+            found = rocketlens("find", writer.root, key, *arguments, "--json")
+            assert [each["body"] for each in found.messages] == ["as a list"]
+            assert f"{key}: is a key only as " in found.errors
 
 
 @pytest.mark.parametrize("text", ["o-1", "a||b", "%RETRY%g", "0", "tag*"])
