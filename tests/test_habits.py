@@ -348,7 +348,7 @@ def test_what_is_none_of_these_habits_is_left_alone(text: str) -> None:
 # --- oracles ----------------------------------------------------------------------------------------------------------
 
 SHARED = {
-    "search_oracle": {"storage.search": {"Criteria", "SearchPlace"}},
+    "search_oracle": {"storage.search.criteria": {"Criteria", "SearchPlace"}},
     "sql92_oracle": {
         "protocol.errors": {"FilterEvaluationError", "quote"},
         "storage.filter.sql92.form": {

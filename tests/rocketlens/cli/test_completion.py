@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 import click
@@ -199,7 +199,7 @@ def test_topics_of_a_server_are_completed(named: Path) -> None:
 
 def test_what_takes_too_long_completes_nothing(named: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(complete_names, "SECONDS", 0.01)
-    monkeypatch.setattr(Store, "topics", lambda _: time.sleep(60))
+    monkeypatch.setattr(Store, "topics", lambda _: threading.Event().wait(60))
     assert completions("tail", named, incomplete="ord") == []
 
 
