@@ -24,6 +24,7 @@ from protocol.errors import (
     ProtocolError,
     QueueBeingSearched,
     RocketLensError,
+    SpeaksHttp,
     StoreError,
     TruncatedFile,
 )
