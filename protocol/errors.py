@@ -3,7 +3,6 @@
     RocketLensError
     ├── ProtocolError                  the peer's bytes are no command
     │   ├── BadFrame, FrameTooLarge    the stream cannot be trusted: close the connection
-    │   │   └── SpeaksHttp             it is of another protocol
     │   ├── BadCommand, BadHeader      answered, naming the field; the connection lives
     │   └── BadMessageId               a text is no offset message id
     ├── StoreError                     path, physical_offset, expected, found
@@ -63,18 +62,6 @@ class BadFrame(ProtocolError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.frames: list[tuple[int, bytes, bytes]] = []
-
-
-class SpeaksHttp(BadFrame):
-    """The peer sends HTTP: a browser at the remoting port, or the port of a page that was given as a broker's."""
-
-    def __init__(self, *, is_request: bool) -> None:
-        super().__init__(
-            "a request by HTTP, and this is the remoting port: the page has a port of its own, that of --http"
-            if is_request
-            else "an answer by HTTP: brokers listen on another port, mostly 10911, and name servers on 9876"
-        )
-        self.is_request = is_request
 
 
 class FrameTooLarge(BadFrame):

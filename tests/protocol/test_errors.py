@@ -24,7 +24,6 @@ from protocol.errors import (
     ProtocolError,
     QueueBeingSearched,
     RocketLensError,
-    SpeaksHttp,
     StoreError,
     TruncatedFile,
 )
@@ -101,7 +100,7 @@ def test_the_tree_is_the_one_in_the_docstring() -> None:
             ConfigError,
         ),
         ProtocolError: (BadFrame, BadCommand, BadHeader, BadMessageId),
-        BadFrame: (FrameTooLarge, SpeaksHttp),
+        BadFrame: (FrameTooLarge,),
         StoreError: (CorruptRecord, TruncatedFile, NotAStore, PlantedFile),
     }
     for parent, children in tree.items():
