@@ -34,7 +34,7 @@ from protocol.compression import Budget
 from protocol.errors import ConfigError, StoreError
 from protocol.host_address import HIDDEN_HOST
 from protocol.message import Message
-from protocol.sys_flag import COMPRESSION_TYPE_MASK, SysFlag, has_inner_messages
+from protocol.sys_flag import OF_BATCH, has_inner_messages
 from protocol.system_properties import PLACES, repeating
 from protocol.system_topics import TopicContent, content_of, origin_of
 from protocol.trace import holds_traces
@@ -53,7 +53,7 @@ PROPERTY_OF: Final = {"keys": names.KEYS, "tags": names.TAGS, "unique_key": name
 
 MASKABLE: Final = (BODY, *PROPERTY_OF, "born_host", "store_host", PROPERTIES)
 
-_WHOLE_BODY: Final = ~(int(SysFlag.COMPRESSED | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH) | COMPRESSION_TYPE_MASK)
+_WHOLE_BODY: Final = ~OF_BATCH
 _CHARSET: Final = "charset="
 _PATTERN: Final = re.compile(r"(?:(body|properties):)?/(.+)/", re.DOTALL)
 

@@ -27,7 +27,7 @@ from protocol.message_layout import (
     V2_MAGIC,
     locate,
 )
-from protocol.sys_flag import COMPRESSION_TYPE_MASK, CompressionType, SysFlag, has_inner_messages
+from protocol.sys_flag import OF_BATCH, CompressionType, SysFlag, has_inner_messages
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -52,7 +52,6 @@ MOST_INNER: Final = 32_767
 """Messages of an inner batch: a broker counts them in a short (store-format §5.8)."""
 
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
-_OUTER_BITS: Final = int(SysFlag.COMPRESSED | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH) | COMPRESSION_TYPE_MASK
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -181,7 +180,7 @@ class Message:
                 body_crc=body_crc(body),
                 flag=flag,
                 queue_offset=self.queue_offset + number,
-                sys_flag=self.sys_flag & ~_OUTER_BITS,
+                sys_flag=self.sys_flag & ~OF_BATCH,
                 stored_body=body,
                 properties_bytes=properties,
                 budget=budget,

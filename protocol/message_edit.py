@@ -1,4 +1,4 @@
-"""Records changed on their way out: without a property, with another store host.
+"""Records changed on their way out: without a property, with another store host, with a body that is not compressed.
 
 What is not changed keeps its bytes; lengths are corrected, and so is the record's checksum of itself where it carries
 one. The only module that makes records differ from what the store holds, and alone for that reason.
@@ -6,7 +6,9 @@ one. The only module that makes records differ from what the store holds, and al
 
 from typing import Final
 
-from protocol.checksum import renew_property_crc
+from protocol.body_content import consumed
+from protocol.checksum import body_crc, renew_property_crc
+from protocol.compression import Budget
 from protocol.host_address import HostAddress
 from protocol.message_layout import (
     INT,
@@ -16,9 +18,10 @@ from protocol.message_layout import (
     locate,
 )
 from protocol.properties import remove_property
-from protocol.sys_flag import SysFlag
+from protocol.sys_flag import COMPRESSION_TYPE_MASK, SysFlag
 
 _STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
+_COMPRESSED: Final = int(SysFlag.COMPRESSED) | COMPRESSION_TYPE_MASK
 
 
 def without_property(record: bytes | memoryview, name: str) -> bytes:
@@ -50,6 +53,20 @@ def with_store_host(record: bytes | memoryview, store_host: HostAddress) -> byte
     fields[7] = sys_flag
     fields[12:14] = store_host.raw_ip, store_host.port
     return renew_property_crc(fixed.pack(*fields) + bytes(record[places.fixed.size : places.total_size]))
+
+
+def with_plain_body(record: bytes | memoryview) -> bytes:
+    """A record that is compressed as one that is not.
+
+    Raises `CorruptRecord` or `TruncatedFile` when there is no record, or its body cannot be decompressed.
+    """
+    places = locate(record)
+    fields = list(places.fixed.unpack_from(record))
+    body = consumed(record[places.body : places.body + places.body_length], fields[7], Budget()).data
+    rest = bytes(record[places.topic_length_field : places.total_size])
+    fields[0], fields[2] = places.fixed.size + len(body) + len(rest), body_crc(body)
+    fields[7], fields[-1] = fields[7] & ~_COMPRESSED, len(body)
+    return renew_property_crc(b"".join((places.fixed.pack(*fields), body, rest)))
 
 
 def _with_bit(flags: int, bit: int, is_set: bool) -> int:

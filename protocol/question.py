@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.system_topics import is_known_by
@@ -128,6 +128,18 @@ class Question(msgspec.Struct, gc=False):
             return message.tags == self.text
         return self.text in message.keys or (self.kind is KeyKind.ANY and message.unique_key == self.text)
 
+    def messages_in(self, record: Message) -> list[Message]:
+        """The messages of a record that was found: itself, or those of a batch that are asked for.
+
+        All of them where the record itself is what is asked for, by the id of the whole batch; itself where it cannot
+        be taken apart.
+        """
+        messages = taken_apart(record)
+        if messages == [record]:
+            return messages
+        named = [message for message in messages if self.is_answered_by(message)]
+        return named or (messages if self.is_answered_by(record) else [])
+
     def needle(self) -> tuple[bytes, int, int]:
         """Return the text that is hashed, in UTF-8, the length of its topic, and the position of its key."""
         infix = "#T#" if self.kind is KeyKind.TAG else "#"
@@ -170,6 +182,14 @@ class FoundBy(NamedTuple):
     message: Message
     kind: str
     damage: str | None = None
+
+
+def taken_apart(record: Message) -> list[Message]:
+    """The messages of a batch in one record; any other message, and what cannot be taken apart, by itself."""
+    try:
+        return record.inner_messages() or [record]
+    except StoreError:
+        return [record]
 
 
 def physical_offset_of(text: str) -> int | None:

@@ -28,6 +28,8 @@ TRANSACTION_MASK: Final = 0xC
 COMPRESSION_TYPE_MASK: Final = 0x700
 _COMPRESSION_TYPE_SHIFT: Final = 8
 _UNWRAP: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+OF_BATCH: Final = int(SysFlag.COMPRESSED) | _UNWRAP | COMPRESSION_TYPE_MASK
+"""Bits that speak of the whole body, and which a message taken out of a batch does not have."""
 
 
 class CompressionType(IntEnum):

@@ -1,13 +1,14 @@
 """Find the message of a store that an id of any kind names: offset message id, physical offset, unique key."""
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from protocol.errors import ConfigError
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import MessageId
-from protocol.question import KeyKind, Question, other_host, other_topic, places_of
+from protocol.question import KeyKind, Question, other_host, other_topic, places_of, taken_apart
 from rocketlens.answers import Messages
 from storage.amounts import counted
 
@@ -24,7 +25,8 @@ def find_surely(layout: "StoreLayout", text: str, topic: str | None = None, kind
         record = sure_record_at(layout, physical_offset)
         if record is not None:
             message = decode_message(bytes(record), physical_offset=physical_offset)
-            return None if other_host(message, message_id) else at_place(Messages((message,)), topic)
+            found = Messages(tuple(taken_apart(message)))
+            return None if other_host(message, message_id) else at_place(found, topic)
     return None
 
 
@@ -67,7 +69,7 @@ def at_place(found: Messages, topic: str | None, message_id: MessageId | None = 
 def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Messages:
     record = store.record_at(physical_offset)
     if record is not None:
-        return Messages((decode_message(bytes(record), physical_offset=physical_offset),))
+        return Messages(tuple(taken_apart(decode_message(bytes(record), physical_offset=physical_offset))))
     reason = store.explain_absence(physical_offset)
     record = store.damaged_record_at(physical_offset)
     if record is None:
@@ -75,13 +77,14 @@ def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Messages:
     if not damaged:
         return Messages(reason=f"no message there: {reason}; the option damaged shows the record")
     message = decode_message(bytes(record), physical_offset=physical_offset, check_crc=False)
-    return Messages((message,), notes=(f"the message at physical offset {physical_offset} is damaged: {reason}",))
+    return Messages(
+        tuple(taken_apart(message)), notes=(f"the message at physical offset {physical_offset} is damaged: {reason}",)
+    )
 
 
 def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messages:
     """Look a unique key up in each topic: the index hashes it together with its topic's name."""
     from storage.query.search_report import summed
-    from storage.store.key_search import notes_of_topics
     from storage.store.topic_catalog import absence_of_topic
 
     store.finish_scan()
@@ -89,8 +92,9 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messag
     messages: list[Message] = []
     reports = []
     for name in topics:
-        answer = store.query(Question(topic=name, text=key, kind=KeyKind.UNIQUE, maximum=32))
-        messages += decode_messages(answer.records)
+        question = Question(topic=name, text=key, kind=KeyKind.UNIQUE, maximum=32)
+        answer = store.query(question)
+        messages += chain.from_iterable(map(question.messages_in, decode_messages(answer.records)))
         reports.append(answer.search)
     if messages:
         return Messages(tuple(sorted(messages, key=lambda message: message.physical_offset)))
@@ -101,6 +105,6 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messag
     if unknown is not None:
         where += f" that are known ({unknown})"
     absence = absence_of_topic(store, topic) if topic else ()
-    batches = notes_of_topics(store, topics)
-    reason = "; ".join(filter(None, (f"no message with unique key {key} {where}", *absence, batches)))
+    notes = store.config.notes_of_topics(topics)
+    reason = "; ".join((f"no message with unique key {key} {where}", *absence, *notes))
     return Messages(reason=reason, details=summed(reports).sentence())

@@ -30,7 +30,9 @@ from protocol.question import (
     parts_of,
     places_of,
     reading_of,
+    taken_apart,
 )
+from protocol.sys_flag import has_inner_messages
 from protocol.system_topics import LIGHT_PREFIX
 from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic, found_messages, merged
 from rocketlens.arguments import (
@@ -548,7 +550,7 @@ class AsyncRemoteStore:
                     raise
                 return Messages(reason=f"no message there: {_absence(error, physical_offset)}")
             try:
-                return Messages((decode_message(record, physical_offset=physical_offset),))
+                return Messages(tuple(taken_apart(decode_message(record, physical_offset=physical_offset))))
             except StoreError as error:
                 return Messages(reason=f"{endpoint} answered bytes that are not a message: {error}")
 
@@ -597,12 +599,14 @@ class AsyncRemoteStore:
             # A Java broker compares hashes alone, leaves the rest to its clients, and repeats a message that has one
             # key several times; of a unique key any broker gives more than are asked for.
             matching = {
-                (*_place(message), message.queue_id): message
-                for message in _decoded(endpoint, page.records)
-                if message.physical_offset < before and question.is_answered_by(message)
+                (_place(message), message.queue_id): message
+                for record in _decoded(endpoint, page.records)
+                for message in question.messages_in(record)
+                if message.physical_offset < before
+                and (has_inner_messages(record.sys_flag) or question.is_answered_by(message))
             }
             found = _ascending(list(matching.values()))
-            kept, cursor = found[max(len(found) - (maximum - count), 0) :], page.cursor
+            kept, cursor = _newest(found, maximum - count), page.cursor
             if len(kept) < len(found):
                 cursor = kept[0].physical_offset
             pages.append(kept)
@@ -662,9 +666,20 @@ def _absence(error: ResponseError, physical_offset: int) -> str:
     return error.remark.removeprefix(known) if error.remark.startswith(known) else str(error)
 
 
-def _place(message: Message) -> tuple[HostAddress, int, int]:
-    """What tells a message of one broker from those of others, which may have the same address, each on its machine."""
-    return message.store_host, message.physical_offset, message.store_timestamp
+def _newest(found: list[Message], maximum: int) -> list[Message]:
+    """The newest of some messages, and with one of a batch all of it: a cursor leads behind its record."""
+    first = max(len(found) - maximum, 0)
+    while 0 < first < len(found) and _place(found[first - 1])[:2] == _place(found[first])[:2]:
+        first -= 1
+    return found[first:]
+
+
+def _place(message: Message) -> tuple[HostAddress, int, int, int]:
+    """What tells a message of one broker from those of others, which may have the same address, each on its machine.
+
+    And those of one batch from one another: the last number.
+    """
+    return message.store_host, message.physical_offset, message.store_timestamp, message.queue_offset
 
 
 def _ascending(messages: list[Message]) -> list[Message]:

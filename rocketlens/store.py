@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -130,9 +131,9 @@ class Store(Source):
         if kind is not None and not is_key and self._store is None:
             self._check_open()
             if found := find_surely(self._layout, question.text, topic, kind):
-                return FoundMessages(self._shown(found).messages, kinds=(kind,), readings=(Reading(kind, 1),))
+                messages = self._shown(found).messages
+                return FoundMessages(messages, kinds=(kind,) * len(messages), readings=(Reading(kind, len(messages)),))
         from storage.search.find import Finder, FindPlace
-        from storage.store.key_search import notes_of_topics
         from storage.store.topic_catalog import topic_names
 
         hiding, store = self._hiding(), self._opened(with_keys=is_key)
@@ -154,7 +155,7 @@ class Store(Source):
             (ends.get(each.message.physical_offset, "") for each in finder.found[:maximum]),
             notes=[f"something may be missing: {finder.incomplete}"] if finder.incomplete else [],
             is_cut=finder.place is not None,
-            lost="; ".join(filter(None, (notes_of_topics(store, names), store.why_lost))),
+            lost="; ".join(filter(None, (*store.config.notes_of_topics(names), store.why_lost))),
             details=finder.details,
         )
 
@@ -443,7 +444,8 @@ def needs_keys(criteria: "Criteria", *, exhaustive: bool) -> bool:
 def query_store(store: "MessageStore", question: Question, mask: Mask = NO_MASK) -> Messages:
     """The newest matches of a store, collected in pages, each below the one before.
 
-    With a `mask` those that have the key as they are shown; they come as they are.
+    With a `mask` those that have the key as they are shown; they come as they are. Of a batch in one record all that
+    match are given, if that are more than `maximum` too.
     """
     from storage.life.message_copies import copy_topics, query_with_copies
     from storage.life.origins import Origins
@@ -454,7 +456,8 @@ def query_store(store: "MessageStore", question: Question, mask: Mask = NO_MASK)
     while True:
         page = msgspec.structs.replace(query, maximum=min(maximum - len(messages), PAGE))
         found = query_with_copies(store.query, page, topics, origins)
-        messages = [each for each in found.messages if not mask or question.text in mask.message(each).keys] + messages
+        named = chain.from_iterable(map(query.messages_in, found.messages))
+        messages = [each for each in named if not mask or question.text in mask.message(each).keys] + messages
         if len(messages) >= maximum or found.cursor is None:
             break
         query = msgspec.structs.replace(query, before_physical_offset=found.cursor)

@@ -60,6 +60,7 @@ class Served:
     commands: dict[str, tuple[object, ...]]
     api: ApiOf
     records: list[oracles.Record] = field(default_factory=list)
+    """The messages of the log, those of batches one by one."""
 
     @property
     def topics(self) -> list[str]:
@@ -89,7 +90,8 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             "command of a name server": ("--server", name_server),
         }
         api = ApiOf(root) if tier is None else ApiOf(root, tier=tier)
-        yield Served(root, tier, sources, commands, api, oracles.read_log(root / "commitlog"))
+        messages = [each for record in oracles.read_log(root / "commitlog") for each in oracles.messages_of(record)]
+        yield Served(root, tier, sources, commands, api, messages)
 
 
 class Found(NamedTuple):
@@ -492,6 +494,17 @@ def test_no_table_is_made_of_a_topic_that_is_nowhere(served: Served, tmp_path: P
     assert (outcome.code, "there is no topic ordrs" in outcome.errors) == (1, True)
     assert not list((tmp_path / "table").rglob("*"))
     assert rocketlens.arrow(served.root, topic=["ordrs", served.topics[0]]).read_all().num_rows > 0
+
+
+def test_a_table_has_the_messages_that_consumers_get(served: Served) -> None:
+    columns = ["topic", "physical_offset", "queue_offset", "unique_key", "tags", "keys", "body"]
+    rows = rocketlens.arrow(served.root, columns=columns).read_all().to_pylist()
+    read = [
+        (each.topic, each.physical_offset, each.queue_offset, each.properties.get("UNIQ_KEY"))
+        for each in served.records
+    ]
+    assert [tuple(row[name] for name in columns[:4]) for row in rows] == read
+    assert [row["keys"] for row in rows] == [each.keys for each in served.records]
 
 
 @pytest.mark.parametrize("number", [-1, -(2**70), 10**19])

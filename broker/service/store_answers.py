@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from protocol.errors import ProtocolError, StoreError
-from protocol.message import decode_message
+from protocol.message import Message, decode_message
+from protocol.question import taken_apart
 from protocol.system_topics import Origin
 from protocol.trace import Trace
 from storage.life.message_life import Event, MessageLife
@@ -27,7 +28,7 @@ UNDER_WAY: Final = "rocketlensUnderWay"
 
 
 class SentEvent(msgspec.Struct, frozen=True, array_like=True):
-    """As :class:`Event`, with the record of its message."""
+    """As :class:`Event`, with the record of its message, which may be one of a batch, of this queue offset."""
 
     timestamp: int
     record: bytes | None
@@ -37,6 +38,7 @@ class SentEvent(msgspec.Struct, frozen=True, array_like=True):
     until_timestamp: int | None
     groups: tuple[GroupProgress, ...]
     number: int | None
+    queue_offset: int = 0
 
 
 class SentLife(msgspec.Struct, frozen=True, array_like=True):
@@ -79,6 +81,7 @@ def _sent(store: MessageStore, event: Event) -> SentEvent:
         event.until_timestamp,
         event.groups,
         event.number,
+        0 if event.message is None else event.message.queue_offset,
     )
 
 
@@ -88,7 +91,7 @@ def decode_life(data: bytes) -> MessageLife:
     events = tuple(
         Event(
             each.timestamp,
-            None if each.record is None else decode_message(each.record),
+            None if each.record is None else _message(each.record, each.queue_offset),
             each.origin,
             each.trace,
             each.note,
@@ -99,6 +102,12 @@ def decode_life(data: bytes) -> MessageLife:
         for each in sent.events
     )
     return MessageLife(events, sent.incomplete, sent.transactions)
+
+
+def _message(record: bytes, queue_offset: int) -> Message:
+    """The message of a record, of a batch the one with a queue offset."""
+    messages = taken_apart(decode_message(record))
+    return next((each for each in messages if each.queue_offset == queue_offset), messages[0])
 
 
 def encode_answer(value: object) -> bytes:

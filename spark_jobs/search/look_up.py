@@ -33,7 +33,7 @@ from storage.kernels.records import check_intact
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.log_window import LONGEST_RECORD
 from storage.log.record_scan import SEARCH_BACK_BYTES
-from storage.ranges import Range, intersect
+from storage.ranges import Range, intersect, merge
 from storage.search.wanted_entries import WantedHashes, offsets_in_file
 from storage.store.message_store import MessageStore, store_host_of
 from storage.store.snapshot import lacks_of
@@ -236,11 +236,12 @@ class LookupByTasks:
             yield answer, size
 
     def _lacking_tasks(self, parts: Sequence[Range]) -> list[LackingTask]:
-        """What index files lack that cover some parts of the log."""
+        """What index files lack that cover some parts of the log: of batches the keys of their messages, wherever."""
         log = self.store.commit_log
         newest = max(log.end - NEWEST_BYTES, log.minimum)
         old = [(start, min(stop, newest)) for start, stop in parts if start < newest]
-        lacking = uncovered_by(old, log.minimum, log.end)
+        batches = intersect(self.store.snapshot.tail.batches, [(log.minimum, log.end)])
+        lacking = merge([*uncovered_by(old, log.minimum, log.end), *batches])
         tasks = []
         for segment in log.segments:
             ranges = intersect(lacking, [(segment.base_offset, segment.end)])

@@ -98,7 +98,9 @@ def searched_url(url: str, storage: str, topic: str | None) -> Iterator[Searched
         tree, root = source.tree, source.layout.root
         shutil.rmtree(source.layout.index, ignore_errors=True)
         _fetch_end(source, tree)
-        if topic is not None:
+        if topic is None:  # where batches lie is looked at, since no index has the keys of their messages
+            tree.below(BATCH_CONSUME_QUEUE).fetch(root)
+        else:
             tree.below(f"{CONSUME_QUEUE}/{topic}", f"{BATCH_CONSUME_QUEUE}/{topic}").fetch(root)
         store = MessageStore.open(root, LAZY)
         if store.commit_log.damage or store.commit_log.torn_end is not None:

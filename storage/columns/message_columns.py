@@ -18,7 +18,8 @@
 | body | decompressed; None where that cannot be done | bytes |
 | body_error | why | text |
 
-Texts that are no UTF-8 are decoded as Java does; a batch of messages stays one message, whose body holds the others.
+Texts that are no UTF-8 are decoded as Java does. A message of a batch has its own size, flag, body and properties, the
+next queue offset after the one before it, and else what the batch's record has.
 """
 
 import itertools
@@ -29,9 +30,10 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.body_content import consumed
+from protocol.checksum import body_crc
 from protocol.compression import Budget
 from protocol.errors import CorruptRecord
-from protocol.sys_flag import SysFlag
+from protocol.sys_flag import OF_BATCH, SysFlag
 from storage.columns.body_content import BodyContent
 from storage.columns.names import KINDS, PROPERTIES_OF, ColumnKind
 from storage.columns.properties import Properties
@@ -121,8 +123,11 @@ def gather(rows: MessageRows, names: Sequence[str], content: BodyContent | None 
     bodies: dict[int, bytes] = {}
     errors: dict[int, bytes] = {}
     unreadable = mislabelled = 0
+    budget, of_batch = Budget(), -1
+    batches = np.where(rows.table["inner"] >= 0, rows.table["position"], -1).tolist()
     for row in to_make:
-        budget = Budget()
+        if batches[row] < 0 or batches[row] != of_batch:  # the messages of a batch have one together
+            budget, of_batch = Budget(), batches[row]
         try:
             found = consumed(_stored(rows, row), int(flags[row]), budget)
             body = bytes(found.data)
@@ -173,7 +178,41 @@ def numbers_of(rows: MessageRows, name: str) -> Numbers:
     field, distance, bits = _NUMBERS[name]
     numbers = np.empty(len(rows), np.int64)
     kernel.load_numbers(rows.region, rows.column(field), distance, bits, numbers)
+    inner = np.flatnonzero(rows.column("inner") >= 0)
+    if inner.size and name in _OF_INNER:
+        numbers[inner] = _OF_INNER[name](rows, inner, numbers[inner])
     return numbers
+
+
+def _flags_of_inner(rows: MessageRows, inner: Numbers, _of_records: Numbers) -> Numbers:
+    flags = np.empty(len(inner), np.int64)
+    kernel.load_numbers(rows.region, rows.column("body")[inner], codes.INNER_FLAG - codes.INNER_HEAD, 32, flags)
+    return flags
+
+
+def _behind_hosts(rows: MessageRows, inner: Numbers, distance: int, bits: int) -> Numbers:
+    """Numbers so many bytes behind the hosts of the records, where plain records have their bodies nearby."""
+    flags, numbers = np.empty(len(inner), np.int64), np.empty(len(inner), np.int64)
+    kernel.load_numbers(rows.region, rows.column("position")[inner], codes.SYS_FLAG, 32, flags)
+    hosts = codes.IPV4_HOST + np.where(flags & codes.STORE_HOST_V6, codes.IPV6_EXTRA, 0)
+    kernel.load_numbers(rows.region, rows.column("store_host")[inner] + hosts, distance, bits, numbers)
+    return numbers
+
+
+def _sums_of_inner(rows: MessageRows, inner: Numbers, _of_records: Numbers) -> Numbers:
+    places = zip(rows.column("body")[inner].tolist(), rows.column("body_length")[inner].tolist(), strict=True)
+    return np.array([body_crc(bytes_at(rows.region, *place)) for place in places], np.int64)
+
+
+_OF_INNER: Final[dict[str, Callable[[MessageRows, Numbers, Numbers], Numbers]]] = {
+    # name: the numbers of messages in batches, by their rows and the numbers of their records
+    "queue_offset": lambda rows, inner, numbers: numbers + rows.column("inner")[inner],
+    "sys_flag": lambda _rows, _inner, numbers: numbers & ~OF_BATCH,
+    "flag": _flags_of_inner,
+    "body_crc": _sums_of_inner,
+    "reconsume_times": lambda rows, inner, _numbers: _behind_hosts(rows, inner, 0, 32),
+    "prepared_transaction_offset": lambda rows, inner, _numbers: _behind_hosts(rows, inner, 4, 64),
+}
 
 
 def _sized(name: str, numbers: Numbers) -> Column:

@@ -1,6 +1,7 @@
 """Go through a stretch of the log, past damage, and find the messages that are wanted and what is damaged.
 
-What is found are places in a window on the segment; they hold until the next ones are asked for.
+What is found are places in a window on the segment; they hold until the next ones are asked for. A batch in one record
+is its messages; one that is compressed as a whole is read from a copy that is not.
 """
 
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from protocol.errors import StoreError
+from protocol.message_edit import with_plain_body
 from storage.columns.wanted import Wanted
 from storage.filter.sql92 import Expression, parse
 from storage.kernels import message_rows as kernel
@@ -16,6 +19,7 @@ from storage.kernels import records as codes
 from storage.kernels.records import ANY_TIME, store_timestamp
 from storage.kernels.region import Region
 from storage.kernels.sql92 import TRUE, decide_records
+from storage.kernels.texts import bytes_at
 from storage.log.damaged_ranges import ZEROS, DamagedRange
 from storage.log.log_window import LONGEST_RECORD, LogWindow
 from storage.log.segment_end import BLANK_BYTES, TOLERATED_MS
@@ -89,6 +93,7 @@ class RowReader:
         self._boundary = boundary or window.base_offset + window.size
         self._is_cut = not boundary
         self._query = wanted.query(names=names, checksums=checksums)
+        self._whole = wanted.query(names=names, checksums=checksums, apart=False)
         self._expression = None if wanted.where is None else parse(wanted.where)
         self._table = np.empty(ROWS, ROW)
         self._newest = 0
@@ -108,6 +113,11 @@ class RowReader:
             found, reason, code = self._choose(stop)
             if found is not None and (found := self._filter(found, first)) is not None:
                 yield found
+            if reason == codes.AT_PACKED:
+                found = self._unpack()
+                if found is not None and (found := self._filter(found, first)) is not None:
+                    yield found
+                continue
             if reason == codes.AT_BLANK:
                 return
             if reason in (kernel.NEED_MORE, codes.AT_LIMIT):
@@ -151,6 +161,23 @@ class RowReader:
             self._newest = store_timestamp(window.region, chosen.last)
         rows = MessageRows(window.region, base, self._table[: chosen.rows].copy()) if chosen.rows else None
         return rows, chosen.reason, chosen.code
+
+    def _unpack(self) -> MessageRows | None:
+        """The wanted messages of the compressed batch at hand, or itself where it is none. Go on behind it."""
+        window, query = self._window, self._query
+        at, size = self.position - window.start, window.i32(self.position)
+        region, start, base = window.region, at, window.base_offset + window.start
+        try:
+            region = Region(with_plain_body(bytes_at(window.region, at, size)))
+            start, base, size = 0, base + at, region.size
+        except StoreError:
+            query = self._whole
+        chosen = kernel.choose_records(
+            region, start, start + 1, start + size, base, base + start + size, query, self._table.view(np.int64)
+        )
+        self.position += window.i32(self.position)
+        self.seen += chosen.records
+        return MessageRows(region, base, self._table[: chosen.rows].copy()) if chosen.rows else None
 
     def _read_on(self, stop: int) -> int:
         """Show the record that the window cuts off, and what follows it; a code where there can be none."""

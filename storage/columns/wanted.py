@@ -51,7 +51,7 @@ class Wanted:
         ranges = (self.times, self.queue_offsets, self.physical_offsets)
         return any(each is not None and not each for each in sets) or any(first > last for first, last in ranges)
 
-    def query(self, *, names: bool, checksums: bool) -> RowQuery:
+    def query(self, *, names: bool, checksums: bool, apart: bool = True) -> RowQuery:
         """These conditions as the kernel takes them; `physical_offsets` and `where` are decided by its callers."""
         return RowQuery(
             topics=self.topics,
@@ -61,6 +61,7 @@ class Wanted:
             queue_offsets=self.queue_offsets,
             names=names,
             checksums=checksums,
+            apart=apart,
         )
 
 

@@ -28,7 +28,7 @@ from storage.index.index_header import is_index_name, read_header
 from storage.index.state_cache import StateCache
 from storage.kernels.store_view import FileView, IndexFilesView
 from storage.log.commit_log import CommitLog
-from storage.ranges import Range
+from storage.ranges import Range, Ranges, merge
 
 __all__ = ["CoveringFile", "IndexSet", "uncovered_by"]
 
@@ -172,6 +172,11 @@ class IndexSet:
     def uncovered_by_store(self, minimum: int, end: int) -> list[Range]:
         """Ranges, as :meth:`uncovered` gives them, for which the files of the store alone may lack keys."""
         return _uncovered(self.files, minimum, end)
+
+    @property
+    def of_our_own(self) -> Ranges:
+        """Ranges of physical offsets that files of our own cover, which have the keys of messages in batches too."""
+        return merge(part for file in self.all_files for part in file.ranges or ())
 
     def without_tags(self) -> list[tuple[int, int]]:
         """Ranges of physical offsets, both ends included, of the files that keep no tag entries."""

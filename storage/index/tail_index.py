@@ -2,25 +2,28 @@
 
 A broker's index lags, loses its last file in every crash, and may be missing altogether; a file whose counts cannot
 be found out counts as missing. The ranges of physical offsets that no sound file covers are scanned here. An entry
-takes 12 bytes.
+takes 12 bytes. So are those in which batches lie: no broker indexes the messages of a batch.
 
 A log is scanned piece by piece, so entries lie in runs, each sorted by itself. A run at least half as long as the one
 before it is merged with it, unless that makes one of more than four million entries: there are few runs, each entry is
 moved a few times only, and merging takes no memory to speak of.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.kernels.records import AT_DAMAGE, MAXIMUM_PIECES, OUTPUT_FULL, scan_keys
+from protocol.errors import StoreError
+from protocol.java_hash import index_hash
+from protocol.message import Message, decode_message
+from storage.kernels.records import AT_DAMAGE, AT_PACKED, MAXIMUM_PIECES, OUTPUT_FULL, scan_keys
 from storage.kernels.store_view import RunsView
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.record_scan import RecordScan, Stop, end_of_record_around
-from storage.ranges import Range, Ranges, intersect, lie_within, subtract, total_length
+from storage.ranges import Range, Ranges, intersect, lie_within, merge, subtract, total_length
 
 OUTPUT_ENTRIES = 1 << 20
 ENTRY_BYTES = 12
@@ -84,13 +87,14 @@ class TailIndex:
     """Scanned entries of what lies in ``scope``, ranges of physical offsets at which records start.
 
     ``remaining`` is what is still to be scanned of it; ``skipped`` are ranges of damaged bytes that the scan stepped
-    over.
+    over; in ``batches`` all batches lie that are known of.
     """
 
     runs: tuple[EntryRun, ...] = ()
     scope: Ranges = ()
     remaining: Ranges = ()
     skipped: Ranges = ()
+    batches: Ranges = ()
 
     @cached_property
     def view(self) -> RunsView:
@@ -129,7 +133,7 @@ class TailIndex:
             kept = intersect(known, scope)
             runs = tuple(run for run in (run.within(kept) for run in runs) if run is not None)
         skipped = tuple(part for part in self.skipped if intersect([part], scope))
-        return TailIndex(runs, tuple(scope), subtract(scope, known), skipped)
+        return TailIndex(runs, tuple(scope), subtract(scope, known), skipped, self.batches)
 
     def forgetting(self, ranges: Sequence[Range]) -> "TailIndex":
         """A tail of the same ranges that knows nothing of some of them: they remain to be scanned."""
@@ -140,32 +144,35 @@ class TailIndex:
         wanted = intersect(self.remaining, scanned.ranges)
         if not wanted:
             return self
+        batches = merge([*self.batches, *scanned.batches]) if scanned.batches else self.batches
         runs = self.runs
         run = scanned.run() if scanned.hashes else None
         if run is not None and wanted != tuple(scanned.ranges):
             run = run.within(wanted)
         if run is not None:
             runs = _merge([*runs, run])
-        return TailIndex(runs, self.scope, subtract(self.remaining, wanted), (*self.skipped, *scanned.skipped))
+        skipped = (*self.skipped, *scanned.skipped)
+        return TailIndex(runs, self.scope, subtract(self.remaining, wanted), skipped, batches)
 
 
 @dataclass
 class Scanned:
-    """What a scan found: entries of ``ranges``, and ``skipped`` damage in them."""
+    """What a scan found: entries of ``ranges``, ``skipped`` damage in them, and where their ``batches`` lie."""
 
     ranges: list[Range] = field(default_factory=list)
     hashes: list[Hashes] = field(default_factory=list)
     offsets: list[Offsets] = field(default_factory=list)
     skipped: list[Range] = field(default_factory=list)
+    batches: list[Range] = field(default_factory=list)
 
     def run(self) -> EntryRun:
         """All entries sorted; there must be some."""
         return EntryRun.of(np.concatenate(self.hashes), np.concatenate(self.offsets))
 
 
-def empty_tail(ranges: Iterable[Range] = ()) -> TailIndex:
-    """A tail that knows nothing yet and has ``ranges`` to scan."""
-    return TailIndex().covering(tuple(ranges))
+def empty_tail(ranges: Iterable[Range] = (), batches: Ranges = ()) -> TailIndex:
+    """A tail that knows nothing yet, has ``ranges`` to scan, and knows where ``batches`` lie."""
+    return TailIndex(batches=batches).covering(tuple(ranges))
 
 
 def extend_tail(tail: TailIndex, commit_log: CommitLog, budget: int) -> TailIndex:
@@ -218,15 +225,40 @@ class _KeyScan(RecordScan):
         self._hashes = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int32)
         self._offsets = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int64)
         self.found = Scanned(skipped=self.skipped)
+        self._inner = 0
 
     def step(self, segment: Segment, position: int, limit: int) -> Stop:
         """Collect the entries of the records of a segment that start in [position, limit)."""
         region, readable, boundary = segment.file.region, segment.valid_length, segment.boundary
-        scan = scan_keys(region, position, limit, readable, segment.base_offset, boundary, self._hashes, self._offsets)
+        base, found = segment.base_offset, self.found
+        scan = scan_keys(region, position, limit, readable, base, boundary, self._hashes, self._offsets, self._inner)
+        self._inner = scan.inner
         if scan.entries:
-            self.found.hashes.append(self._hashes[: scan.entries].copy())
-            self.found.offsets.append(self._offsets[: scan.entries].copy())
+            found.hashes.append(self._hashes[: scan.entries].copy())
+            found.offsets.append(self._offsets[: scan.entries].copy())
+        if scan.first_batch >= 0:
+            found.batches.append((base + scan.first_batch, base + scan.last_batch + 1))
+        if scan.reason == AT_PACKED:
+            return Stop(scan.position + self._unpack(segment, base + scan.position), is_full=True)
         return Stop(scan.position, scan.reason == AT_DAMAGE, scan.reason == OUTPUT_FULL)
+
+    def _unpack(self, segment: Segment, physical_offset: int) -> int:
+        """Collect the entries of the messages of a batch that is compressed as a whole; the size of its record."""
+        batch = decode_message(segment.file.view[physical_offset - segment.base_offset :], check_crc=False)
+        try:
+            hashes = {index_hash(text) for each in batch.inner_messages() for text in _indexed_texts(each)}
+        except StoreError:  # one that nobody can take apart
+            hashes = set()
+        self.found.hashes.append(np.array(sorted(hashes), np.int32))
+        self.found.offsets.append(np.full(len(hashes), physical_offset, np.int64))
+        return batch.total_size
+
+
+def _indexed_texts(message: Message) -> Iterator[str]:
+    """The texts whose hashes an index has for a message."""
+    yield from (f"{message.topic}#{key}" for key in (*message.keys, message.unique_key) if key)
+    if message.tags:
+        yield f"{message.topic}#T#{message.tags}"
 
 
 def lies_in_record(commit_log: CommitLog, physical_offset: int) -> bool:

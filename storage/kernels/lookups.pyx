@@ -22,6 +22,9 @@ from storage.kernels.records cimport (
     Text,
     check_checksums,
     find_indexed,
+    is_batch,
+    is_packed_batch,
+    next_inner,
     split_off,
     store_timestamp_at,
     text_of,
@@ -88,6 +91,19 @@ cdef bint matches_key(const Record *record, const Query *query) noexcept nogil:
     return query.kind != KIND_UNIQUE and has_piece(indexed.keys, &query.key)
 
 
+cdef bint matches_inner(const Record *record, const Query *query) noexcept nogil:
+    """Whether a message of a batch carries the key; one that is compressed as a whole may, as the entry says."""
+    cdef Record inner = record[0]
+    cdef const uint8_t *at = record.body.start
+    cdef const uint8_t *end = at + record.body.length
+    if is_packed_batch(record):
+        return True
+    while next_inner(&inner, &at, end):
+        if matches_key(&inner, query):
+            return True
+    return False
+
+
 cdef int64_t match_record(
     const Segment *segment, const Query *query, int64_t physical_offset, int64_t tick, Record *record, ColdBytes *cold
 ) noexcept nogil:
@@ -101,7 +117,7 @@ cdef int64_t match_record(
         stored = store_timestamp_at(record.start)
         if stored < query.begin_timestamp or stored > query.end_timestamp:
             return NO_MATCH
-    if not matches_key(record, query):
+    if not matches_key(record, query) and not (is_batch(record.start) and matches_inner(record, query)):
         return NO_MATCH
     return size if check_checksums(record) > 0 else NO_MATCH
 

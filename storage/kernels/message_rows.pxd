@@ -29,3 +29,4 @@ cdef struct Row:  # Of positions and lengths of one record; ROW in message_rows.
     int64_t unique_key_length
     int64_t born_host
     int64_t store_host
+    int64_t inner  # Number of a message in its batch; −1 for what is a record of its own.

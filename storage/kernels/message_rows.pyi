@@ -1,7 +1,8 @@
 """Choose records of a stretch of the log, and note where their parts lie: the rows that columns are gathered from.
 
 A choice is made by what can be read of a record in place: topic, queue, queue offset, store time, tag. Bodies
-are read only to hold those of the chosen records against their checksums.
+are read only to hold those of the chosen records against their checksums, and where they hold a batch, of which each
+message is chosen by itself.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,8 @@ BORN_TIMESTAMP: Final = 40
 ROW_FIELDS: Final[tuple[str, ...]]
 """Numbers of a row, int64 each, in their order: positions from the start of the region, and lengths.
 
-The length of keys, tag or unique key is −1 where a message has none, and where nobody asked.
+The length of keys, tag or unique key is −1 where a message has none, and where nobody asked. `inner` is the number of a
+message in its batch, whose record `position` is that of, and −1 for a record that is one message.
 """
 
 @final
@@ -40,8 +42,12 @@ class RowQuery:
         queue_offsets: tuple[int, int],
         names: bool,
         checksums: bool,
+        apart: bool = True,
     ) -> RowQuery:
-        """`names`: note where keys, tag and unique key lie; `checksums`: hold the chosen records against theirs."""
+        """`names`: note where keys, tag and unique key lie; `checksums`: hold the chosen records against theirs.
+
+        `apart`: take batches apart, where they are such as they should be; else they stay what they are as records.
+        """
 
 @final
 class Choice:
@@ -61,7 +67,7 @@ class Choice:
         """Position of the last of these, −1 without one."""
     @property
     def reason(self) -> int:
-        """Why it ended: AT_LIMIT, AT_BLANK, AT_DAMAGE, OUTPUT_FULL, AT_NOTHING or NEED_MORE."""
+        """Why it ended: AT_LIMIT, AT_BLANK, AT_DAMAGE, OUTPUT_FULL, AT_NOTHING, NEED_MORE or AT_PACKED."""
     @property
     def code(self) -> int:
         """The `BAD_` code of damage, else 0."""
@@ -76,7 +82,7 @@ def choose_records(
     wanted: RowQuery,
     table: npt.NDArray[np.int64],
 ) -> Choice:
-    """Write a row for each of the wanted ones of the records that start in [position, limit).
+    """Write a row for each wanted message of the records that start in [position, limit), up to AT_PACKED.
 
     Bytes up to `stop` are there. The region's first byte has the physical offset `base`; the next segment starts at
     `boundary`. `table` has room for whole rows.

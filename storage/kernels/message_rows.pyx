@@ -1,7 +1,8 @@
 """Choose records of a stretch of the log, and note where their parts lie: the rows that columns are gathered from.
 
 A choice is made by what can be read of a record in place: topic, queue, queue offset, store time, tag. Bodies
-are read only to hold those of the chosen records against their checksums.
+are read only to hold those of the chosen records against their checksums, and where they hold a batch, of which each
+message is chosen by itself.
 """
 
 cimport cython
@@ -14,6 +15,7 @@ from storage.kernels.records cimport (
     AT_DAMAGE,
     AT_LIMIT,
     AT_NOTHING,
+    AT_PACKED,
     BAD_BLANK,
     BAD_MAGIC,
     BAD_SIZE,
@@ -21,6 +23,7 @@ from storage.kernels.records cimport (
     BORN_HOST_V6,
     ENTRY_OF_RECORD,
     HEAD,
+    INNER_HEAD,
     IPV4_HOST,
     IPV6_EXTRA,
     MAGIC,
@@ -34,10 +37,14 @@ from storage.kernels.records cimport (
     Text,
     check_checksums,
     closes_segment_at,
+    count_inner,
     entry_at,
     find_indexed,
     has_record_magic,
+    is_batch,
     is_cut_entry,
+    is_packed_batch,
+    next_inner,
     read_shape,
     store_timestamp_at,
     text_of,
@@ -47,7 +54,7 @@ from storage.kernels.text_sets cimport TextSet, place_in
 
 ROW_FIELDS = tuple(
     "position size body body_length topic topic_length properties properties_length keys keys_length tags tags_length "
-    "unique_key unique_key_length born_host store_host".split()
+    "unique_key unique_key_length born_host store_host inner".split()
 )
 
 
@@ -88,6 +95,7 @@ cdef struct Query:
     int64_t last_offset
     bint notes_names  # Where keys, tag and unique key lie.
     bint checksums
+    bint apart  # Whether batches are taken apart.
 
 
 @cython.final
@@ -95,7 +103,7 @@ cdef class RowQuery:
     cdef Query query
     cdef tuple held
 
-    def __cinit__(self, *, topics, tags, queue_ids, times, queue_offsets, bint names, bint checksums):
+    def __cinit__(self, *, topics, tags, queue_ids, times, queue_offsets, bint names, bint checksums, bint apart=True):
         cdef _Texts chosen_topics = None if topics is None else _Texts(topics)
         cdef _Texts chosen_tags = None if tags is None else _Texts(tags)
         cdef Column numbers = None if queue_ids is None else Column(queue_ids, sizeof(int32_t))
@@ -108,7 +116,7 @@ cdef class RowQuery:
             self.query.queue_id_count = -1
         self.query.first_timestamp, self.query.last_timestamp = times
         self.query.first_offset, self.query.last_offset = queue_offsets
-        self.query.notes_names, self.query.checksums = names, checksums
+        self.query.notes_names, self.query.checksums, self.query.apart = names, checksums, apart
 
 
 cdef bint has_queue_id(const Query *query, int32_t queue_id) noexcept nogil:
@@ -119,16 +127,19 @@ cdef bint has_queue_id(const Query *query, int32_t queue_id) noexcept nogil:
     return query.queue_id_count < 0
 
 
-cdef inline bint is_chosen(const Query *query, const Record *record, const Indexed *indexed) noexcept nogil:
-    """Whether a record of sound shape is wanted; its tag counts only where one is asked for."""
-    cdef int64_t stored = store_timestamp_at(record.start)
-    cdef int64_t offset = load_i64(record.start + QUEUE_OFFSET)
+cdef inline bint has_place(const Query *query, const Record *record) noexcept nogil:
+    """Whether topic, queue and time of a record of sound shape are wanted: what all messages of a batch share."""
     return (
-        query.first_timestamp <= stored <= query.last_timestamp
-        and query.first_offset <= offset <= query.last_offset
+        query.first_timestamp <= store_timestamp_at(record.start) <= query.last_timestamp
         and has_queue_id(query, load_i32(record.start + QUEUE_ID))
         and (query.topics == NULL or place_in(query.topics, &record.topic) >= 0)
-        and (query.tags == NULL or indexed.tags.start != NULL and place_in(query.tags, &indexed.tags) >= 0)
+    )
+
+
+cdef inline bint is_chosen(const Query *query, int64_t queue_offset, const Indexed *indexed) noexcept nogil:
+    """Whether a message is wanted whose place is; its tag counts only where one is asked for."""
+    return query.first_offset <= queue_offset <= query.last_offset and (
+        query.tags == NULL or indexed.tags.start != NULL and place_in(query.tags, &indexed.tags) >= 0
     )
 
 
@@ -152,6 +163,30 @@ cdef inline void fill_row(Row *row, const uint8_t *data, const Record *record, c
     put_text(data, &indexed.unique_key, &row.unique_key, &row.unique_key_length)
     row.born_host = row.position + BORN_HOST
     row.store_host = row.born_host + IPV4_HOST + born_extra + 8
+    row.inner = -1
+
+
+cdef int64_t fill_inner(
+    Row *rows, int64_t room, const uint8_t *data, const Query *query, const Record *record
+) noexcept nogil:
+    """Note the wanted messages of a batch; how many. It may have changed since they were counted."""
+    cdef Record inner = record[0]
+    cdef Indexed indexed
+    cdef const uint8_t *at = record.body.start
+    cdef const uint8_t *end = at + record.body.length
+    cdef const uint8_t *start = at
+    cdef int64_t count = 0, number = 0, first = load_i64(record.start + QUEUE_OFFSET)
+    indexed.keys.start = indexed.tags.start = indexed.unique_key.start = NULL
+    while count < room and next_inner(&inner, &at, end):
+        if query.notes_names or query.tags != NULL:
+            find_indexed(&inner, &indexed)
+        if is_chosen(query, first + number, &indexed):
+            fill_row(&rows[count], data, &inner, &indexed)
+            rows[count].size, rows[count].inner = at - start, number
+            count += 1
+        start = at
+        number += 1
+    return count
 
 
 cdef inline int64_t read_next(
@@ -208,7 +243,7 @@ def choose_records(
     cdef Choice choice = Choice()
     cdef Record record
     cdef Indexed indexed
-    cdef int64_t size, head, start, count = 0, records = 0, last = -1
+    cdef int64_t size, head, start, inner, count = 0, records = 0, last = -1
     cdef int reason = AT_LIMIT, ended = AT_LIMIT, code = 0
     require(region, position, stop)
     record.start = region.data
@@ -235,14 +270,27 @@ def choose_records(
                     position, reason = start, AT_LIMIT if start >= limit else NEED_MORE
                     break
             if size > 0:
-                if query.notes_names or query.tags != NULL:
+                inner = 0
+                if query.apart and is_batch(record.start) and has_place(query, &record):
+                    inner = 1 if is_packed_batch(&record) else count_inner(&record)
+                    if inner > row_room - count and count > 0:
+                        reason = OUTPUT_FULL
+                        break
+                if inner == 0 and (query.notes_names or query.tags != NULL):
                     find_indexed(&record, &indexed)
-                if is_chosen(query, &record, &indexed):
+                if inner > 0 or has_place(query, &record) and is_chosen(
+                    query, load_i64(record.start + QUEUE_OFFSET), &indexed
+                ):
                     if query.checksums:
                         size = check_checksums(&record)
                         position = record.start - region.data
                         head = 0
-                    if size > 0:
+                    if size > 0 and inner > 0 and is_packed_batch(&record):
+                        position, reason = record.start - region.data, AT_PACKED
+                        break
+                    if size > 0 and 0 < inner <= row_room:
+                        count += fill_inner(&rows[count], row_room - count, region.data, query, &record)
+                    elif size > 0:
                         fill_row(&rows[count], region.data, &record, &indexed)
                         count += 1
             if size <= 0:

@@ -63,6 +63,8 @@ cpdef enum:
     MAGIC_FIRST_BYTE = 0xDA
     BORN_HOST_V6 = 0x10
     STORE_HOST_V6 = 0x20
+    COMPRESSED = 0x1
+    IS_BATCH = 0xC0  # Both bits: the body is a batch (store-format §2.9).
     TRANSACTION_MASK = 0xC
     COMMIT = 0x8
     ROLLBACK = 0xC
@@ -89,6 +91,11 @@ cpdef enum:
     QUEUES_FULL = 4  # too many queues for one walk
     AT_NOTHING = 5  # nothing was written there yet, or nothing but the beginning of the first eight bytes
     AT_RECORD = 6  # that was looked for
+    AT_PACKED = 7  # a batch that is compressed as a whole
+    # A message of a batch: its flag and the length of its head, which the body follows; how many of them there may be.
+    INNER_FLAG = 12
+    INNER_HEAD = 20
+    MOST_INNER = 32767
     MAXIMUM_QUEUES = 2048
     # How far back a repeated key of one record is looked for: a double costs bytes, a full search a square.
     RECENT_PIECES = 64
@@ -149,6 +156,16 @@ cdef inline int64_t store_timestamp_at(const uint8_t *record) noexcept nogil:
 cdef inline bint is_rolled_back(const uint8_t *record) noexcept nogil:
     """Whether a record is a transaction's that was rolled back: such are in no index."""
     return load_i32(record + SYS_FLAG) & TRANSACTION_MASK == ROLLBACK
+
+
+cdef inline bint is_batch(const uint8_t *record) noexcept nogil:
+    """Whether the body of a record holds messages, which a reader has to take apart."""
+    return load_i32(record + SYS_FLAG) & IS_BATCH == IS_BATCH
+
+
+cdef inline bint is_packed_batch(const Record *record) noexcept nogil:
+    """Whether a batch is compressed as a whole, so that its messages cannot be read in place."""
+    return is_batch(record.start) and load_i32(record.start + SYS_FLAG) & COMPRESSED and record.body.length > 0
 
 
 cdef inline bint has_record_magic(const uint8_t *at) noexcept nogil:
@@ -456,6 +473,38 @@ cdef inline void find_indexed(const Record *record, Indexed *found) noexcept nog
             found.tags = each.value
         elif is_text(&each.name, b"UNIQ_KEY", 8):
             found.unique_key = each.value
+
+
+cdef inline bint next_inner(Record *inner, const uint8_t **at, const uint8_t *end) noexcept nogil:
+    """Read body and properties of the message of a batch at an address, which moves behind it; False where none is.
+
+    ``inner`` begins as a copy of the batch's record, and keeps all else of it; the batch's body ends at ``end``.
+    """
+    cdef int64_t length
+    if end - at[0] < INNER_HEAD + 2:
+        return False
+    length = load_i32(at[0] + INNER_HEAD - 4)
+    if length < 0 or length > end - at[0] - INNER_HEAD - 2:
+        return False
+    inner.body.start, inner.body.length = at[0] + INNER_HEAD, length
+    inner.properties.start = inner.body.start + length + 2
+    length = load_i16(inner.properties.start - 2)
+    if length < 0 or length > end - inner.properties.start:
+        return False
+    inner.properties.length = length
+    at[0] = inner.properties.start + length
+    return True
+
+
+cdef inline int64_t count_inner(const Record *record) noexcept nogil:
+    """How many messages a batch that is not compressed holds; 0 where it is none as it should be."""
+    cdef Record inner = record[0]
+    cdef const uint8_t *at = record.body.start
+    cdef const uint8_t *end = at + record.body.length
+    cdef int64_t count = 0
+    while count <= MOST_INNER and next_inner(&inner, &at, end):
+        count += 1
+    return count if count <= MOST_INNER and at == end else 0
 
 
 cdef inline void emit(Entries *entries, int64_t first, int32_t hashed, int64_t physical_offset) noexcept nogil:

@@ -47,6 +47,8 @@ MAGIC_BLANK: Final = -875286124
 MAGIC_FIRST_BYTE: Final = 0xDA
 BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
+COMPRESSED: Final = 0x1
+IS_BATCH: Final = 0xC0
 TRANSACTION_MASK: Final = 0xC
 COMMIT: Final = 0x8
 ROLLBACK: Final = 0xC
@@ -77,8 +79,16 @@ QUEUES_FULL: Final = 4
 AT_NOTHING: Final = 5
 """Nothing was written there yet, or only a part of the first eight bytes."""
 AT_RECORD: Final = 6
+AT_PACKED: Final = 7
+"""A batch that is compressed as a whole: its messages cannot be read in place."""
 MAXIMUM_QUEUES: Final = 2048
 """How many different queues one walk notes at most."""
+
+INNER_FLAG: Final = 12
+"""Position in a message of a batch."""
+INNER_HEAD: Final = 20
+"""Bytes of such a message before its body."""
+MOST_INNER: Final = 32_767
 
 RECENT_PIECES: Final = 64
 SUM_STEP: Final = 1024
@@ -204,8 +214,17 @@ class Scan:
     def records(self) -> int:
         """Records read."""
     @property
+    def inner(self) -> int:
+        """How many messages of the batch at the position were taken in, where the output was full among them."""
+    @property
+    def first_batch(self) -> int:
+        """Position of the first batch, −1 without one."""
+    @property
+    def last_batch(self) -> int:
+        """Position of the last batch, −1 without one."""
+    @property
     def reason(self) -> int:
-        """AT_LIMIT, AT_BLANK, AT_DAMAGE or OUTPUT_FULL."""
+        """AT_LIMIT, AT_BLANK, AT_DAMAGE, OUTPUT_FULL or AT_PACKED."""
 
 def scan_keys(
     region: Region,
@@ -216,9 +235,12 @@ def scan_keys(
     boundary: int,
     hashes: npt.NDArray[np.int32],
     offsets: npt.NDArray[np.int64],
+    inner: int = 0,
 ) -> Scan:
     """Write the index entries of the records that start in [position, stop), until damage or until the output is full.
 
+    Those of each message of a batch lead to the batch's record, whose own come first; `inner` of them, of the first
+    record, are there already. A batch that is compressed as a whole ends the scan after its own: AT_PACKED.
     Rolled-back records are in no index. `hashes` (int32) and `offsets` (int64) must each have room for at least
     `MAXIMUM_PIECES`, and count as full when less room is left. Raises ValueError for arrays of other integers.
     """

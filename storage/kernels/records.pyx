@@ -244,7 +244,25 @@ cdef class Scan:
     cdef readonly int64_t position
     cdef readonly int64_t entries
     cdef readonly int64_t records
+    cdef readonly int64_t inner
+    cdef readonly int64_t first_batch
+    cdef readonly int64_t last_batch
     cdef readonly int reason
+
+
+cdef int64_t emit_inner(const Record *record, int64_t number, int64_t room, Entries *entries) noexcept nogil:
+    """Append what the messages of a batch are found under, from a number on; where room ended, or 0."""
+    cdef Record inner = record[0]
+    cdef const uint8_t *at = record.body.start
+    cdef const uint8_t *end = at + record.body.length
+    cdef int64_t passed = 0
+    while passed < MOST_INNER and next_inner(&inner, &at, end):
+        if passed >= number:
+            if entries.count > room:
+                return passed
+            emit_record(&inner, record.physical_offset, entries)
+        passed += 1
+    return 0
 
 
 def scan_keys(
@@ -256,13 +274,14 @@ def scan_keys(
     int64_t boundary,
     hashes,
     offsets,
+    int64_t inner=0,
 ):
     cdef Room hash_room = Room(hashes, sizeof(int32_t)), offset_room = Room(offsets, sizeof(int64_t))
     cdef int64_t room = min(hash_room.count, offset_room.count) - MAXIMUM_PIECES
     cdef Scan scan = Scan()
     cdef Record record
     cdef Entries entries
-    cdef int64_t size, records = 0
+    cdef int64_t size, records = 0, first_batch = -1, last_batch = -1
     cdef int reason = AT_LIMIT
     require(region, position, readable)
     if room < 0:
@@ -284,10 +303,24 @@ def scan_keys(
                 position = record.start - region.data
                 break
             if not is_rolled_back(record.start):
-                emit_record(&record, record.physical_offset, &entries)
+                if inner == 0:
+                    emit_record(&record, record.physical_offset, &entries)
+                if is_batch(record.start):
+                    last_batch = record.start - region.data
+                    if first_batch < 0:
+                        first_batch = last_batch
+                    if is_packed_batch(&record):
+                        reason, position = AT_PACKED, last_batch
+                        break
+                    inner = emit_inner(&record, inner, room, &entries)
+                    if inner > 0:
+                        reason = OUTPUT_FULL
+                        break
+            inner = 0
             records += 1
             position += size
     scan.position, scan.entries, scan.records, scan.reason = position, entries.count, records, reason
+    scan.inner, scan.first_batch, scan.last_batch = inner, first_batch, last_batch
     return scan
 
 

@@ -19,7 +19,9 @@ from storage.kernels.records cimport (
     AT_LIMIT,
     BORN_HOST,
     BORN_HOST_V6,
+    COMPRESSED,
     HEAD,
+    IS_BATCH,
     OUTPUT_FULL,
     SPACE,
     SYS_FLAG,
@@ -58,8 +60,6 @@ cpdef enum:
     IN_PROPERTIES = 2
 
 cdef enum:
-    COMPRESSED = 0x1
-    IS_BATCH = 0xC0
     # So many bytes are looked through ahead: what lies there is still in the processor's cache when records are read.
     AHEAD = 1 << 15
     NEAR = 1 << 12  # What lies no further behind what was looked through is likely to be asked about next.

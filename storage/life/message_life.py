@@ -16,6 +16,7 @@ from protocol.properties import TIMER_OUT_MS
 from protocol.question import KeyKind, Question
 from protocol.system_topics import SYSTEM_GROUP_PREFIX, TRACE_TOPIC, TRACE_TOPIC_PREFIX, Origin, Stage, stage_of
 from protocol.trace import Trace, TraceKind, decode_traces
+from storage.life.batch_ids import ids_of_batch
 from storage.life.deliveries import deliveries, rolled, state_of_level, state_of_timer
 from storage.life.message_copies import copy_topics
 from storage.life.named_messages import Record, told_apart
@@ -140,14 +141,19 @@ def find_life(
     if waits:
         store.finish_scan()
     topics = [topic, *copy_topics(store)] if topic else [*store.queues.topics(), *store.config.topics]
-    records: dict[int, Message] = {}
+    records: dict[tuple[int, int], Message] = {}
+    named = {unique_key: None}
     incomplete = None if topic else store.queues.why_unknown()
     if committed is None:
         incomplete = incomplete or _why_groups_are_unknown(store)
         committed = _stored_offsets(store)
     for name in sorted(set(topics)):
-        answer = store.query(Question(topic=name, text=unique_key, kind=KeyKind.UNIQUE, maximum=MOST_COPIES))
-        records.update((message.physical_offset, message) for message in decode_messages(answer.records))
+        question = Question(topic=name, text=unique_key, kind=KeyKind.UNIQUE, maximum=MOST_COPIES)
+        answer = store.query(question)
+        for record in decode_messages(answer.records):
+            found = question.messages_in(record)
+            records.update(((each.physical_offset, each.queue_offset), each) for each in found)
+            named.update(dict.fromkeys(ids_of_batch(store, record, found)))
         incomplete = incomplete or answer.incomplete
     origins = Origins(store)
     messages = told_apart((message, origins.found(message, store.query)) for message in records.values())
@@ -155,7 +161,7 @@ def find_life(
     stored = [event for number, records_of in enumerate(messages, 1) for event in teller.events(number, records_of)]
     # Sorting keeps the order of the log among records of one moment.
     stored.sort(key=lambda event: event.message.physical_offset if event.message else 0)
-    traced = (_numbered(event, messages) for event in _traces(store, unique_key, trace_topics))
+    traced = (_numbered(event, messages) for event in _traces(store, named, trace_topics))
     events = sorted(chain(stored, traced), key=lambda event: event.timestamp)
     incomplete = incomplete or teller.incomplete
     return MessageLife(tuple(_shown(event, mask) for event in events), incomplete, tuple(teller.transactions))
@@ -316,19 +322,27 @@ def _stored_offsets(store: MessageStore) -> Committed:
     return committed
 
 
-def _traces(store: MessageStore, unique_key: str, trace_topics: Iterable[str]) -> Iterator[Event]:
-    """Return the traces of clients; the end of a consumption that has no time takes that of its beginning."""
+def _traces(store: MessageStore, ids: Iterable[str], trace_topics: Iterable[str]) -> Iterator[Event]:
+    """Return the traces of clients; the end of a consumption that has no time takes that of its beginning.
+
+    `ids` are the message's, first its own, then those that a producer may have traced the batch by that it was sent in.
+    """
     known = (name for name in store.queues.topics() if name == TRACE_TOPIC or name.startswith(TRACE_TOPIC_PREFIX))
     began: dict[str, Trace] = {}
     for topic in sorted({*known, *trace_topics}):
-        answer = store.query(Question(topic=topic, text=unique_key, kind=KeyKind.KEY, maximum=MOST_COPIES))
-        for message in decode_messages(answer.records):
+        for message, text in _trace_messages(store, topic, ids):
             for trace in _traces_in(message):
-                if trace.message_id != unique_key:
+                if trace.message_id != text:
                     continue
                 if trace.kind is TraceKind.CONSUMING and trace.request_id:
                     began[trace.request_id] = trace
                 yield _trace_event(trace, began.get(trace.request_id or ""), message)
+
+
+def _trace_messages(store: MessageStore, topic: str, ids: Iterable[str]) -> Iterator[tuple[Message, str]]:
+    for text in ids:
+        answer = store.query(Question(topic=topic, text=text, kind=KeyKind.KEY, maximum=MOST_COPIES))
+        yield from ((message, text) for message in decode_messages(answer.records))
 
 
 def _traces_in(message: Message) -> Iterator[Trace]:

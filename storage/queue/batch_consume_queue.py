@@ -42,6 +42,7 @@ from storage.queue.queue_repair import DamagedRun
 from storage.queue.queue_tail import UNKNOWN, tail_of
 from storage.queue.tagged_units import batches_with_tag, places_in_log
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
+from storage.ranges import Range
 
 __all__ = ["UNIT", "UNIT_DTYPE", "BatchConsumeQueue"]
 
@@ -331,6 +332,14 @@ class BatchConsumeQueue(NamedQueue):
                 last = queue_offset
             queue_offset = hole.after(queue_offset)
         return last, None
+
+    def places(self) -> tuple[npt.NDArray[np.int64], list[Range]]:
+        """The physical offsets in all units, and the ranges between those that batches without a unit may lie in."""
+        units = self.units()
+        places, bases = units["physical_offset"].astype(np.int64), units["base_offset"].astype(np.int64)
+        breaks = np.flatnonzero((bases[1:] != (bases + units["batch_size"])[:-1]) | (np.diff(places) <= 0)).tolist()
+        pairs = ((int(places[at]), int(places[at + 1])) for at in breaks)
+        return places, [(max(start, 0), stop) for start, stop in pairs if max(start, 0) < stop]
 
     def units(self) -> Units:
         """All units, expired ones included, as one array of `UNIT_DTYPE`; a copy."""

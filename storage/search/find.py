@@ -26,6 +26,7 @@ from protocol.question import (
     parts_of,
     places_of,
     reading_of,
+    taken_apart,
 )
 from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog
@@ -95,8 +96,11 @@ class Finder:
             return Reading(kind, note=refusal)
         if elsewhere := other_topic(message, self._question.topic):
             return Reading(kind, note=elsewhere)
-        self.found.append(FoundBy(self._mask.message(message), kind, damage))
-        return Reading(kind, 1, "" if "store_host" in self._mask.fields else other_host(message, message_id))
+        messages = taken_apart(message)
+        self.found += [FoundBy(self._mask.message(each), kind, damage) for each in messages]
+        return Reading(
+            kind, len(messages), "" if "store_host" in self._mask.fields else other_host(message, message_id)
+        )
 
     def _copies_of(self, message_id: str) -> list[Message]:
         """The copies of a message that is gone that may be shown, by what is shown of them."""
@@ -176,7 +180,8 @@ class Finder:
                     return False
                 self._has_masked = bool(self._mask)
                 before = message.physical_offset
-                self._take(reading, kind, message)
+                for each in reversed(asked.messages_in(message)):
+                    self._take(reading, kind, each)
             if not (answer.truncated and answer.count):
                 return True
             before = answer.physical_offsets[0]
@@ -188,7 +193,7 @@ class Finder:
         if self._refusal(message) is not None or is_listed:
             return
         shown = self._mask.message(message)
-        if kind is not KeyKind.TAG and text not in (*shown.keys, shown.unique_key):
+        if self._mask and kind is not KeyKind.TAG and text not in (*shown.keys, shown.unique_key):
             return  # hidden together with what stands beside it
         self._count(reading, 1)
         if message.physical_offset not in self._places:

@@ -15,7 +15,15 @@ import numpy.typing as npt
 from protocol.java_hash import java_hash
 from protocol.message import Message, decode_message
 from protocol.message_id import MessageId
-from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, KeyKind, message_id_of, parts_of, physical_offset_of
+from protocol.question import (
+    OFFSET_ID,
+    PHYSICAL_OFFSET,
+    KeyKind,
+    message_id_of,
+    parts_of,
+    physical_offset_of,
+    taken_apart,
+)
 from storage.amounts import counted
 from storage.index.tail_index import Hashes, Offsets
 from storage.search.ascending import ascending
@@ -253,7 +261,8 @@ class _Lookup:
                 if record is None:
                     self._strays += 1
                 else:
-                    matches += self._matches(decode_message(record, check_crc=False), offset)
+                    for message in taken_apart(decode_message(record, check_crc=False)):
+                        matches += self._matches(message, offset)
             yield self._step(matches, entry_bytes)
 
     def _matches(self, message: Message, offset: int) -> Iterator[Match]:

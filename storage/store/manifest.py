@@ -1,6 +1,6 @@
 """The list of our own files in a directory, ``manifest.msgpack``: what each was made of, with a checksum.
 
-    {"version": 1, "crc": CRC-32 of "files", "files": msgpack of rows}
+    {"version": 2, "crc": CRC-32 of "files", "files": msgpack of rows}
 
 What a row holds is up to who keeps the files. A list that cannot be read counts as not there.
 """
@@ -20,7 +20,8 @@ from storage.files.mapped_file import FileIdentity, read_small_file
 from storage.files.own_directories import hold_kept, new_file
 
 MANIFEST: Final = "manifest.msgpack"
-VERSION: Final = 1
+VERSION: Final = 2
+"""From 2 on files of keys have those of messages in batches."""
 LARGEST_MANIFEST: Final = 64 << 20
 
 NOT_UNPACKED: Final = (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException)

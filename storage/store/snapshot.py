@@ -26,6 +26,7 @@ from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_place import has_another, has_newest_unit
 from storage.queue.queue_store import QueueStore
 from storage.queue.tier import Tier
+from storage.ranges import Ranges, intersect, merge, subtract
 from storage.store.kept_entries import KeptEntries
 from storage.store.kept_units import KeptUnits
 from storage.store.log_follower import LogFollower
@@ -119,7 +120,11 @@ def open_snapshot(
     kept = KeptEntries(entries_directory)
     index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache, options.check_budget)
     index = index.with_kept(kept.state, kept.open(commit_log, cache, budget=options.check_budget))
-    tail = empty_tail(index.uncovered(commit_log.minimum, commit_log.end))
+    queues = QueueStore(
+        layout.root, commit_log, holes=holes, tier=tier, derived=derived_queues(layout, commit_log, options)
+    )
+    batches = queues.batch_ranges()
+    tail = empty_tail(scope_of(commit_log, index, batches), batches)
     tail = extend_tail(tail, commit_log, UNBOUNDED if options.scan_budget is None else options.scan_budget)
     if commit_log.segments and not commit_log.damage:
         cache.note_end_of_data(commit_log.segments[-1].file.identity, commit_log.end)
@@ -131,9 +136,7 @@ def open_snapshot(
         state=state,
         config=config,
         commit_log=commit_log,
-        queues=QueueStore(
-            layout.root, commit_log, holes=holes, tier=tier, derived=derived_queues(layout, commit_log, options)
-        ),
+        queues=queues,
         index=index,
         kept=kept,
         kept_units=KeptUnits(entries_directory),
@@ -147,6 +150,16 @@ def open_snapshot(
         snapshot.kept_units.load(snapshot.queues.derived, commit_log)
         snapshot.queues.derived.scan(commit_log, lambda: False, options.scan_budget or 0)
     return derived(snapshot)
+
+
+def scope_of(commit_log: CommitLog, index: IndexSet, batches: Ranges) -> Ranges:
+    """What of the log is to be scanned for keys: what no index file covers, and ranges in which batches lie.
+
+    Of these only files of our own have the keys of all messages.
+    """
+    uncovered = index.uncovered(commit_log.minimum, commit_log.end)
+    inside = intersect(batches, [(commit_log.minimum, commit_log.end)])
+    return merge([*uncovered, *subtract(inside, index.of_our_own)]) if inside else tuple(uncovered)
 
 
 def derived_queues(layout: StoreLayout, commit_log: CommitLog, options: StoreOptions) -> DerivedQueues | None:
@@ -187,7 +200,7 @@ def with_tail(snapshot: Snapshot, tail: TailIndex) -> Snapshot:
 def with_growth(snapshot: Snapshot, growth: LogGrowth) -> Snapshot:
     """The snapshot with what came to its log, whose keys are scanned; queues are to be looked at anew."""
     before, log = snapshot.commit_log, growth.commit_log
-    tail = snapshot.tail.covering(snapshot.index.uncovered(log.minimum, log.end))
+    tail = snapshot.tail.covering(scope_of(log, snapshot.index, snapshot.tail.batches))
     tail = tail.with_scanned(scan_ranges([(before.end, log.end)], log, UNBOUNDED))
     grown = replace(snapshot, commit_log=log, queues=snapshot.queues.grown(log), tail=tail)
     return derived(grown)
@@ -206,7 +219,7 @@ def with_all_growth(snapshot: Snapshot, follower: LogFollower) -> Snapshot:
 def with_index(snapshot: Snapshot, index: IndexSet) -> Snapshot:
     """The snapshot with other index files; what is not covered any more remains to be scanned."""
     log = snapshot.commit_log
-    tail = snapshot.tail.covering(index.uncovered(log.minimum, log.end))
+    tail = snapshot.tail.covering(scope_of(log, index, snapshot.tail.batches))
     return derived(replace(snapshot, index=index, tail=tail))
 
 

@@ -26,7 +26,7 @@ from storage.log.commit_log import CommitLog
 from storage.queue.queue_store import QueueStore
 from storage.queue.tier import Tier
 from storage.ranges import Ranges
-from storage.store.snapshot import Change, Snapshot, StoreOptions, derived, derived_queues
+from storage.store.snapshot import Change, Snapshot, StoreOptions, derived, derived_queues, scope_of
 from storage.store.stale_tail import without_stale_tail
 from storage.store.store_state import read_store_state
 
@@ -109,7 +109,7 @@ class StoreWatch:
             is_other = queues_changed or log is not current.commit_log
             tail = current.tail.forgetting(_came(current.commit_log, log))
             # Files that cover the log a little less leave no answer in doubt.
-            tail = tail.covering(index.uncovered(log.minimum, log.end))
+            tail = tail.covering(scope_of(log, index, tail.batches))
             changed = replace(
                 current,
                 layout=layout,

@@ -20,7 +20,7 @@ from storage.index.state_cache import StateCache
 from storage.index.tail_index import SCAN_STEP, Scanned, scan_ranges
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.queue.derived_queues import DerivedQueues
-from storage.ranges import intersect, total_length
+from storage.ranges import intersect, merge, total_length
 from storage.store.current_snapshot import CurrentSnapshot
 from storage.store.snapshot import Snapshot, StoreOptions, with_index, with_tail
 
@@ -227,7 +227,7 @@ class Upkeep:
         index, kept, log = snapshot.index, snapshot.kept, snapshot.commit_log
         if not self._keeps_entries or kept.state != index.kept_state:
             return
-        needed = index.uncovered_by_store(log.minimum, log.end)
+        needed = merge([*index.uncovered_by_store(log.minimum, log.end), *snapshot.tail.batches])
         useful = {
             found.file.path.name
             for found in index.examined_kept

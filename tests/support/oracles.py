@@ -8,7 +8,7 @@ import itertools
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -173,6 +173,39 @@ class Record:
         return split_keys(self.properties.get("KEYS", ""))
 
 
+def messages_of(record: Record) -> list[Record]:
+    """The messages of a batch in one record, as a consumer has them (store-format §2.9); else the record itself."""
+    if record.sys_flag & 0xC0 != 0xC0:
+        return [record]
+    cursor, found = _Cursor(_plain_body(record)), list[Record]()
+    try:
+        while cursor.position < len(cursor.data):
+            start = cursor.position
+            *_, flag, length = cursor.integers(INNER)
+            body = cursor.raw(length)
+            (length,) = cursor.integers(SHORT)
+            properties = cursor.raw(length)
+            found.append(
+                replace(
+                    record,
+                    total_size=cursor.position - start,
+                    body_crc=zlib.crc32(body) & 0x7FFFFFFF,
+                    flag=flag,
+                    queue_offset=record.queue_offset + len(found),
+                    sys_flag=record.sys_flag & ~0x7C1,
+                    body=body,
+                    properties_bytes=properties,
+                )
+            )
+    except (_TooShort, zlib.error):
+        return [record]
+    return found or [record]
+
+
+def _plain_body(record: Record) -> bytes:
+    return zlib.decompress(record.body) if record.sys_flag & 1 and record.body else record.body
+
+
 def read_record(
     data: bytes, position: int, physical_offset: int | None = None, *, check_crc: bool = True
 ) -> Record | None:
@@ -196,6 +229,7 @@ def read_record(
 
 BYTE, SHORT, INT, LONG = (struct.Struct(">" + letter) for letter in "bhiq")
 HEAD, BEFORE_BODY = struct.Struct(">iiiiiqqiq"), struct.Struct(">iqi")
+INNER = struct.Struct(">iiiii")
 """Signed integers of 1 (b), 2 (h), 4 (i) and 8 bytes (q): fields of a record between those of any length."""
 
 

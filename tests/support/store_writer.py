@@ -163,14 +163,24 @@ class StoreWriter:
         return [self.append(topic, **message) for message in messages]
 
     def append_inner_batch(
-        self, topic: str, messages: Sequence[tuple[bytes, Mapping[str, str]]], *, queue_id: int = 0, **more: Any
+        self,
+        topic: str,
+        messages: Sequence[tuple[bytes, Mapping[str, str]]],
+        *,
+        queue_id: int = 0,
+        packed: bytes | None = None,
+        **more: Any,
     ) -> Written:
-        """Append a batch as one record of a BatchCQ topic, from bodies and properties; `more` as in `append`."""
+        """Append a batch as one record of a BatchCQ topic, from bodies and properties; `more` as in `append`.
+
+        `packed` is the body, where that is another one than a client makes of them.
+        """
         self.set_topic(topic, {"queue.type": "BatchCQ"})
         base = self.next_queue_offset[topic, queue_id]
         inner = {"INNER_NUM": str(len(messages)), "INNER_BASE": str(base)}
         more = {"sys_flag": 0xC0, "properties": inner, **more}
-        written = self.append(topic, pack_batch(messages), queue_id=queue_id, queue_offset=base, **more)
+        body = pack_batch(messages) if packed is None else packed
+        written = self.append(topic, body, queue_id=queue_id, queue_offset=base, **more)
         self.next_queue_offset[topic, queue_id] = base + len(messages)
         return written
 

@@ -1,5 +1,6 @@
 """What hypothesis makes up: texts that Java hashes oddly, property blocks, messages, damage, and whole stores."""
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
@@ -8,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from store_files import property_bytes
+from store_files import pack_batch, property_bytes
 from store_writer import START_TIMESTAMP, StoreWriter
 
 I16, I32, I64 = ((-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (16, 32, 64))
@@ -155,3 +156,50 @@ def store_plans(draw: st.DrawFn, *, maximum_messages: int = 40, all_indexed: boo
         }
         plan.messages.append(message)
     return plan
+
+
+@dataclass
+class BatchPlan:
+    """A store with batches in one record each: bodies and properties of their messages, and how each is packed."""
+
+    batches: list[tuple[list[tuple[bytes, dict[str, str]]], str]]
+
+    def write(self, root: Path) -> StoreWriter:
+        """Write it with a plain message behind each batch, which has an id of its own."""
+        writer = StoreWriter(root, segment_size=1 << 16)
+        for number, (messages, packing) in enumerate(self.batches):
+            body = pack_batch(messages, flag=number)
+            inner = {"INNER_NUM": str(len(messages)), "INNER_BASE": str(writer.next_queue_offset["B", 0])}
+            if packing == "zlib":
+                body = zlib.compress(body)
+            writer.append_inner_batch(
+                "B",
+                messages,
+                packed=body[:-1] if packing == "cut" else body,
+                sys_flag=0xC1 if packing == "zlib" else 0xC0,
+                properties=inner | {"UNIQ_KEY": f"batch-{number}"},
+            )
+            writer.append("T", b"plain", keys="k1", unique_key=f"plain-{number}")
+        writer.close()
+        return writer
+
+
+properties_in_batches = st.fixed_dictionaries(
+    {"WAIT": st.just("true")},
+    optional={
+        "KEYS": st.lists(st.sampled_from(KEYS), min_size=1, max_size=3).map(" ".join),
+        "UNIQ_KEY": st.sampled_from(["uniq-1", "Aa", "BB", "k1"]),
+        "TAGS": st.sampled_from(["TagA", "Aa", "标签"]),
+    },
+)
+batch_plans = st.builds(
+    BatchPlan,
+    st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.binary(max_size=12), properties_in_batches), min_size=1, max_size=6),
+            st.sampled_from(["", "", "zlib", "cut"]),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+)

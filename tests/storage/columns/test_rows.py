@@ -18,7 +18,7 @@ from storage.kernels import records as codes
 from storage.log.damaged_ranges import ZEROS, DamagedRange
 from storage.log.log_window import LocalFile, LogWindow
 from store_writer import START_TIMESTAMP, StoreWriter
-from strategies import StorePlan, store_plans
+from strategies import BatchPlan, StorePlan, batch_plans, store_plans
 
 
 def offsets(rows: list[dict[str, object]]) -> list[object]:
@@ -36,6 +36,19 @@ class TestWholeLogs:
     def test_every_message_of_a_recorded_store_is_a_row(self, g1_store: Path) -> None:
         log = g1_store / "commitlog"
         assert read_log_rows(log) == expected_rows(oracles.read_log(log))
+
+    @settings(max_examples=30)
+    @given(batch_plans)
+    def test_every_message_of_a_batch_is_a_row(self, plan: BatchPlan) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            messages = expected_rows(plan.write(Path(directory)).records)
+            log = Path(directory) / "commitlog"
+            assert read_log_rows(log) == messages
+            chosen = Wanted(tags=frozenset({b"Aa", b"TagA"}), queue_offsets=(1, 9))
+            wanted = [row for row in messages if row["tags"] in ("Aa", "TagA") and 1 <= row["queue_offset"] <= 9]
+            assert read_log_rows(log, chosen) == wanted
+            by_name = [row for row in messages if row["properties"].get("UNIQ_KEY") == "BB"]
+            assert read_log_rows(log, Wanted(where="UNIQ_KEY = 'BB'")) == by_name
 
     def test_a_record_longer_than_the_window_is_read_whole(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path)

@@ -8,6 +8,7 @@ import pytest
 
 from golden_store import CASES, unpack
 from protocol.system_topics import Stage
+from protocol.trace import TraceKind
 from storage.life.message_life import Event, MessageLife, find_life
 from storage.life.pending import Pending, PendingState
 from storage.life.verdicts import Ending, Passage
@@ -148,3 +149,34 @@ def test_what_waits_behind_a_number_that_is_ahead_is_overdue(
     with Pending(opened(name, tmp_path)) as pending:
         assert sum(topic.overdue for topic in pending.topics()) == overdue  # the log has no record of a delivery
         assert all(each in (pending.incomplete or "") for each in said)
+
+
+BATCHES = "B2-B3-batches"
+
+
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
+    return opened(BATCHES, tmp_path_factory.mktemp("batches"))
+
+
+def ids_of_batches() -> dict[str, str]:
+    """What the producer printed: the id of each message by its key, and those of the batches in one record."""
+    lines = [line.split("\t") for line in (CASES / BATCHES / "ids.txt").read_text("utf-8").splitlines()]
+    return {line[1]: line[2] for line in lines if line[0] in ("ID", "SENT")}
+
+
+@pytest.mark.parametrize("key", ["batch-1", "batch-2", "batch-3"])
+def test_the_trace_of_a_batch_is_found_by_each_of_its_messages(batches: MessageStore, key: str) -> None:
+    """The producer has traced it once, by the three ids with commas between them."""
+    life = find_life(batches, ids_of_batches()[key])
+    sent = [event.trace for event in life.events if event.trace is not None and event.trace.kind is TraceKind.SENT]
+    assert [(trace.success, trace.group, len(trace.message_id.split(","))) for trace in sent] == [(True, "PG_BATCH", 3)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_message_of_a_batch_in_one_record_has_a_life_of_its_own(batches: MessageStore, number: int) -> None:
+    key = f"inner-{number + 1}"
+    (event,) = find_life(batches, ids_of_batches()[key]).events
+    assert event.message is not None
+    assert (event.message.keys, event.message.queue_offset, event.stage) == ([key], number, Stage.DELIVERED)
+    assert event.message.body == f"inner body {number + 1}".encode()

@@ -1,6 +1,8 @@
 """The store's answers against the oracle that scans everything, page by page, on random and recorded stores."""
 
+import itertools
 import shutil
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 import oracles
 from golden_store import GOLDEN
 from oracles import END_OF_TIME
-from protocol.message import decode_messages
+from protocol.message import Message, decode_messages
 from protocol.message_id import decode_message_id
 from protocol.question import KeyKind, Question
 from storage.files.waiting import Unfinished, Wait, WaitKind, begin
@@ -24,7 +26,7 @@ from storage.store.message_store import MessageStore, StoreOptions
 from store_files import write_file
 from store_queries import KINDS, found, open_written
 from store_writer import StoreWriter
-from strategies import KEYS, TAGS, TOPICS, StorePlan, store_plans
+from strategies import KEYS, TAGS, TOPICS, BatchPlan, StorePlan, batch_plans, store_plans
 
 
 @pytest.mark.untraced
@@ -115,6 +117,44 @@ class TestExactAnswers:
         answers = {store.query(Question("TopicTest", "hotkey")).records for _ in range(100)}
         assert len(answers) == 1
         assert len(next(iter(answers))) > 0
+
+
+class TestBatches:
+    @settings(max_examples=30)
+    @given(plan=batch_plans, lost=st.booleans())
+    def test_a_batch_is_found_by_what_its_messages_carry(self, plan: BatchPlan, lost: bool) -> None:
+        """Whether index files cover it or not: brokers index the record alone."""
+        with tempfile.TemporaryDirectory() as directory:
+            writer = plan.write(Path(directory))
+            if lost:
+                shutil.rmtree(writer.root / "index", ignore_errors=True)
+            store = MessageStore.open(writer.root)
+            texts = {KeyKind.KEY: KEYS, KeyKind.UNIQUE: ("uniq-1", "Aa", "k1", "batch-1"), KeyKind.TAG: ("TagA", "Aa")}
+            for kind, topic in itertools.product(texts, ("B", "T")):
+                for text in texts[kind]:
+                    question = Question(topic, text, kind)
+                    answer = store.query(question)
+                    found = [
+                        each for record in decode_messages(answer.records) for each in question.messages_in(record)
+                    ]
+                    # A message before the place where a batch breaks off is found with all that there is of it.
+                    named = {(each.physical_offset, each.queue_offset) for each in found if not is_broken(each)}
+                    assert named == {
+                        (each.physical_offset, each.queue_offset)
+                        for record in writer.records
+                        for each in oracles.messages_of(record)
+                        if each.topic == topic and (has(each, text, kind) or has(record, text, kind))
+                        if not is_broken(each)
+                    }
+
+
+def has(record: oracles.Record, text: str, kind: KeyKind) -> bool:
+    return oracles.has_key(record, text, KINDS[kind])
+
+
+def is_broken(message: Message | oracles.Record) -> bool:
+    """Whether it is a batch that could not be taken apart."""
+    return message.sys_flag & 0xC0 == 0xC0
 
 
 class TestPaging:
