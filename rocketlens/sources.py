@@ -39,7 +39,7 @@ class ServerOptions(TypedDict, total=False):
     connect_timeout_seconds: float
 
 
-class SourceOptions(DirectoryOptions, ServerOptions, total=False):
+class OpenOptions(DirectoryOptions, ServerOptions, total=False):
     """The keyword arguments of :func:`open`."""
 
     storage_options: Mapping[str, object] | None
@@ -52,14 +52,14 @@ OF_SEVERAL: Final = frozenset(("index_slots", "index_entries", "mask"))
 
 
 @overload
-def open(source: PathLike[str], **options: Unpack[SourceOptions]) -> Store: ...
+def open(source: PathLike[str], **options: Unpack[OpenOptions]) -> Store: ...
 
 
 @overload
-def open(source: str | Iterable[str | PathLike[str]], **options: Unpack[SourceOptions]) -> Source: ...
+def open(source: str | Iterable[str | PathLike[str]], **options: Unpack[OpenOptions]) -> Source: ...
 
 
-def open(source: str | PathLike[str] | Iterable[str | PathLike[str]], **options: Unpack[SourceOptions]) -> Source:
+def open(source: str | PathLike[str] | Iterable[str | PathLike[str]], **options: Unpack[OpenOptions]) -> Source:
     """Open the messages at a place: what exists as a path is a store's directory, then come URLs, then ``HOST:PORT``.
 
     A directory is a stopped broker's, a running one's, or a backup; several directories are asked as one. A URL
@@ -75,7 +75,7 @@ def open(source: str | PathLike[str] | Iterable[str | PathLike[str]], **options:
     Raises :class:`NotAStore` for what is none of these, :class:`ConfigError` for options that cannot be, or are not
     those of such a source.
     """
-    check_names(options, SourceOptions)
+    check_names(options, OpenOptions)
     if not isinstance(source, str | PathLike):
         from rocketlens.several_stores import SeveralStores
 
@@ -102,7 +102,7 @@ def open(source: str | PathLike[str] | Iterable[str | PathLike[str]], **options:
     return _directory(Path(place), options)
 
 
-def _directory(path: Path, options: SourceOptions) -> Store:
+def _directory(path: Path, options: OpenOptions) -> Store:
     state, tier = options.get("state_directory"), options.get("tier")
     arguments = StoreArguments(
         tuple(map(Path, options.get("commit_log_directories") or ())),

@@ -94,3 +94,13 @@ def test_plain_phrases_pass(text: str) -> None:
 def test_every_phrase_has_a_planted_one() -> None:
     text = re.sub(r"\s+", " ", "\n".join(PLANTED))
     assert [phrase for phrase in INSTEAD if not re.search(rf"\b(?:{phrase})", text, re.I)] == []
+
+
+def test_a_class_name_means_one_thing_in_the_product() -> None:
+    places: dict[str, list[str]] = {}
+    for package in ("broker", "protocol", "storage", "spark_jobs", "rocketlens"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE):
+                places.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert len(places) > 800
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

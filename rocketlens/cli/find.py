@@ -137,10 +137,11 @@ def forms_in_list(text: str) -> list[str]:
 
 def together(answers: Sequence[FoundMessages]) -> FoundMessages:
     """Several answers as one, each message once."""
-    rows: dict[tuple[int, str], tuple[FoundBy, str]] = {}
+    rows: dict[tuple[object, ...], tuple[FoundBy, str]] = {}
     for found in answers:
         for message, kind, outcome in zip(found, found.kinds, found.outcomes or [""] * len(found), strict=True):
-            rows.setdefault((message.physical_offset, message.offset_message_id), (FoundBy(message, kind), outcome))
+            place = message.physical_offset, message.offset_message_id, message.queue_offset  # of a batch each
+            rows.setdefault(place, (FoundBy(message, kind), outcome))
     return FoundMessages(
         tuple(found.message for found, _ in rows.values()),
         notes=tuple(dict.fromkeys(note for found in answers for note in found.notes)),

@@ -60,7 +60,7 @@ AllOptions = Sequence[ServeOptions]
 
 
 @dataclass(frozen=True)
-class Shared:
+class ServerResources:
     """The resources made before workers are forked: their sockets, those for HTTP and between workers, and the metrics.
 
     `bound` has the sockets by worker, then by store; `meetings` by store, none where there is one worker; `journals`
@@ -80,7 +80,7 @@ class Shared:
         for listeners in (*(each for stores in self.bound for each in stores), self.http):
             close_listeners(listeners)
 
-    def of(self, number: int) -> "Shared":
+    def of(self, number: int) -> "ServerResources":
         """Close what other workers use, and return the rest."""
         http = [] if number else self.http
         others = replace(self, bound=self.bound[:number] + self.bound[number + 1 :], http=self.http if number else [])
@@ -125,7 +125,7 @@ def run_server(all_options: AllOptions) -> int:
         shared.close()
 
 
-def _bind(all_options: AllOptions) -> Shared:
+def _bind(all_options: AllOptions) -> ServerResources:
     """Take all addresses. Raises `CannotListen`; then none stays bound."""
     from broker.metrics.metrics_rows import MetricsRows
     from broker.net.listeners import bind_for_workers, bind_listeners, close_listeners
@@ -146,10 +146,10 @@ def _bind(all_options: AllOptions) -> Shared:
     by_worker = [list(stores) for stores in zip(*by_store, strict=True)]
     meetings = [make_listening_socket() if count > 1 else None for _ in all_options]
     journals = [OffsetJournal() if options.workers else None for _ in all_options]
-    return Shared(by_worker, http, meetings, MetricsRows(count, len(all_options)), journals)
+    return ServerResources(by_worker, http, meetings, MetricsRows(count, len(all_options)), journals)
 
 
-def _announce(all_options: AllOptions, shared: Shared) -> None:
+def _announce(all_options: AllOptions, shared: ServerResources) -> None:
     stores = [
         f"{options.store} on {', '.join(str(listener.endpoint) for listener in listeners)}"
         for options, listeners in zip(all_options, shared.bound[0], strict=True)
@@ -159,13 +159,15 @@ def _announce(all_options: AllOptions, shared: Shared) -> None:
 
 
 @plain_errors
-def _work(all_options: AllOptions, shared: Shared, number: int, announce: Callable[[], None]) -> int:
+def _work(all_options: AllOptions, shared: ServerResources, number: int, announce: Callable[[], None]) -> int:
     """The life of one worker process."""
     _serve_here(all_options, shared.of(number), announce, number)
     return 0
 
 
-def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], None], number: int = 0) -> None:
+def _serve_here(
+    all_options: AllOptions, shared: ServerResources, announce: Callable[[], None], number: int = 0
+) -> None:
     with _answering(all_options[0], shared.http):
         stores = [_open(options, number) for options in all_options]
     _require_descriptors()

@@ -83,7 +83,7 @@ class QueuesWanted(msgspec.Struct, frozen=True):
         return msgspec.msgpack.decode(Path(path).read_bytes(), type=cls, dec_hook=lambda kind, text: kind(text))
 
 
-class QueuePart(msgspec.Struct, frozen=True, array_like=True):
+class BuiltPart(msgspec.Struct, frozen=True, array_like=True):
     """A part of one plain queue: the units of queue offsets [first, stop), `first` being where one of its files starts.
 
     `number` distinguishes the parts of a bundle's queues; `is_last`: nothing of the queue lies behind.
@@ -108,7 +108,7 @@ class BuildQueuesTask(msgspec.Struct, frozen=True):
     bundle: int
     units: UnitList
     apart: tuple[tuple[bytes, int], ...] = ()
-    part: QueuePart | None = None
+    part: BuiltPart | None = None
 
     @property
     def name(self) -> str:

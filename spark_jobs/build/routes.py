@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from spark_jobs.build.build_queues import QueuePart
+from spark_jobs.build.build_queues import BuiltPart
 from spark_jobs.build.unit_blocks import queue_names
 from spark_jobs.run.blocks import Block, pack_block, unpack_block
 from spark_jobs.run.kept_rows import Row, Rows
@@ -33,7 +33,7 @@ class Goal(msgspec.Struct, frozen=True, array_like=True):
     task: int
     first: int
     stop: int
-    part: QueuePart | None = None
+    part: BuiltPart | None = None
 
 
 class Routes(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from protocol.system_topics import LIGHT_PREFIX
-from spark_jobs.build.build_queues import QueuePart
+from spark_jobs.build.build_queues import BuiltPart
 from spark_jobs.build.unit_blocks import UnitList, queue_runs, unit_count
 from spark_jobs.scan.scan_segment import ScanSummary, bundle_of
 from storage.build.queue_builder import LARGEST_QUEUE_OFFSET
@@ -85,7 +85,7 @@ def join_extents(answers: Iterable[list[SegmentExtent] | None]) -> list[SegmentE
 
 def split_queues(
     survey: Survey, plan: QueuePlan, segments: Sequence[ScanSummary], units: UnitList, end: int, bundles: int
-) -> dict[QueueName, list[tuple[QueuePart, UnitList]]]:
+) -> dict[QueueName, list[tuple[BuiltPart, UnitList]]]:
     """The queues that are to be built in parts, and the parts of each, with the segments that have anything of them."""
     share = max(unit_count(segments) // bundles, LEAST_UNITS)
     by_bundle: dict[int, list[QueueName]] = {}
@@ -100,7 +100,7 @@ def split_queues(
     for task, answer in zip(tasks, survey(tasks), strict=True):
         for queue, extents in zip(task.queues, answer, strict=True):
             answers.setdefault(queue, []).append(extents)
-    split: dict[QueueName, list[tuple[QueuePart, UnitList]]] = {}
+    split: dict[QueueName, list[tuple[BuiltPart, UnitList]]] = {}
     for queues in by_bundle.values():
         number = 0
         for queue in queues:
@@ -129,7 +129,7 @@ def _is_of_kind(plan: QueuePlan, queue: QueueName) -> bool:
 
 def _parts(
     queue: QueueName, number: int, answers: Sequence[list[SegmentExtent] | None], file_units: int, share: int
-) -> Iterator[tuple[QueuePart, int, int]]:
+) -> Iterator[tuple[BuiltPart, int, int]]:
     """Parts of a queue, numbered from `number` on, and the segments [from, to) that have units of them."""
     extents = join_extents(answers)
     if not extents:
@@ -138,6 +138,6 @@ def _parts(
     starts = range(extents[0].first // file_units * file_units, stop, step)
     for first in starts:
         inside = [each.segment for each in extents if each.stop > first and each.first < first + step]
-        part = QueuePart(*queue, number, first, first + step, is_last=first == starts[-1])
+        part = BuiltPart(*queue, number, first, first + step, is_last=first == starts[-1])
         yield part, inside[0], inside[-1] + 1
         number += 1

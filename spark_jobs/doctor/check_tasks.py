@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import numpy as np
 
-from spark_jobs.build.build_queues import HELD_BYTES, QueuePart
+from spark_jobs.build.build_queues import HELD_BYTES, BuiltPart
 from spark_jobs.build.unit_blocks import QueueRun, UnitList, queue_runs
 from spark_jobs.doctor.read_log import LogTable
 from spark_jobs.places.remote_file import RemoteObject
@@ -25,7 +25,7 @@ from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, block_file, r
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.build.queue_plan import QueueKey
 from storage.doctor.finding import Finding, Findings, Known
-from storage.doctor.index.index_files import Gap, MissingKeys, check_file, count_missing
+from storage.doctor.index.index_files import MissingKeys, UncoveredKeys, check_file, count_missing
 from storage.doctor.queues.clean_front import CleanFront, FrontCheck
 from storage.doctor.queues.queue_files import QueueCheck
 from storage.doctor.queues.unit_files import KINDS, UnitFiles
@@ -165,7 +165,7 @@ class CheckPartTask(msgspec.Struct, frozen=True):
     store: str
     bundle: int
     units: UnitList
-    part: QueuePart
+    part: BuiltPart
     tree: RemoteTree | None = None
 
     @property
@@ -225,7 +225,7 @@ class GapTask(msgspec.Struct, frozen=True):
     """A gap of which the keys are to be counted."""
 
     work: str
-    gap: Gap
+    gap: UncoveredKeys
 
 
 def count_gap(task: GapTask) -> MissingKeys:

@@ -57,7 +57,7 @@ from spark_jobs.scan.source import StoreSource, opened_source
 from storage.amounts import counted
 from storage.build.queue_plan import QueueKey, QueuePlan
 from storage.doctor.finding import Findings, Known, capped, counts_of
-from storage.doctor.index.index_files import Gap, MissingKeys, ReadFile, check_between_files
+from storage.doctor.index.index_files import MissingKeys, ReadFile, UncoveredKeys, check_between_files
 from storage.doctor.queues.queue_files import check_queue_ends
 from storage.files.own_directories import temporary_directory
 from storage.layout.delay_levels import parse_delay_levels
@@ -230,7 +230,7 @@ class DeepCheck:
         """Look at queues that may be checked in parts."""
         return self._run(SURVEY, tasks, survey_queues) if tasks else []
 
-    def _count(self, gaps: Sequence[Gap]) -> list[MissingKeys]:
+    def _count(self, gaps: Sequence[UncoveredKeys]) -> list[MissingKeys]:
         """Have the keys of gaps counted by tasks."""
         return self._run("gaps", [GapTask(str(self._work.root), gap) for gap in gaps], count_gap)
 

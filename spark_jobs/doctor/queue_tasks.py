@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from spark_jobs.build.build_queues import QueuePart, bundle_count
+from spark_jobs.build.build_queues import BuiltPart, bundle_count
 from spark_jobs.build.split_queues import QueueName
 from spark_jobs.build.unit_blocks import UnitList
 from spark_jobs.doctor.check_tasks import CheckedPart, CheckPartTask, CheckQueuesTask
@@ -30,7 +30,7 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONS
 from storage.queue.consume_queue import UNIT
 from storage.queue.queue_store import is_queue_id
 
-Parts: TypeAlias = Mapping[QueueName, Sequence[tuple[QueuePart, UnitList]]]
+Parts: TypeAlias = Mapping[QueueName, Sequence[tuple[BuiltPart, UnitList]]]
 
 
 QUEUE_TREES: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)
@@ -106,7 +106,7 @@ def part_tasks(
     ]
 
 
-def _part_trees(parts: Sequence[tuple[QueuePart, UnitList]], tree: RemoteTree | None) -> Iterator[RemoteTree | None]:
+def _part_trees(parts: Sequence[tuple[BuiltPart, UnitList]], tree: RemoteTree | None) -> Iterator[RemoteTree | None]:
     """The files in which each part of a queue may have units; the first part has those before it, too."""
     if tree is None:
         yield from [None] * len(parts)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from spark_jobs.read.log_ranges import LogRange, LogRanges
 from spark_jobs.read.read_range import RangeReader
-from spark_jobs.read.source_options import SourceOptions
+from spark_jobs.read.source_options import DataSourceOptions
 from storage.columns.wanted import Wanted
 
 PLACE = "physical_offset"
@@ -30,7 +30,7 @@ class BatchLimits:
     wanted: Wanted
 
     @classmethod
-    def of(cls, options: SourceOptions) -> Self:
+    def of(cls, options: DataSourceOptions) -> Self:
         """The limits that the options of a stream name."""
         return cls(options.most_segments, options.most_bytes, options.most_records, options.wanted)
 

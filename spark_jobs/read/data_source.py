@@ -34,7 +34,7 @@ from spark_jobs.read.arrow_columns import MICROSECONDS, NULLABLE, arrow_schema
 from spark_jobs.read.log_ranges import LogRange, Problem, find_ranges
 from spark_jobs.read.read_range import check_problems, read_damage, read_messages
 from spark_jobs.read.registered_source import RocketLensDataSource
-from spark_jobs.read.source_options import DAMAGE, SourceOptions
+from spark_jobs.read.source_options import DAMAGE, DataSourceOptions
 from spark_jobs.run.arrival import Travelling
 from spark_jobs.run.session import send_packages, send_packages_by_connect
 from storage.columns.names import KINDS, ColumnKind
@@ -90,19 +90,21 @@ class LogPartition(InputPartition):
         object.__setattr__(self, "problems", problems)
 
 
-def read_partition(partition: InputPartition, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_partition(
+    partition: InputPartition, options: DataSourceOptions, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """The messages of a stretch of the log."""
     if isinstance(partition, LogPartition) and partition.range is not None:
         fails_fast, masked = options.fails_fast, options.masked
         yield from read_messages(partition.range, options.wanted, schema, fails_fast=fails_fast, masked=masked)
 
 
-def schema_of(options: SourceOptions) -> StructType:
+def schema_of(options: DataSourceOptions) -> StructType:
     """The columns that the options name, else all."""
     return DAMAGE_TYPE if options.table == DAMAGE else struct_type(options.columns)
 
 
-def reader_of(options: SourceOptions, schema: StructType) -> DataSourceReader:
+def reader_of(options: DataSourceOptions, schema: StructType) -> DataSourceReader:
     """A reader of columns that the schema names."""
     if options.table == DAMAGE:
         return DamageReader(options)
@@ -112,7 +114,7 @@ def reader_of(options: SourceOptions, schema: StructType) -> DataSourceReader:
 class MessageReader(Travelling, DataSourceReader):
     """Reads messages, a task a segment."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: DataSourceOptions, schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -129,7 +131,7 @@ class MessageReader(Travelling, DataSourceReader):
 class DamageReader(Travelling, DataSourceReader):
     """Reads the damaged and missing parts of a store: those that are known beforehand, then segment by segment."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: DataSourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:

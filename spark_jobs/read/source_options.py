@@ -46,7 +46,7 @@ NAMES: Final = frozenset(
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class DataSourceOptions:
     """What to read, and how; `masked` are the rules of a mask (:mod:`protocol.mask`)."""
 
     path: str
@@ -68,7 +68,7 @@ class SourceOptions:
         return self.mode == FAILFAST
 
 
-def read_options(options: Mapping[str, str]) -> SourceOptions:
+def read_options(options: Mapping[str, str]) -> DataSourceOptions:
     """The options of a data source; raises ConfigError, and FilterSyntaxError for a wrong `tag` or `where`."""
     given = {name.lower(): value for name, value in options.items()}
     unknown = sorted(name for name in given if name not in NAMES)
@@ -80,7 +80,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         parse(where)
     masked = _masked(given)
     refuse_hidden(mask_of(masked), given.get("tag"), where or None)
-    return SourceOptions(
+    return DataSourceOptions(
         path=given["path"],
         wanted=Wanted(
             topics=_topics(given.get("topic")),

@@ -16,7 +16,7 @@ from spark_jobs.read.batch_limits import BatchLimits
 from spark_jobs.read.data_source import LogPartition, check_schema, read_partition
 from spark_jobs.read.log_ranges import LogRanges, Problem, end_of, find_ranges
 from spark_jobs.read.read_range import check_problems, report_problems
-from spark_jobs.read.source_options import DAMAGE, SourceOptions
+from spark_jobs.read.source_options import DAMAGE, DataSourceOptions
 from spark_jobs.run.arrival import Travelling
 
 try:
@@ -32,7 +32,7 @@ OFFSET = "physical_offset"
 Offset = dict[str, int]
 
 
-def stream_reader_of(options: SourceOptions, schema: StructType) -> "MessageStreamReader":
+def stream_reader_of(options: DataSourceOptions, schema: StructType) -> "MessageStreamReader":
     """A reader that follows a store, of columns that the schema names."""
     if options.table == DAMAGE:
         raise ConfigError("table: damage cannot be followed, only read")
@@ -42,7 +42,7 @@ def stream_reader_of(options: SourceOptions, schema: StructType) -> "MessageStre
 class MessageStreamReader(Travelling, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what came, a task for each segment that holds some of it."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: DataSourceOptions, schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
         self._limits = BatchLimits.of(options)
         self._target: int | None = None

@@ -20,10 +20,14 @@ from typing import Any, Final, TypeVar
 DIRECTORY: Final = "rocketlens-packages"
 """Where an archive is unpacked, in the directory of Spark's files."""
 
-CANNOT_RUN: Final = "RocketLens cannot run: "
-"""How the sentences begin that tell somebody what to do about an installation; `rocketlens.origins` says it so too."""
-
 DISTRIBUTION: Final = "rocketlens"
+ORIGINS: Final = "rocketlens.origins"
+"""What checks that our packages are ours. It lies above us and imports nothing of ours, so that it is imported by name:
+in a worker only once it is known where from."""
+
+CANNOT_RUN: Final[str] = importlib.import_module(ORIGINS).CANNOT_RUN
+"""How the sentences begin that tell somebody what to do about an installation; sent along with what uses it."""
+
 A_KERNEL: Final = "storage.kernels.region"
 
 
@@ -96,7 +100,7 @@ def have_packages_found(version: str) -> None:
             sys.path.insert(0 if installed else len(sys.path), sent)
             importlib.invalidate_caches()
     try:
-        origins = importlib.import_module("rocketlens.origins")
+        origins = importlib.import_module(ORIGINS)
     except ImportError:
         raise ImportError(
             f"{CANNOT_RUN}Spark's worker on {platform.node()} ({this_python()}) does not have it; "

@@ -18,8 +18,8 @@
 | body | decompressed; None where that cannot be done | bytes |
 | body_error | why | text |
 
-Texts that are no UTF-8 are decoded as Java does. A message of a batch has its own size, flag, body and properties, the
-next queue offset after the one before it, and else what the batch's record has.
+Texts that are no UTF-8 are decoded as Java does. A message of a batch has its own flag, body and properties, the next
+queue offset after the one before it, and else what the batch's record has, of which all have place and size.
 """
 
 import itertools

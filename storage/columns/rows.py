@@ -166,18 +166,20 @@ class RowReader:
         """The wanted messages of the compressed batch at hand, or itself where it is none. Go on behind it."""
         window, query = self._window, self._query
         at, size = self.position - window.start, window.i32(self.position)
-        region, start, base = window.region, at, window.base_offset + window.start
+        region, start, base, stop = window.region, at, window.base_offset + window.start, at + size
         try:
             region = Region(with_plain_body(bytes_at(window.region, at, size)))
-            start, base, size = 0, base + at, region.size
+            start, base, stop = 0, base + at, region.size
         except StoreError:
             query = self._whole
         chosen = kernel.choose_records(
-            region, start, start + 1, start + size, base, base + start + size, query, self._table.view(np.int64)
+            region, start, start + 1, stop, base, base + stop, query, self._table.view(np.int64)
         )
-        self.position += window.i32(self.position)
+        self.position += size
         self.seen += chosen.records
-        return MessageRows(region, base, self._table[: chosen.rows].copy()) if chosen.rows else None
+        found = self._table[: chosen.rows].copy()
+        found["size"] = size
+        return MessageRows(region, base, found) if chosen.rows else None
 
     def _read_on(self, stop: int) -> int:
         """Show the record that the window cuts off, and what follows it; a code where there can be none."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.index.index_file import ENTRY_DTYPE, IndexFile
-from storage.index.index_shape import MAXIMUM_GAPS, Gap, IndexShape, limit_gaps
+from storage.index.index_shape import MAXIMUM_GAPS, IndexShape, OffsetGap, limit_gaps
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.records import AT_DAMAGE, AT_RECORD, Sums, find_record, find_record_by_entries
 from storage.log.commit_log import CommitLog, Segment
@@ -31,14 +31,14 @@ ENTRIES_AT_ONCE = 1 << 20
 Rows = npt.NDArray[np.void]
 
 
-def find_gaps(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) -> tuple[Gap, ...]:
+def find_gaps(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) -> tuple[OffsetGap, ...]:
     """Gaps of a file whose entries never fall in physical offset, or of a compacted one; ascending. Waits.
 
     A gap is two physical offsets: the first record that lacks an entry, and the first behind it that lacks none.
     """
     shape = index_file.shape
-    gaps: list[Gap] = []
-    before: _Part | None = None
+    gaps: list[OffsetGap] = []
+    before: _SortedPart | None = None
     for part in _parts(index_file, _start_of_comparison(commit_log)):
         if before is not None:  # what a record between two parts has may be in both
             last = max(before.maximum, gaps[-1][1]) if gaps else before.maximum
@@ -48,7 +48,9 @@ def find_gaps(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) -> t
     return limit_gaps(gaps, shape.maximum)
 
 
-def find_new_gaps(index_file: IndexFile, before: IndexShape, commit_log: CommitLog, has_tags: bool) -> tuple[Gap, ...]:
+def find_new_gaps(
+    index_file: IndexFile, before: IndexShape, commit_log: CommitLog, has_tags: bool
+) -> tuple[OffsetGap, ...]:
     """Gaps of a file of which fewer entries were known ``before``, all of them in the log. Waits for the disk."""
     gaps = list(before.gaps)
     part = _last_part(index_file)
@@ -66,7 +68,7 @@ def find_new_gaps(index_file: IndexFile, before: IndexShape, commit_log: CommitL
 
 
 @dataclass(frozen=True)
-class _Part:
+class _SortedPart:
     """Entries that never fall in physical offset; ``rows`` are they, behind one that does not count.
 
     A copy in another order may lack those that no comparison comes to.
@@ -90,7 +92,7 @@ class _Part:
         return bisect_left(range(1, self.count + 1), physical_offset, key=self.offset) + 1
 
 
-def _parts(index_file: IndexFile, start: int) -> Iterator[_Part]:
+def _parts(index_file: IndexFile, start: int) -> Iterator[_SortedPart]:
     """The parts of a file, of which entries below ``start``, but for the highest one, may be left out."""
     shape = index_file.shape
     if shape.compacted:
@@ -99,19 +101,19 @@ def _parts(index_file: IndexFile, start: int) -> Iterator[_Part]:
         yield _last_part(index_file)
 
 
-def _last_part(index_file: IndexFile) -> _Part:
+def _last_part(index_file: IndexFile) -> _SortedPart:
     """The entries that lie in the order of the log; there must be some."""
     shape = index_file.shape
     rows = _rows(index_file, shape.compacted, shape.entries)
     minimum = int(rows["physical_offset"][1]) if shape.compacted else shape.minimum
-    return _Part(rows, minimum, shape.maximum)
+    return _SortedPart(rows, minimum, shape.maximum)
 
 
-def _sorted_part(index_file: IndexFile, start: int) -> _Part:
+def _sorted_part(index_file: IndexFile, start: int) -> _SortedPart:
     """The entries that lie slot by slot, in the order of the log."""
     shape = index_file.shape
     if shape.entries == shape.compacted and shape.maximum < start:
-        return _Part(np.zeros(1, ENTRY_DTYPE), shape.minimum, shape.maximum)
+        return _SortedPart(np.zeros(1, ENTRY_DTYPE), shape.minimum, shape.maximum)
     kept: list[Rows] = []
     below: list[Rows] = []
     rows = _rows(index_file, 0, shape.compacted)
@@ -125,7 +127,7 @@ def _sorted_part(index_file: IndexFile, start: int) -> _Part:
     order = np.argsort(chosen["physical_offset"].astype(np.int64), kind="stable")
     ordered = np.zeros(len(chosen) + 1, ENTRY_DTYPE)  # concatenating has left them in the machine's byte order
     ordered[1:] = chosen[order]
-    return _Part(ordered, shape.minimum, int(ordered["physical_offset"][-1]))
+    return _SortedPart(ordered, shape.minimum, int(ordered["physical_offset"][-1]))
 
 
 def _rows(index_file: IndexFile, before: int, last: int) -> Rows:
@@ -144,7 +146,7 @@ def _start_of_comparison(commit_log: CommitLog) -> int:
     return max(commit_log.minimum, commit_log.end - COMPARED_BYTES)
 
 
-def _gaps_of(part: _Part, known: Iterable[Gap], commit_log: CommitLog, has_tags: bool) -> list[Gap]:
+def _gaps_of(part: _SortedPart, known: Iterable[OffsetGap], commit_log: CommitLog, has_tags: bool) -> list[OffsetGap]:
     """Gaps of a part, of which ``known`` ones are between entries far apart."""
     start = max(part.minimum, _start_of_comparison(commit_log))
     number = part.first_from(start)
@@ -166,7 +168,7 @@ def _gaps_of(part: _Part, known: Iterable[Gap], commit_log: CommitLog, has_tags:
 class _Comparison:
     """One pass over the log beside the entries of a part."""
 
-    def __init__(self, part: _Part, commit_log: CommitLog, has_tags: bool) -> None:
+    def __init__(self, part: _SortedPart, commit_log: CommitLog, has_tags: bool) -> None:
         self._log = commit_log
         self._rows = part.rows
         self._count = part.count
@@ -174,9 +176,9 @@ class _Comparison:
         self._has_tags = has_tags
         self._number = 0
         self._open: int | None = None
-        self._gaps: list[Gap] = []
+        self._gaps: list[OffsetGap] = []
 
-    def run(self, start: int, stop: int, number: int) -> list[Gap]:
+    def run(self, start: int, stop: int, number: int) -> list[OffsetGap]:
         """Gaps among the records that start in [start, stop); ``number`` is the first entry not below ``start``."""
         self._number = number
         for segment in self._log.segments:

@@ -18,7 +18,7 @@ MAXIMUM_GAPS = 64
 MOST_STRETCHES = 1 << 22
 """Of how much log a compacted file may hold entries: 16 TiB."""
 
-Gap = tuple[int, int]
+OffsetGap = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class IndexShape:
     minimum: int
     maximum: int
     ascending: bool
-    gaps: tuple[Gap, ...]
+    gaps: tuple[OffsetGap, ...]
     compacted: int = 0
 
 
@@ -80,14 +80,14 @@ def _measure_compacted(file: MappedFile, slots: int, entries: int, compacted: in
     return IndexShape(slots, entries, minimum, maximum, span.ascending, limit_gaps(gaps, maximum), compacted)
 
 
-def limit_gaps(gaps: Sequence[Gap], maximum: int) -> tuple[Gap, ...]:
+def limit_gaps(gaps: Sequence[OffsetGap], maximum: int) -> tuple[OffsetGap, ...]:
     """Ascending gaps of a file that ends at ``maximum``; of too many of them what is behind counts as one."""
     if len(gaps) <= MAXIMUM_GAPS:
         return tuple(gaps)
     return (*gaps[:MAXIMUM_GAPS], (gaps[MAXIMUM_GAPS][0], max(maximum, gaps[MAXIMUM_GAPS][0])))
 
 
-def _gaps_between(lowest: npt.NDArray[np.int64], highest: npt.NDArray[np.int64]) -> list[Gap]:
+def _gaps_between(lowest: npt.NDArray[np.int64], highest: npt.NDArray[np.int64]) -> list[OffsetGap]:
     """Neighbours more than GAP_BYTES apart, from the lowest and the highest entry of each stretch of the log."""
     used = lowest != NO_ENTRY
     lower, upper = highest[used][:-1], lowest[used][1:]

@@ -174,7 +174,6 @@ cdef int64_t fill_inner(
     cdef Indexed indexed
     cdef const uint8_t *at = record.body.start
     cdef const uint8_t *end = at + record.body.length
-    cdef const uint8_t *start = at
     cdef int64_t count = 0, number = 0, first = load_i64(record.start + QUEUE_OFFSET)
     indexed.keys.start = indexed.tags.start = indexed.unique_key.start = NULL
     while count < room and next_inner(&inner, &at, end):
@@ -182,9 +181,8 @@ cdef int64_t fill_inner(
             find_indexed(&inner, &indexed)
         if is_chosen(query, first + number, &indexed):
             fill_row(&rows[count], data, &inner, &indexed)
-            rows[count].size, rows[count].inner = at - start, number
+            rows[count].inner = number
             count += 1
-        start = at
         number += 1
     return count
 

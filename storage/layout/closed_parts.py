@@ -72,7 +72,7 @@ class ClosedPart(NamedTuple):
         return f"cannot be opened: {os.strerror(self.code)}"
 
 
-class _Part(NamedTuple):
+class _StorePart(NamedTuple):
     """A part of a store: how many levels lie below it, and the names of files that are read on the last one."""
 
     path: Path
@@ -87,7 +87,7 @@ def closed_parts(root: Path, directories: Sequence[Path] = (), *, log_only: bool
     """
     left, closed = MOST_OPENED, list[ClosedPart]()
 
-    def open_below(part: _Part, path: Path, levels: int) -> None:
+    def open_below(part: _StorePart, path: Path, levels: int) -> None:
         nonlocal left
         if left <= 0 or len(closed) >= MOST_CLOSED:
             return
@@ -102,7 +102,7 @@ def closed_parts(root: Path, directories: Sequence[Path] = (), *, log_only: bool
             if name != _NEVER and (levels > 1 or part.is_read(name)):
                 open_below(part, path / name, levels - 1)
 
-    open_below(_Part(root, 1, lambda _: False), root, 1)
+    open_below(_StorePart(root, 1, lambda _: False), root, 1)
     if not closed and os.path.isdir(root):  # what is no store at all is named by who opens it
         for part in _log_parts(root, directories) if log_only else _parts(root, directories):
             open_below(part, part.path, part.levels)
@@ -161,29 +161,29 @@ def as_account(uid: int, command: str) -> str:
     return f"sudo -u {shlex.quote(name)} {command}"
 
 
-def _log_parts(root: Path, directories: Sequence[Path]) -> Iterator[_Part]:
+def _log_parts(root: Path, directories: Sequence[Path]) -> Iterator[_StorePart]:
     for path in directories or (root / COMMIT_LOG, *(root / name / DATA for name in _ledgers(root))):
-        yield _Part(path, 1, _is_numbered)
+        yield _StorePart(path, 1, _is_numbered)
 
 
 def _ledgers(root: Path) -> list[str]:
     return sorted(name for name in os.listdir(root) if is_ledger(name))
 
 
-def _parts(root: Path, directories: Sequence[Path]) -> Iterator[_Part]:
+def _parts(root: Path, directories: Sequence[Path]) -> Iterator[_StorePart]:
     """What a start or we would read; files of queues last."""
     yield from _log_parts(root, directories)
     for name in _ledgers(root):
-        yield _Part(root / name / LEDGER_CHECKPOINT)
-        yield _Part(root / name / LEDGER_INDEX, 1, _is_numbered)
+        yield _StorePart(root / name / LEDGER_CHECKPOINT)
+        yield _StorePart(root / name / LEDGER_INDEX, 1, _is_numbered)
     for name in (CHECKPOINT, LOCK, TIMER_WHEEL):
-        yield _Part(root / name)
-    yield _Part(root / TIMER_LOG, 1, _is_numbered)
-    yield _Part(root / CONFIG, 2)
-    yield _Part(root / INDEX, 1, str.isdecimal)
-    yield _Part(root / ROCKSDB_CONSUME_QUEUE, 1)
+        yield _StorePart(root / name)
+    yield _StorePart(root / TIMER_LOG, 1, _is_numbered)
+    yield _StorePart(root / CONFIG, 2)
+    yield _StorePart(root / INDEX, 1, str.isdecimal)
+    yield _StorePart(root / ROCKSDB_CONSUME_QUEUE, 1)
     for name in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT):
-        yield _Part(root / name, 3, _is_numbered)
+        yield _StorePart(root / name, 3, _is_numbered)
 
 
 def _is_numbered(name: str) -> bool:

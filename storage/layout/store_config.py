@@ -326,7 +326,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
         offsets = reader.read(OFFSETS, _offsets)
         light_offsets = reader.read(LIGHT_OFFSETS, _offsets_with_light)
         delay_offsets = reader.read(DELAY_OFFSETS, _delay_offsets)
-        filters = reader.read(FILTERS, _File.filters)
+        filters = reader.read(FILTERS, _ConfigFile.filters)
         mapped = reader.read(TOPIC_MAPPING, lambda file: file.names("topicQueueMappingInfoMap"))
         ordered = reader.read(ORDER_INFO, lambda file: file.names("table"))
         modes = reader.read(REQUEST_MODE, lambda file: file.names("messageRequestModeMap"))
@@ -369,29 +369,29 @@ class StoreConfig(msgspec.Struct, frozen=True):
         )
 
 
-def _topics(file: "_File") -> TopicTable:
+def _topics(file: "_ConfigFile") -> TopicTable:
     topics = file.entries("topicConfigTable", TopicConfig, "topicName")
     return TopicTable(topics, file.version(), bool(topics) and not file.has_member("topicConfigTable", "attributes"))
 
 
-def _groups(file: "_File") -> GroupTable:
+def _groups(file: "_ConfigFile") -> GroupTable:
     groups = file.entries("subscriptionGroupTable", SubscriptionGroup, "groupName")
     version = file.version()
     return GroupTable(groups, version, file.values("forbiddenTable", dict[str, Int]))
 
 
-def _offsets(file: "_File") -> OffsetTables:
+def _offsets(file: "_ConfigFile") -> OffsetTables:
     consumer, pull = file.values("offsetTable", QueueOffsets), file.values("pullOffsetTable", QueueOffsets)
     return OffsetTables(consumer, pull, file.version(), file.has("pullOffsetTable"))
 
 
-def _offsets_with_light(file: "_File") -> OffsetTables:
+def _offsets_with_light(file: "_ConfigFile") -> OffsetTables:
     """The offsets that a broker with light queues keeps: of all its groups, not only those of light queues."""
     consumer, pull = file.values("offsetTable", QueueOffsets), file.values("pullOffsetTable", QueueOffsets)
     return OffsetTables(consumer | file.light_offsets(), pull, DataVersion(), file.has("pullOffsetTable"))
 
 
-def _delay_offsets(file: "_File") -> dict[int, int]:
+def _delay_offsets(file: "_ConfigFile") -> dict[int, int]:
     return file.numbers("offsetTable")
 
 
@@ -465,7 +465,7 @@ class _Reader:
         self._unknown: list[str] = []
         self._was_refused = False
 
-    def read(self, name: str, convert: Callable[["_File"], Content]) -> ConfigSource[Content]:
+    def read(self, name: str, convert: Callable[["_ConfigFile"], Content]) -> ConfigSource[Content]:
         """Read one file, or its `.bak` where it is missing, empty or no JSON object; empty tables where both are."""
         path = self._directory / name
         candidates = (path, path.with_name(f"{name}.bak"))
@@ -489,30 +489,30 @@ class _Reader:
         state = None if self._was_refused else state
         return ConfigSource(path, state, content, self.problems, unknown, frozenset(file.left_out))
 
-    def _open(self, path: Path, candidates: Iterable[Path]) -> "_File":
+    def _open(self, path: Path, candidates: Iterable[Path]) -> "_ConfigFile":
         for candidate in candidates:
             found = self._parse(candidate)
             if found is not None:
                 if candidate is not path:
                     self.problems.append(f"{path} is missing or unreadable, {candidate.name} is used instead")
                 self._unknown = []
-                return _File(path, found, self.problems)
+                return _ConfigFile(path, found, self.problems)
             if self._was_refused and path.name in (OFFSETS, LIGHT_OFFSETS):
                 break  # it is there and may be read again soon: groups would be led back by what an older one lacks
         if path.name == TOPICS and self._directory.is_dir():
             self.problems.append(f"{path} is missing")
-        return _File(path, {}, self.problems)
+        return _ConfigFile(path, {}, self.problems)
 
-    def _open_database(self, database: Path, read_table: Callable[[Path], Table]) -> "_File":
+    def _open_database(self, database: Path, read_table: Callable[[Path], Table]) -> "_ConfigFile":
         """A table of a RocksDB in the form of a file."""
         try:
-            return _File(database, read_table(database), self.problems)
+            return _ConfigFile(database, read_table(database), self.problems)
         except NoReader as error:  # said once of all tables; the names of topics are in the log
             self._unknown += [] if read_table is read_topics else [str(error)]
         except StoreError as error:
             self._doubt(str(error))
         self._was_refused = True
-        return _File(database, {}, self.problems)
+        return _ConfigFile(database, {}, self.problems)
 
     def _parse(self, path: Path) -> dict[object, object] | None:
         """A file's content; None where it is missing, or cannot be read, which is noted."""
@@ -539,7 +539,7 @@ class _Reader:
         self._unknown.append(problem)
 
 
-class _File:
+class _ConfigFile:
     """One parsed file; its tables convert entry by entry, and an entry that does not is a problem and left out."""
 
     def __init__(self, path: Path, content: dict[object, object], problems: list[str]) -> None:

@@ -35,8 +35,8 @@ class BoundedMask(Mask):
         """Raises ConfigError for a rule that is none."""
         super().__init__(rules)
         self._should_stop: Stop = lambda: False
-        self._hidden = self._of_run = _Count(_ALL_HIDDEN)
-        self._slow = _Count()
+        self._hidden = self._of_run = _SharedCount(_ALL_HIDDEN)
+        self._slow = _SharedCount()
         self._most: int | None = None
 
     @property
@@ -54,14 +54,14 @@ class BoundedMask(Mask):
         without end it asks about none, and hides them whole.
         """
         mask = self._counting()
-        mask._of_run, mask._slow, mask._most, mask._should_stop = mask._hidden, _Count(), most, should_stop
+        mask._of_run, mask._slow, mask._most, mask._should_stop = mask._hidden, _SharedCount(), most, should_stop
         return mask
 
     def _counting(self) -> "BoundedMask":
         """The same mask with a count of its own, which counts here too."""
         mask = object.__new__(type(self))  # not a copy, for which the rules would be read again
         mask.__dict__.update(self.__dict__)
-        mask._hidden = _Count(self._hidden)
+        mask._hidden = _SharedCount(self._hidden)
         return mask
 
     @property
@@ -199,10 +199,10 @@ def mask_of(rules: tuple[str, ...]) -> BoundedMask:
     return BoundedMask(rules)
 
 
-class _Count:
+class _SharedCount:
     """A number that several threads count up."""
 
-    def __init__(self, more: "_Count | None" = None) -> None:
+    def __init__(self, more: "_SharedCount | None" = None) -> None:
         """Count from 0; what is added here is added to `more` as well."""
         self.value = 0
         self._more = more
@@ -215,4 +215,4 @@ class _Count:
             self._more.add(count)
 
 
-_ALL_HIDDEN: Final = _Count()
+_ALL_HIDDEN: Final = _SharedCount()

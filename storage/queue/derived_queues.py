@@ -48,7 +48,7 @@ Identity = tuple[int, int, int]
 """Base offset, device and inode of a segment."""
 
 
-class Gap(NamedTuple):
+class UnfoundStretch(NamedTuple):
     """A stretch of the log, [start, stop), in which records were not found: no segment, or damage in ``segment``."""
 
     start: int
@@ -77,7 +77,7 @@ class DerivedState:
     stop: int
     segments: tuple[Identity, ...]
     ended: dict[tuple[bytes, int], int]
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[UnfoundStretch, ...] = ()
 
 
 class DerivedQueues:
@@ -171,7 +171,7 @@ class DerivedQueues:
         start = max(state.stop, log.minimum)
         stop = min(log.end, start + max(min(budget, SCAN_STEP), LONG_SCAN))
         found: list[RunPart] = []
-        gaps: tuple[Gap, ...] = ()
+        gaps: tuple[UnfoundStretch, ...] = ()
         if start < stop:
             scan = _UnitScan(log, self.delays, self._part_of)
             stop = min(scan.run(start, stop), log.end)
@@ -199,7 +199,11 @@ class DerivedQueues:
         self._log = log
 
     def take_kept(
-        self, runs: Sequence[UnitRun], ended: dict[tuple[bytes, int], int], gaps: Sequence[Gap], log: CommitLog
+        self,
+        runs: Sequence[UnitRun],
+        ended: dict[tuple[bytes, int], int],
+        gaps: Sequence[UnfoundStretch],
+        log: CommitLog,
     ) -> bool:
         """Take over runs that were kept, in the order of the log, if they reach further than what is known."""
         with self._lock:
@@ -295,11 +299,13 @@ def _identities(log: CommitLog, stop: int) -> tuple[Identity, ...]:
     )
 
 
-def _gaps(log: CommitLog, start: int, stop: int, skipped: Sequence[Range]) -> tuple[Gap, ...]:
+def _gaps(log: CommitLog, start: int, stop: int, skipped: Sequence[Range]) -> tuple[UnfoundStretch, ...]:
     """What of [start, stop) a scan did not find; of damage the whole segment."""
-    missing = [Gap(max(low, start), min(high, stop), None) for low, high in log.holes if low < stop and high > start]
+    missing = [
+        UnfoundStretch(max(low, start), min(high, stop), None) for low, high in log.holes if low < stop and high > start
+    ]
     damaged = [
-        Gap(each.base_offset, each.end, each.file.identity)
+        UnfoundStretch(each.base_offset, each.end, each.file.identity)
         for each in log.segments
         if any(each.base_offset <= low < each.end for low, _ in skipped)
     ]

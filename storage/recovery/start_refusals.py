@@ -56,7 +56,7 @@ class Refusal(NamedTuple):
     brokers: tuple[Broker, ...]
 
 
-class _File(NamedTuple):
+class _ListedFile(NamedTuple):
     """An entry of a directory as Java sees it: a size of 0 where there is none to be had."""
 
     path: Path
@@ -137,7 +137,7 @@ def _of_types(tree: Path, has_batches: Callable[[str], bool] | None, *, is_of_ba
 
 
 def _of_stream(
-    files: Sequence[_File], size_of: Callable[[Sequence[_File]], int], brokers: Sequence[Broker]
+    files: Sequence[_ListedFile], size_of: Callable[[Sequence[_ListedFile]], int], brokers: Sequence[Broker]
 ) -> Iterator[Refusal]:
     """What is refused of the files that make up one stream, by name order."""
     usual = size_of(files)
@@ -159,13 +159,13 @@ def _of_stream(
             yield Refusal(file.path, found, tuple(refusing))
 
 
-def _files(paths: Iterable[Path]) -> list[_File]:
+def _files(paths: Iterable[Path]) -> list[_ListedFile]:
     """Everything in some directories, by name order."""
-    found: list[_File] = []
+    found: list[_ListedFile] = []
     for path in paths:
         try:
             with os.scandir(path) as entries:
-                found += [_File(Path(each.path), _size(Path(each.path)), each.is_dir()) for each in entries]
+                found += [_ListedFile(Path(each.path), _size(Path(each.path)), each.is_dir()) for each in entries]
         except OSError:  # missing, a file, or not for us: the checks name it
             continue
     return sorted(found, key=lambda file: file.path.name)
@@ -178,12 +178,12 @@ def _queues(tree: Path) -> Iterator[Path]:
         return
 
 
-def _usual_size(files: Sequence[_File]) -> int:
+def _usual_size(files: Sequence[_ListedFile]) -> int:
     sizes = Counter(file.size for file in files if file.size and not file.is_directory)
     return max(sizes, key=lambda size: (sizes[size], size), default=0)
 
 
-def _segment_size(files: Sequence[_File]) -> int:
+def _segment_size(files: Sequence[_ListedFile]) -> int:
     named = [(int(file.path.name), file.size) for file in files if not file.is_directory and _is_number(file.path.name)]
     return segment_size(sorted(named))
 

@@ -28,7 +28,7 @@ from storage.files.direct_writer import fsync_directory
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
 from storage.files.own_directories import hold_kept, new_file
 from storage.log.commit_log import CommitLog
-from storage.queue.derived_queues import DerivedQueues, Gap, is_in_memory
+from storage.queue.derived_queues import DerivedQueues, UnfoundStretch, is_in_memory
 from storage.queue.unit_runs import RunCounts, UnitRun
 from storage.queue.unit_struct import UNIT
 from storage.store.kept_entries import mark_at
@@ -52,7 +52,7 @@ class KeptRun(NamedTuple):
     last: int
     mark: bytes
     ended: Ended
-    gaps: tuple[Gap, ...]
+    gaps: tuple[UnfoundStretch, ...]
 
 
 class KeptUnits:
@@ -172,5 +172,7 @@ def _kept(name: Any, identity: Any, counts: Any, *rest: Any) -> KeptRun:
         raise ValueError(start)
     ends = {(bytes(topic), int(queue_id)): int(end) for topic, queue_id, end in ended}
     places = FileIdentity(*map(int, identity)), RunCounts(*map(int, counts)), int(start), int(stop), int(last)
-    lacks = tuple(Gap(int(a), int(b), None if file is None else FileIdentity(*map(int, file))) for a, b, file in gaps)
+    lacks = tuple(
+        UnfoundStretch(int(a), int(b), None if file is None else FileIdentity(*map(int, file))) for a, b, file in gaps
+    )
     return KeptRun(name, *places, mark, ends, lacks)

@@ -141,4 +141,8 @@ def host_text(host: tuple[bytes, int]) -> str:
 
 
 def expected_rows(records: Iterable[oracles.Record]) -> list[Row]:
-    return [expected_row(message) for record in records for message in oracles.messages_of(record)]
+    return [
+        expected_row(message) | {"size": record.total_size}
+        for record in records
+        for message in oracles.messages_of(record)
+    ]

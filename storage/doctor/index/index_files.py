@@ -52,7 +52,7 @@ class ReadFile(NamedTuple):
         return cls(path, IndexStretch(*stretch), numbers)
 
 
-class Gap(NamedTuple):
+class UncoveredKeys(NamedTuple):
     """Keys of the ranks [first, stop), which no file covers, and the path to report them at.
 
     `tags`: the keys of tags count, too. `is_end`: they lie behind the last file. `excused`: how many of them a
@@ -247,7 +247,7 @@ def _list_missing(path: Path, left: LeftOver, findings: Findings) -> None:
         findings.more(Kind.MISSING_ENTRY, left.matched.more_unseen)
 
 
-def count_missing(log: ScannedLog, gap: Gap) -> MissingKeys:
+def count_missing(log: ScannedLog, gap: UncoveredKeys) -> MissingKeys:
     """Count the keys of a gap as missing, but for those of segments that the broker has deleted, and repeated ones."""
     count, lowest, last, expired = 0, -1, -1, log.expired_below()
     for keys in log.keys_between(gap.first, gap.stop):
@@ -263,7 +263,7 @@ def check_between_files(
     directory: Path,
     files: Sequence[ReadFile],
     log: ScannedLog,
-    count: Callable[[Sequence[Gap]], Sequence[MissingKeys]],
+    count: Callable[[Sequence[UncoveredKeys]], Sequence[MissingKeys]],
     findings: Findings,
 ) -> Counter[str]:
     """Report what is wrong between the files of a directory, in the order of their names; sums of their numbers.
@@ -289,7 +289,7 @@ def check_between_files(
     return sums
 
 
-def _gaps(directory: Path, files: Sequence[ReadFile], entries: int) -> Iterator[Gap]:
+def _gaps(directory: Path, files: Sequence[ReadFile], entries: int) -> Iterator[UncoveredKeys]:
     """The stretches of the log's keys between files, before the first and behind the last."""
     covering = sorted((each for each in files if each.stretch.ranks[0] >= 0), key=lambda each: each.stretch.ranks)
     covered = 0
@@ -298,7 +298,7 @@ def _gaps(directory: Path, files: Sequence[ReadFile], entries: int) -> Iterator[
         if stop > covered:
             beside = [file for file in (before, each) if file is not None]
             tags, is_end = all(file.stretch.has_tags for file in beside), each is None and before is not None
-            yield Gap(covered, stop, tags, path, is_end, _excused(beside))
+            yield UncoveredKeys(covered, stop, tags, path, is_end, _excused(beside))
         covered = covered if each is None else max(covered, each.stretch.ranks[1] + 1)
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import StoreError
-from spark_jobs.build.build_queues import QueuePart
+from spark_jobs.build.build_queues import BuiltPart
 from spark_jobs.build.exchange import SCAN
 from spark_jobs.build.routes import Goal, Routes
 from spark_jobs.build.shuffle_exchange import make_rows
@@ -115,7 +115,7 @@ def test_a_queue_that_is_built_in_parts_goes_to_its_parts_alone(rows: list[Row])
     hot = [run for run in runs if run.name == HOT]
     assert len(hot) >= 2
     middle = hot[1].first
-    parts = [QueuePart(*HOT, 0, 0, middle, is_last=False), QueuePart(*HOT, 1, middle, END, is_last=True)]
+    parts = [BuiltPart(*HOT, 0, 0, middle, is_last=False), BuiltPart(*HOT, 1, middle, END, is_last=True)]
     goals = [Goal(0, 0, 9), *(Goal(number + 1, 0, 9, part) for number, part in enumerate(parts))]
     sent = list(Routes({}, {0: goals})(iter(rows)))
 

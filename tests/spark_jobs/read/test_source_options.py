@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ConfigError, FilterSyntaxError
-from spark_jobs.read.source_options import SourceOptions, read_options
+from spark_jobs.read.source_options import DataSourceOptions, read_options
 from storage.columns.names import KINDS
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 
 
 def test_only_a_path_is_needed() -> None:
-    assert read_options({"path": "/s"}) == SourceOptions(path="/s", wanted=Wanted(), columns=tuple(KINDS))
+    assert read_options({"path": "/s"}) == DataSourceOptions(path="/s", wanted=Wanted(), columns=tuple(KINDS))
 
 
 def test_every_option_is_read_whatever_its_case() -> None:
@@ -24,7 +24,7 @@ def test_every_option_is_read_whatever_its_case() -> None:
             "maxBytesPerTrigger": "99999999999", "maxRecordsPerTrigger": "5",
         }
     )  # fmt: skip
-    assert options == SourceOptions(
+    assert options == DataSourceOptions(
         path="s3://b/s",
         wanted=Wanted(
             topics=frozenset({b"a", b"b"}),
