@@ -137,7 +137,11 @@ def _forms(body: bytes) -> list[bytes]:
                 forms.append(gzip.decompress(forms[-1]))
             elif forms[-1].startswith(b"\x28\xb5\x2f\xfd"):
                 forms.append(_unpack(forms[-1]))
-        except (OSError, EOFError, zlib.error, zstandard.ZstdError):
+            elif forms[-1].startswith(b"\x04\x22\x4d\x18"):
+                forms.append(lz4.frame.decompress(forms[-1]))
+            elif forms[-1][:1] == b"x" and int.from_bytes(forms[-1][:2]) % 31 == 0:
+                forms.append(_inflate(forms[-1]))
+        except (OSError, EOFError, RuntimeError, zlib.error, zstandard.ZstdError):
             break
     return [forms[0], forms[-1]]
 

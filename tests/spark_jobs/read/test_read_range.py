@@ -46,7 +46,7 @@ def test_damage_is_an_error_for_who_wants_it(store: StoreWriter) -> None:
 def test_so_is_a_body_that_cannot_be_decompressed(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     writer.append("T", zlib.compress(b"good"), sys_flag=1)
-    writer.append("T", b"bad", sys_flag=1)
+    writer.append("T", b"bad\xff\x01", sys_flag=1)
     writer.close()
     with pytest.raises(CorruptRecord, match="cannot be decompressed"):
         list(reader(writer, fails_fast=True).read())

@@ -116,7 +116,11 @@ class TestBodies:
         (last,) = [step for step in search(MessageStore.open(tmp_path, LAZY), Criteria(contains=b"x")) if step.is_last]
         assert f"1 record {UNREADABLE}, is left out: 0" in last.notes
 
-    @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress], ids=["gzip", "zstd"])
+    @pytest.mark.parametrize(
+        "pack",
+        [gzip.compress, zstandard.ZstdCompressor().compress, zlib.compress, lz4.frame.compress],
+        ids=["gzip", "zstd", "zlib", "LZ4"],
+    )
     def test_what_an_application_packed_is_found_unpacked_and_as_it_is(
         self, tmp_path: Path, pack: Callable[[bytes], bytes]
     ) -> None:
@@ -273,8 +277,8 @@ criteria_of_all_kinds = st.builds(
 
 
 def pack(message: dict[str, object]) -> dict[str, object]:
-    """The message with its body compressed as its flag says; an unknown way leaves it."""
-    compress = COMPRESSED.get(message["sys_flag"], lambda body: body)  # type: ignore[call-overload]
+    """The message with its body compressed as its flag says; in an unknown way it is nothing that can be read."""
+    compress = COMPRESSED.get(message["sys_flag"], b"\x00\xff\x01".__add__)  # type: ignore[call-overload]
     return {**message, "body": compress(message["body"]) if message["sys_flag"] else message["body"]}
 
 
