@@ -132,6 +132,9 @@ class Mask:
             shown[names.KEYS] = MASKED
         if shown != message.properties:
             fields["properties_bytes"] = names.encode_properties(shown)
+        if message.record_properties is not None:
+            of_record = names.parse_properties(message.record_properties)
+            fields["record_properties"] = names.encode_properties(self.property_texts(of_record))
         for host in ("born_host", "store_host"):
             if host in self.fields:
                 fields[host] = HIDDEN_HOST

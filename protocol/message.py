@@ -63,7 +63,8 @@ class Message:
     1970. `born_host` and `store_host` are IP address and port; `str()` of one is `ip:port`. `flag` is the application's
     own, `sys_flag` RocketMQ's (:class:`protocol.sys_flag.SysFlag`). `stored_body` and `properties_bytes` are as they
     are stored and, decoded from a memoryview, views of the same memory. A body or a property block of negative length
-    decodes as empty. The messages of a batch have a common `budget` for what is packed in their bodies.
+    decodes as empty. The messages of a batch have a common `budget` for what is packed in their bodies, and
+    `record_properties`, those of its record, by which brokers judge it.
     """
 
     total_size: int
@@ -84,6 +85,7 @@ class Message:
     topic: str
     properties_bytes: bytes | memoryview
     budget: Budget | None = field(default=None, repr=False, compare=False)
+    record_properties: bytes | memoryview | None = field(default=None, repr=False, compare=False)
     _properties: dict[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -107,11 +109,6 @@ class Message:
     def unique_key(self) -> str | None:
         """The id that the producer gave the message."""
         return self.properties.get(names.UNIQ_KEY)
-
-    @property
-    def is_inner(self) -> bool:
-        """Whether the message was taken out of a batch (:meth:`inner_messages`)."""
-        return self.budget is not None
 
     @property
     def offset_message_id(self) -> str:
@@ -184,13 +181,20 @@ class Message:
                 stored_body=body,
                 properties_bytes=properties,
                 budget=budget,
+                record_properties=self.properties_bytes,
             )
             for number, (flag, body, properties) in enumerate(_split_batch(self.decoded_body(budget=budget)))
         ]
 
     def detached(self) -> "Message":
         """Copy the message and its bytes, which then do not change when the store's files do."""
-        return replace(self, stored_body=bytes(self.stored_body), properties_bytes=bytes(self.properties_bytes))
+        of_record = None if self.record_properties is None else bytes(self.record_properties)
+        return replace(
+            self,
+            stored_body=bytes(self.stored_body),
+            properties_bytes=bytes(self.properties_bytes),
+            record_properties=of_record,
+        )
 
     def __repr__(self) -> str:
         place = f"queue {self.queue_id} offset {self.queue_offset}, physical offset {self.physical_offset}"

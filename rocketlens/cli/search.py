@@ -161,7 +161,7 @@ def search(
             options = conditions.options(extent)
             write = growing_writer(output_format, conditions.charset)
             if extent.explain:
-                judge = _judge(source, topic, conditions, opened)
+                judge = _judge(source, topic, conditions)
                 write = ExplainingWriter(judge, output_format, conditions.charset)
                 options |= {"tag": None, "where": None}
             found = opened.search(topic=topic, exhaustive=extent.exhaustive, should_stop=should_stop, **options)
@@ -197,9 +197,7 @@ def _notes(where: str | None) -> list[str]:
     return list(filter(None, [parse(where).note]))
 
 
-def _judge(
-    source: SourceArguments, topic: str | None, conditions: SearchConditions, opened: "rocketlens.Source"
-) -> "Judge":
+def _judge(source: SourceArguments, topic: str | None, conditions: SearchConditions) -> "Judge":
     """What decides for a consumer; raises a usage error for what is no subscription."""
     from storage.filter.consumption import Judge
     from storage.filter.hidden import refuse_hidden
@@ -208,11 +206,7 @@ def _judge(
     if topic is None or (conditions.tag is None) == (conditions.where is None):
         raise click.UsageError("--explain needs a TOPIC, and --tag or --where: what a consumer subscribes to")
     refuse_hidden(mask_of(source.store_arguments.rules), conditions.tag, conditions.where)
-
-    def record_of(message: Message) -> Message | None:
-        return next(iter(opened.view(message.physical_offset)), None)
-
-    return Judge(conditions.tag, conditions.where, record_of)
+    return Judge(conditions.tag, conditions.where)
 
 
 class ExplainingWriter:
